@@ -1,0 +1,18 @@
+"""wpriv: how private is this, exactly?
+
+The verbs of the command line are functions of the same names: ``wpriv.budget``, ``wpriv.calibrate``, ``wpriv.compare``.
+They load on first use, so that ``import wpriv`` costs nothing.
+"""
+
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["budget", "calibrate", "compare"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        import importlib
+
+        return getattr(importlib.import_module(f"wpriv.run.{name}"), name)
+    raise AttributeError(f"module 'wpriv' has no attribute {name!r}")

@@ -1,0 +1,23 @@
+"""Gaussian differential privacy: exact where the whole process is Gaussian."""
+
+from __future__ import annotations
+
+from wpriv.core.curve import Curve, curve_of_pair
+from wpriv.core.process import Process, closed_form
+from wpriv.errors import Unsupported
+
+NOTION = "approximate-dp"
+CLAIM = "exact"
+SOURCE = "Dong, Roth, Su 2019, Corollary 1 (mu-GDP); Sommer, Meiser, Mohammadi 2019, Theorem 5"
+
+
+def account(process: Process, *, tol: float = 1e-3) -> Curve:
+    """Prices compositions of unsampled Gaussian mechanisms, of equal or different sigma: mu^2 adds up, and mu-GDP is exact.
+
+    Raises:
+        Unsupported: some step is not an unsampled Gaussian mechanism.
+    """
+    pair = closed_form(process.runs()[0])
+    if not hasattr(pair, "mu"):
+        raise Unsupported("gdp is exact for unsampled Gaussian mechanisms only; use gdp-clt (approximate) or pld (certified)")
+    return curve_of_pair(process, [pair], accountant="gdp", source=SOURCE)

@@ -1,0 +1,175 @@
+"""What ran: mechanisms, how often, sampled how, under which neighbouring relation. Never how it is accounted."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from wpriv.core.pair import LossPair
+from wpriv.core.sampling import fixed, poisson
+from wpriv.errors import Unsupported, UsageError
+
+ADJACENCIES = ("add-remove", "replace-one")
+SAMPLINGS = ("none", "poisson", "fixed")
+MAX_COUNT = 2**40
+
+
+def parameter(help: str, *, default: Any = dataclasses.MISSING, above: float | None = None, least: float | None = None) -> Any:
+    """A dataclass field of a mechanism: its help text and its range, checked by ``Mechanism`` itself.
+
+    Args:
+        help: one line with the unit, as shown by ``--help`` and in tables.
+        default: the value where the user gives none.
+        above, least: open or closed lower end of the allowed range.
+    """
+    return field(default=default, metadata={"help": help, "above": above, "least": least})
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Base of the frozen dataclasses in ``wpriv/mechanisms``: one file each, whose name is the name users type.
+
+    Fields are the parameters, made with ``parameter``. ``noise`` names the field that ``calibrate`` solves for: a larger value
+    means more privacy. ``dominating`` says that ``pair()`` is proven worst over all neighbours at the given sensitivity, which
+    subsampling needs; ``why_not_sampled`` is the reason shown where it is not.
+    """
+
+    noise: ClassVar[str | None] = None
+    adjacencies: ClassVar[tuple[str, ...]] = ADJACENCIES
+    dominating: ClassVar[bool] = True
+    why_not_sampled: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            value, above, least = getattr(self, f.name), f.metadata.get("above"), f.metadata.get("least")
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            if not math.isfinite(value):
+                raise UsageError(f"{self.name}: {f.name} must be a finite number; found {value}")
+            if above is not None and not value > above:
+                raise UsageError(f"{self.name}: {f.name} must be greater than {above:g}; found {value:g}")
+            if least is not None and not value >= least:
+                raise UsageError(f"{self.name}: {f.name} must be at least {least:g}; found {value:g}")
+
+    @property
+    def name(self) -> str:
+        """The name users type: the module's file name with dashes."""
+        return type(self).__module__.rpartition(".")[2].replace("_", "-")
+
+    def pair(self) -> LossPair:
+        """The dominating pair of one release at full participation."""
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, Any]:
+        """Name and parameters as plain data, for tables, JSON and recipes."""
+        return {"mech": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the records of a step are drawn: ``none`` (all take part), ``poisson`` or ``fixed`` (without replacement), at ``rate``."""
+
+    kind: str = "none"
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in SAMPLINGS:
+            raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}; found {self.kind!r}")
+        if not 0 < self.rate <= 1:
+            raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
+        if self.kind == "none" and self.rate != 1:
+            raise UsageError(f"a rate of {self.rate:g} needs --sampling poisson or --sampling fixed; found sampling 'none'")
+
+
+@dataclass(frozen=True)
+class Step:
+    """``n`` independent (adaptively chosen) runs of one mechanism under one sampling."""
+
+    mechanism: Mechanism
+    n: int = 1
+    sampling: Sampling = Sampling()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, int) or not 1 <= self.n <= MAX_COUNT:
+            raise UsageError(f"n, the number of compositions, must be a whole number from 1 to 2^40; found {self.n}")
+
+    def describe(self) -> dict[str, Any]:
+        row = {**self.mechanism.describe(), "n": self.n, "sampling": self.sampling.kind}
+        return row if self.sampling.kind == "none" else {**row, "rate": self.sampling.rate}
+
+
+Run = list[tuple[LossPair, int]]
+
+
+@dataclass(frozen=True)
+class Process:
+    """Steps run one after another on the same data, under one neighbouring relation.
+
+    ``adjacency`` defaults to replace-one where fixed-size sampling is used and to add-remove elsewhere.
+    """
+
+    steps: tuple[Step, ...]
+    adjacency: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise UsageError("a process needs at least one step; found none")
+        if not self.adjacency:
+            kinds = {step.sampling.kind for step in self.steps}
+            own = self.steps[0].mechanism.adjacencies
+            natural = "replace-one" if "fixed" in kinds else "add-remove"
+            object.__setattr__(self, "adjacency", natural if natural in own else own[0])
+        known = {a for step in self.steps for a in step.mechanism.adjacencies} | set(ADJACENCIES)
+        if self.adjacency not in known:
+            raise UsageError(f"adjacency must be one of {', '.join(sorted(known))}; found {self.adjacency!r}")
+        for step in self.steps:
+            _check(step, self.adjacency)
+
+    def runs(self) -> list[Run]:
+        """The loss pairs with their counts, once for each order of the neighbours that must be priced (one or two)."""
+        forward: Run = [(_sampled(step), step.n) for step in self.steps]
+        if all(pair.symmetric for pair, _ in forward):
+            return [forward]
+        return [forward, [(pair.reverse(), n) for pair, n in forward]]
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [step.describe() for step in self.steps]
+
+
+def closed_form(run: Run) -> LossPair | None:
+    """One pair that is the exact composition of a whole run, or None where no closed form is known."""
+    whole: LossPair | None = None
+    for pair, n in run:
+        part = pair.power(n)
+        if part is None:
+            return None
+        whole = part if whole is None else whole.join(part)
+        if whole is None:
+            return None
+    return whole
+
+
+def _sampled(step: Step) -> LossPair:
+    pair, sampling = step.mechanism.pair(), step.sampling
+    return {"none": lambda b, _: b, "poisson": poisson, "fixed": fixed}[sampling.kind](pair, sampling.rate)
+
+
+def _check(step: Step, adjacency: str) -> None:
+    mechanism, kind = step.mechanism, step.sampling.kind
+    if adjacency not in mechanism.adjacencies:
+        raise Unsupported(f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}")
+    if kind == "none":
+        return
+    if not mechanism.dominating:
+        raise Unsupported(f"{mechanism.name} cannot be subsampled: {mechanism.why_not_sampled}")
+    proven = {"poisson": "add-remove", "fixed": "replace-one"}[kind]
+    if adjacency != proven:
+        raise Unsupported(
+            f"{kind} sampling has a proven dominating pair under {proven} only (Zhu, Dong, Wang 2022); found adjacency {adjacency!r}. "
+            f"Use --adjacency {proven}, or --sampling {'fixed' if kind == 'poisson' else 'poisson'}"
+        )
+    if kind == "fixed" and not mechanism.pair().symmetric:
+        raise Unsupported(f"fixed-size sampling needs a pair with the same loss law in both orders; {mechanism.name} has none")
