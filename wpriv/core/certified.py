@@ -1,0 +1,247 @@
+"""Certified two-sided brackets of delta(eps) and eps(delta) for the composition of any loss pairs.
+
+For one order of the neighbours: probe the pairs, choose the tilt from the question, the lattice from the tilt and the tolerance, dot
+every pair from above and from below, compose both, read the answer. Refine until the bracket is as narrow as asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wpriv.core.compose import UNIT, Composed, Law, compose, reach
+from wpriv.core.grid import Cells, cells, lower_dots, upper_dots
+from wpriv.core.pair import Array, LossPair
+from wpriv.core.probe import Cumulants, Probe, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
+from wpriv.core.process import Run
+from wpriv.core.roots import least
+from wpriv.errors import Unsupported
+
+ROUNDS = 6
+# the tails are taken to be right to this many roundings, relative to the loss they are asked at; a step's loss is shifted by as much
+TAIL_ROUNDINGS = 16
+
+
+@dataclass(frozen=True)
+class Both:
+    """The composed law from above and from below, and the shift of the loss that covers rounding in the tails."""
+
+    upper: Composed
+    lower: Composed
+    drift: float
+
+    def delta(self, eps: float) -> tuple[float, float]:
+        """Lower and upper delta at eps."""
+        return self.lower.delta(eps + self.drift, -1), self.upper.delta(eps - self.drift, +1)
+
+    def epsilon(self, delta: float, guess: float) -> tuple[float, float]:
+        """Lower and upper eps >= 0 at delta; the upper one's own upper delta meets it."""
+        high = self._solve(lambda eps: self.delta(eps)[1], delta, guess)
+        low = self._solve(lambda eps: self.delta(eps)[0], delta, min(guess, high))
+        return low * (1 - 2e-9), high
+
+    def _solve(self, curve: Callable[[float], float], delta: float, guess: float) -> float:
+        target = math.log(delta)
+
+        def miss(eps: float) -> float:
+            value = curve(eps)
+            return math.log(value) - target if value > 0 else -700.0
+
+        try:
+            return least(miss, guess, high=4 * abs(guess) + 1e9, rtol=1e-9)
+        except Unsupported:
+            return math.inf
+
+
+class Composition:
+    """One run (one order of the neighbours): loss pairs with their counts, ready to be asked."""
+
+    def __init__(self, run: Run):
+        merged: dict[LossPair, int] = {}
+        for pair, n in run:
+            merged[pair] = merged.get(pair, 0) + n
+        self.pairs, self.counts = list(merged), list(merged.values())
+        self.total = sum(self.counts)
+        self.probes = [probe(pair) for pair in self.pairs]
+        self.log_finite = sum(n * math.log1p(-pair.infinity) for pair, n in merged.items() if pair.infinity > 0)
+        self.infinity = -math.expm1(self.log_finite)
+        self.top = sum(n * pair.support[1] for pair, n in merged.items())
+        self.seen: list[Both] = []
+
+    def delta(self, eps: float, tol: float) -> tuple[float, float]:
+        """Lower and upper delta at eps, relative width at most ``tol`` where that can be had."""
+        if eps >= self.top:
+            return self.infinity, self.infinity
+        for both in self.seen:
+            low, high = both.delta(eps)
+            if high - low <= tol * high:
+                return low, high
+        tilt, accuracy = tilt_for_eps(self.probes, self.counts, eps), tol / 2
+        best = (0.0, 1.0)
+        for _ in range(ROUNDS):
+            state = cumulants(self.probes, self.counts, tilt)
+            guess = math.exp(min(state.total - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance)), 0.0))
+            both = self._try(state, tilt, accuracy / max(tilt, 1e-300), max(guess, 1e-290))
+            if both is None:
+                break
+            low, high = both.delta(eps)
+            best = (max(best[0], low), min(best[1], high))
+            if best[1] - best[0] <= tol * best[1]:
+                break
+            accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
+        return best
+
+    def epsilon(self, delta: float, tol: float) -> tuple[float, float]:
+        """Lower and upper eps >= 0 at delta, relative width at most ``tol`` where that can be had."""
+        if delta <= self.infinity:
+            return (self.top, self.top) if delta == self.infinity else (math.inf, math.inf)
+        tilt = tilt_for_delta(self.probes, self.counts, math.log(delta - self.infinity))
+        best, accuracy = (0.0, math.inf), tol / 2
+        for _ in range(ROUNDS):
+            state = cumulants(self.probes, self.counts, tilt)
+            eps, spread = max(state.mean, 0.0), math.sqrt(state.variance)
+            both = self._try(state, tilt, accuracy * max(eps, 0.01 * spread), delta)
+            if both is None:
+                break
+            low, high = both.epsilon(delta, max(eps, 1e-3 * spread))
+            best = (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
+            if best[1] - best[0] <= tol * max(best[1], 0.0):
+                break
+            far = math.isfinite(high) and abs(high - eps) > 1.5 * spread
+            if far:
+                tilt = tilt_for_eps(self.probes, self.counts, high)
+            else:
+                accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
+        return best
+
+    def _try(self, state: Cumulants, tilt: float, error: float, delta: float) -> Both | None:
+        """Composes from both sides, or None once a finer grid no longer fits and something coarser has been tried."""
+        try:
+            both = self._compose(state, tilt, error, delta)
+        except Unsupported:
+            if not self.seen:
+                raise
+            return None
+        self.seen = [*self.seen[-3:], both]
+        return both
+
+    def _compose(self, state: Cumulants, tilt: float, error: float, delta: float) -> Both:
+        """Both composed laws at one tilt, with dotting errors that shift eps by about ``error`` in all."""
+        blocks, step = self._plan(state, tilt, error)
+        step = _aligned(step, self.pairs)
+        lawful = [self._dots(j, step, tilt, delta, state) for j in range(len(self.pairs))]
+        sides = []
+        for upper in (True, False):
+            laws = [up if upper else low for up, low, _ in lawful]
+            log_finite = self.log_finite
+            if upper:
+                log_finite = sum(n * math.log1p(-extra) for n, (_, _, extra) in zip(self.counts, lawful, strict=True))
+            sides.append(compose(laws, self.counts, step, tilt, blocks, upper=upper, log_finite=log_finite))
+        sizes = [1 + abs(m) + 10 * math.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
+        drift = TAIL_ROUNDINGS * UNIT * sum(n * size for n, size in zip(self.counts, sizes, strict=True))
+        return Both(sides[0], sides[1], drift)
+
+    def _plan(self, state: Cumulants, tilt: float, error: float) -> tuple[list[int], float]:
+        """Numbers of blocks of each stage, and the first lattice spacing.
+
+        A lattice of spacing h raises the cumulant function at the tilt by at most (tilt + 1) tilt h^2 / 12 a step, and the lower dots
+        cost half as much again; k stages share the allowance, each block's lattice being as much coarser as its spread is larger.
+        """
+        fine = math.sqrt(8 * error / (self.total * (tilt + 1)))
+        points = [(p.y, _weights(p, tilt)) for p in self.probes]
+        moments = list(zip(state.means.tolist(), state.variances.tolist(), strict=True))
+        best: tuple[float, list[int], float] | None = None
+        most = max(self.counts)
+        for stages in range(1, 6):
+            step = fine / math.sqrt(stages)
+            blocks = [max(1, round(most ** ((stages - s) / stages))) for s in range(1, stages + 1)]
+            first = [-(-n // blocks[0]) for n in self.counts]
+            cost = 8e3 * stages * (1 + 0.1 * len(first)) + sum(reach(points, moments, first, math.log(blocks[0] / 1e-8))) / step
+            ratio = math.sqrt(most / blocks[0])
+            cost += (stages - 1) * 14 * math.sqrt(state.variance / self.total) / step * math.sqrt(ratio * ratio)
+            if best is None or cost < best[0]:
+                best = (cost, blocks, step)
+            if most ** (1 / (stages + 1)) < 8:
+                break
+        assert best is not None
+        return best[1], best[2]
+
+    def _dots(self, j: int, step: float, tilt: float, delta: float, state: Cumulants) -> tuple[Law, Law, float]:
+        """Upper and lower tilted law of one step of kind j, and the upper law's mass at +infinity."""
+        pair, n = self.pairs[j], self.counts[j]
+        index = _nodes(pair, self.probes[j], step, tilt, 1e-5 * delta / (n * len(self.pairs)), 1e-12 / self.total)
+        made: Cells = cells(pair, index * step)
+        mass, infinity = upper_dots(made)
+        low = lower_dots(made, pair.infinity)
+        y = index * step
+        return _tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), max(infinity, pair.infinity)
+
+
+def _tighter(width: float, tol: float) -> float:
+    """The factor by which the next round's allowance shrinks."""
+    return min(0.5, max(0.7 * tol / width, 0.01)) if math.isfinite(width) else 0.1
+
+
+def _tilted(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> Law:
+    keep = mass > 0
+    if not keep.any():
+        keep[0], mass[0] = True, 1e-300
+    log_mass = np.log(mass[keep]) + tilt * y[keep]
+    peak = float(log_mass.max())
+    return Law(index[keep], np.exp(log_mass - peak), peak).normalised()
+
+
+def _weights(p: Probe, tilt: float) -> Array:
+    exponent = p.log_p + tilt * p.y
+    weight = np.exp(exponent - exponent.max())
+    normal: Array = weight / weight.sum()
+    return normal
+
+
+def _aligned(step: float, pairs: list[LossPair]) -> float:
+    """The spacing, made a little finer where that puts the few atoms of the pairs on the lattice."""
+    atoms = np.concatenate([np.abs(pair.atoms) for pair in pairs])
+    atoms = atoms[atoms > 0]
+    if not atoms.size:
+        return step
+    unit = float(atoms.min())
+    multiples = atoms / unit
+    if unit >= step and np.all(np.abs(multiples - np.round(multiples)) < 1e-9 * multiples):
+        return unit / math.ceil(unit / step)
+    return step
+
+
+def _nodes(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> NDArray[np.int64]:
+    """Lattice indices to dot a pair on: every one where the tilted law lives, ever sparser where it has little mass.
+
+    The top is where the P-mass beyond falls below ``top_mass``, the bottom where the tilted mass beyond falls below ``bottom_mass``.
+    """
+    weight = _weights(p, tilt)
+    above, below = np.cumsum(weight[::-1])[::-1], np.cumsum(weight)
+    plain = np.cumsum(np.exp(p.log_p)[::-1])[::-1]
+    last = int(np.searchsorted(-plain, -top_mass))
+    first = max(int(np.searchsorted(below, bottom_mass)) - 1, 0)
+    low = max(float(p.y[first]) - step, pair.support[0])
+    high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, pair.support[1])
+    y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
+    rare = np.interp(y, p.y, np.minimum(above, below))
+    spacing = np.clip(np.sqrt(0.02 / np.maximum(rare, 1e-300)), 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
+    count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
+    total = math.ceil(count[-1]) + 1
+    if total > 1 << 22:
+        raise Unsupported(f"pld needs {total:,} loss values of {pair} at this tolerance; the limit is {1 << 22:,}. Raise --tol, or use rdp")
+    index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
+    ends = [math.floor(low / step), math.ceil(high / step)]
+    marks: list[int] = []
+    if pair.atoms.size <= 64:
+        inside = pair.atoms[(pair.atoms >= low) & (pair.atoms <= high)] / step
+        near = np.round(inside)
+        on = np.abs(inside - near) < 1e-6
+        marks = [*np.floor(inside[~on]), *np.ceil(inside[~on]), *near[on], *(near[on] - 1), *(near[on] + 1)]
+        marks = [int(m) for m in marks if ends[0] <= m <= ends[1]]
+    result: NDArray[np.int64] = np.unique(np.concatenate([index, ends, marks]).astype(np.int64))
+    return result

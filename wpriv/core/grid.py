@@ -1,0 +1,237 @@
+"""Discretised losses: laws on a lattice that certifiably dominate a loss pair, or are dominated by it.
+
+A pair's privacy profile f(t), t = e^eps, is convex. On nodes t_i a piecewise-linear function above f is the profile of a discrete
+pair that dominates; a convex one below f is the profile of a pair that is dominated (Blackwell; Zhu, Dong, Wang 2022).
+
+- Upper dots join the points of f by chords (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, "Connect the Dots", PETS 2022).
+- Lower dots push each node below f by the largest amount by which a neighbouring chord can exceed f, so that every chord comes to
+  lie under f. The amount is bounded by the tangents of f at both ends and at the middle of the cell, which convexity alone makes
+  rigorous. Where a node has no room to be pushed (at the ends of the support) its neighbour makes up for it by a tangent.
+
+Both errors are O(h^2) in the loss, and both laws keep the P- and the Q-mass of what they replace. A law is carried as P-mass per
+node, tilted by e^{lambda loss} (Esscher transform), so that whatever matters for a delta of 1e-100 is of order one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from wpriv.core.pair import Array, LossPair, Tails
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What upper and lower dots need of each cell [a, b] between neighbouring nodes, in units of P-mass.
+
+    ``above`` is P - e^a Q of the cell (the tangent at b, at a), ``below`` is e^b Q - P (the tangent at a, at b), both exact; ``gap``
+    bounds how far the chord exceeds f inside the cell. ``atoms`` is the P-mass sitting on the nodes themselves.
+    """
+
+    nodes: Array
+    above: Array
+    below: Array
+    gap: Array
+    atoms: Array
+    top: tuple[float, float]
+    bottom: float
+
+
+def cells(pair: LossPair, nodes: Array, *, gaps: bool = True) -> Cells:
+    """Evaluates a pair on increasing nodes (losses in nats); ``gaps=False`` leaves the lower dots' ``gap`` out (zeros)."""
+    width = np.diff(nodes)
+    if pair.atoms.size:
+        hair = 1e-15 * np.maximum(np.abs(nodes), width.min())
+        left, right = pair.tails(nodes - hair), pair.tails(nodes + hair)
+        atoms = _mass(left.sf_p, left.cdf_p, right.sf_p, right.cdf_p)
+    else:
+        left = right = pair.tails(nodes)
+        atoms = np.zeros(nodes.size)
+    start, end = Tails(*(tail[:-1] for tail in right)), Tails(*(tail[1:] for tail in left))
+    a = nodes[:-1]
+    if gaps:
+        middle = pair.tails(a + width / 2)
+        p1, q1 = _masses(start, middle, a)
+        p2, q2 = _masses(middle, end, a)
+        above1, below2 = _positive(p1 - q1), _positive(np.exp(width) * q2 - p2)
+        above = above1 + _positive(p2 - q2)
+        below = below2 + _positive(np.exp(width) * q1 - p1)
+        gap = _gap(above1, below2, np.expm1(width) * q1, np.expm1(width) * q2)
+    else:
+        p, q = _masses(start, end, a)
+        above, below, gap = _positive(p - q), _positive(np.exp(width) * q - p), np.zeros(width.size)
+    last = float(right.sf_p[-1])
+    q_top = float(np.exp(min(right.sf_q[-1] + nodes[-1], last)))
+    return Cells(nodes, above, below, gap, atoms, (q_top, max(math.exp(last) - q_top, 0.0)), float(np.exp(left.cdf_p[0])))
+
+
+def _mass(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
+    """Mass between a and b from log tails, by whichever tail is the smaller."""
+    return _positive(np.where(sf_a < cdf_b, np.exp(sf_a) - np.exp(sf_b), np.exp(cdf_b) - np.exp(cdf_a)))
+
+
+def _masses(start: Tails, end: Tails, a: Array) -> tuple[Array, Array]:
+    """P-mass and e^a times Q-mass of the cells from ``start`` to ``end``."""
+    p = _mass(start.sf_p, start.cdf_p, end.sf_p, end.cdf_p)
+    with np.errstate(over="ignore"):
+        right = np.exp(start.sf_q + a) - np.exp(end.sf_q + a)
+        left = np.exp(end.cdf_q + np.minimum(a, 700.0)) - np.exp(start.cdf_q + np.minimum(a, 700.0))
+    # e^a Q <= P in exact arithmetic: a loss in the cell exceeds a
+    return p, np.minimum(_positive(np.where(start.sf_q < end.cdf_q, right, left)), p)
+
+
+def _positive(x: Array) -> Array:
+    return np.maximum(x, 0.0)
+
+
+def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
+    """How far the chord over a cell can exceed f: each half's mass, put at its barycentre, gives the tangents' envelope.
+
+    ``above1`` is the first half's P - e^a Q, ``below2`` the second's e^b Q - P; ``q1``, ``q2`` are (e^b - e^a) Q of the halves.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        x1 = np.where(q1 > 0, np.minimum(above1 / q1, 1.0), 0.0)
+        x2 = np.where(q2 > 0, np.minimum(below2 / q2, 1.0), 0.0)
+    return np.maximum(above1 * (1 - x1) + below2 * x1, below2 * (1 - x2) + above1 * x2)
+
+
+def upper_dots(c: Cells) -> tuple[Array, float]:
+    """P-mass on each node, and at +infinity, of the least lattice pair that dominates."""
+    width = np.diff(c.nodes)
+    mass = c.atoms.copy()
+    mass[:-1] += c.below / np.expm1(width)
+    mass[1:] += c.above / -np.expm1(-width)
+    mass[-1] += c.top[0]
+    mass[0] += c.bottom
+    return mass, c.top[1]
+
+
+def lower_dots(c: Cells, infinity: float) -> Array:
+    """P-mass on each node of a lattice pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
+    width = np.diff(c.nodes)
+    mass = c.atoms.copy()
+    mass[:-1] += c.below / np.expm1(width)
+    mass[1:] += c.above / -np.expm1(-width)
+    # losses above the top come down to it and those below the bottom are dropped: both only lower the composed profile
+    mass[-1] += max(c.top[0] + c.top[1] - infinity, 0.0)
+    return push_down(width, mass, c.gap, c.below, c.above, 0.0)
+
+
+def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangent_right: Array, tilt: float) -> Array:
+    """Turns the masses of a chord interpolation into those of a convex function below the profile.
+
+    Args:
+        width: [k] distances between neighbouring nodes (nats).
+        mass: [k+1] P-masses of the chord interpolation, tilted by e^{tilt loss}.
+        gap: [k] bound on chord minus profile inside each cell, tilted as at the cell's left node.
+        tangent_left: [k] profile minus its left end's tangent, at the right node (tilted there).
+        tangent_right: [k] profile minus its right end's tangent, at the left node (tilted there).
+    Returns:
+        [k+1] non-negative masses with no more P-mass than given.
+    """
+    grow = np.exp(tilt * width)
+    push = np.zeros(mass.size)
+    push[:-1] = gap
+    push[1:] = np.maximum(push[1:], gap * grow)
+    first = _settle_end(width, mass, push, tangent_left, tilt, +1)
+    last = _settle_end(width[::-1], mass[::-1], push[::-1], tangent_right[::-1], tilt, -1)
+    last = mass.size - 1 - last
+    low = mass.copy()
+    if first > last:
+        # no node has room: all P-mass at the lowest loss is below everything
+        low[:] = 0.0
+        low[0] = float(np.sum(mass * np.exp(-tilt * np.concatenate([[0.0], np.cumsum(width)]))))
+        return low
+    right = (push[1:] / grow - push[:-1]) / np.expm1(width)
+    left = (push[1:] - push[:-1] * grow) / -np.expm1(-width)
+    low[:-1] -= right
+    low[1:] += left
+    low[: max(first - 1, 0)] = 0.0
+    low[last + 2 :] = 0.0
+    return convexify(width, low, tilt)
+
+
+def _settle_end(width: Array, mass: Array, push: Array, tangent: Array, tilt: float, direction: int) -> int:
+    """Fixes ``push`` in place from one end inwards until a node has room for it; returns that node's index.
+
+    Room is how far the profile lies above the straight line that ends it: zero at the end, growing inwards. A node without
+    enough room is put on that line, and its inner neighbour must then stay under the tangent at the node.
+    """
+    room, total = 0.0, float(mass[0])
+    push[0] = 0.0
+    for i in range(1, mass.size):
+        d = direction * float(width[i - 1])
+        factor = math.exp(tilt * d)
+        room = factor * (math.exp(d) * room + direction * math.expm1(d) * total)
+        need = max(float(push[i]), float(tangent[i - 1]))
+        if room >= need:
+            push[i] = need
+            return i
+        push[i] = room
+        total = total * factor + float(mass[i])
+    return mass.size - 1
+
+
+def convexify(width: Array, mass: Array, tilt: float) -> Array:
+    """The greatest convex minorant, in masses: each negative mass is shared between its neighbours, keeping P- and Q-mass."""
+    bad = np.flatnonzero(mass < 0)
+    if bad.size == 0:
+        return mass
+    y = np.concatenate([[0.0], np.cumsum(width)])
+    before, after = list(range(-1, mass.size - 1)), list(range(1, mass.size + 1))
+    todo = [int(i) for i in bad]
+    gone = np.zeros(mass.size, dtype=bool)
+    while todo:
+        i = todo.pop()
+        if gone[i] or mass[i] >= 0:
+            continue
+        left, right = before[i], after[i]
+        gone[i] = True
+        amount, mass[i] = float(mass[i]), 0.0
+        if left < 0 or right >= mass.size:
+            # an end has one neighbour: at the bottom the debt moves up, which only lowers; at the top it is a rounding error
+            if right < mass.size:
+                mass[right] += amount * math.exp(tilt * (y[right] - y[i]))
+                before[right] = -1
+                todo += [right] if mass[right] < 0 else []
+            continue
+        share = math.expm1(y[left] - y[i]) / math.expm1(y[left] - y[right])
+        mass[left] += amount * (1 - share) * math.exp(tilt * (y[left] - y[i]))
+        mass[right] += amount * share * math.exp(tilt * (y[right] - y[i]))
+        after[left], before[right] = right, left
+        todo += [k for k in (left, right) if mass[k] < 0]
+    return mass
+
+
+def coarsen(start: int, mass: Array, step: float, factor: int, tilt: float, *, upper: bool) -> tuple[int, Array]:
+    """Re-dots a tilted lattice law on a lattice ``factor`` times coarser, from above or from below.
+
+    Args:
+        start: index of the first node; node i has loss (start + i) step.
+        mass: [k] tilted P-masses.
+    Returns:
+        Index of the first coarse node and the coarse masses, tilted; their sum exceeds or falls short of one by O(step^2).
+    """
+    first = start // factor
+    lead = start - first * factor
+    count = -(-(lead + mass.size) // factor)
+    block = np.zeros((count, factor))
+    block.ravel()[lead : lead + mass.size] = mass
+    offset = step * np.arange(factor)
+    wide = step * factor
+    share = np.expm1(-offset) / math.expm1(-wide)
+    to_left, to_right = (1 - share) * np.exp(-tilt * offset), share * np.exp(tilt * (wide - offset))
+    coarse = np.zeros(count + 1)
+    coarse[:-1] = block @ to_left
+    coarse[1:] += block @ to_right
+    if upper:
+        return first, coarse
+    inner, o = block[:, 1:], offset[1:]
+    low, high = np.minimum(o[:, None], o), np.maximum(o[:, None], o)
+    green = np.expm1(low) * np.expm1(wide - high) * np.exp(high) / math.expm1(wide)
+    gap = (inner @ (np.exp(-(1 + tilt) * o)[:, None] * green)).max(axis=1, initial=0.0) if factor > 1 else np.zeros(count)
+    tangent_left = inner @ (np.expm1(wide - o) * np.exp(tilt * (wide - o)))
+    tangent_right = inner @ (-np.expm1(-o) * np.exp(-tilt * o))
+    return first, push_down(np.full(count, wide), coarse, gap, tangent_left, tangent_right, tilt)
