@@ -85,7 +85,7 @@ class Composition:
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             guess = math.exp(min(state.total - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance)), 0.0))
-            both = self._try(state, tilt, accuracy / max(tilt, 1e-300), max(guess, 1e-290))
+            both = self._try(state, tilt, eps, accuracy / max(tilt, 1e-300), max(guess, 1e-290))
             if both is None:
                 break
             low, high = both.delta(eps)
@@ -104,7 +104,7 @@ class Composition:
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             eps, spread = max(state.mean, 0.0), math.sqrt(state.variance)
-            both = self._try(state, tilt, accuracy * max(eps, 0.01 * spread), delta)
+            both = self._try(state, tilt, eps, accuracy * max(eps, 0.01 * spread), delta)
             if both is None:
                 break
             low, high = both.epsilon(delta, max(eps, 1e-3 * spread))
@@ -118,10 +118,10 @@ class Composition:
                 accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
         return best
 
-    def _try(self, state: Cumulants, tilt: float, error: float, delta: float) -> Both | None:
+    def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both | None:
         """Composes from both sides, or None once a finer grid no longer fits and something coarser has been tried."""
         try:
-            both = self._compose(state, tilt, error, delta)
+            both = self._compose(state, tilt, eps, error, delta)
         except Unsupported:
             if not self.seen:
                 raise
@@ -129,40 +129,75 @@ class Composition:
         self.seen = [*self.seen[-3:], both]
         return both
 
-    def _compose(self, state: Cumulants, tilt: float, error: float, delta: float) -> Both:
-        """Both composed laws at one tilt, with dotting errors that shift eps by about ``error`` in all."""
-        blocks, step = self._plan(state, tilt, error)
+    def _compose(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both:
+        """Both composed laws, good near eps, with dotting errors that shift eps by about ``error`` in all."""
+        # a lattice of spacing h raises the cumulant function at the saddle by at most (tilt + 1) tilt h^2 / 12 a step; the lower
+        # dots cost half as much again
+        fine = math.sqrt(8 * error / (self.total * (tilt + 1)))
+        tilt, state, share = self._working_tilt(tilt, state, eps, delta)
+        tail = 1e-6 * share
+        blocks, step = self._plan(state, tilt, fine, tail, delta)
         step = _aligned(step, self.pairs)
-        lawful = [self._dots(j, step, tilt, delta, state) for j in range(len(self.pairs))]
+        dotted = [self._dots(j, step, tilt, delta, share) for j in range(len(self.pairs))]
         sides = []
         for upper in (True, False):
-            laws = [up if upper else low for up, low, _ in lawful]
+            laws = [up if upper else low for up, low, _ in dotted]
             log_finite = self.log_finite
             if upper:
-                log_finite = sum(n * math.log1p(-extra) for n, (_, _, extra) in zip(self.counts, lawful, strict=True))
-            sides.append(compose(laws, self.counts, step, tilt, blocks, upper=upper, log_finite=log_finite))
+                log_finite = sum(n * math.log1p(-extra) for n, (_, _, extra) in zip(self.counts, dotted, strict=True))
+            sides.append(compose(laws, self.counts, step, tilt, blocks, upper=upper, log_finite=log_finite, tail=tail))
         sizes = [1 + abs(m) + 10 * math.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
         drift = TAIL_ROUNDINGS * UNIT * sum(n * size for n, size in zip(self.counts, sizes, strict=True))
         return Both(sides[0], sides[1], drift)
 
-    def _plan(self, state: Cumulants, tilt: float, error: float) -> tuple[list[int], float]:
+    def _working_tilt(self, tilt: float, state: Cumulants, eps: float, delta: float) -> tuple[float, Cumulants, float]:
+        """The tilt to compute with, its cumulants, and the share of tilted mass that decides delta there.
+
+        The saddle's own tilt, unless rare large losses make the tilted law so wide that a milder tilt is cheaper.
+        """
+        best: tuple[float, float, Cumulants, float] | None = None
+        for milder in (1.0, 0.7, 0.5, 0.35):
+            t = milder * tilt
+            c = state if milder == 1.0 else cumulants(self.probes, self.counts, t)
+            share = math.exp(min(math.log(delta) - c.total + t * eps, 0.0))
+            if best is not None and share < max(1e-7, 1e-11 * self.total):
+                break
+            left, right = self._reach(t, c, self.counts, 1e-6 * share, delta)
+            top = max(right, eps - c.mean + left)
+            if best is None or left + top < 0.8 * best[0]:
+                best = (left + top, t, c, share)
+            if left + top < 16 * math.sqrt(c.variance):
+                break
+        assert best is not None
+        return best[1], best[2], best[3]
+
+    def _reach(self, tilt: float, state: Cumulants, counts: list[int], tail: float, delta: float) -> tuple[float, float]:
+        """How far a sum of ``counts`` tilted losses lies below and above its mean, by the probes."""
+        points = []
+        for p, n in zip(self.probes, self.counts, strict=True):
+            last = _top(p, self._negligible(delta, n)) + 1
+            points.append((p.y[:last], _weights(p, tilt)[:last]))
+        moments = list(zip(state.means.tolist(), state.variances.tolist(), strict=True))
+        return reach(points, moments, counts, -math.log(tail))
+
+    def _negligible(self, delta: float, n: int) -> float:
+        """P-mass of one of n steps that may go to +infinity without being seen in delta."""
+        return 1e-5 * delta / (n * len(self.pairs))
+
+    def _plan(self, state: Cumulants, tilt: float, fine: float, tail: float, delta: float) -> tuple[list[int], float]:
         """Numbers of blocks of each stage, and the first lattice spacing.
 
-        A lattice of spacing h raises the cumulant function at the tilt by at most (tilt + 1) tilt h^2 / 12 a step, and the lower dots
-        cost half as much again; k stages share the allowance, each block's lattice being as much coarser as its spread is larger.
+        k stages share the allowance, each block's lattice being as much coarser as its spread is larger.
         """
-        fine = math.sqrt(8 * error / (self.total * (tilt + 1)))
-        points = [(p.y, _weights(p, tilt)) for p in self.probes]
-        moments = list(zip(state.means.tolist(), state.variances.tolist(), strict=True))
         best: tuple[float, list[int], float] | None = None
         most = max(self.counts)
         for stages in range(1, 6):
             step = fine / math.sqrt(stages)
             blocks = [max(1, round(most ** ((stages - s) / stages))) for s in range(1, stages + 1)]
             first = [-(-n // blocks[0]) for n in self.counts]
-            cost = 8e3 * stages * (1 + 0.1 * len(first)) + sum(reach(points, moments, first, math.log(blocks[0] / 1e-8))) / step
-            ratio = math.sqrt(most / blocks[0])
-            cost += (stages - 1) * 14 * math.sqrt(state.variance / self.total) / step * math.sqrt(ratio * ratio)
+            width = sum(self._reach(tilt, state, first, tail / blocks[0], delta))
+            later = 14 * math.sqrt(state.variance / blocks[0]) * (stages - 1)
+            cost = 8e3 * stages + (width + later) / step * (1 + 0.2 * len(first))
             if best is None or cost < best[0]:
                 best = (cost, blocks, step)
             if most ** (1 / (stages + 1)) < 8:
@@ -170,10 +205,10 @@ class Composition:
         assert best is not None
         return best[1], best[2]
 
-    def _dots(self, j: int, step: float, tilt: float, delta: float, state: Cumulants) -> tuple[Law, Law, float]:
+    def _dots(self, j: int, step: float, tilt: float, delta: float, share: float) -> tuple[Law, Law, float]:
         """Upper and lower tilted law of one step of kind j, and the upper law's mass at +infinity."""
         pair, n = self.pairs[j], self.counts[j]
-        index = _nodes(pair, self.probes[j], step, tilt, 1e-5 * delta / (n * len(self.pairs)), 1e-12 / self.total)
+        index = _nodes(pair, self.probes[j], step, tilt, self._negligible(delta, n), 1e-9 * share / self.total)
         made: Cells = cells(pair, index * step)
         mass, infinity = upper_dots(made)
         low = lower_dots(made, pair.infinity)
@@ -202,6 +237,12 @@ def _weights(p: Probe, tilt: float) -> Array:
     return normal
 
 
+def _top(p: Probe, top_mass: float) -> int:
+    """Index of the probe's loss beyond which the P-mass is below ``top_mass``."""
+    plain = np.cumsum(np.exp(p.log_p)[::-1])[::-1]
+    return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)
+
+
 def _aligned(step: float, pairs: list[LossPair]) -> float:
     """The spacing, made a little finer where that puts the few atoms of the pairs on the lattice."""
     atoms = np.concatenate([np.abs(pair.atoms) for pair in pairs])
@@ -222,8 +263,7 @@ def _nodes(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, 
     """
     weight = _weights(p, tilt)
     above, below = np.cumsum(weight[::-1])[::-1], np.cumsum(weight)
-    plain = np.cumsum(np.exp(p.log_p)[::-1])[::-1]
-    last = int(np.searchsorted(-plain, -top_mass))
+    last = _top(p, top_mass)
     first = max(int(np.searchsorted(below, bottom_mass)) - 1, 0)
     low = max(float(p.y[first]) - step, pair.support[0])
     high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, pair.support[1])

@@ -21,7 +21,6 @@ from wpriv.errors import Unsupported
 
 MAX_CELLS = 1 << 22
 UNIT = 2.0**-53
-TAIL = 1e-8
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Composed:
 
 
 def compose(
-    laws: list[Law], counts: list[int], step: float, tilt: float, blocks: list[int], *, upper: bool, log_finite: float
+    laws: list[Law], counts: list[int], step: float, tilt: float, blocks: list[int], *, upper: bool, log_finite: float, tail: float
 ) -> Composed:
     """The law of the sum of ``counts[j]`` losses of each law j.
 
@@ -80,6 +79,7 @@ def compose(
         laws: normalised tilted laws on the lattice of spacing ``step``.
         blocks: decreasing numbers of blocks A_1 > ... > A_k = 1; stage s leaves A_s blocks, and re-dots them on a coarser lattice.
         upper: re-dot from above or from below.
+        tail: tilted mass that may wrap around in each direction, over all blocks of a stage.
         log_finite: ln of the probability that no step has loss +infinity.
     Raises:
         Unsupported: a window would need more than ``MAX_CELLS`` cells.
@@ -88,7 +88,7 @@ def compose(
     previous = max(counts)
     for number in blocks:
         kinds = _kinds(counts, number)
-        built, error, reach = _convolve(laws, kinds, step, number)
+        built, error, reach = _convolve(laws, kinds, step, tail / number)
         errors.append((number, error, reach))
         if number > 1:
             factor = max(1, math.isqrt(max(1, round(previous / number))))
@@ -121,11 +121,11 @@ def _kinds(counts: list[int], number: int) -> list[tuple[int, list[int]]]:
     return [(b - a, [whole + (rest >= b) for whole, rest in shares]) for a, b in zip(edges, edges[1:], strict=False)]
 
 
-def _convolve(laws: list[Law], kinds: list[tuple[int, list[int]]], step: float, number: int) -> tuple[list[Law], float, float]:
+def _convolve(laws: list[Law], kinds: list[tuple[int, list[int]]], step: float, tail: float) -> tuple[list[Law], float, float]:
     """The law of every kind of block; a bound on the mass misplaced in each, and the width over which it can be."""
     most = [max(kind[1][j] for kind in kinds) for j in range(len(laws))]
     moments = [law.moments(step) for law in laws]
-    left, right = reach([(law.index * step, law.mass) for law in laws], moments, most, math.log(number / TAIL))
+    left, right = reach([(law.index * step, law.mass) for law in laws], moments, most, -math.log(tail))
     low, high = -math.ceil(left / step) - 2 - len(laws), math.ceil(right / step) + 2 + len(laws)
     size = fast_length(high - low + 1)
     if size > MAX_CELLS:
@@ -143,12 +143,12 @@ def _convolve(laws: list[Law], kinds: list[tuple[int, list[int]]], step: float, 
                 product = factor if product is None else product * factor
         assert product is not None
         energy = 2 * float(np.sum(product.real**2 + product.imag**2))
-        worst = max(worst, sum(powers) * 4 * UNIT * math.log2(size) * math.sqrt(energy))
+        worst = max(worst, sum(powers) * 2 * UNIT * math.log2(size) * math.sqrt(energy))
         mass = np.maximum(np.roll(np.fft.irfft(product, size), -low), 0.0)
         offset = low + sum(p * c for p, c in zip(powers, centres, strict=True))
         norm = sum(p * law.log_norm for p, law in zip(powers, laws, strict=True))
         built.append(Law(offset + np.arange(size), mass / mass.sum(), norm))
-    return built, worst + 4 * TAIL / number, (high - low) * step
+    return built, worst + 4 * tail, (high - low) * step
 
 
 def _power(spectrum: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:
@@ -183,17 +183,20 @@ def reach(points: list[tuple[Array, Array]], moments: list[tuple[float, float]],
     variance = sum(n * v for n, (_, v) in zip(counts, moments, strict=True))
     if variance <= 0:
         return 0.0, 0.0
-    theta = math.sqrt(2 * depth / variance) * np.geomspace(0.04, 1.4, 9)
+    # the best theta is near ``normal`` for a Gaussian-like law, and near 1 / (largest loss) where rare large losses rule
+    normal = math.sqrt(2 * depth / variance)
+    largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for (y, _), n in zip(points, counts, strict=True) if n)
+    theta = np.geomspace(min(0.04 * normal, 2 / largest), 1.4 * normal, 12)
     cumulant = np.zeros((2, theta.size))
     below = above = 0.0
     for (y, mass), (mean, _), n in zip(points, moments, counts, strict=True):
         if n:
-            x = y - mean
+            alive = mass > 0
+            x = y[alive] - mean
             with np.errstate(over="ignore", divide="ignore"):
                 grown = np.exp(np.outer(theta, x))
-                cumulant += n * np.log(np.stack([(1 / grown) @ mass, grown @ mass]))
+                cumulant += n * np.log(np.stack([(1 / grown) @ mass[alive], grown @ mass[alive]]))
             below, above = below - n * float(x[0]), above + n * float(x[-1])
-    cumulant = np.where(np.isnan(cumulant), np.inf, cumulant)
     left, right = ((cumulant + depth) / theta).min(axis=1)
     return min(float(left), below), min(float(right), above)
 

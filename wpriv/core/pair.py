@@ -8,6 +8,7 @@ space so that a probability of 1e-300 keeps its digits.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -61,12 +62,15 @@ class LossPair:
         return self if self.symmetric else Reversed(self)
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        """ln H_{e^eps}(P||Q) = ln sup_S [P(S) - e^eps Q(S)], the privacy profile, for real eps of any shape."""
+        """ln H_{e^eps}(P||Q) = ln sup_S [P(S) - e^eps Q(S)], the privacy profile, for eps of any shape, finite or +-inf.
+
+        This general form subtracts two tails; pairs whose tails may nearly agree override it with a sum of one sign.
+        """
         y = np.asarray(eps, dtype=float)
         tails = self.tails(y)
-        with np.errstate(invalid="ignore", over="ignore"):
-            gap = np.minimum(y + tails.sf_q - tails.sf_p, 0.0)
-            return np.where(np.isneginf(tails.sf_p), -np.inf, tails.sf_p + log1mexp(gap))
+        with np.errstate(invalid="ignore"):
+            gap = np.where(np.isneginf(tails.sf_q), -np.inf, y + tails.sf_q - tails.sf_p)
+            return np.where(np.isneginf(tails.sf_p), -np.inf, tails.sf_p + log1mexp(np.minimum(gap, 0.0)))
 
 
 class Reversed(LossPair):
@@ -87,21 +91,36 @@ class Reversed(LossPair):
     def reverse(self) -> LossPair:
         return self.forward
 
+    def log_delta(self, eps: ArrayLike) -> Array:
+        y = np.asarray(eps, dtype=float)
+        below = np.minimum(y, 0.0)
+        return np.where(y < 0, mirrored(below, self.forward.log_delta(-below)), super().log_delta(y))
+
 
 class AtomicPair(LossPair):
     """A pair of discrete laws: finitely many losses, each with its probability under P; exact sums.
 
     Args:
         losses: [k] finite losses in nats, in any order.
-        log_p: [k] ln of the P-probability of each; the Q-probability is then p e^{-loss}.
+        log_p: [k] ln of the P-probability of each.
         infinity: P-mass where Q has none.
         lost: Q-mass where P has none.
+        symmetric: the reverse pair has the same law of the loss.
+        log_q: [k] ln of the Q-probability of each, which must be ``log_p - losses``; give it where it is known to more digits.
     """
 
-    def __init__(self, losses: Array, log_p: Array, infinity: float = 0.0, lost: float = 0.0, symmetric: bool = False):
+    def __init__(
+        self,
+        losses: Array,
+        log_p: Array,
+        infinity: float = 0.0,
+        lost: float = 0.0,
+        symmetric: bool = False,
+        log_q: Array | None = None,
+    ):
         order = np.argsort(losses, kind="stable")
         self.losses, self.log_p = np.asarray(losses, float)[order], np.asarray(log_p, float)[order]
-        self.log_q = self.log_p - self.losses
+        self.log_q = self.log_p - self.losses if log_q is None else np.asarray(log_q, float)[order]
         self.infinity, self.lost, self.symmetric = infinity, lost, symmetric
         self.atoms = self.losses
         self.support = (float(self.losses[0]), float(self.losses[-1])) if self.losses.size else (0.0, 0.0)
@@ -114,18 +133,63 @@ class AtomicPair(LossPair):
         return Tails(self._above_p[at], self._below_p[at], self._above_q[at], self._below_q[at])
 
     def reverse(self) -> LossPair:
-        return self if self.symmetric else AtomicPair(-self.losses, self.log_q, self.lost, self.infinity)
+        return self if self.symmetric else AtomicPair(-self.losses, self.log_q, self.lost, self.infinity, log_q=self.log_p)
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        # the profile is a polygon in t = e^eps with slope -Q(L > eps): from the loss above eps it rises by a positive piece
+        y = np.asarray(eps, dtype=float)
+        at = np.searchsorted(self.losses, y, side="right")
+        following = np.append(self.losses, 0.0)[at]
+        piece = following + log1mexp(np.minimum(y - following, 0.0)) + self._above_q[at]
+        return np.asarray(np.logaddexp(self._log_profile[at], piece))
+
+    @cached_property
+    def _log_profile(self) -> Array:
+        """[k+1] ln delta at each loss, and beyond the last; sums of positive pieces only."""
+        pieces = self.losses[1:] + log1mexp(-np.diff(self.losses)) + self._above_q[1:-1]
+        return np.append(_log_sums_above(pieces, self.infinity), _log(self.infinity))
+
+    def renyi(self, orders: Array) -> Array:
+        """Exact sums, right to rounding also where the divergence is tiny; inf where P has mass that Q has not."""
+        rates = np.asarray(orders, dtype=float) - 1
+        if self.infinity > 0:
+            return np.full(rates.shape, np.inf)
+        # E_P[e^{sL}] - 1 = E_P[g(sL) + s g(-L)] + s Q(L = -inf) with g(x) = e^x - 1 - x >= 0, as E_P[e^{-L}] = 1 - Q(L = -inf)
+        inverse = log_exp_excess(-self.losses)
+        found = [np.logaddexp(log_exp_excess(s * self.losses), math.log(s) + inverse) + self.log_p for s in rates.ravel()]
+        excess = [np.logaddexp.reduce(np.append(terms, _log(s * self.lost))) for s, terms in zip(rates.ravel(), found, strict=True)]
+        return np.asarray(np.logaddexp(0.0, np.reshape(excess, rates.shape)) / rates)
 
 
-def _log_sums_above(log_mass: Array, log_rest: float) -> Array:
-    """[k+1] ln of the sum of all masses from index i on, plus ``log_rest`` (a plain probability)."""
+def _log_sums_above(log_mass: Array, rest: float) -> Array:
+    """[k+1] ln of the sum of all masses from index i on, plus ``rest`` (a plain probability)."""
     # logaddexp keeps far tails that a plain cumulative sum, scaled to its largest term, would flush to zero
-    start = np.array([math.log(log_rest) if log_rest > 0 else -np.inf])
-    return np.logaddexp.accumulate(np.concatenate([start, log_mass[::-1]]))[::-1]
+    return np.asarray(np.logaddexp.accumulate(np.concatenate([[_log(rest)], log_mass[::-1]]))[::-1])
 
 
 def log1mexp(x: ArrayLike) -> Array:
     """ln(1 - e^x) for x <= 0, without cancellation at either end (Maechler 2012)."""
-    x = np.asarray(x, dtype=float)
+    y = np.asarray(x, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(x > -0.6931471805599453, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
+        return np.where(y > -0.6931471805599453, np.log(-np.expm1(y)), np.log1p(-np.exp(y)))
+
+
+def mirrored(eps: Array, other: Array) -> Array:
+    """ln H_{e^eps}(Q||P) for eps <= 0, from ``other`` = ln H_{e^-eps}(P||Q): ln(1 - t + t e^other), a sum of two positive terms."""
+    return np.asarray(np.logaddexp(log1mexp(eps), eps + other))
+
+
+def log_exp_excess(x: Array) -> Array:
+    """ln(e^x - 1 - x) for real x, right to rounding near zero, where it is ln(x^2/2), and for x of any size."""
+    inner, series = np.clip(x, -0.5, 0.5), np.ones_like(x)
+    for k in range(18, 2, -1):
+        series = 1 + inner / k * series
+    with np.errstate(divide="ignore", over="ignore"):
+        near = 2 * np.log(np.abs(inner)) - math.log(2) + np.log(series)
+        outer = np.where(np.abs(x) < 0.5, 1.0, np.minimum(x, 30.0))
+        far = np.where(x > 30, x + np.log1p(-(1 + np.abs(x)) * np.exp(-np.abs(x))), np.log(np.expm1(outer) - outer))
+    return np.where(np.abs(x) < 0.5, near, far)
+
+
+def _log(x: float) -> float:
+    return math.log(x) if x > 0 else -math.inf

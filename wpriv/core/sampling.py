@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Array, AtomicPair, LossPair, Tails
+from wpriv.core.pair import Array, AtomicPair, LossPair, Reversed, Tails, log1mexp, mirrored
 
 
 def poisson(base: LossPair, rate: float) -> LossPair:
@@ -43,47 +44,88 @@ def fixed(base: LossPair, rate: float) -> LossPair:
     """
     if rate == 1.0:
         return base
+    if isinstance(base, AtomicPair):
+        return _atomic_fixed(base, rate)
     return _Fixed(base, rate)
 
 
 def _mixed_loss(loss: Array, rate: float) -> Array:
-    """ln(1 - q + q e^loss), the loss of the mixture, for loss of any size."""
+    """ln(1 - q + q e^loss), the loss of the mixture, for loss of any size or sign."""
     with np.errstate(over="ignore"):
-        small = np.log1p(rate * np.expm1(np.minimum(loss, 30.0)))
-    return np.where(loss > 30.0, loss + math.log(rate) + np.log1p((1 - rate) / rate * np.exp(-np.maximum(loss, 30.0))), small)
+        near = np.log1p(rate * np.expm1(np.clip(loss, -0.7, 700.0)))
+    far = np.logaddexp(math.log1p(-rate), math.log(rate) + loss)
+    return np.where((loss > -0.7) & (loss < 700.0), near, far)
 
 
 def _base_loss(eps: Array, rate: float) -> Array:
     """The inverse of ``_mixed_loss``; -inf where eps lies at or below its least value ln(1-q)."""
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        small = np.log1p(np.maximum(np.expm1(np.minimum(eps, 30.0)) / rate, -1.0))
-        large = eps - math.log(rate) + np.log1p(-(1 - rate) * np.exp(-np.maximum(eps, 30.0)))
-    return np.where(eps > 30.0, large, small)
+    # t' = 1 + (t - 1)/q where that keeps its digits, else t' = t/q (1 - (1-q)/t)
+    ratio = np.expm1(np.clip(eps, -1.0, 1.0)) / rate
+    far = eps - math.log(rate) + log1mexp(np.minimum(math.log1p(-rate) - eps, 0.0))
+    return np.where((ratio > -0.5) & (eps < 1.0), np.log1p(np.maximum(ratio, -0.5)), far)
 
 
 def _mix(log_q: Array, log_p: Array, rate: float) -> Array:
     """ln((1-q) Q + q P) of two log masses."""
-    return np.logaddexp(math.log1p(-rate) + log_q, math.log(rate) + log_p)
+    return np.minimum(np.logaddexp(math.log1p(-rate) + log_q, math.log(rate) + log_p), 0.0)
+
+
+class _Map:
+    """The base loss of a mixed loss, on the right side of every atom whatever the rounding of the map and its inverse."""
+
+    def __init__(self, atoms: Array, mixed: Array, rate: float):
+        self.mixed, self.rate = mixed, rate
+        self.low = np.concatenate([[-np.inf], atoms])
+        self.high = np.concatenate([np.nextafter(atoms, -np.inf), [np.inf]])
+
+    def base(self, eps: Array, side: str = "right") -> Array:
+        """The base loss whose tails hold just above eps (``right``), or just below it (``left``)."""
+        at = np.searchsorted(self.mixed, eps, side="right" if side == "right" else "left")
+        return np.clip(_base_loss(eps, self.rate), self.low[at], self.high[at])
 
 
 class _Poisson(LossPair):
     def __init__(self, base: LossPair, rate: float):
-        self.base, self.rate = base, rate
+        self.base, self.rate, self.floor = base, rate, math.log1p(-rate)
         self.infinity, self.lost = rate * base.infinity, 0.0
         low, high = _mixed_loss(np.array(base.support), rate)
-        self.support = (math.log1p(-rate) if base.lost > 0 else float(low), float(high))
-        floor = [math.log1p(-rate)] if base.lost > 0 else []
-        self.atoms = np.concatenate([floor, _mixed_loss(base.atoms, rate)])
+        self.support = (self.floor if base.lost > 0 else float(low), float(high))
+        mixed = _mixed_loss(base.atoms, rate)
+        self.atoms = np.concatenate([[self.floor], mixed]) if base.lost > 0 else mixed
+        self._map = _Map(base.atoms, mixed, rate)
 
     def tails(self, eps: Array) -> Tails:
         eps = np.asarray(eps, dtype=float)
-        base = self.base.tails(_base_loss(eps, self.rate))
-        mixed = Tails(_mix(base.sf_q, base.sf_p, self.rate), _mix(base.cdf_q, base.cdf_p, self.rate), base.sf_q, base.cdf_q)
-        if self.base.lost == 0:
-            return mixed
-        # the outcomes with base loss -inf sit at the atom ln(1-q), which is above any eps below it
-        below = eps < math.log1p(-self.rate)
+        base = self.base.tails(self._map.base(eps))
+        mixed = (_mix(base.sf_q, base.sf_p, self.rate), _mix(base.cdf_q, base.cdf_p, self.rate), base.sf_q, base.cdf_q)
+        # no loss lies below ln(1-q); outcomes that the base pair gives a loss of -inf sit right there
+        below = eps < self.floor
         return Tails(*(np.where(below, edge, tail) for edge, tail in zip((0.0, -np.inf, 0.0, -np.inf), mixed, strict=True)))
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        # H_t((1-q) Q + q P || Q) = q H_{t'}(P || Q) with t' = (t - 1 + q)/q, and 1 - t where t' <= 0
+        y = np.asarray(eps, dtype=float)
+        inside = y > self.floor
+        amplified = math.log(self.rate) + self.base.log_delta(_base_loss(np.where(inside, y, 0.0), self.rate))
+        return np.where(inside, amplified, log1mexp(np.minimum(y, 0.0)))
+
+    def reverse(self) -> LossPair:
+        return _PoissonReversed(self)
+
+
+class _PoissonReversed(Reversed):
+    """The pair (Q, (1-q) Q + q P) of a record that was added."""
+
+    forward: _Poisson
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        # H_t(Q || (1-q) Q + q P) = r H_{tq/r}(Q || P) with r = 1 - t(1-q), and 0 where r <= 0
+        y = np.asarray(eps, dtype=float)
+        room = log1mexp(np.minimum(y + self.forward.floor, 0.0))
+        base = -_base_loss(-y, self.forward.rate)
+        inside = np.isfinite(base) & ~np.isneginf(room)
+        amplified = room + self.forward.base.reverse().log_delta(np.where(inside, base, 0.0))
+        return np.where(inside, amplified, np.where(y < 0, 0.0, -np.inf))
 
 
 class _Fixed(LossPair):
@@ -94,13 +136,16 @@ class _Fixed(LossPair):
         self.infinity = self.lost = rate * base.infinity
         high = float(_mixed_loss(np.array(base.support[1]), rate))
         self.support = (-high, high)
-        above = _mixed_loss(base.atoms[base.atoms > 0], rate)
-        self.atoms = np.concatenate([-above[::-1], [0.0], above])
+        above = base.atoms[base.atoms > 0]
+        mixed = _mixed_loss(above, rate)
+        self.atoms = np.concatenate([-mixed[::-1], [0.0], mixed])
+        self._map = _Map(above, mixed, rate)
 
     def tails(self, eps: Array) -> Tails:
         eps = np.asarray(eps, dtype=float)
         up = eps >= 0
-        base = self.base.tails(_base_loss(np.where(up, eps, np.nextafter(-eps, -np.inf)), self.rate))
+        mirror = np.abs(eps)
+        base = self.base.tails(np.where(up, self._map.base(mirror), self._map.base(mirror, "left")))
         upper_p, lower_p = _mix(base.sf_q, base.sf_p, self.rate), _mix(base.cdf_q, base.cdf_p, self.rate)
         # below zero the pair is the mirror image: L = -L' with the roles of P and Q exchanged
         return Tails(
@@ -110,10 +155,33 @@ class _Fixed(LossPair):
             np.where(up, base.cdf_q, upper_p),
         )
 
+    def log_delta(self, eps: ArrayLike) -> Array:
+        y = np.asarray(eps, dtype=float)
+        above = math.log(self.rate) + self.base.log_delta(_base_loss(np.abs(y), self.rate))
+        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+
 
 def _atomic_poisson(base: AtomicPair, rate: float) -> AtomicPair:
     losses, log_q = _mixed_loss(base.losses, rate), base.log_q
     if base.lost > 0:
         losses = np.concatenate([[math.log1p(-rate)], losses])
         log_q = np.concatenate([[math.log(base.lost)], log_q])
-    return AtomicPair(losses, log_q + losses, infinity=rate * base.infinity)
+    return AtomicPair(losses, log_q + losses, infinity=rate * base.infinity, log_q=log_q)
+
+
+def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:
+    up = base.losses > 0
+    losses, log_p, log_q = _mixed_loss(base.losses[up], rate), base.log_p[up], base.log_q[up]
+    mixed = losses + log_q
+    # what is left at loss zero: P(L = 0) + (1-g) [P(L > 0) - Q(L > 0)], a sum of positive terms
+    excess = np.concatenate([log_p + log1mexp(-base.losses[up]), [math.log(base.infinity)] if base.infinity > 0 else []])
+    rest = np.concatenate([base.log_p[base.losses == 0], math.log1p(-rate) + excess])
+    middle = np.logaddexp.reduce(rest, keepdims=True)
+    return AtomicPair(
+        np.concatenate([-losses, [0.0], losses]),
+        np.concatenate([log_q, middle, mixed]),
+        infinity=rate * base.infinity,
+        lost=rate * base.infinity,
+        symmetric=True,
+        log_q=np.concatenate([mixed, middle, log_q]),
+    )

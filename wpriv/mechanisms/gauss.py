@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr
 
-from wpriv.core.pair import Array, LossPair, Tails, log1mexp
+from wpriv.core.pair import Array, LossPair, Tails, log1mexp, mirrored
 from wpriv.core.process import Mechanism, parameter
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -61,13 +61,20 @@ class GaussPair(LossPair):
         delta = phi(a) [R(a) - R(a + mu)], R the Mills ratio and a = eps/mu - mu/2; for small mu the difference is the
         integral of 1 - x R(x), which has one sign, so nothing cancels.
         """
-        a = np.asarray(eps, dtype=float) / self.mu - self.mu / 2
+        y = np.asarray(eps, dtype=float)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            above = self._log_delta_above(np.abs(y))
+        above = np.where(np.isnan(above), -np.inf, above)  # beyond 1e150 standard deviations the logs themselves overflow
+        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+
+    def _log_delta_above(self, eps: Array) -> Array:
+        a = eps / self.mu - self.mu / 2
         if self.mu > 0.5:
-            tail, other = log_ndtr(-a), np.asarray(eps, dtype=float) + log_ndtr(-a - self.mu)
-            return tail + log1mexp(np.minimum(other - tail, 0.0))
+            tail = log_ndtr(-a)
+            return np.asarray(tail + log1mexp(np.minimum(eps + log_ndtr(-a - self.mu) - tail, 0.0)))
         x = a[..., None] + self.mu / 2 * (_NODES + 1)
         integral = self.mu / 2 * (_one_minus_x_mills(x) @ _WEIGHTS)
-        return -a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral)
+        return np.asarray(-a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral))
 
 
 def _one_minus_x_mills(x: Array) -> Array:
