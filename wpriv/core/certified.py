@@ -85,7 +85,7 @@ class Composition:
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             guess = math.exp(min(state.total - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance)), 0.0))
-            both = self._try(state, tilt, eps, accuracy / max(tilt, 1e-300), max(guess, 1e-290))
+            both = self._try(state, tilt, eps, accuracy / (tilt + 1 / math.sqrt(state.variance)), max(guess, 1e-290))
             if both is None:
                 break
             low, high = both.delta(eps)
@@ -134,8 +134,9 @@ class Composition:
         # a lattice of spacing h raises the cumulant function at the saddle by at most (tilt + 1) tilt h^2 / 12 a step; the lower
         # dots cost half as much again
         fine = math.sqrt(8 * error / (self.total * (tilt + 1)))
-        tilt, state, share = self._working_tilt(tilt, state, eps, delta)
-        tail = 1e-6 * share
+        relative = min(max(error * (tilt + 1 / math.sqrt(state.variance)), 1e-9), 1e-2)
+        tilt, state, share = self._working_tilt(tilt, state, eps, delta, relative)
+        tail = 1e-3 * relative * share
         blocks, step = self._plan(state, tilt, fine, tail, delta)
         step = _aligned(step, self.pairs)
         dotted = [self._dots(j, step, tilt, delta, share) for j in range(len(self.pairs))]
@@ -150,23 +151,24 @@ class Composition:
         drift = TAIL_ROUNDINGS * UNIT * sum(n * size for n, size in zip(self.counts, sizes, strict=True))
         return Both(sides[0], sides[1], drift)
 
-    def _working_tilt(self, tilt: float, state: Cumulants, eps: float, delta: float) -> tuple[float, Cumulants, float]:
+    def _working_tilt(self, tilt: float, state: Cumulants, eps: float, delta: float, relative: float) -> tuple[float, Cumulants, float]:
         """The tilt to compute with, its cumulants, and the share of tilted mass that decides delta there.
 
         The saddle's own tilt, unless rare large losses make the tilted law so wide that a milder tilt is cheaper.
         """
         best: tuple[float, float, Cumulants, float] | None = None
+        plain = math.sqrt(cumulants(self.probes, self.counts, 0.0).variance)
         for milder in (1.0, 0.7, 0.5, 0.35):
             t = milder * tilt
             c = state if milder == 1.0 else cumulants(self.probes, self.counts, t)
             share = math.exp(min(math.log(delta) - c.total + t * eps, 0.0))
-            if best is not None and share < max(1e-7, 1e-11 * self.total):
+            if best is not None and share < max(1e-7, 1e-12 * self.total / relative):  # rounding of the FFT would show
                 break
-            left, right = self._reach(t, c, self.counts, 1e-6 * share, delta)
+            left, right = self._reach(t, c, self.counts, 1e-3 * relative * share, delta)
             top = max(right, eps - c.mean + left)
             if best is None or left + top < 0.8 * best[0]:
                 best = (left + top, t, c, share)
-            if left + top < 16 * math.sqrt(c.variance):
+            if left + top < 16 * plain:
                 break
         assert best is not None
         return best[1], best[2], best[3]
@@ -210,10 +212,10 @@ class Composition:
         pair, n = self.pairs[j], self.counts[j]
         index = _nodes(pair, self.probes[j], step, tilt, self._negligible(delta, n), 1e-9 * share / self.total)
         made: Cells = cells(pair, index * step)
-        mass, infinity = upper_dots(made)
+        mass, infinity = upper_dots(made, pair.infinity)
         low = lower_dots(made, pair.infinity)
         y = index * step
-        return _tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), max(infinity, pair.infinity)
+        return _tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), infinity
 
 
 def _tighter(width: float, tol: float) -> float:
@@ -265,8 +267,11 @@ def _nodes(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, 
     above, below = np.cumsum(weight[::-1])[::-1], np.cumsum(weight)
     last = _top(p, top_mass)
     first = max(int(np.searchsorted(below, bottom_mass)) - 1, 0)
-    low = max(float(p.y[first]) - step, pair.support[0])
-    high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, pair.support[1])
+    low, high = pair.support
+    if first > 0 or not math.isfinite(low):
+        low = max(float(p.y[first]) - step, low)
+    if last < p.y.size - 1 or not math.isfinite(high):
+        high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, high)
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
     rare = np.interp(y, p.y, np.minimum(above, below))
     spacing = np.clip(np.sqrt(0.02 / np.maximum(rare, 1e-300)), 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step

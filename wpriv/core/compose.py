@@ -126,8 +126,7 @@ def _convolve(laws: list[Law], kinds: list[tuple[int, list[int]]], step: float, 
     most = [max(kind[1][j] for kind in kinds) for j in range(len(laws))]
     moments = [law.moments(step) for law in laws]
     left, right = reach([(law.index * step, law.mass) for law in laws], moments, most, -math.log(tail))
-    low, high = -math.ceil(left / step) - 2 - len(laws), math.ceil(right / step) + 2 + len(laws)
-    size = fast_length(high - low + 1)
+    size = fast_length(math.ceil((left + right) / step) + 4)
     if size > MAX_CELLS:
         raise Unsupported(f"pld needs {size:,} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")
     centres = [round(mean / step) for mean, _ in moments]
@@ -144,11 +143,13 @@ def _convolve(laws: list[Law], kinds: list[tuple[int, list[int]]], step: float, 
         assert product is not None
         energy = 2 * float(np.sum(product.real**2 + product.imag**2))
         worst = max(worst, sum(powers) * 2 * UNIT * math.log2(size) * math.sqrt(energy))
+        # every law was placed with its centre, a whole number of cells, at the origin
+        origin = sum(p * c for p, c in zip(powers, centres, strict=True))
+        low = math.floor(sum(p * mean for p, (mean, _) in zip(powers, moments, strict=True)) / step - left / step) - 1 - origin
         mass = np.maximum(np.roll(np.fft.irfft(product, size), -low), 0.0)
-        offset = low + sum(p * c for p, c in zip(powers, centres, strict=True))
         norm = sum(p * law.log_norm for p, law in zip(powers, laws, strict=True))
-        built.append(Law(offset + np.arange(size), mass / mass.sum(), norm))
-    return built, worst + 4 * tail, (high - low) * step
+        built.append(Law(origin + low + np.arange(size), mass / mass.sum(), norm))
+    return built, worst + 4 * tail, left + right
 
 
 def _power(spectrum: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:

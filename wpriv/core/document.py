@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import UsageError
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
@@ -40,6 +40,13 @@ class Document:
     keys: dict[Key, Place] = field(default_factory=dict)
     values: dict[Key, Place] = field(default_factory=dict)
 
+    def at(self, path: Key) -> Any:
+        """The data at a path."""
+        found: Any = self.data
+        for part in path:
+            found = found[part]
+        return found
+
     def place(self, path: Key, *, at_key: bool = False) -> Place:
         """Line and column, from 1, of what stands at a path, or of the nearest thing that encloses it."""
         if at_key and path in self.keys:
@@ -62,7 +69,8 @@ def refuse(name: str, lines: list[str], faults: list[Fault]) -> UsageError:
     told = []
     for fault in sorted(set(faults))[:MAX_FAULTS]:
         line, column = fault.place
-        told.append(f"{name}:{line}:{column}: {fault.text}")
+        # what came from flags has no lines to point at
+        told.append(f"{name}:{line}:{column}: {fault.text}" if lines else f"{name}: {fault.text}")
         if 1 <= line <= len(lines):
             shown = "".join(c if c.isprintable() else "?" for c in lines[line - 1][:120])
             told.append(f"    {line} | {shown}")
@@ -74,8 +82,7 @@ def read(path: Path, name: str | None = None) -> Document:
     """Reads a YAML file of at most 1 MB strictly.
 
     Raises:
-        MissingResource: there is no such file, or it cannot be read.
-        UsageError: it is too large, not UTF-8, or not strict YAML; every fault with its line and column.
+        UsageError: it cannot be read, is too large, not UTF-8, or not strict YAML; every fault with its line and column.
     """
     name = name or str(path)
     try:
@@ -84,7 +91,8 @@ def read(path: Path, name: str | None = None) -> Document:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise MissingResource(f"the recipe {name} cannot be read: {reason}. Check the path; `wpriv recipe ls` lists the shipped ones") from None
+        advice = "Check the path; `wpriv recipe ls` lists the shipped ones"
+        raise UsageError(f"the recipe {name} cannot be read: {reason}. {advice}") from None
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

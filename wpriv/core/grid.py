@@ -26,11 +26,15 @@ from wpriv.core.pair import Array, LossPair, Tails
 class Cells:
     """What upper and lower dots need of each cell [a, b] between neighbouring nodes, in units of P-mass.
 
-    ``above`` is P - e^a Q of the cell (the tangent at b, at a), ``below`` is e^b Q - P (the tangent at a, at b), both exact; ``gap``
-    bounds how far the chord exceeds f inside the cell. ``atoms`` is the P-mass sitting on the nodes themselves.
+    ``mass`` is P of the cell, ``left`` the part of it that the chord puts on a. ``above`` is P - e^a Q (f minus its tangent at b,
+    taken at a) and ``below`` is e^b Q - P (f minus its tangent at a, taken at b), both exact; ``gap`` bounds how far the chord exceeds
+    f inside the cell. ``atoms`` is the P-mass on the nodes themselves, ``top`` what lies above the last node (e^top Q, and the rest of
+    P), ``bottom`` the P-mass below the first.
     """
 
     nodes: Array
+    mass: Array
+    left: Array
     above: Array
     below: Array
     gap: Array
@@ -38,33 +42,42 @@ class Cells:
     top: tuple[float, float]
     bottom: float
 
+    def chords(self) -> Array:
+        """P-mass on each node of the chord interpolation, what lies beyond the ends left out."""
+        mass = self.atoms.copy()
+        mass[:-1] += self.left
+        mass[1:] += self.mass - self.left
+        return mass
 
-def cells(pair: LossPair, nodes: Array, *, gaps: bool = True) -> Cells:
-    """Evaluates a pair on increasing nodes (losses in nats); ``gaps=False`` leaves the lower dots' ``gap`` out (zeros)."""
+
+def cells(pair: LossPair, nodes: Array) -> Cells:
+    """Evaluates a pair on increasing nodes (losses in nats)."""
     width = np.diff(nodes)
     if pair.atoms.size:
         hair = 1e-15 * np.maximum(np.abs(nodes), width.min())
-        left, right = pair.tails(nodes - hair), pair.tails(nodes + hair)
-        atoms = _mass(left.sf_p, left.cdf_p, right.sf_p, right.cdf_p)
+        before, after = pair.tails(nodes - hair), pair.tails(nodes + hair)
+        atoms = _mass(before.sf_p, before.cdf_p, after.sf_p, after.cdf_p)
     else:
-        left = right = pair.tails(nodes)
+        before = after = pair.tails(nodes)
         atoms = np.zeros(nodes.size)
-    start, end = Tails(*(tail[:-1] for tail in right)), Tails(*(tail[1:] for tail in left))
     a = nodes[:-1]
-    if gaps:
-        middle = pair.tails(a + width / 2)
-        p1, q1 = _masses(start, middle, a)
-        p2, q2 = _masses(middle, end, a)
-        above1, below2 = _positive(p1 - q1), _positive(np.exp(width) * q2 - p2)
-        above = above1 + _positive(p2 - q2)
-        below = below2 + _positive(np.exp(width) * q1 - p1)
-        gap = _gap(above1, below2, np.expm1(width) * q1, np.expm1(width) * q2)
-    else:
-        p, q = _masses(start, end, a)
-        above, below, gap = _positive(p - q), _positive(np.exp(width) * q - p), np.zeros(width.size)
-    last = float(right.sf_p[-1])
-    q_top = float(np.exp(min(right.sf_q[-1] + nodes[-1], last)))
-    return Cells(nodes, above, below, gap, atoms, (q_top, max(math.exp(last) - q_top, 0.0)), float(np.exp(left.cdf_p[0])))
+    start, end = Tails(*(tail[:-1] for tail in after)), Tails(*(tail[1:] for tail in before))
+    middle = pair.tails(a + width / 2)
+    p1, q1 = _masses(start, middle, a)
+    p2, q2 = _masses(middle, end, a)
+    with np.errstate(over="ignore", invalid="ignore"):
+        grow = np.expm1(width)
+        below2 = np.where(q2 > 0, _positive(grow * q2 - (p2 - q2)), 0.0)
+        far1 = np.where(q1 > 0, _positive(grow * q1 - (p1 - q1)), 0.0)
+    above1 = p1 - q1
+    above, p = above1 + (p2 - q2), p1 + p2
+    # the chord keeps P and Q of the cell; written so that P adds up exactly
+    left = np.clip(q1 + q2 - above / grow, 0.0, p)
+    gap = _gap(above1, below2, grow * q1, grow * q2)
+    last = float(after.sf_p[-1])
+    q_top = float(np.exp(min(after.sf_q[-1] + nodes[-1], last)))
+    top = (q_top, max(math.exp(last) - q_top, 0.0))
+    return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, float(np.exp(before.cdf_p[0])))
 
 
 def _mass(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
@@ -97,26 +110,23 @@ def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
     return np.maximum(above1 * (1 - x1) + below2 * x1, below2 * (1 - x2) + above1 * x2)
 
 
-def upper_dots(c: Cells) -> tuple[Array, float]:
-    """P-mass on each node, and at +infinity, of the least lattice pair that dominates."""
-    width = np.diff(c.nodes)
-    mass = c.atoms.copy()
-    mass[:-1] += c.below / np.expm1(width)
-    mass[1:] += c.above / -np.expm1(-width)
+def upper_dots(c: Cells, infinity: float) -> tuple[Array, float]:
+    """P-mass on each node, and at +infinity, of the least lattice pair that dominates; ``infinity`` is the pair's own."""
+    mass = c.chords()
     mass[-1] += c.top[0]
     mass[0] += c.bottom
-    return mass, c.top[1]
+    beyond = max(c.top[1], infinity)
+    return mass * ((1 - beyond) / mass.sum()), beyond
 
 
 def lower_dots(c: Cells, infinity: float) -> Array:
     """P-mass on each node of a lattice pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
-    width = np.diff(c.nodes)
-    mass = c.atoms.copy()
-    mass[:-1] += c.below / np.expm1(width)
-    mass[1:] += c.above / -np.expm1(-width)
+    mass = c.chords()
     # losses above the top come down to it and those below the bottom are dropped: both only lower the composed profile
     mass[-1] += max(c.top[0] + c.top[1] - infinity, 0.0)
-    return push_down(width, mass, c.gap, c.below, c.above, 0.0)
+    total = 1 - infinity - c.bottom
+    low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
+    return low * (total / low.sum()) if low.sum() > 0 and total > 0 else low
 
 
 def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangent_right: Array, tilt: float) -> Array:

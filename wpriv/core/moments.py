@@ -171,8 +171,10 @@ def _panels(log_f: Callable[[Array], Array], edges: Array) -> tuple[Array, Array
         half = (right - left) / 2
         y = (left + half)[:, None] + half[:, None] * _X
         value = np.maximum(log_f(y), -1e5)
-        rough = _rough(value) & (right - left > 1e-14 * np.abs(right))
-        if depth == 25 or (depth > 6 and rough.sum() > 256):  # rounding noise or a comb of atoms: halving will not help
+        # where the rounding of y alone moves the value by 1e-7, halving follows noise
+        steep = np.abs(value[:, -1] - value[:, 0]) * np.abs(right) > 3e8 * (right - left)
+        rough = _rough(value) & ~steep
+        if depth == 25 or (depth > 6 and rough.sum() > 256):  # a comb of atoms
             rough[:] = False
         fine = ~rough
         kept.append((y[fine].ravel(), (half[fine, None] * _W).ravel(), value[fine].ravel()))
@@ -267,7 +269,7 @@ def _atomic_class(pair: AtomicPair) -> LossClass:
     return LossClass(mean, float(p @ distance**2) / finite, float(p @ distance**3) / finite, pair.infinity)
 
 
-class Cumulants:
+class LogMoments:
     """K(lam) = sum_i n_i ln E[e^(lam L_i); L_i < inf] of a whole run, and what its distinguishing events weigh.
 
     ``infinity`` is the mass at +inf of the composition, 1 - prod (1 - w_i)^n_i (Sommer et al. 2019, Theorem 1); ``top`` is its

@@ -171,7 +171,7 @@ def log1mexp(x: ArrayLike) -> Array:
     """ln(1 - e^x) for x <= 0, without cancellation at either end (Maechler 2012)."""
     y = np.asarray(x, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(y > -0.6931471805599453, np.log(-np.expm1(y)), np.log1p(-np.exp(y)))
+        return np.asarray(np.where(y > -0.6931471805599453, np.log(-np.expm1(y)), np.log1p(-np.exp(y))))
 
 
 def mirrored(eps: Array, other: Array) -> Array:

@@ -33,6 +33,10 @@ def probe(pair: LossPair) -> Probe:
     ladder = np.concatenate([-_LADDER[::-1], [0.0], _LADDER])
     y = ladder[(ladder > low) & (ladder < high)]
     ends = [v for v in (low, high) if math.isfinite(v)]
+    if len(ends) == 2 and high > low:
+        # a bounded loss has its law's detail near the ends
+        inwards = (high - low) * np.geomspace(1e-7, 0.5, 60)
+        y = np.concatenate([y, low + inwards, high - inwards])
     few_atoms = pair.atoms if pair.atoms.size <= 64 else np.empty(0)
     y = np.unique(np.concatenate([y, ends, few_atoms]))
     if y.size < 2:

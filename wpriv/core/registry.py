@@ -26,7 +26,7 @@ def load(folder: str, name: str) -> ModuleType:
     """
     known = names(folder)
     if name not in known:
-        raise UsageError(f"no {folder.rstrip('s')} called {name!r}{did_you_mean(name, known)}. Known: {', '.join(known)}")
+        raise UsageError(f"no {folder.rstrip('s')} called {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
     return importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
 
 

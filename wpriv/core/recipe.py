@@ -1,0 +1,265 @@
+"""From a document to a checked recipe: panels and ``quick`` overrides merged, every fault at once with its line and column."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from wpriv.core import registry
+from wpriv.core.document import Document, Fault, Key, refuse
+from wpriv.core.schema import MODELS, Budget, Expect, Panel, Part, Step, Strict, Sweep
+
+_GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))
+_NOT_MERGED = ("kind", "source", "panels", "quick", "expect", "name")
+ALIASES = {"eps": "epsilon"}
+BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
+COLUMNS = {
+    "bounds": BOUND_COLUMNS,
+    "class": ("mean", "variance", "third", "infinity"),
+    "loss": ("mass", "density", "class_density", "infinity"),
+}
+_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part")
+
+
+@dataclass(frozen=True)
+class Check:
+    """A published number to be met, and the panel it belongs to ('' for the whole table)."""
+
+    panel: str
+    expect: Expect
+
+    @property
+    def where(self) -> dict[str, Any]:
+        return {ALIASES.get(k, k): v for k, v in self.expect.where.items()}
+
+    @property
+    def columns(self) -> dict[str, float]:
+        return {ALIASES.get(k, k): v for k, v in (self.expect.model_extra or {}).items()}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe ready to run: ``data`` is what it came down to, as plain data; two recipes are the same run where it is equal."""
+
+    name: str
+    kind: str
+    source: str
+    data: dict[str, Any]
+    panels: tuple[Panel, ...] = ()
+    checks: tuple[Check, ...] = ()
+    quick: bool = False
+
+
+def check(document: Document, *, quick: bool = False) -> Recipe:
+    """Checks a document and resolves it, with or without its ``quick`` overrides.
+
+    Raises:
+        UsageError: every fault of the recipe, each with line and column.
+    """
+    data = document.data
+    kind = data.get("kind")
+    if not isinstance(kind, str) or kind not in MODELS:
+        known = ", ".join(MODELS)
+        said = f"the key 'kind' is missing; it is one of {known}" if "kind" not in data else f"kind must be one of {known}; found {kind!r}"
+        raise refuse(document.name, document.lines, [Fault(document.place(("kind",)), said)])
+    faults = _model_faults(document, MODELS[kind]) + _name_faults(document)
+    if faults:
+        raise refuse(document.name, document.lines, faults)
+    recipe = _compare(document, quick, faults) if kind == "compare" else _single(document, kind, faults)
+    if faults:
+        raise refuse(document.name, document.lines, faults)
+    return recipe
+
+
+def _compare(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
+    data, panels, checks, resolved = document.data, [], [], []
+    names = [panel["name"] for panel in data.get("panels") or []]
+    if len(set(names)) < len(names):
+        faults.append(Fault(document.place(("panels",)), f"panels need different names; found {', '.join(names)}"))
+    for index, name in enumerate(names or [""]):
+        merged, origin = _merge(data, index, quick)
+        panel = Panel.model_validate({**merged, "name": name or "-"}).model_copy(update={"name": name})
+        faults += _panel_faults(document, panel, origin)
+        panels.append(panel)
+        resolved.append({"name": name, **merged} if name else merged)
+        own = ("panels", index, "expect") if name else ("expect",)
+        given = data["panels"][index].get("expect", []) if name else data.get("expect", [])
+        checks += [Check(name, _expect(document, (*own, i), panel, faults)) for i, _ in enumerate(given)]
+    if names and data.get("expect"):
+        faults.append(Fault(document.place(("expect",), at_key=True), "with panels, 'expect' stands inside the panel it is about"))
+    whole = {"kind": "compare", "source": data["source"], **({"panels": resolved} if names else resolved[0])}
+    expects = [{**({"panel": c.panel} if c.panel else {}), **c.expect.model_dump(exclude_defaults=True)} for c in checks]
+    if expects:
+        whole["expect"] = expects
+    return Recipe(_stem(document.name), "compare", data["source"], whole, tuple(panels), tuple(checks), quick)
+
+
+def _single(document: Document, kind: str, faults: list[Fault]) -> Recipe:
+    model = MODELS[kind].model_validate(document.data)
+    assert isinstance(model, Budget)
+    if kind == "budget" and (model.eps is None) == (model.delta is None):
+        faults.append(Fault(document.place(()), "give either eps or delta: one of them is the question, the other the answer"))
+    return Recipe(_stem(document.name), kind, model.source or "", document.data)
+
+
+def _merge(data: dict[str, Any], index: int, quick: bool) -> tuple[dict[str, Any], dict[str, Key]]:
+    """One panel with everything around it, and where each of its keys was written; later layers win."""
+    panel = data["panels"][index] if data.get("panels") else {}
+    layers: list[tuple[Key, dict[str, Any]]] = [((), data), (("panels", index), panel)]
+    if quick:
+        layers += [(("quick",), data.get("quick") or {}), (("panels", index, "quick"), panel.get("quick") or {})]
+    merged: dict[str, Any] = {}
+    origin: dict[str, Key] = {}
+    for path, layer in layers:
+        for key, value in layer.items():
+            if key in _NOT_MERGED or value is None:
+                continue
+            for group in _GROUPS:
+                for other in group if key in group else ():
+                    if other not in layer:
+                        merged.pop(other, None)
+            merged[key], origin[key] = value, (*path, key)
+    return merged, origin
+
+
+def _panel_faults(document: Document, panel: Panel, origin: dict[str, Key]) -> list[Fault]:
+    """What must be there together, and the names that must exist."""
+    root: Key = min(origin.values(), key=len)[:-1] if origin else ()
+
+    def at(key: str) -> tuple[int, int]:
+        return document.place(origin.get(key, root), at_key=True)
+
+    faults: list[Fault] = []
+    if (panel.process is None) == (panel.cases is None):
+        faults.append(Fault(at("cases"), "give either 'process', a list of steps, or 'cases', several of them by name"))
+    swept = [axis.over for axis in panel.sweep or []]
+    if len(set(swept)) < len(swept):
+        faults.append(Fault(at("sweep"), "each axis of a sweep needs a quantity of its own"))
+    if panel.table == "bounds":
+        asked = [k for k in ("eps", "eps_per_n", "delta") if getattr(panel, k) is not None] + [k for k in swept if k in ("eps", "delta")]
+        if len(asked) != 1:
+            found = " and ".join(asked) or "none"
+            faults.append(Fault(at("sweep"), f"ask at one eps or at one delta, fixed or swept (eps, eps_per_n, delta); found {found}"))
+        if panel.accountants is None:
+            faults.append(Fault(at("accountants"), "the key 'accountants' is missing; it lists who prices the process, as [pld, rdp]"))
+    else:
+        senseless = [k for k in ("eps", "eps_per_n", "delta", "accountants", "tol") if getattr(panel, k) is not None]
+        faults += [Fault(at(k), f"'{k}' means nothing in a {panel.table} table; remove it") for k in senseless]
+    fields = _parameters(panel)
+    known = sorted({"n", "rate", "eps", "delta"} | fields)
+    wrong = [over for over in swept if over not in known]
+    faults += [Fault(at("sweep"), f"cannot sweep over {w!r}{registry.did_you_mean(w, known)}. Known: {', '.join(known)}") for w in wrong]
+    return faults
+
+
+def _parameters(panel: Panel) -> set[str]:
+    """The parameters of all mechanisms of a panel."""
+    steps = [*(panel.process or []), *(step for steps in (panel.cases or {}).values() for step in steps)]
+    return {name for step in steps for name in _fields(step.mech)}
+
+
+def _fields(mech: Any) -> dict[str, Any]:
+    """The parameters of a mechanism by name; none where there is no such mechanism."""
+    if mech not in registry.names("mechanisms"):
+        return {}
+    return {f.name: f for f in dataclasses.fields(registry.mechanism(mech))}
+
+
+def _name_faults(document: Document) -> list[Fault]:
+    """Mechanisms, their parameters, accountants and figures that do not exist, wherever they are named."""
+    faults: list[Fault] = []
+    for path in document.values:
+        value = document.at(path)
+        before = ("", "", "", *path)[-3:]
+        if isinstance(value, dict) and (before[1] == "process" or before[0] == "cases"):
+            faults += _step_faults(document, value, path)
+        folder = "accountants" if before[1] == "accountants" else "figures" if before[2] == "figure" else ""
+        if folder and isinstance(value, str) and value not in registry.names(folder) and (folder, value) != ("accountants", "all"):
+            faults.append(Fault(document.place(path), _unknown(folder[:-1], value, registry.names(folder))))
+    return faults
+
+
+def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fault]:
+    mech, names = step.get("mech"), registry.names("mechanisms")
+    if not isinstance(mech, str):
+        return []  # the model tells
+    if mech not in names:
+        return [Fault(document.place((*path, "mech")), _unknown("mechanism", mech, names))]
+    fields, faults = _fields(mech), []
+    for key, value in step.items():
+        if key in Step.model_fields:
+            continue
+        if key not in fields:
+            near = registry.did_you_mean(key, [*fields, *Step.model_fields])
+            said = f"unknown key {key[:60]!r}{near or f'. {mech} takes ' + (', '.join(fields) or 'no parameters')}"
+            faults.append(Fault(document.place((*path, key), at_key=True), said))
+        elif str(fields[key].type).partition(" ")[0] in ("float", "int") and type(value) not in (int, float):
+            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {_shown(value)}"))
+    return faults
+
+
+def _unknown(kind: str, word: str, known: list[str]) -> str:
+    near = registry.did_you_mean(word, known)
+    return f"no {kind} called {word[:60]!r}{near or '.'} Known: {', '.join(known) or 'none'}"
+
+
+def _expect(document: Document, path: Key, panel: Panel, faults: list[Fault]) -> Expect:
+    expect = Expect.model_validate(document.at(path))
+    known, columns = list(COLUMNS[panel.table]), expect.model_extra or {}
+    for key, value in columns.items():
+        if ALIASES.get(key, key) not in known:
+            said = f"unknown key {key!r}{registry.did_you_mean(key, [*known, *Expect.model_fields])}"
+            faults.append(Fault(document.place((*path, key), at_key=True), said))
+        elif isinstance(value, bool) or not isinstance(value, (int, float)):
+            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {_shown(value)}"))
+    if not columns:
+        faults.append(Fault(document.place(path), f"an expect row needs a number to meet, under one of {', '.join(known)}"))
+    labels = {*_LABELS, *ALIASES, *_parameters(panel)}
+    for key in expect.where:
+        if key not in labels:
+            said = f"unknown column {key!r}{registry.did_you_mean(key, sorted(labels))}"
+            faults.append(Fault(document.place((*path, "where", key), at_key=True), said))
+    return expect
+
+
+def _model_faults(document: Document, model: type[Strict]) -> list[Fault]:
+    """pydantic's faults, in the words of this program and at the place they are about."""
+    try:
+        model.model_validate(document.data)
+    except ValidationError as error:
+        return [_told(document, model, fault) for fault in error.errors(include_url=False)]
+    return []
+
+
+def _told(document: Document, model: type[Strict], fault: Any) -> Fault:
+    path: Key = ()
+    for part in fault["loc"]:
+        if (*path, part) in document.values:
+            path = (*path, part)
+    kind, name = fault["type"], str(fault["loc"][-1])
+    if kind == "extra_forbidden":
+        return Fault(document.place(path, at_key=True), f"unknown key {name!r}{registry.did_you_mean(name, _keys_of(model, fault['loc']))}")
+    if kind == "missing":
+        return Fault(document.place(path), f"the key {name!r} is missing")
+    said = str(fault.get("ctx", {}).get("error") or fault["msg"][0].lower() + fault["msg"][1:])
+    said = said.replace("input should be", "must be").replace("valid ", "").replace("a integer", "a whole number")
+    shown = "" if kind == "value_error" else f"; found {_shown(fault['input'])}"
+    return Fault(document.place(path), f"{name}: {said}{shown}" if isinstance(fault["loc"][-1], str) else f"{said}{shown}")
+
+
+def _keys_of(model: type[Strict], loc: tuple[Any, ...]) -> list[str]:
+    """Keys known where an unknown one was found: those of the innermost model along the path."""
+    inner: dict[Any, type[Strict]] = {"quick": Part, "panels": Panel, "sweep": Sweep}
+    return list(next((inner[part] for part in reversed(loc[:-1]) if part in inner), model).model_fields)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str)[:60]
+
+
+def _stem(name: str) -> str:
+    return name.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or name

@@ -1,0 +1,180 @@
+"""What a recipe may say: pydantic models of every kind, and the grids of a sweep."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+
+from wpriv.core.process import MAX_COUNT
+
+MAX_POINTS = 10_000
+_POWER = re.compile(r"(\d{1,9})(?:\^|\*\*)(\d{1,2})\Z")
+
+
+def whole(value: Any) -> Any:
+    """A whole number written as 65536, 1e6 or 2^16; anything else is handed on for pydantic to refuse."""
+    if isinstance(value, str) and (power := _POWER.match(value.replace(" ", ""))):
+        return int(power[1]) ** int(power[2])
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+def spread(values: Any) -> list[float]:
+    """The grid of a sweep: a list of numbers, or {linspace: [a, b, k]}, {geomspace: [a, b, k]}, {powers: [base, low, high]}.
+
+    Raises:
+        ValueError: it is none of these, is empty, or has more than 10,000 points.
+    """
+    if isinstance(values, list):
+        points = [whole(v) for v in values]
+        if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in points):
+            raise ValueError("a sweep's values must be numbers")
+    elif isinstance(values, dict) and len(values) == 1 and next(iter(values)) in _SPREADS:
+        (kind, given), *_ = values.items()
+        if not (isinstance(given, list) and len(given) == 3 and all(type(v) in (int, float) for v in given)):
+            raise ValueError(f"{kind} takes three numbers, as in {{{kind}: {_SPREADS[kind]}}}")
+        points = _points(kind, *given)
+    else:
+        raise ValueError(f"a sweep's values are a list of numbers, or one of {', '.join(f'{{{k}: {v}}}' for k, v in _SPREADS.items())}")
+    if not 1 <= len(points) <= MAX_POINTS:
+        raise ValueError(f"a sweep has from 1 to {MAX_POINTS:,} values; found {len(points):,}")
+    return points
+
+
+_SPREADS = {"linspace": "[0, 4, 81]", "geomspace": "[0.1, 10, 41]", "powers": "[2, 0, 16]"}
+
+
+def _points(kind: str, low: float, high: float, count: float) -> list[float]:
+    if kind == "powers":
+        base, first, last = low, high, count
+        if not (0 < base <= 1e6 and first == int(first) and last == int(last) and abs(first) <= 60 and abs(last) <= 60 and first <= last):
+            raise ValueError("powers takes a base > 0 and two whole exponents from -60 to 60, the lower first")
+        return [base**k for k in range(int(first), int(last) + 1)]
+    k = whole(count)
+    if not isinstance(k, int) or not 2 <= k <= MAX_POINTS:
+        raise ValueError(f"{kind} needs from 2 to {MAX_POINTS:,} points; found {count}")
+    if kind == "linspace":
+        return [low + (high - low) * i / (k - 1) for i in range(k)]
+    if not (low > 0 and high > 0):
+        raise ValueError("geomspace needs ends greater than 0")
+    return [low ** (1 - i / (k - 1)) * high ** (i / (k - 1)) for i in range(k)]
+
+
+def _is_grid(values: Any) -> Any:
+    spread(values)
+    return values
+
+
+Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MAX_COUNT)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Probability = Annotated[float, Field(gt=0, lt=1)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Grid = Annotated[Any, BeforeValidator(_is_grid), WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"})]
+
+
+class Strict(BaseModel):
+    """Unknown keys, text for a number and a number for text are faults."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Step(Strict):
+    """One step of a process; the mechanism's own parameters (sigma, scale, ...) stand beside these keys."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    mech: Word
+    n: Count | None = Field(None, description="number of compositions")
+    sampling: Literal["none", "poisson", "fixed"] | None = None
+    rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    batch: Count | None = None
+    records: Count | None = None
+    epochs: Positive | None = None
+
+
+class Sweep(Strict):
+    """One axis of a grid: eps, delta, n, rate, or a parameter of the mechanism, and its values."""
+
+    over: Word
+    values: Grid
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+Sweeps = Annotated[list[Sweep], BeforeValidator(_listed), Field(min_length=1, max_length=3)]
+
+
+class Expect(Strict):
+    """A published number: the row (``where``), the columns with their values, the tolerance and the source."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    where: dict[str, Any] = Field(default_factory=dict)
+    within: Positive = Field(description="tolerance, relative unless absolute: true")
+    absolute: bool = False
+    source: Word
+
+
+class Part(Strict):
+    """What a compare recipe, a panel of it, or its ``quick`` overrides may say."""
+
+    process: Annotated[list[Step], Field(min_length=1)] | None = None
+    cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(None, description="several processes side by side, by name")
+    adjacency: Word | None = None
+    table: Literal["bounds", "class", "loss"] = Field("bounds", description="bounds of accountants, or the class or the law of the loss")
+    accountants: Annotated[list[Word], Field(min_length=1)] | None = None
+    tol: Annotated[float, Field(gt=0, lt=1)] | None = None
+    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    eps_per_n: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(None, description="eps asked for, per composition")
+    delta: Probability | None = None
+    sweep: Sweeps | None = Field(None, description="one axis, or a list of axes whose product is the grid")
+    bins: Annotated[int, Field(ge=2, le=100_000)] | None = Field(None, description="cells of a loss table")
+    figure: Word | None = None
+    title: str | None = None
+    limits: dict[Literal["x", "y"], Annotated[list[Number], Field(min_length=2, max_length=2)]] | None = None
+    expect: list[Expect] = Field(default_factory=list)
+
+
+class Panel(Part):
+    """One panel of a figure: its name, and what differs from the recipe around it."""
+
+    name: Word
+    quick: Part | None = None
+
+
+class Compare(Part):
+    """kind: compare. Accountants over a grid, to a table and a figure."""
+
+    kind: Literal["compare"]
+    source: Word
+    panels: Annotated[list[Panel], Field(min_length=1)] | None = None
+    quick: Part | None = None
+
+
+class Budget(Strict):
+    """kind: budget. eps at a delta, or delta at an eps, of one process."""
+
+    kind: Literal["budget"]
+    source: Word | None = None
+    process: Annotated[list[Step], Field(min_length=1)]
+    adjacency: Word | None = None
+    accountants: list[Word] | None = None
+    tol: Annotated[float, Field(gt=0, lt=1)] | None = None
+    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    delta: Probability | None = None
+
+
+class Calibrate(Budget):
+    """kind: calibrate. Solves for the one parameter of the process that is left out."""
+
+    kind: Literal["calibrate"]  # type: ignore[assignment]
+    eps: Positive
+    delta: Probability
+
+
+# "train" joins these with the training tasks
+MODELS: dict[str, type[Strict]] = {"budget": Budget, "calibrate": Calibrate, "compare": Compare}

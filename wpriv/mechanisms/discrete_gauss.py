@@ -1,0 +1,146 @@
+"""Discrete Gaussian noise on a whole-numbered query."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import log_ndtr
+
+from wpriv.core.pair import Array, AtomicPair, LossPair, Tails, log1mexp, mirrored
+from wpriv.core.process import Mechanism, parameter
+from wpriv.mechanisms._checks import ratio, whole_number
+from wpriv.mechanisms.gauss import GaussPair
+
+REACH = 40.0  # beyond 40 sigma lies less than e^-800 of the noise
+MAX_ATOMS = 2**17
+_TERMS = np.arange(160.0)
+# Euler-Maclaurin at the midpoint, with the signs of the odd derivatives of exp(-x^2/2)
+_MIDPOINT = (1 / 24, -7 / 5760, 31 / 967680, -127 / 154828800, 73 / 3503554560, -1414477 / 2678117105664000)
+
+
+@dataclass(frozen=True)
+class DiscreteGauss(Mechanism):
+    """Releases a whole-numbered query plus noise k with probability proportional to exp(-k^2/(2 sigma^2)).
+
+    The noise can be drawn exactly, which floating-point Gaussian noise cannot. It is log-concave, so the pair at the full
+    sensitivity dominates those of smaller changes. Its standard deviation is slightly below sigma.
+
+    Source:
+        Canonne, Kamath, Steinke (2020), "The Discrete Gaussian for Differential Privacy", Theorem 7.
+    """
+
+    noise: ClassVar[str | None] = "sigma"
+    source: ClassVar[str] = "Canonne, Kamath, Steinke 2020, Theorem 7"
+
+    sigma: float = parameter("parameter of the noise, P(k) ~ exp(-k^2/(2 sigma^2)), in the units of the query", above=0)
+    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number(self, "sensitivity", 1)
+        ratio(self, "sensitivity", "sigma")
+
+    def pair(self) -> LossPair:
+        """The lattice of losses s (2k - s)/(2 sigma^2), atom by atom where there are few, else through closed tails."""
+        reach = math.ceil(REACH * self.sigma)
+        if 2 * reach + self.sensitivity > MAX_ATOMS:
+            return LatticePair(self.sigma, self.sensitivity)
+        k = np.arange(-reach, reach + self.sensitivity + 1.0)
+        log_q = -((k / self.sigma) ** 2) / 2 - _log_normaliser(self.sigma)
+        losses = _losses(k, self.sigma, self.sensitivity)
+        return AtomicPair(losses, log_q[::-1], symmetric=True, log_q=log_q)
+
+
+class LatticePair(LossPair):
+    """The discrete Gaussian pair at any sigma and sensitivity, with tails by Euler-Maclaurin or by summing their first terms."""
+
+    symmetric = True
+
+    def __init__(self, sigma: float, sensitivity: int):
+        self.sigma, self.shift = sigma, float(sensitivity)
+
+    def tails(self, eps: Array) -> Tails:
+        first = self._first_above(np.asarray(eps, dtype=float))
+        above_p, below_p = self._two_sides(first - self.shift)
+        above_q, below_q = self._two_sides(first)
+        return Tails(above_p, below_p, above_q, below_q)
+
+    def _first_above(self, eps: Array) -> Array:
+        """The least k with a loss above eps."""
+        with np.errstate(over="ignore"):
+            k = np.floor(eps / self.shift * self.sigma * self.sigma + self.shift / 2)
+        return k + 1
+
+    def _two_sides(self, first: Array) -> tuple[Array, Array]:
+        """ln of the chance that the noise is at least ``first``, and of the chance that it is less."""
+        upper = first >= 1
+        far = _log_tail(np.where(upper, first, 1 - first), self.sigma)
+        return np.where(upper, far, log1mexp(far)), np.where(upper, log1mexp(far), far)
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        y = np.asarray(eps, dtype=float)
+        size = np.abs(y)
+        above = super().log_delta(size)
+        smooth = _is_smooth(self._first_above(size), self.sigma)
+        above = np.where(smooth, self._smooth_profile(np.where(smooth, size, 0.0)), above)
+        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+
+    def _smooth_profile(self, eps: Array) -> Array:
+        """ln delta where the tails of P and Q nearly agree: that of the Gaussian at the cell's edge, and its corrections."""
+        first, mu = self._first_above(eps), self.shift / self.sigma
+        u = (first - 0.5) / self.sigma
+        edge = mu * u - mu * mu / 2
+        gauss = GaussPair(mu).log_delta(edge)
+        density = -((u - mu) ** 2) / 2 - 0.5 * math.log(2 * math.pi)
+        inside = np.expm1(eps - edge) * np.exp(edge + log_ndtr(-u) - gauss)
+        corrected = (_correction(u - mu, self.sigma) - np.exp(eps - edge) * _correction(u, self.sigma)) * np.exp(density - gauss)
+        return np.asarray(gauss + np.log1p(-inside - corrected) + _log_ratio(self.sigma))
+
+
+def _losses(k: Array, sigma: float, sensitivity: int) -> Array:
+    return (2 * k - sensitivity) / 2 * (sensitivity / sigma / sigma)
+
+
+def _log_normaliser(sigma: float) -> float:
+    """ln of the sum of exp(-k^2/(2 sigma^2)) over all whole k; for sigma > 1 by Poisson summation, exact to rounding."""
+    if sigma > 1:
+        return math.log(sigma) + 0.5 * math.log(2 * math.pi) - _log_ratio(sigma)
+    return math.log1p(2 * sum(math.exp(-((k / sigma) ** 2) / 2) for k in range(1, 10)))
+
+
+def _log_ratio(sigma: float) -> float:
+    """ln of sigma sqrt(2 pi) over the normaliser, for sigma > 1."""
+    return -math.log1p(2 * sum(math.exp(-2 * (math.pi * sigma * j) ** 2) for j in (1, 2)))
+
+
+def _is_smooth(first: Array, sigma: float) -> Array:
+    """Where the terms from ``first`` >= 1 on fall off so slowly that their sum is as good as an integral."""
+    return (first < 0.25 * sigma * sigma) & (sigma > 16)
+
+
+def _log_tail(first: Array, sigma: float) -> Array:
+    """ln of the chance that the noise is at least ``first``, a whole number of at least 1."""
+    smooth = _is_smooth(first, sigma)
+    u = np.where(smooth, first - 0.5, 1.0) / sigma
+    # h(u)/sigma is the term at the edge relative to the integral
+    hazard = np.exp(-u * u / 2 - 0.5 * math.log(2 * math.pi) - log_ndtr(-u))
+    far = log_ndtr(-u) + np.log1p(-hazard * _correction(u, sigma)) + _log_ratio(max(sigma, 2.0))
+    m = np.minimum(np.where(smooth, 1.0, first) / sigma, 1e200)
+    with np.errstate(over="ignore"):
+        falling = np.exp(-(_TERMS / sigma) * (m[..., None] + _TERMS / sigma / 2)).sum(axis=-1)
+        near = -m * m / 2 + np.log(falling) - _log_normaliser(sigma)
+    return np.where(smooth, far, near)
+
+
+def _correction(u: Array, sigma: float) -> Array:
+    """What midpoint sums of steps 1/sigma lack against the integral from u on, over the density at u: c_k He_{2k-1}(u)/sigma^{2k}."""
+    total, before, hermite = np.zeros_like(u), np.ones_like(u), u
+    for k, c in enumerate(_MIDPOINT, start=1):
+        total = total + c * hermite / sigma ** (2 * k)
+        before, hermite = hermite, u * hermite - (2 * k - 1) * before
+        before, hermite = hermite, u * hermite - 2 * k * before
+    return total

@@ -1,0 +1,70 @@
+"""Laplace noise on a query of bounded l1 sensitivity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wpriv.core.pair import Array, LossPair, Tails, log1mexp, log_exp_excess, mirrored
+from wpriv.core.process import Mechanism, parameter
+from wpriv.mechanisms._checks import ratio
+
+
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """Releases f(D) + Laplace(scale) on every coordinate; P and Q are two Laplace laws ``sensitivity`` apart.
+
+    Pure (sensitivity/scale)-DP; the standard deviation of the noise is sqrt(2) scale.
+
+    Source:
+        Sommer, Meiser, Mohammadi (2019), Appendix A.3 (with errata E-002-15); Dwork, McSherry, Nissim, Smith (2006).
+    """
+
+    noise: ClassVar[str | None] = "scale"
+    source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Appendix A.3"
+
+    scale: float = parameter("scale b of the noise, density exp(-|x|/b)/(2b), in the units of the query", above=0)
+    sensitivity: float = parameter("l1 sensitivity of the query between neighbours, in its units", default=1.0, above=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ratio(self, "sensitivity", "scale")
+
+    def pair(self) -> LossPair:
+        return LaplacePair(self.sensitivity / self.scale)
+
+
+class LaplacePair(LossPair):
+    """Laplace laws of scale 1 around t and 0: atoms at -t and t, a density e^((y-t)/2)/4 between them under P."""
+
+    symmetric = True
+
+    def __init__(self, t: float):
+        self.t = t
+        self.support, self.atoms = (-t, t), np.array([-t, t])
+
+    def tails(self, eps: Array) -> Tails:
+        y = np.asarray(eps, dtype=float)
+        inner = np.clip(y, -self.t, self.t)
+        below_p, above_q = (inner - self.t) / 2 - math.log(2), -(inner + self.t) / 2 - math.log(2)
+        inside = (log1mexp(below_p), below_p, above_q, log1mexp(above_q))
+        ends = ((0.0, -np.inf), (-np.inf, 0.0), (0.0, -np.inf), (-np.inf, 0.0))
+        outside = (y < -self.t, y >= self.t)
+        return Tails(*(np.select(outside, end, tail) for end, tail in zip(ends, inside, strict=True)))
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        """ln(1 - e^((eps-t)/2)) for 0 <= eps <= t, and 0 probability above."""
+        y = np.asarray(eps, dtype=float)
+        above = log1mexp(np.minimum((np.abs(y) - self.t) / 2, 0.0))
+        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+
+    def renyi(self, orders: Array) -> Array:
+        """Mironov (2017), Table II, with the two first-order terms that cancel taken out; right to rounding at any t and order."""
+        s = np.asarray(orders, dtype=float) - 1
+        low, high = log_exp_excess(-(s + 1) * self.t), log_exp_excess(s * self.t)
+        excess = np.logaddexp(np.log1p(s) + high, np.log(s) + low) - np.log1p(2 * s)
+        return np.asarray(np.logaddexp(0.0, excess) / s)

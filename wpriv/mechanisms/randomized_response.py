@@ -1,0 +1,95 @@
+"""Approximate randomized response: the worst mechanism there is at a given (eps0, delta0)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import gammaln
+
+from wpriv.core.pair import Array, AtomicPair, LossPair
+from wpriv.core.process import Mechanism, parameter
+from wpriv.errors import UsageError
+
+MAX_POWER = 2**20
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Mechanism):
+    """Reveals one bit with chance delta0, else tells it truly with chance e^eps0/(1 + e^eps0) and lies otherwise.
+
+    Its pair dominates that of every (eps0, delta0)-DP mechanism, so composing it gives the optimal composition theorem.
+
+    Source:
+        Sommer, Meiser, Mohammadi (2019), Example 1 (with errata E-002-1 and E-002-2); Kairouz, Oh, Viswanath (2015).
+    """
+
+    source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 1 (corrected); Kairouz, Oh, Viswanath 2015"
+
+    eps0: float = parameter("privacy loss of one answer, in nats", above=0)
+    delta0: float = parameter("chance that an answer is revealed outright, below 1", default=0.0, least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.delta0 < 1:
+            raise UsageError(f"{self.name}: delta0 must be less than 1; found {self.delta0:g}")
+
+    def pair(self) -> LossPair:
+        return ResponsePair(self.eps0, math.log1p(-self.delta0), 1)
+
+
+class ResponsePair(AtomicPair):
+    """n answers at the same eps0: the losses eps0 (2k - n), k ~ Bin(n, p), with chance e^log_keep that none is revealed."""
+
+    def __init__(self, eps0: float, log_keep: float, n: int):
+        self.eps0, self.log_keep, self.n = eps0, log_keep, n
+        log_p = log_keep + _log_binomial(n, eps0)
+        infinity = -math.expm1(log_keep)
+        super().__init__(eps0 * np.arange(-n, n + 1.0, 2), log_p, infinity, infinity, symmetric=True, log_q=log_p[::-1])
+
+    def power(self, n: int) -> LossPair | None:
+        if n == 1:
+            return self
+        return ResponsePair(self.eps0, n * self.log_keep, n * self.n) if n * self.n <= MAX_POWER else None
+
+    def join(self, other: LossPair) -> LossPair | None:
+        if not isinstance(other, ResponsePair) or other.eps0 != self.eps0 or self.n + other.n > MAX_POWER:
+            return None
+        return ResponsePair(self.eps0, self.log_keep + other.log_keep, self.n + other.n)
+
+
+def _log_binomial(n: int, logit: float) -> Array:
+    """[n+1] ln of the Binomial(n, p) masses with p = e^logit/(1 + e^logit), by saddle point (Loader 2000).
+
+    A difference of ln n! of this size would lose nine digits at n = 2^20; here every term is as small as the result.
+    """
+    log_p, log_q = -math.log1p(math.exp(-logit)), -logit - math.log1p(math.exp(-logit))
+    k = np.arange(1.0, n)
+    rest = n - k
+    found = _stirling_error(np.array([float(n)])) - _stirling_error(k) - _stirling_error(rest)
+    excess = k - n * math.exp(log_p)
+    found = found - _deviance(k, excess, math.log(n) + log_p) - _deviance(rest, -excess, math.log(n) + log_q)
+    inner = found + 0.5 * np.log(n / (2 * math.pi * k * rest))
+    return np.concatenate([[n * log_q], inner, [n * log_p]])
+
+
+def _stirling_error(n: Array) -> Array:
+    """ln n! - ln(sqrt(2 pi n) (n/e)^n) for n >= 1."""
+    x = np.maximum(n, 16.0)
+    square = 1 / (x * x)
+    series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square * (1 / 1188 - square * 691 / 360360))))) / x
+    m = np.minimum(n, 16.0)
+    return np.where(n < 16, gammaln(m + 1) - (m + 0.5) * np.log(m) + m - 0.5 * math.log(2 * math.pi), series)
+
+
+def _deviance(x: Array, excess: Array, log_mean: float) -> Array:
+    """x ln(x/mean) + mean - x with excess = x - mean, by its series near the mean."""
+    mean = math.exp(log_mean)
+    v = excess / max(mean, 1e-300)
+    near = np.clip(v, -0.1, 0.1)
+    series = np.zeros_like(near)
+    for j in range(17, 1, -1):
+        series = 1 / (j * (j - 1)) - near * series
+    return np.where(np.abs(v) < 0.1, mean * near * near * series, x * (np.log(x) - log_mean) - excess)

@@ -1,0 +1,59 @@
+"""Uniform noise on whole numbers: all that an adversary can learn is learnt for certain."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from wpriv.core.pair import AtomicPair, LossPair
+from wpriv.core.process import Mechanism, parameter
+from wpriv.errors import UsageError
+from wpriv.mechanisms._checks import whole_number
+
+
+@dataclass(frozen=True)
+class Uniform(Mechanism):
+    """Releases a whole-numbered query plus noise uniform on ``outcomes`` consecutive whole numbers.
+
+    Two neighbours share outcomes - sensitivity of them, at loss 0; every other outcome tells them apart. The query must take
+    whole values: noise on whole numbers hides nothing of a shift of one half (errata E-002-18).
+
+    Source:
+        Sommer, Meiser, Mohammadi (2019), Example 2 (with errata E-002-4).
+    """
+
+    source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 2 (corrected)"
+
+    outcomes: int = parameter("how many values the noise can take, each as likely", least=1)
+    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number(self, "outcomes", 2)
+        whole_number(self, "sensitivity", 1)
+        if self.sensitivity >= self.outcomes:
+            raise UsageError(
+                f"uniform: outcomes must exceed sensitivity, or the neighbours share no outcome; "
+                f"found outcomes {self.outcomes} and sensitivity {self.sensitivity}"
+            )
+
+    def pair(self) -> LossPair:
+        return UniformPair(math.log1p(-self.sensitivity / self.outcomes))
+
+
+class UniformPair(AtomicPair):
+    """One atom at loss 0 of mass e^log_keep; the rest is distinguishing, in both orders."""
+
+    def __init__(self, log_keep: float):
+        self.log_keep = log_keep
+        infinity = -math.expm1(log_keep)
+        super().__init__(np.zeros(1), np.array([log_keep]), infinity, infinity, symmetric=True)
+
+    def power(self, n: int) -> UniformPair:
+        return UniformPair(n * self.log_keep)
+
+    def join(self, other: LossPair) -> UniformPair | None:
+        return UniformPair(self.log_keep + other.log_keep) if isinstance(other, UniformPair) else None

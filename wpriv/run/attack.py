@@ -1,0 +1,128 @@
+"""What an attacker can do: advantage and true-positive rates, read off a guarantee curve through its trade-off function.
+
+A curve delta(eps) that holds for both orders of the neighbours is, by duality, a bound on every test of "was this record in": at
+false-positive rate a the true-positive rate is at most inf over t > 0 of a t + f(t), where t = e^eps and f(t) = delta(ln t); for t < 1
+the two orders exchange, f(t) = 1 - t + t f(1/t). f is convex, so chords through its lower ends bound that infimum from below.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from scipy.special import ndtr, ndtri
+
+from wpriv.core.curve import Bracket, Curve
+
+RATES = (1e-3, 1e-2)
+CLOSE = 1e-3
+MOST_POINTS = 10
+
+
+class Profile:
+    """f(t) with both ends, each point asked of the curve once and kept."""
+
+    def __init__(self, curve: Curve):
+        self.curve = curve
+        self.seen: dict[float, tuple[float, float]] = {}
+
+    def at(self, log_t: float) -> tuple[float, float]:
+        eps = abs(log_t)
+        if eps not in self.seen:
+            bracket: Bracket = self.curve.delta(eps)
+            self.seen[eps] = (bracket.lower or 0.0, bracket.safe)
+        low, high = self.seen[eps]
+        if log_t >= 0:
+            return low, high
+        t = math.exp(log_t)
+        return -math.expm1(log_t) + t * low, -math.expm1(log_t) + t * high
+
+
+def attack(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, Any] | None:
+    """Advantage (largest TPR - FPR) and the TPR at each false-positive rate, with both ends; None where nothing is certified.
+
+    Advantage is delta(0), the total variation. Both ends are those of the trade-off function that the curve stands for; where the
+    two orders of the neighbours differ, that function is a mixture of theirs and the lower end is about it.
+
+    Args:
+        curve: a curve of claim exact or certified and notion approximate-dp, else None is returned.
+    Source:
+        Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
+    """
+    if curve.notion != "approximate-dp" or curve.claim not in ("exact", "certified"):
+        return None
+    profile = Profile(curve)
+    low, high = profile.at(0.0)
+    rows = []
+    for rate in rates:
+        tpr = true_positive_rate(profile, rate)
+        rows.append({"fpr": rate, "tpr_lower": tpr[0], "tpr_upper": tpr[1]})
+    return {"advantage_lower": low, "advantage_upper": high, "tpr_at_fpr": rows}
+
+
+def true_positive_rate(profile: Profile, rate: float) -> tuple[float, float]:
+    """Lower and upper end of inf over t of rate * t + f(t)."""
+    centre = _gaussian_guess(profile, rate)
+    logs = sorted({0.0, *(centre + offset for offset in (-0.15, -0.05, 0.05, 0.15))})
+    while True:
+        floors, heights = _bounds(profile, logs, rate)
+        high = min(*heights, 1.0)
+        low = min(max(min(floors), rate), high)
+        if high - low <= CLOSE * high or len(logs) >= MOST_POINTS:
+            return low, high
+        logs = sorted([*logs, _next(logs, floors, heights)])
+
+
+def _gaussian_guess(profile: Profile, rate: float) -> float:
+    """ln t of the test at this rate between two normal laws with the same advantage."""
+    advantage = min(sum(profile.at(0.0)) / 2, 1 - 1e-12)
+    mu = 2 * float(ndtri((1 + advantage) / 2))
+    return -mu * float(ndtri(rate)) - mu * mu / 2
+
+
+def _bounds(profile: Profile, logs: list[float], rate: float) -> tuple[list[float], list[float]]:
+    """Lower bounds of the objective on (0, t1), (t1, t2) ... and beyond the last point, and its upper values at the points."""
+    t = [0.0, *(math.exp(x) for x in logs)]
+    ends = [(1.0, 1.0), *(profile.at(x) for x in logs)]
+    low, high = [e[0] for e in ends], [e[1] for e in ends]
+    # beyond the last point the objective is at least rate * t there, whatever f does
+    floors = [*(_floor(t, low, high, i, rate) for i in range(len(logs))), rate * t[-1]]
+    return floors, [rate * a + h for a, h in zip(t[1:], high[1:], strict=True)]
+
+
+def _floor(t: list[float], low: list[float], high: list[float], i: int, rate: float) -> float:
+    """The least that rate * t + f(t) can be between points i and i + 1, given that f is convex and decreasing."""
+    a, b = t[i], t[i + 1]
+    # lines that f lies above on [a, b], as (value at a, value at b): its last value, 1 - t, and the chords on either side, extended
+    lines = [(low[i + 1], low[i + 1]), (1 - a, 1 - b)]
+    if i > 0:
+        slope = (low[i] - high[i - 1]) / (a - t[i - 1])
+        lines.append((low[i], low[i] + slope * (b - a)))
+    if i + 2 < len(t):
+        slope = (high[i + 2] - low[i + 1]) / (t[i + 2] - b)
+        lines.append((low[i + 1] - slope * (b - a), low[i + 1]))
+    shares = [0.0, 1.0]
+    for k, (p, q) in enumerate(lines):
+        for r, s in lines[k + 1 :]:
+            turn = (q - p) - (s - r)
+            if turn and 0 < (r - p) / turn < 1:
+                shares.append((r - p) / turn)
+    return min(rate * (a + x * (b - a)) + max(p + x * (q - p) for p, q in lines) for x in shares)
+
+
+def _next(logs: list[float], floors: list[float], heights: list[float]) -> float:
+    """Where to look next: the foot of the parabola through the best point and its neighbours, else the least certain gap."""
+    best = heights.index(min(heights))
+    if best == len(logs) - 1:
+        return logs[-1] + 2 * (logs[-1] - logs[-2])
+    if best > 0:
+        x, y = logs[best - 1 : best + 2], heights[best - 1 : best + 2]
+        left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
+        if right > left:
+            foot = (x[0] + x[1]) / 2 - left * (x[2] - x[0]) / 2 / (right - left)
+            if min(abs(foot - known) for known in logs) > 0.03:
+                return foot
+    gap = floors.index(min(floors))
+    if gap == 0:
+        return logs[0] - 2 * (logs[1] - logs[0])
+    return (logs[gap - 1] + logs[gap]) / 2 if gap < len(logs) else 2 * logs[-1] - logs[-2]

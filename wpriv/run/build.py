@@ -1,0 +1,235 @@
+"""From plain data (flags, recipes, JSON) to a checked Process; every fault names the flag that mends it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from wpriv.core import registry
+from wpriv.core.process import MAX_COUNT, Process, Sampling, Step
+from wpriv.errors import MissingResource, UsageError
+
+STEP_KEYS = ("mech", "n", "sampling", "rate")
+MAX_HISTORY_BYTES = 50_000_000
+_POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
+
+
+def step(spec: Mapping[str, Any]) -> Step:
+    """One step of a process from ``{mech, <parameters of the mechanism>, n, sampling, rate}``.
+
+    Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1 and sampling to none.
+
+    Raises:
+        UsageError: an unknown mechanism or parameter (with a suggestion), a missing parameter (naming its flag), a bad value.
+    """
+    if not isinstance(spec.get("mech"), str):
+        raise UsageError(f"a step needs a mechanism, as in --mech gauss. Known: {', '.join(registry.names('mechanisms'))}")
+    cls = registry.mechanism(spec["mech"])
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    values = {}
+    for key, value in spec.items():
+        if key in STEP_KEYS:
+            continue
+        if key not in fields:
+            near = registry.did_you_mean(str(key), [*fields, *STEP_KEYS]) or '.'
+            raise UsageError(f"{spec['mech']} has no parameter {str(key)!r}{near} Its parameters: {', '.join(fields)}")
+        values[key] = _field_value(fields[key], value)
+    for name, f in fields.items():
+        if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise UsageError(f"{spec['mech']} needs {flag(name)} ({f.metadata.get('help', 'a parameter of the mechanism')}); found none")
+    kind = spec.get("sampling") or "none"
+    return Step(cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")))
+
+
+def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> Process:
+    """A Process from step mappings (see ``step``); equal neighbouring steps are merged into one with the counts added."""
+    steps: list[Step] = []
+    for spec in specs:
+        new = step(spec)
+        if steps and (steps[-1].mechanism, steps[-1].sampling) == (new.mechanism, new.sampling):
+            new = dataclasses.replace(new, n=steps.pop().n + new.n)
+        steps.append(new)
+    return Process(tuple(steps), adjacency or "")
+
+
+def flag(name: str) -> str:
+    """How a mechanism's parameter is given on the command line."""
+    return f"--{name}" if name in ("sigma", "scale", "sensitivity") else f"--param {name}=..."
+
+
+def _sampling(kind: Any, rate: Any) -> Sampling:
+    if kind != "none" and rate is None:
+        raise UsageError(f"--sampling {kind} needs a rate: give --rate, or --batch with --records")
+    return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"))
+
+
+def _field_value(f: dataclasses.Field[Any], value: Any) -> Any:
+    """A parameter in the type of its field, which ``from __future__ import annotations`` leaves as text."""
+    words = set(re.findall(r"\w+", str(f.type)))
+    if words & {"str", "Path"}:
+        return value
+    if value is None and "None" in words:
+        return None
+    return whole(value, f.name) if "int" in words and "float" not in words else number(value, f.name)
+
+
+def number(value: Any, name: str) -> float:
+    """A finite number from a number or from text such as ``1e-5``, ``2^20`` or ``256/60000``; UsageError names the flag."""
+    exact = _power(value, name)
+    try:
+        if exact is not None:
+            return float(exact)
+        if isinstance(value, str) and value.count("/") == 1:
+            above, below = value.split("/")
+            found = float(above) / float(below)
+        else:
+            found = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        raise UsageError(f"{name} must be a number, as in 0.5, 1e-5 or 2^20; found {_shown(value)}") from None
+    if not math.isfinite(found):
+        raise UsageError(f"{name} must be a finite number; found {_shown(value)}")
+    return found
+
+
+def whole(value: Any, name: str) -> int:
+    """A whole number from a number or from text such as ``1000``, ``1e4``, ``2^20``; UsageError names the flag."""
+    exact = _power(value, name)
+    if exact is not None:
+        return exact
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,40}\s*", value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = number(value, name)
+    if found != math.floor(found):
+        raise UsageError(f"{name} must be a whole number, as in 1000 or 2^20; found {_shown(value)}")
+    return int(found)
+
+
+def _power(value: Any, name: str) -> int | None:
+    match = _POWER.fullmatch(value) if isinstance(value, str) else None
+    if not match:
+        return None
+    base, exponent = int(match[1]), int(match[2])
+    if exponent * math.log2(max(base, 2)) > 1000:
+        raise UsageError(f"{name} is too large; found {_shown(value)}")
+    return int(base**exponent)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """How often and at which rate: n compositions, the sampling rate (None without sampling), and how the flags were read."""
+
+    n: int | None
+    rate: float | None
+    notes: tuple[str, ...]
+
+
+def schedule(
+    *, n: Any = None, rate: Any = None, batch: Any = None, records: Any = None, epochs: Any = None, sampling: str = "none"
+) -> Schedule:
+    """Reads n and the rate from whichever of the flags were given.
+
+    rate = batch / records. One epoch is 1 / rate steps, and n = ceil(epochs / rate): the whole run is rounded up once, not every
+    epoch. ``None`` stays None where nothing was said.
+
+    Raises:
+        UsageError: the flags contradict each other, or one of them lacks another.
+    """
+    notes = []
+    if batch is not None:
+        if rate is not None:
+            raise UsageError("--rate and --batch both set the sampling rate; give one of them")
+        if records is None:
+            raise UsageError("--batch needs --records (the data-set size): the rate is batch / records")
+        size, of = whole(batch, "batch"), whole(records, "records")
+        if not 1 <= size <= of:
+            raise UsageError(f"--batch must lie between 1 and --records; found {size} of {of} records")
+        found: float | None = size / of
+        notes.append(f"rate = batch / records = {size} / {of} = {found:.6g}")
+    else:
+        size = of = 0
+        found = None if rate is None else number(rate, "rate")
+    if found is not None and sampling == "none":
+        given = "--batch" if batch is not None else "--rate"
+        raise UsageError(f"{given} needs --sampling: poisson (each record by itself) or fixed (batches without replacement)")
+    if epochs is None:
+        return Schedule(None if n is None else whole(n, "n"), found, tuple(notes))
+    if n is not None:
+        raise UsageError("--n and --epochs both set the number of compositions; give one of them")
+    if found is None or not 0 < found <= 1:
+        raise UsageError("--epochs needs a sampling rate in (0, 1]: give --batch with --records, or --rate (one epoch is 1 / rate steps)")
+    passes = number(epochs, "epochs")
+    exact = passes * of / size if size else passes / found
+    if not 0 < exact <= MAX_COUNT:
+        raise UsageError(f"--epochs {passes:g} at this rate is {exact:g} steps; wanted 1 to 2^40")
+    # 60 / 0.01 may come out a hair above 6000, which must not become one step more
+    count = max(1, math.ceil(exact * (1 - 1e-14)))
+    per_epoch = of / size if size else 1 / found
+    notes.append(f"n = {count} steps = ceil({passes:g} epochs x {per_epoch:.6g} steps an epoch), rounded up once over the whole run")
+    return Schedule(count, found, tuple(notes))
+
+
+def history(path: str | Path) -> list[dict[str, Any]]:
+    """The steps of a JSON file, as mappings for ``process``; equal steps are merged, in the order they first appear.
+
+    The file holds a list of step mappings, or what Opacus keeps: a list of [noise_multiplier, sample_rate, steps], or the state
+    of its accountant with such a list under ``history`` (Poisson-sampled Gauss steps of sensitivity 1).
+
+    Raises:
+        MissingResource: the file cannot be read. UsageError: it is not such a list.
+    """
+    file = Path(path)
+    try:
+        if file.stat().st_size > MAX_HISTORY_BYTES:
+            raise UsageError(f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first")
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, OSError):
+            raise MissingResource(f"--history {file}: cannot be read ({error.strerror}); give the path of a JSON file") from None
+        raise UsageError(f"--history {file}: not a JSON file of steps ({_first_line(error)})") from None
+    if isinstance(data, dict) and "history" in data:
+        data = data["history"]
+    if not isinstance(data, list) or not data:
+        raise UsageError(f"--history {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found {_shown(data)}")
+    merged: dict[str, dict[str, Any]] = {}
+    for place, item in enumerate(data, start=1):
+        spec = _history_step(item, f"--history {file}, entry {place}")
+        key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
+        merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
+    return list(merged.values())
+
+
+def _history_step(item: Any, place: str) -> dict[str, Any]:
+    try:
+        if isinstance(item, dict):
+            return {**item, "n": whole(item.get("n", 1), "n")}
+        if isinstance(item, list) and len(item) == 3:
+            rate = number(item[1], "sample_rate")
+            sampled = {"sampling": "poisson", "rate": rate} if rate != 1 else {}
+            return {"mech": "gauss", "sigma": number(item[0], "noise_multiplier"), **sampled, "n": whole(item[2], "steps")}
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
+    raise UsageError(f"{place}: wanted a step mapping or [noise_multiplier, sample_rate, steps]; found {_shown(item)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or ["nested too deeply"])[0][:120]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A process and, in words, how the arguments that made it were read."""
+
+    process: Process
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,120 @@
+"""The cells of a comparison: every process, at every point of the sweep, by every accountant."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from wpriv import __version__
+from wpriv.core import registry
+from wpriv.core.process import Process
+from wpriv.core.recipe import Recipe
+from wpriv.core.schema import Panel, spread
+from wpriv.errors import UsageError
+from wpriv.run import build
+
+# beyond this a sweep is a mistake in the recipe, not a job
+MAX_CELLS = 100_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number (or one law) to compute, as plain data; ``labels`` is what tells its rows apart from those of other cells."""
+
+    table: str
+    labels: dict[str, Any]
+    specs: tuple[dict[str, Any], ...]
+    adjacency: str | None
+    accountant: str = ""
+    eps: float | None = None
+    delta: float | None = None
+    tol: float | None = None
+    bins: int | None = None
+
+    def key(self) -> str:
+        """A fingerprint of all that decides the result; the program's version is part of it."""
+        return _fingerprint([__version__, self.table, self.labels, self.curve_key(), self.eps, self.delta, self.bins])
+
+    def curve_key(self) -> str:
+        """A fingerprint of the process and who prices it: cells that share it ask one curve at several points."""
+        return _fingerprint([self.specs, self.adjacency, self.accountant, self.tol])
+
+    def process(self) -> Process:
+        return build.process(self.specs, self.adjacency)
+
+
+def _fingerprint(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def cells(recipe: Recipe) -> list[Cell]:
+    """All cells of a compare recipe, in the order of its table.
+
+    Raises:
+        UsageError: there are more than 100,000, or a swept parameter is one that no step of a process has.
+    """
+    made = list(itertools.islice((cell for panel in recipe.panels for cell in _panel(panel)), MAX_CELLS + 1))
+    if len(made) > MAX_CELLS:
+        raise UsageError(f"{recipe.name} asks for more than {MAX_CELLS:,} cells; take fewer sweep values, cases or accountants")
+    return made
+
+
+def _panel(panel: Panel) -> Iterator[Cell]:
+    cases = panel.cases or {"": panel.process or []}
+    who = [""] if panel.table != "bounds" else _accountants(panel.accountants or [])
+    axes = [[(axis.over, value) for value in spread(axis.values)] for axis in panel.sweep or []]
+    for (case, steps), accountant in itertools.product(cases.items(), who):
+        specs = [spec({**step.model_dump(exclude_none=True), **(step.model_extra or {})}) for step in steps]
+        for point in itertools.product(*axes):
+            yield _cell(panel, case, specs, accountant, dict(point))
+
+
+def spec(step: dict[str, Any]) -> dict[str, Any]:
+    """A step as written in a recipe or with flags, with batch, records and epochs turned into n and rate."""
+    rest = {k: v for k, v in step.items() if k not in ("n", "rate", "batch", "records", "epochs")}
+    given = {k: step.get(k) for k in ("n", "rate", "batch", "records", "epochs")}
+    plan = build.schedule(**given, sampling=step.get("sampling") or "none")
+    return {**rest, "n": 1 if plan.n is None else plan.n, **({} if plan.rate is None else {"rate": plan.rate})}
+
+
+def _accountants(words: list[str]) -> list[str]:
+    return registry.names("accountants") if "all" in words else list(dict.fromkeys(words))
+
+
+def _cell(panel: Panel, case: str, specs: list[dict[str, Any]], accountant: str, point: dict[str, Any]) -> Cell:
+    question = {"eps": point.pop("eps", panel.eps), "delta": point.pop("delta", panel.delta)}
+    specs = [dict(s) for s in specs]
+    for name, value in point.items():
+        _set(specs, name, value)
+    if panel.eps_per_n is not None:
+        question["eps"] = panel.eps_per_n * sum(s["n"] for s in specs)
+    labels = {k: v for k, v in (("panel", panel.name), ("case", case)) if v} | point
+    return Cell(
+        panel.table, labels, tuple(specs), panel.adjacency, accountant, question["eps"], question["delta"], panel.tol, panel.bins
+    )  # fmt: skip
+
+
+def _set(specs: list[dict[str, Any]], name: str, value: Any) -> None:
+    """Writes one swept value into every step that has such a parameter."""
+    if name == "n":
+        for step in specs:
+            step["n"] = value
+        return
+    if name == "rate":
+        wanted = [s for s in specs if s.get("sampling", "none") != "none"]
+    else:
+        wanted = [s for s in specs if name in {f for f in _fields(s["mech"])}]
+    if not wanted:
+        raise UsageError(f"the sweep is over {name!r}, but no step of the process has such a parameter (or is sampled, for 'rate')")
+    for step in wanted:
+        step[name] = value
+
+
+def _fields(mech: str) -> set[str]:
+    import dataclasses
+
+    return {f.name for f in dataclasses.fields(registry.mechanism(mech))}

@@ -1,0 +1,75 @@
+"""One accountant asked about one process, its answer checked: never nan, never negative, never an infinite eps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from wpriv.core import registry
+from wpriv.core.curve import Bracket, Curve, Guarantee
+from wpriv.core.process import Process
+from wpriv.errors import Unsupported, UsageError
+
+DEFAULT_TOL = 1e-3
+
+
+def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL) -> Curve:
+    """The curve of one accountant, found by its name.
+
+    Args:
+        tol: relative width asked of a certified bracket, in [1e-9, 0.5].
+    Raises:
+        UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the process.
+    """
+    if not 1e-9 <= tol <= 0.5:
+        raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
+    found: Curve = registry.load("accountants", accountant).account(process, tol=tol)
+    return found
+
+
+def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> Guarantee:
+    """The guarantee at one eps or one delta, refused where it says nothing.
+
+    Raises:
+        Unsupported: no finite eps holds at this delta (the message says why). UsageError: as ``Curve.at``.
+    """
+    row = on.at(eps=eps, delta=delta)
+    for name, bracket in (("eps", row.epsilon), ("delta", row.delta)):
+        _check_ends(name, bracket, row.accountant)
+    if math.isinf(row.epsilon.safe):
+        raise Unsupported(_why_infinite(on, row.delta.safe))
+    return row
+
+
+def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
+    ends = [v for v in (bracket.lower, bracket.estimate, bracket.upper) if v is not None]
+    if any(math.isnan(v) or v < 0 for v in ends) or ends != sorted(ends):
+        raise ArithmeticError(f"{accountant} answered {name} = {bracket}, which is not an ordered bracket of numbers of at least 0")
+
+
+def _why_infinite(on: Curve, delta: float) -> str:
+    revealed = infinity_mass(on.process)
+    if revealed > delta:
+        return (
+            f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability {revealed:.6g} > delta. "
+            f"Ask for a larger delta, or use noise that hides every outcome"
+        )
+    return f"no finite eps holds at delta = {delta:g} by {on.accountant}, whose bound never falls that low. Raise --delta, or use --accountant pld"
+
+
+def infinity_mass(process: Process) -> float:
+    """The probability that some step of the process tells its input outright, in the worse order of the neighbours."""
+    mass = 0.0
+    for run in process.runs():
+        if any(pair.infinity >= 1 for pair, _ in run):
+            return 1.0
+        mass = max(mass, -math.expm1(math.fsum(n * math.log1p(-pair.infinity) for pair, n in run)))
+    return mass
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why one accountant has no answer."""
+
+    accountant: str
+    reason: str
