@@ -6,6 +6,9 @@ confused with the one-sided or approximate PLD accountants elsewhere: the bracke
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from wpriv.core.certified import Composition
 from wpriv.core.curve import Bracket, Curve, curve_of_pair
 from wpriv.core.process import Process, closed_form
@@ -36,16 +39,21 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     compositions = [Composition(run) for run in runs]
 
     def delta(eps: float) -> Bracket:
-        ends = [c.delta(eps, tol) for c in compositions]
-        return _bracket(max(low for low, _ in ends), max(high for _, high in ends))
+        return _worst(lambda c, width: c.delta(eps, width), compositions, tol)
 
     def epsilon(delta: float) -> Bracket:
-        ends = [c.epsilon(delta, tol) for c in compositions]
-        return _bracket(max(low for low, _ in ends), max(high for _, high in ends))
+        return _worst(lambda c, width: c.epsilon(delta, width), compositions, tol)
 
     return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon)
 
 
-def _bracket(low: float, high: float) -> Bracket:
+def _worst(ask: Callable[[Composition, float], tuple[float, float]], orders: list[Composition], tol: float) -> Bracket:
+    """The maximum over the orders of the neighbours; an order that is clearly the better one is priced coarsely."""
+    low, high = ask(orders[0], tol)
+    for other in orders[1:]:
+        ends = ask(other, 8 * tol)
+        if ends[1] > low:
+            ends = ask(other, tol)
+        low, high = max(low, ends[0]), max(high, ends[1])
     # smooth profiles: the upper dots err by h^2/12 and the lower ones by half as much, which the estimate evens out
-    return Bracket((2 * low + high) / 3 if low < high else high, low, high)
+    return Bracket((2 * low + high) / 3 if low < high < math.inf else high, low, high)

@@ -72,6 +72,8 @@ def normal_log_delta(eps: float, mean: float, variance: float) -> float:
         return float(log1mexp(min(eps - mean, 0.0)))
     sigma = math.sqrt(variance)
     a = (eps - mean) / sigma
+    if a > 1e6:  # far below every positive double; the factor left out is below 1
+        return -a * a / 2
     if sigma > 0.5 or a < -1:
         tail = float(log_ndtr(-a))
         other = eps - mean + variance / 2 + float(log_ndtr(-a - sigma))

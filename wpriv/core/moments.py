@@ -16,7 +16,6 @@ from functools import lru_cache
 import numpy as np
 
 from wpriv.core.pair import Array, AtomicPair, LossPair, log1mexp
-from wpriv.core.process import Run
 
 _X, _W = np.polynomial.legendre.leggauss(16)
 # the last three Legendre coefficients of a function on a panel: they tell whether 16 nodes resolve it
@@ -93,7 +92,7 @@ def _log_integral(nodes: _Nodes, lam: Array) -> Array:
     return np.where(lost | ~np.isfinite(peak), np.where(np.isneginf(peak) & ~lost, -np.inf, np.inf), total)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _excess_nodes(pair: LossPair) -> _Nodes:
     """The excess of T over e^y above the centre ln P(L < inf), of e^y over T below it."""
     back, centre = pair.reverse(), math.log1p(-pair.infinity)
@@ -267,20 +266,3 @@ def _atomic_class(pair: AtomicPair) -> LossClass:
     mean = (float(terms.sum()) + pair.lost - pair.infinity) / finite
     distance = np.abs(y - mean)
     return LossClass(mean, float(p @ distance**2) / finite, float(p @ distance**3) / finite, pair.infinity)
-
-
-class LogMoments:
-    """K(lam) = sum_i n_i ln E[e^(lam L_i); L_i < inf] of a whole run, and what its distinguishing events weigh.
-
-    ``infinity`` is the mass at +inf of the composition, 1 - prod (1 - w_i)^n_i (Sommer et al. 2019, Theorem 1); ``top`` is its
-    largest finite loss.
-    """
-
-    def __init__(self, run: Run):
-        self.run = run
-        self.log_finite = math.fsum(n * math.log1p(-pair.infinity) for pair, n in run)
-        self.infinity = -math.expm1(self.log_finite)
-        self.top = math.fsum(n * pair.support[1] for pair, n in run)
-
-    def __call__(self, lam: Array) -> Array:
-        return np.sum([n * log_moment(pair, lam, finite=True) for pair, n in self.run], axis=0)

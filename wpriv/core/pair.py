@@ -141,7 +141,7 @@ class AtomicPair(LossPair):
         at = np.searchsorted(self.losses, y, side="right")
         following = np.append(self.losses, 0.0)[at]
         piece = following + log1mexp(np.minimum(y - following, 0.0)) + self._above_q[at]
-        return np.asarray(np.logaddexp(self._log_profile[at], piece))
+        return np.minimum(np.logaddexp(self._log_profile[at], piece), 0.0)
 
     @cached_property
     def _log_profile(self) -> Array:

@@ -104,7 +104,7 @@ def lowest(objective: Callable[[Array], Array], low: float, high: float) -> tupl
     Returns:
         The best point that was evaluated: x is right to about 1e-7 relative, the value to rounding; (low, inf) where all are inf.
     """
-    grid = np.geomspace(low, high, max(17, int(6 * math.log10(high / low))))
+    grid = np.geomspace(low, high, max(17, int(2 * math.log10(high / low))))
     best = (low, math.inf)
     for _ in range(9):
         values = objective(grid)

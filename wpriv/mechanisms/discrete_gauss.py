@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from wpriv.core.pair import Array, AtomicPair, LossPair, Tails, log1mexp, mirrored
@@ -117,7 +117,7 @@ def _log_ratio(sigma: float) -> float:
     return -math.log1p(2 * sum(math.exp(-2 * (math.pi * sigma * j) ** 2) for j in (1, 2)))
 
 
-def _is_smooth(first: Array, sigma: float) -> Array:
+def _is_smooth(first: Array, sigma: float) -> NDArray[np.bool_]:
     """Where the terms from ``first`` >= 1 on fall off so slowly that their sum is as good as an integral."""
     return (first < 0.25 * sigma * sigma) & (sigma > 16)
 
@@ -128,7 +128,7 @@ def _log_tail(first: Array, sigma: float) -> Array:
     u = np.where(smooth, first - 0.5, 1.0) / sigma
     # h(u)/sigma is the term at the edge relative to the integral
     hazard = np.exp(-u * u / 2 - 0.5 * math.log(2 * math.pi) - log_ndtr(-u))
-    far = log_ndtr(-u) + np.log1p(-hazard * _correction(u, sigma)) + _log_ratio(max(sigma, 2.0))
+    far: Array = log_ndtr(-u) + np.log1p(-hazard * _correction(u, sigma)) + _log_ratio(max(sigma, 2.0))
     m = np.minimum(np.where(smooth, 1.0, first) / sigma, 1e200)
     with np.errstate(over="ignore"):
         falling = np.exp(-(_TERMS / sigma) * (m[..., None] + _TERMS / sigma / 2)).sum(axis=-1)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
 from wpriv.core.curve import Bracket, Curve
 
 RATES = (1e-3, 1e-2)
 CLOSE = 1e-3
-MOST_POINTS = 10
+MOST_POINTS = 16
 
 
 class Profile:
@@ -24,13 +24,14 @@ class Profile:
 
     def __init__(self, curve: Curve):
         self.curve = curve
+        self.top = max(math.fsum(n * pair.support[1] for pair, n in run) for run in curve.process.runs())
         self.seen: dict[float, tuple[float, float]] = {}
 
     def at(self, log_t: float) -> tuple[float, float]:
         eps = abs(log_t)
         if eps not in self.seen:
             bracket: Bracket = self.curve.delta(eps)
-            self.seen[eps] = (bracket.lower or 0.0, bracket.safe)
+            self.seen[eps] = (float(bracket.lower or 0.0), float(bracket.safe))
         low, high = self.seen[eps]
         if log_t >= 0:
             return low, high
@@ -62,22 +63,22 @@ def attack(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, Any] | N
 
 def true_positive_rate(profile: Profile, rate: float) -> tuple[float, float]:
     """Lower and upper end of inf over t of rate * t + f(t)."""
-    centre = _gaussian_guess(profile, rate)
-    logs = sorted({0.0, *(centre + offset for offset in (-0.15, -0.05, 0.05, 0.15))})
+    centre, width = _gaussian_guess(profile, rate)
+    logs = sorted({0.0, *(x for x in (profile.top, -profile.top) if abs(x) < 50), *(centre + width * k for k in (-1.5, -0.5, 0.5, 1.5))})
     while True:
         floors, heights = _bounds(profile, logs, rate)
         high = min(*heights, 1.0)
         low = min(max(min(floors), rate), high)
         if high - low <= CLOSE * high or len(logs) >= MOST_POINTS:
             return low, high
-        logs = sorted([*logs, _next(logs, floors, heights)])
+        logs = sorted([*logs, _next(logs, floors, heights, width / 4)])
 
 
-def _gaussian_guess(profile: Profile, rate: float) -> float:
-    """ln t of the test at this rate between two normal laws with the same advantage."""
+def _gaussian_guess(profile: Profile, rate: float) -> tuple[float, float]:
+    """ln t of the test at this rate between two normal laws with the same advantage, and a distance that is small for them."""
     advantage = min(sum(profile.at(0.0)) / 2, 1 - 1e-12)
     mu = 2 * float(ndtri((1 + advantage) / 2))
-    return -mu * float(ndtri(rate)) - mu * mu / 2
+    return -mu * float(ndtri(rate)) - mu * mu / 2, min(0.1, max(0.3 * mu, 1e-6))
 
 
 def _bounds(profile: Profile, logs: list[float], rate: float) -> tuple[list[float], list[float]]:
@@ -85,8 +86,7 @@ def _bounds(profile: Profile, logs: list[float], rate: float) -> tuple[list[floa
     t = [0.0, *(math.exp(x) for x in logs)]
     ends = [(1.0, 1.0), *(profile.at(x) for x in logs)]
     low, high = [e[0] for e in ends], [e[1] for e in ends]
-    # beyond the last point the objective is at least rate * t there, whatever f does
-    floors = [*(_floor(t, low, high, i, rate) for i in range(len(logs))), rate * t[-1]]
+    floors = [*(_floor(t, low, high, i, rate) for i in range(len(logs))), _last_floor(t, low, high, rate)]
     return floors, [rate * a + h for a, h in zip(t[1:], high[1:], strict=True)]
 
 
@@ -110,7 +110,14 @@ def _floor(t: list[float], low: list[float], high: list[float], i: int, rate: fl
     return min(rate * (a + x * (b - a)) + max(p + x * (q - p) for p, q in lines) for x in shares)
 
 
-def _next(logs: list[float], floors: list[float], heights: list[float]) -> float:
+def _last_floor(t: list[float], low: list[float], high: list[float], rate: float) -> float:
+    """The least it can be beyond the last point: f stays above its last chord, extended, and above zero."""
+    slope = (low[-1] - high[-2]) / (t[-1] - t[-2])
+    end = t[-1] - low[-1] / slope if slope < 0 else math.inf
+    return min(rate * t[-1] + low[-1], rate * end)
+
+
+def _next(logs: list[float], floors: list[float], heights: list[float], apart: float) -> float:
     """Where to look next: the foot of the parabola through the best point and its neighbours, else the least certain gap."""
     best = heights.index(min(heights))
     if best == len(logs) - 1:
@@ -120,7 +127,7 @@ def _next(logs: list[float], floors: list[float], heights: list[float]) -> float
         left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
         if right > left:
             foot = (x[0] + x[1]) / 2 - left * (x[2] - x[0]) / 2 / (right - left)
-            if min(abs(foot - known) for known in logs) > 0.03:
+            if min(abs(foot - known) for known in logs) > apart:
                 return foot
     gap = floors.index(min(floors))
     if gap == 0:

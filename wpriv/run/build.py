@@ -180,7 +180,7 @@ def schedule(
     return Schedule(count, found, tuple(notes))
 
 
-def history(path: str | Path) -> list[dict[str, Any]]:
+def read_history(path: str | Path) -> list[dict[str, Any]]:
     """The steps of a JSON file, as mappings for ``process``; equal steps are merged, in the order they first appear.
 
     The file holds a list of step mappings, or what Opacus keeps: a list of [noise_multiplier, sample_rate, steps], or the state
@@ -233,3 +233,32 @@ class Job:
 
     process: Process
     notes: tuple[str, ...] = ()
+
+
+def job(
+    mech: str | None,
+    *,
+    params: Mapping[str, Any],
+    n: Any = None,
+    sampling: str = "none",
+    rate: Any = None,
+    batch: Any = None,
+    records: Any = None,
+    epochs: Any = None,
+    adjacency: str | None = None,
+    history: str | Path | None = None,
+) -> Job:
+    """The process that the arguments of ``budget`` describe: one mechanism under one schedule, or the steps of a history file."""
+    if history is not None:
+        others = {"--mech": mech, "--n": n, "--rate": rate, "--batch": batch, "--epochs": epochs, **{flag(k): v for k, v in params.items()}}
+        given = [name for name, value in others.items() if value is not None]
+        if given or sampling != "none":
+            raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
+        specs = read_history(history)
+        return Job(process(specs, adjacency), (f"{len(specs)} different steps read from {history}",))
+    if records is not None and whole(records, "records") < 1:
+        raise UsageError(f"--records is the size of the data set, at least 1; found {records}")
+    plan = schedule(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
+    notes = plan.notes if plan.n is not None else (*plan.notes, "n = 1, since neither --n nor --epochs was given")
+    spec = {"mech": mech, **params, "sampling": sampling, "rate": plan.rate, "n": 1 if plan.n is None else plan.n}
+    return Job(process([spec], adjacency), notes)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from wpriv import __version__
@@ -41,7 +43,9 @@ class Cell:
 
     def curve_key(self) -> str:
         """A fingerprint of the process and who prices it: cells that share it ask one curve at several points."""
-        return _fingerprint([self.specs, self.adjacency, self.accountant, self.tol])
+        # a file is known by what is in it, which may change from one run to the next
+        inside = [_content(spec["file"]) for spec in self.specs if "file" in spec]
+        return _fingerprint([self.specs, self.adjacency, self.accountant, self.tol, inside])
 
     def process(self) -> Process:
         return build.process(self.specs, self.adjacency)
@@ -49,6 +53,13 @@ class Cell:
 
 def _fingerprint(parts: list[Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def _content(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return ""  # the mechanism tells that it cannot be read
 
 
 def cells(recipe: Recipe) -> list[Cell]:
@@ -93,9 +104,8 @@ def _cell(panel: Panel, case: str, specs: list[dict[str, Any]], accountant: str,
     if panel.eps_per_n is not None:
         question["eps"] = panel.eps_per_n * sum(s["n"] for s in specs)
     labels = {k: v for k, v in (("panel", panel.name), ("case", case)) if v} | point
-    return Cell(
-        panel.table, labels, tuple(specs), panel.adjacency, accountant, question["eps"], question["delta"], panel.tol, panel.bins
-    )  # fmt: skip
+    asked = (question["eps"], question["delta"])
+    return Cell(panel.table, labels, tuple(specs), panel.adjacency, accountant, *asked, panel.tol, panel.bins)
 
 
 def _set(specs: list[dict[str, Any]], name: str, value: Any) -> None:
@@ -107,14 +117,9 @@ def _set(specs: list[dict[str, Any]], name: str, value: Any) -> None:
     if name == "rate":
         wanted = [s for s in specs if s.get("sampling", "none") != "none"]
     else:
-        wanted = [s for s in specs if name in {f for f in _fields(s["mech"])}]
+        wanted = [s for s in specs if name in {f.name for f in dataclasses.fields(registry.mechanism(s["mech"]))}]
     if not wanted:
         raise UsageError(f"the sweep is over {name!r}, but no step of the process has such a parameter (or is sampled, for 'rate')")
     for step in wanted:
         step[name] = value
 
-
-def _fields(mech: str) -> set[str]:
-    import dataclasses
-
-    return {f.name for f in dataclasses.fields(registry.mechanism(mech))}

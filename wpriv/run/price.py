@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wpriv.core import registry
 from wpriv.core.curve import Bracket, Curve, Guarantee
@@ -33,12 +33,21 @@ def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> G
     Raises:
         Unsupported: no finite eps holds at this delta (the message says why). UsageError: as ``Curve.at``.
     """
-    row = on.at(eps=eps, delta=delta)
+    return checked(on.at(eps=eps, delta=delta))
+
+
+def checked(row: Guarantee) -> Guarantee:
+    """The row itself, or the error that ``ask`` documents."""
     for name, bracket in (("eps", row.epsilon), ("delta", row.delta)):
         _check_ends(name, bracket, row.accountant)
     if math.isinf(row.epsilon.safe):
-        raise Unsupported(_why_infinite(on, row.delta.safe))
+        raise Unsupported(_why_infinite(row))
     return row
+
+
+def with_warnings(row: Guarantee, warnings: list[str]) -> Guarantee:
+    """The row with more warnings behind its own."""
+    return replace(row, warnings=(*row.warnings, *warnings))
 
 
 def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
@@ -47,14 +56,22 @@ def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
         raise ArithmeticError(f"{accountant} answered {name} = {bracket}, which is not an ordered bracket of numbers of at least 0")
 
 
-def _why_infinite(on: Curve, delta: float) -> str:
-    revealed = infinity_mass(on.process)
+def promise(row: Guarantee, eps: float, delta: float) -> Guarantee:
+    """The row restated at the target (eps, delta), which its own ends already meet."""
+    return replace(row, epsilon=Bracket.exact(eps), delta=Bracket(row.delta.estimate, row.delta.lower, delta))
+
+
+def _why_infinite(row: Guarantee) -> str:
+    revealed, delta = infinity_mass(row.process), row.delta.safe
     if revealed > delta:
         return (
             f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability {revealed:.6g} > delta. "
             f"Ask for a larger delta, or use noise that hides every outcome"
         )
-    return f"no finite eps holds at delta = {delta:g} by {on.accountant}, whose bound never falls that low. Raise --delta, or use --accountant pld"
+    return (
+        f"no finite eps holds at delta = {delta:g} by {row.accountant}, whose bound never falls that low. "
+        f"Raise --delta, or use --accountant pld"
+    )
 
 
 def infinity_mass(process: Process) -> float:

@@ -1,0 +1,23 @@
+"""The privacy loss class with a certified error: the normal delta -+ the Berry-Esseen distance of the composed loss.
+
+Both ends are rigorous, but the error does not shrink with delta, so a small delta is never reached (eps is then inf). It must not be
+confused with ``clt``, its centre, nor with ``nagaev``, whose error falls in the tail.
+"""
+
+from __future__ import annotations
+
+from wpriv.core.curve import Curve
+from wpriv.core.normal import bracket_curve
+from wpriv.core.process import Process
+
+NOTION = "approximate-dp"
+CLAIM = "certified"
+SOURCE = "Sommer, Meiser, Mohammadi 2019, Theorem 6 (corrected); Shevtsova 2010, 2011"
+EXPLAIN = """delta within Lemma 12 at the class of the composition -+ (1-w) 0.4748 sum E|L_i-m_i|^3 / (sum of variances)^(3/2); 0.56 for unequal steps.
+Certified from both sides in both orders of the neighbours, for every mechanism with a third moment.
+Useful near the bulk only: delta below the error term is out of reach."""
+
+
+def account(process: Process, *, tol: float = 1e-3) -> Curve:
+    """The Berry-Esseen bracket, for every process; ``tol`` is not used. Its upper eps is inf where delta is out of reach."""
+    return bracket_curve(process, accountant="berry-esseen", source=SOURCE, nonuniform=False)

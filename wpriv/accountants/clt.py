@@ -1,0 +1,37 @@
+"""The privacy loss class: the composed loss treated as normal with the sum of the steps' means and variances.
+
+An estimate without a side: it may lie below the truth. It must not be confused with ``berry-esseen`` and ``nagaev``, which add
+the error to it and are bounds, nor with ``gdp-clt``, the limit of Gaussian differential privacy.
+"""
+
+from __future__ import annotations
+
+import math
+
+from wpriv.core.curve import Bracket, Curve, epsilon_at
+from wpriv.core.normal import composed
+from wpriv.core.process import Process
+
+NOTION = "approximate-dp"
+CLAIM = "approximate"
+SOURCE = "Sommer, Meiser, Mohammadi 2019, Lemma 12 and Theorem 4"
+WARNING = "clt is a limit, not a bound: the true delta and eps may be larger; use pld for a certified figure"
+EXPLAIN = """delta ~ w + (1-w)/2 [erfc((eps-m)/(sqrt2 s)) - e^(eps-m+s^2/2) erfc((eps-m+s^2)/(sqrt2 s))], the sums of means m and variances s^2,
+w = 1 - prod (1-w_i) the mass of distinguishing events; the larger of the two orders of the neighbours.
+A central limit: right for many small steps near the bulk, and far too low in the tails (small delta). Never a guarantee."""
+
+
+def account(process: Process, *, tol: float = 1e-3) -> Curve:
+    """The class of the composition priced as if its loss were normal; for every process; ``tol`` is not used."""
+    sums = [composed(run) for run in process.runs()]
+
+    def log_delta(eps: float) -> float:
+        return max(s.log_delta(eps) for s in sums)
+
+    def delta(eps: float) -> Bracket:
+        return Bracket(math.exp(min(log_delta(eps), 0.0)))
+
+    def epsilon(delta: float) -> Bracket:
+        return Bracket(epsilon_at(log_delta, delta, guess=max(1e-12, sums[0].mean)))
+
+    return Curve(process, "clt", NOTION, CLAIM, SOURCE, delta, epsilon, (WARNING,))

@@ -1,0 +1,171 @@
+"""The verb ``budget``: what a process costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wpriv.core import registry
+from wpriv.core.curve import Curve, Guarantee
+from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.run import build, price
+from wpriv.run.attack import attack as attack_of
+from wpriv.run.price import DEFAULT_TOL, Refusal
+
+CURVE_POINTS = 41
+LARGE_EPS = 20.0
+
+
+def budget(
+    mech: str | None = None,
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    accountant: str = "pld",
+    n: int | None = None,
+    sampling: str = "none",
+    rate: float | None = None,
+    batch: int | None = None,
+    records: int | None = None,
+    epochs: float | None = None,
+    adjacency: str | None = None,
+    history: str | Path | None = None,
+    tol: float = DEFAULT_TOL,
+    attack: bool = False,
+    **params: Any,
+) -> Guarantee:
+    """What a process costs: eps at a given delta, or delta at a given eps, by one accountant.
+
+    Args:
+        mech: name of a mechanism; its parameters (``sigma=4.0``, ``scale=20``, ``sensitivity=1``) are keywords of their own.
+        n: number of compositions (default 1); or ``epochs``, with a rate. ``records`` is the size of the data set.
+        sampling, rate: ``none``, ``poisson`` or ``fixed`` and the share of the records in a step; or ``batch`` with ``records``.
+        history: a JSON file of steps, instead of all of these.
+        tol: relative width asked of a certified bracket. attack: add what an attacker can do, under ``extra["attack"]``.
+    Returns:
+        One Guarantee; ``.epsilon.safe`` and ``.delta.safe`` are the ends that may be promised.
+    Raises:
+        UsageError, Unsupported, MissingResource: see ``wpriv.errors``.
+
+    >>> round(budget("gauss", sigma=4, sampling="poisson", rate=0.01, n=65536, delta=1e-4).epsilon.lower, 2)
+    2.3
+    """
+    job = build.job(
+        mech,
+        params=params,
+        n=n,
+        sampling=sampling,
+        rate=rate,
+        batch=batch,
+        records=records,
+        epochs=epochs,
+        adjacency=adjacency,
+        history=history,
+    )
+    return answer(job, accountant, eps=eps, delta=delta, tol=tol, attack=attack, records=records)
+
+
+def answer(
+    job: build.Job,
+    accountant: str,
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    tol: float = DEFAULT_TOL,
+    attack: bool = False,
+    records: int | None = None,
+) -> Guarantee:
+    """``budget`` on a job that is already built."""
+    _check_question(eps, delta)
+    on = price.curve(job.process, accountant, tol)
+    row = price.ask(on, eps=eps, delta=delta)
+    extra: dict[str, Any] = {"reading": list(job.notes)}
+    if attack:
+        found = attack_of(on)
+        extra |= {"attack": found} if found else {}
+    return price.with_warnings(row, _implausible(row, records)).with_extra(**extra)
+
+
+def _check_question(eps: float | None, delta: float | None) -> None:
+    if (eps is None) == (delta is None):
+        found = "both" if eps is not None else "neither"
+        raise UsageError(f"give --eps to learn delta, or --delta to learn eps; found {found}")
+
+
+def _implausible(row: Guarantee, records: int | None) -> list[str]:
+    """Answers that are right but that nobody should be content with."""
+    notes = []
+    if row.epsilon.safe > LARGE_EPS:
+        notes.append(f"eps above {LARGE_EPS:g} leaves an attacker nearly free; check sigma, n and the rate, and how they were read")
+    if records is not None and row.delta.safe * records >= 1:
+        notes.append(f"delta is not below 1 / records = {1 / records:.3g}: it allows some record to be published outright")
+    if row.delta.safe >= 1:
+        notes.append("delta = 1 holds of everything and says nothing")
+    return notes
+
+
+@dataclass(frozen=True)
+class Table:
+    """Several answers about one process, in the order asked, and the accountants that have none."""
+
+    rows: list[Guarantee]
+    refused: list[Refusal]
+
+
+def table(job: build.Job, accountants: list[str], **question: Any) -> Table:
+    """``answer`` by each accountant (``all`` stands for every one there is); those that refuse are listed with their reason.
+
+    Raises:
+        UsageError: an unknown name, or a faulty question. Unsupported: every one of them refuses.
+    """
+    _check_question(question.get("eps"), question.get("delta"))
+    known = registry.names("accountants")
+    asked = list(dict.fromkeys(known if "all" in accountants else accountants))
+    for name in asked:
+        registry.load("accountants", name)
+    rows, refused = [], []
+    for name in asked:
+        try:
+            rows.append(answer(job, name, **question))
+        except Unsupported as error:
+            refused.append(Refusal(name, str(error)))
+    if not rows:
+        raise Unsupported(f"no accountant has an answer: {'; '.join(f'{r.accountant}: {r.reason}' for r in refused)}")
+    return Table(rows, refused)
+
+
+def curve(
+    job: build.Job, accountant: str, *, eps: float | None = None, delta: float | None = None, tol: float = DEFAULT_TOL
+) -> list[Guarantee]:
+    """The guarantee at 41 equally spaced eps, from 0 to ``eps``, or to where delta falls to ``delta`` (default 1e-10).
+
+    Raises:
+        UsageError: both ends are given. Unsupported: the accountant refuses.
+    """
+    if eps is not None and delta is not None:
+        raise UsageError("--curve goes up to --eps, or down to --delta; give one of them or neither")
+    on = price.curve(job.process, accountant, tol)
+    top = eps if eps is not None else _curve_end(on, delta)
+    rows = [price.ask(on, eps=top * k / (CURVE_POINTS - 1)) for k in range(CURVE_POINTS)]
+    return [row.with_extra(reading=list(job.notes)) for row in rows]
+
+
+def _curve_end(on: Curve, delta: float | None) -> float:
+    """The eps where the curve may end: where delta has fallen as far as asked, or as far as it falls at all."""
+    if delta is not None:
+        return price.ask(on, delta=delta).epsilon.safe
+    for level in (1e-10, 1e-6, 1e-3, 0.1, 0.5):
+        end = on.at(delta=level).epsilon.safe
+        if end < float("inf"):
+            return end
+    return 1.0
+
+
+def check_max_eps(rows: list[Guarantee], limit: float) -> None:
+    """Raises CheckFailed where a row's eps exceeds ``limit``."""
+    over = [row for row in rows if not row.epsilon.safe <= limit]
+    if over:
+        worst = max(over, key=lambda row: row.epsilon.safe)
+        raise CheckFailed(f"wanted eps <= {limit:g} at delta = {worst.delta.safe:g}; found {worst.epsilon.safe:g} by {worst.accountant}")
+

@@ -1,0 +1,196 @@
+"""The verb ``calibrate``: the least noise, or the most use, that a target allows."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+from wpriv.core import registry
+from wpriv.core.curve import Bracket, Guarantee
+from wpriv.core.moments import log_moment
+from wpriv.core.process import MAX_COUNT, Mechanism, Process
+from wpriv.errors import Unsupported, UsageError
+from wpriv.run import build, price
+from wpriv.run.classical import classical
+from wpriv.run.price import DEFAULT_TOL
+from wpriv.run.search import Knob, Unreachable, solve
+
+PRECISION = 2e-5
+"""How close the answer comes to the least sufficient value, relative, on top of the accountant's own bracket."""
+
+
+def calibrate(
+    mech: str,
+    *,
+    eps: float,
+    delta: float,
+    accountant: str = "pld",
+    n: int | None = None,
+    sampling: str = "none",
+    rate: float | None = None,
+    batch: int | None = None,
+    records: int | None = None,
+    epochs: float | None = None,
+    adjacency: str | None = None,
+    tol: float = DEFAULT_TOL,
+    compare_classical: bool = False,
+    **params: Any,
+) -> Guarantee:
+    """Solves for whichever is missing: the mechanism's noise, or with the noise given n, or with both given the rate.
+
+    The answer is rounded to 6 significant digits on the private side, and it is the rounded value that was priced: its own
+    guarantee, which is returned, meets the target.
+
+    Args:
+        eps, delta: the target. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
+        compare_classical: for gauss, add the sigmas of older formulas under ``extra["classical"]``.
+    Returns:
+        The Guarantee at ``delta`` with ``extra["calibrated"] = {"parameter": name, "value": found}``; its safe eps is at most ``eps``.
+    Raises:
+        UsageError: nothing is missing, or too much. Unsupported: the target cannot be reached (the message says how near one gets).
+
+    >>> round(calibrate("gauss", eps=1, delta=1e-5).extra["calibrated"]["value"], 3)
+    3.731
+    """
+    _check_target(eps, delta)
+    plan = build.schedule(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
+    spec = {"mech": mech, **params, "sampling": sampling, "rate": plan.rate, "n": plan.n}
+    knob, spec, notes = _missing(spec)
+
+    def at(value: float) -> Process:
+        return build.process([{**spec, knob.name: value}], adjacency)
+
+    if compare_classical:
+        _check_classical(spec)
+    found, row = _solve(knob, at, accountant, eps, delta, tol)
+    extra: dict[str, Any] = {"calibrated": {"parameter": knob.name, "value": int(found) if knob.whole else found}}
+    if compare_classical:
+        extra["classical"] = classical(eps, delta, float(row.process.steps[0].mechanism.sensitivity), int(spec["n"]))  # type: ignore[attr-defined]
+    warnings = [f"every {knob.name} up to the largest allowed meets the target"] if found == knob.high and knob.sign < 0 else []
+    return price.with_warnings(row, warnings).with_extra(**extra, reading=[*plan.notes, *notes])
+
+
+def _check_target(eps: float, delta: float) -> None:
+    if not 0 <= eps < math.inf:
+        raise UsageError(f"--eps must be a finite number of at least 0; found {eps}")
+    if not 0 < delta < 1:
+        raise UsageError(f"--delta must lie strictly between 0 and 1; found {delta}")
+
+
+def _missing(spec: dict[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
+    """What to solve for, the rest of the step, and how that was read."""
+    cls = registry.mechanism(spec["mech"])
+    noise = cls.noise  # type: ignore[attr-defined]
+    sampled = spec["sampling"] != "none"
+    if noise is not None and spec.get(noise) is None:
+        if sampled and spec["rate"] is None:
+            raise UsageError(f"--{noise} and the sampling rate are both missing; give one of them")
+        rest = {k: v for k, v in spec.items() if k != noise}
+        notes = [] if rest["n"] is not None else ["n = 1, since neither --n nor --epochs was given"]
+        rest["n"] = 1 if rest["n"] is None else rest["n"]
+        return Knob(noise, +1, 1e-12, 1e15), rest, notes
+    if spec["n"] is None:
+        if sampled and spec["rate"] is None:
+            raise UsageError("n and the sampling rate are both missing; give one of them")
+        return Knob("n", -1, 1, MAX_COUNT, whole=True), spec, ["n, the number of compositions, is solved for"]
+    if sampled and spec["rate"] is None:
+        return Knob("rate", -1, 1e-15, 1.0), spec, ["the sampling rate is solved for"]
+    given = f"--{noise}, " if noise is not None else ""
+    raise UsageError(f"nothing is left to solve for; leave out {given}--n or (with --sampling) --rate, or ask budget for eps")
+
+
+def _solve(knob: Knob, at: Any, accountant: str, eps: float, delta: float, tol: float) -> tuple[float, Guarantee]:
+    rows: dict[float, Guarantee] = {}
+    trouble: list[str] = []
+
+    def miss(value: float) -> float:
+        on = price.curve(at(value), accountant, tol)
+        try:
+            row = on.at(delta=delta) if eps > 0 else on.at(eps=0.0)
+        except Unsupported as error:
+            trouble.append(str(error))
+            return math.inf
+        rows[value] = row
+        found, wanted = (row.epsilon.safe, eps) if eps > 0 else (row.delta.safe, delta)
+        return math.log(found / wanted) if found > 0 else -math.inf
+
+    start = _guess(knob, at, eps, delta)
+    try:
+        value = solve(knob, miss, start, -0.55 if knob.name == "n" else -1.1, PRECISION)
+    except Unreachable as error:
+        if not rows:
+            raise Unsupported(trouble[-1]) from None
+        raise Unsupported(_why_not(knob, error, rows.get(error.best), eps, delta, trouble)) from None
+    row = rows[value]
+    if eps == 0:
+        # delta(0) meets the target, so the target itself is what is promised
+        row = price.promise(row, eps, delta)
+    return value, price.checked(row)
+
+
+def _why_not(knob: Knob, error: Unreachable, row: Guarantee | None, eps: float, delta: float, trouble: list[str]) -> str:
+    wanted = f"no {knob.name} from {knob.low:g} to {knob.high:g} gives eps <= {eps:g} at delta = {delta:g}"
+    if row is None:
+        return f"{wanted}; {trouble[-1]}"
+    if math.isinf(row.epsilon.safe):
+        mass = price.infinity_mass(row.process)
+        why = f": at {knob.name} = {error.best:g} the distinguishing events alone have probability {mass:.6g}" if mass > delta else ""
+        return f"{wanted}; no finite eps was found{why}. Ask for a larger delta"
+    best = f"eps = {row.epsilon.safe:.6g}" if eps > 0 else f"delta = {row.delta.safe:.6g} at eps = 0"
+    return f"{wanted}; the best found is {best} (at {knob.name} = {error.best:g}). Relax the target, or change what was held fixed"
+
+
+def _guess(knob: Knob, at: Any, eps: float, delta: float) -> float:
+    """Where the central limit puts the answer: n rate^2 chi^2 of one step is the mu^2 of a Gauss mechanism that meets the target."""
+    wanted = _gauss_mu(eps, delta) ** 2
+
+    def spread(value: float) -> float:
+        step = at(value).steps[0]
+        return step.n * step.sampling.rate**2 * _chi_square(step.mechanism)
+
+    if knob.name == "n":
+        return _clamp(wanted / max(spread(1), 1e-300), knob)
+    if knob.name == "rate":
+        return _clamp(math.sqrt(wanted / max(spread(1.0), 1e-300)), knob)
+    value = 1.0
+    for _ in range(60):
+        ratio = spread(value) / wanted
+        # chi^2 falls like 1 / value^2 once it is small, and exponentially fast before
+        move = min(max(0.5 * math.log(max(ratio, 1e-300)), -7.0), 0.7 if ratio > 1e3 else 7.0)
+        value = _clamp(value * math.exp(move), knob)
+        if abs(move) < 1e-3:
+            break
+    return value
+
+
+def _clamp(value: float, knob: Knob) -> float:
+    return min(max(value, knob.low), knob.high)
+
+
+def _chi_square(mechanism: Mechanism) -> float:
+    """The chi-square divergence of one release, distinguishing events left out; capped where it overflows."""
+    return math.expm1(min(float(log_moment(mechanism.pair(), np.ones(1), finite=True)[0]), 600.0))
+
+
+def _gauss_mu(eps: float, delta: float) -> float:
+    """The mu at which N(mu, 1) against N(0, 1) has delta at eps, to a few digits."""
+    low, high = 1e-12, 1e6
+    for _ in range(60):
+        mu = math.sqrt(low * high)
+        a, b = float(log_ndtr(mu / 2 - eps / mu)), eps + float(log_ndtr(-mu / 2 - eps / mu))
+        if math.exp(a) * -math.expm1(min(b - a, 0.0)) > delta:
+            high = mu
+        else:
+            low = mu
+        if high < low * (1 + 1e-4):
+            break
+    return low
+
+
+def _check_classical(spec: dict[str, Any]) -> None:
+    if spec["mech"] != "gauss" or spec["sampling"] != "none" or "sigma" in spec and spec["sigma"] is not None:
+        raise UsageError("--compare-classical shows other formulas for sigma: it needs --mech gauss without sampling and without --sigma")

@@ -1,0 +1,176 @@
+"""The verb ``compare``: accountants over a grid, to a table, a figure and a verdict on published numbers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wpriv.core.curve import Curve
+from wpriv.core.recipe import Recipe
+from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.run import expect, grid, law, price, read, write
+from wpriv.run.expect import Verdict
+from wpriv.run.grid import Cell
+
+Row = dict[str, Any]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows of the table, the verdicts on published numbers, and the files that were written."""
+
+    recipe: Recipe
+    rows: list[Row]
+    verdicts: list[Verdict] = field(default_factory=list)
+    out: Path | None = None
+    files: tuple[Path, ...] = ()
+    reused: int = 0
+
+    def require(self) -> None:
+        """Raises CheckFailed where a published number was missed."""
+        missed = [v for v in self.verdicts if not v.ok]
+        if missed:
+            told = "; ".join(_missed(v) for v in missed[:5]) + ("; ..." if len(missed) > 5 else "")
+            raise CheckFailed(f"{len(missed)} of {len(self.verdicts)} expected numbers are missed: {told}")
+
+
+def compare(
+    recipe: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    quick: bool = False,
+    fresh: bool = False,
+    **flags: Any,
+) -> Comparison:
+    """Puts accountants side by side, from a recipe or from keywords.
+
+    Args:
+        recipe: a path, or the name of a shipped recipe (``plc/fig7-dpsgd``).
+        out: directory for table, figure, resolved recipe and provenance; a recipe's default is ``results/<name>``.
+        quick: apply the recipe's ``quick`` overrides. fresh: forget what an earlier run left in ``out``.
+        flags: instead of a recipe, the keys of one: ``process`` (list of steps), ``accountants``, ``sweep``, ``eps`` or ``delta``.
+    Returns:
+        The rows, one a cell of the grid; ``reason`` is set where an accountant refuses. ``Comparison.require()`` raises where a
+        published number was missed.
+    Raises:
+        UsageError: the recipe is faulty, or ``out`` holds other results.
+
+    >>> rows = compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["gdp"], eps=1).rows
+    >>> round(rows[0]["delta"], 6)
+    0.126937
+    """
+    if (recipe is None) == (not flags):
+        raise UsageError("compare takes a recipe, or the keys of one (process=..., accountants=..., eps=...); give one of the two")
+    if recipe is None:
+        return run(read.from_flags({"kind": "compare", "source": "flags", **flags}), None if out is None else Path(out), fresh=fresh)
+    job = read.recipe(recipe, quick=quick)
+    return run(job, default_out(job) if out is None else Path(out), fresh=fresh)
+
+
+def default_out(job: Recipe) -> Path:
+    """``results/<name>``, and a directory of its own for a quick run, whose table is another one."""
+    return Path("results") / (f"{job.name}-quick" if job.quick else job.name)
+
+
+def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: Progress | None = None, draw: bool = True) -> Comparison:
+    """Computes a checked recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run goes on from them.
+
+    Raises:
+        UsageError: the recipe is of another kind, or ``out`` holds other results. Unsupported: no cell of the grid has an answer.
+    """
+    if job.kind != "compare":
+        raise UsageError(f"{job.name} is a recipe of kind {job.kind!r}; compare takes kind 'compare'. Use `wpriv {job.kind}`")
+    started, todo = time.perf_counter(), grid.cells(job)
+    if out is not None:
+        write.claim(out, job, fresh=fresh)
+    done = {} if out is None else write.finished(out)
+    rows: list[Row] = []
+    curves: dict[str, Curve | str] = {}
+    reused = 0
+    for count, cell in enumerate(todo):
+        if progress:
+            progress(count, len(todo))
+        key = cell.key()
+        if key in done:
+            reused += 1
+        else:
+            done[key] = compute(cell, curves)
+            if out is not None:
+                write.keep(out, key, done[key])
+        rows += done[key]
+    if progress:
+        progress(len(todo), len(todo))
+    if not any(row.get("reason") is None for row in rows):
+        raise Unsupported(f"no accountant has an answer anywhere on the grid; the first reason: {rows[0]['reason']}")
+    verdicts = expect.verdicts(job, rows)
+    files: tuple[Path, ...] = ()
+    if out is not None:
+        about = {"recipe": job.name, "source": job.source, "quick": job.quick, "cells": len(todo), "reused": reused}
+        write.results(out, rows, {**about, "wall_seconds": round(time.perf_counter() - started, 3)})
+        files = (out / write.TABLE, out / write.RECIPE, out / write.PROVENANCE)
+        if draw:
+            from wpriv.run import plot  # matplotlib only when drawing
+
+            files += tuple(plot.draw(rows, plot.panels_of(job), out, ("png",)))
+    return Comparison(job, rows, verdicts, out, files, reused)
+
+
+def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
+    """The rows of one cell; ``curves`` keeps what cells share: a curve, or the reason why there is none."""
+    try:
+        if cell.table == "bounds":
+            return [_bound(cell, curves)]
+        process = cell.process()
+        about = {**cell.labels, **_process_columns(cell)}
+        if cell.table == "class":
+            return [{**about, **law.class_row(process)}]
+        return [{**about, **row} for row in law.loss_rows(process, cell.bins)]
+    except Unsupported as error:
+        return [{**cell.labels, **_process_columns(cell), "reason": str(error)}]
+
+
+def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
+    row = {**cell.labels, **_process_columns(cell), "accountant": cell.accountant}
+    asked = {"epsilon": cell.eps} if cell.eps is not None else {"delta": cell.delta}
+    key = cell.curve_key()
+    if key not in curves:
+        if len(curves) > 64:
+            curves.clear()  # a sweep over a parameter asks each curve once: keeping them all would only fill the memory
+        try:
+            curves[key] = price.curve(cell.process(), cell.accountant, cell.tol or price.DEFAULT_TOL)
+        except Unsupported as error:
+            curves[key] = str(error)
+    curve = curves[key]
+    if isinstance(curve, str):
+        return {**row, **asked, "reason": curve}
+    try:
+        found = price.ask(curve, eps=cell.eps, delta=cell.delta)
+    except Unsupported as error:
+        return {**row, **asked, "reason": str(error)}
+    told = found.as_dict()
+    numbers = {f"{name}{end}": told[f"{name}{end}"] for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate")}
+    return {**row, "adjacency": told["adjacency"], "notion": found.notion, "claim": found.claim, **numbers, "reason": None}
+
+
+def _process_columns(cell: Cell) -> Row:
+    """What ran, in columns where it is a single step."""
+    return dict(cell.specs[0]) if len(cell.specs) == 1 else {"steps": len(cell.specs)}
+
+
+def _missed(v: Verdict) -> str:
+    where = ", ".join(f"{k}={value}" for k, value in v.where.items())
+    if v.ours is None:
+        return f"{v.column} at {where or 'the only row'} has no such row, or no answer there"
+    return f"{v.column} at {where or 'the only row'} should be {v.paper:g} within {v.within:g}, found {v.ours:.6g}"
+
+
+def on_terminal(count: int, total: int) -> None:
+    """A counter on one line of stderr; nothing off a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{count}/{total} cells" if count < total else "\r\033[K")
+        sys.stderr.flush()

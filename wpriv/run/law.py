@@ -1,0 +1,130 @@
+"""Tables about the privacy loss itself: its class, and its law after n compositions.
+
+These are for figures: cells of a histogram, accurate to the rounding of an FFT (about 1e-15 of the total mass). What a process
+guarantees is never read off them; that is what the accountants are for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from wpriv.core.moments import loss_class
+from wpriv.core.pair import Array, LossPair
+from wpriv.core.process import Process, Run
+from wpriv.errors import Unsupported
+
+DEFAULT_BINS = 400
+MAX_FFT = 1 << 22
+SPREAD = 6.0  # a histogram reaches this many standard deviations of the composed loss either way, within its support
+
+
+def class_row(process: Process) -> dict[str, Any]:
+    """Mean, variance and infinity mass of the composed loss given that it is finite, and E|Y - mean|^3 of one step's.
+
+    The first order of the neighbours is shown; the third moment is that of a single step and empty for several kinds of step.
+
+    Source:
+        Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 4.
+    """
+    run = process.runs()[0]
+    mean, variance, infinity = _class(run)
+    third = loss_class(run[0][0]).third if len(run) == 1 else None
+    return {"mean": mean, "variance": variance, "third": third, "infinity": infinity}
+
+
+def _class(run: Run) -> tuple[float, float, float]:
+    classes = [(loss_class(pair), n) for pair, n in run]
+    finite = sum(n * math.log1p(-c.infinity) if c.infinity < 1 else -math.inf for c, n in classes)
+    return sum(n * c.mean for c, n in classes), sum(n * c.variance for c, n in classes), -math.expm1(finite)
+
+
+def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, Any]]:
+    """A histogram of the composed loss under P, beside the normal law of its privacy loss class.
+
+    One row a cell: ``loss`` (its middle, nats), ``width``, ``mass``, ``density`` = mass / width, ``class_density``; and a last row
+    with ``part`` = "infinity", whose mass is that of the distinguishing events.
+
+    Raises:
+        Unsupported: a cell of the histogram is too wide or too narrow for one step's losses.
+    """
+    run = process.runs()[0]
+    mean, variance, infinity = _class(run)
+    low, high = (sum(n * pair.support[i] for pair, n in run) for i in (0, 1))
+    deviation = math.sqrt(variance)
+    low, high = max(low, mean - SPREAD * deviation), min(high, mean + SPREAD * deviation)
+    if not high > low:
+        return [_row(mean, 0.0, 1 - infinity, None), _infinity_row(infinity)]
+    step = _step(run, (high - low) / (bins or DEFAULT_BINS))
+    first, mass = _composed(run, step, low, high)
+    centres = (first + np.arange(mass.size)) * step
+    shown = (centres > low - step) & (centres < high + step)
+    edges = np.concatenate([centres - step / 2, centres[-1:] + step / 2])
+    # averaged over the cell, as the law itself is: a class narrower than a cell would be missed by its density at the middle
+    normal = (1 - infinity) * np.diff(ndtr((edges - mean) / deviation)) / step
+    rows = [_row(float(y), step, float(m), float(d)) for y, m, d in zip(centres[shown], mass[shown], normal[shown], strict=True)]
+    return [*rows, _infinity_row(infinity)]
+
+
+def _row(loss: float, width: float, mass: float, normal: float | None) -> dict[str, Any]:
+    density = mass / width if width else None
+    return {"part": "finite", "loss": loss, "width": width, "mass": mass, "density": density, "class_density": normal}
+
+
+def _infinity_row(infinity: float) -> dict[str, Any]:
+    return {"part": "infinity", "loss": math.inf, "width": 0.0, "mass": infinity, "density": None, "class_density": None}
+
+
+def _step(run: Run, wanted: float) -> float:
+    """The width wanted, or a little less so that the least atom falls on the middle of a cell."""
+    atoms = np.abs(np.concatenate([pair.atoms for pair, _ in run]))
+    atoms = atoms[atoms > 0]
+    return float(atoms.min()) / math.ceil(atoms.min() / wanted) if atoms.size and atoms.min() >= wanted else wanted
+
+
+def _composed(run: Run, step: float, low: float, high: float) -> tuple[int, Array]:
+    """Masses of the cells around the multiples of ``step`` of the composed loss, by one FFT; the first cell's index."""
+    parts = [(*_cells(pair, step), n) for pair, n in run]
+    start = sum(first * n for first, _, n in parts)
+    length = sum((mass.size - 1) * n for _, mass, n in parts) + 1
+    # a shorter window wraps around only what lies beyond its ends, so it must hold nearly all of the composed law
+    window = min(length, 4 * (math.ceil((high - low) / step) + 8))
+    size = 1 << (max(window, *(mass.size for _, mass, _ in parts)) - 1).bit_length()
+    if size > MAX_FFT:
+        raise Unsupported(f"a histogram of this loss needs {size:,} cells; the limit is {MAX_FFT:,}. Ask for fewer bins")
+    spectrum = np.ones(size // 2 + 1, dtype=complex)
+    for _, mass, n in parts:
+        spectrum *= np.fft.rfft(mass, size) ** n
+    circle = np.maximum(np.fft.irfft(spectrum, size), 0.0)
+    begin = max(start, math.floor((low + high) / 2 / step) - size // 2)
+    return begin, np.roll(circle, start - begin)[: min(size, length)]
+
+
+def _cells(pair: LossPair, step: float) -> tuple[int, Array]:
+    """P-masses of the cells [i - 1/2, i + 1/2) step of one loss; tails below 1e-18 are left out."""
+    low, high = _ends(pair)
+    first, last = math.floor(low / step + 0.5), math.floor(high / step + 0.5)
+    if last - first > MAX_FFT:
+        raise Unsupported(f"a histogram of this loss needs {last - first:,} cells; the limit is {MAX_FFT:,}. Ask for fewer bins")
+    edges = (np.arange(first, last + 2) - 0.5) * step
+    tails = pair.tails(np.nextafter(edges, -np.inf))
+    with np.errstate(under="ignore"):
+        above, below = np.exp(tails.sf_p), np.exp(tails.cdf_p)
+    return first, np.maximum(np.where(above[:-1] < below[1:], above[:-1] - above[1:], below[1:] - below[:-1]), 0.0)
+
+
+def _ends(pair: LossPair) -> tuple[float, float]:
+    """The support, cut where less than 1e-18 of P lies beyond."""
+    low, high = pair.support
+    c = loss_class(pair)
+    reach = 9.5 * math.sqrt(c.variance) + 1e-300
+    while not math.isfinite(low) or not math.isfinite(high):
+        tails = pair.tails(np.array([c.mean - reach, c.mean + reach]))
+        rest = math.exp(float(tails.sf_p[1])) - pair.infinity
+        if math.exp(float(tails.cdf_p[0])) < 1e-18 and rest < 1e-15:
+            return max(low, c.mean - reach), min(high, c.mean + reach)
+        reach *= 1.5
+    return low, high

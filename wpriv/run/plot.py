@@ -1,0 +1,128 @@
+"""The verb ``plot``: draws saved results again, without computing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from wpriv.core import registry
+from wpriv.core.recipe import Recipe
+from wpriv.errors import UsageError
+from wpriv.run import read, write
+
+FORMATS = ("png", "pdf", "svg")
+WIDTH, HEIGHT = 6.0, 4.2  # inches of one panel
+
+
+@dataclass(frozen=True)
+class View:
+    """One panel: which rows, drawn by which figure, under which title, within which limits of the axes."""
+
+    name: str = ""
+    figure: str | None = None
+    title: str | None = None
+    limits: dict[str, list[float]] | None = None
+
+
+def panels_of(job: Recipe) -> list[View]:
+    return [View(p.name, p.figure, p.title, p.limits) for p in job.panels]  # type: ignore[arg-type]
+
+
+def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str] = ("png",), out: str | Path | None = None) -> list[Path]:
+    """Draws the figure of a results directory, or of one table.csv, beside it.
+
+    Args:
+        figure: one of ``wpriv/figures`` for every panel, instead of what the recipe named.
+        formats: any of png, pdf, svg. out: a directory for the files, where not beside the table.
+    Returns:
+        The files written.
+    Raises:
+        UsageError: there is no table, no such figure or format, or the figure does not fit the table.
+    """
+    path = Path(source)
+    table = path / write.TABLE if path.is_dir() else path
+    wrong = [f for f in formats if f not in FORMATS]
+    if wrong or not formats:
+        raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(wrong) or 'none'}")
+    if figure is not None:
+        registry.load("figures", figure)
+    rows = read.table(table)
+    views = _stored_views(table.with_name(write.RECIPE), rows)
+    if figure is not None:
+        views = [View(v.name, figure, v.title, v.limits) for v in views]
+    return draw(rows, views, Path(out) if out is not None else table.parent, formats)
+
+
+def _stored_views(path: Path, rows: list[dict[str, Any]]) -> list[View]:
+    """The panels as the recipe beside the table has them, or as the table alone shows them."""
+    names = list(dict.fromkeys(row.get("panel") or "" for row in rows))
+    views = {}
+    if path.is_file():
+        try:
+            data = yaml.safe_load(path.read_text(encoding="utf-8"))
+            for panel in data.get("panels") or [data]:
+                views[panel.get("name", "")] = View(panel.get("name", ""), panel.get("figure"), panel.get("title"), panel.get("limits"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError) as error:
+            raise UsageError(f"{path}: not the recipe of a results directory ({type(error).__name__}). Run `wpriv compare` again") from None
+    return [views.get(name, View(str(name))) for name in names]
+
+
+def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequence[str]) -> list[Path]:
+    """Draws every panel and writes ``figure.<format>`` into ``out``.
+
+    Raises:
+        UsageError: a figure lacks columns of the table, or the files cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    across = min(len(views), 3 if len(views) in (3, 5, 6) or len(views) > 8 else 2)
+    down = math.ceil(len(views) / across)
+    figure = Figure(figsize=(WIDTH * across, HEIGHT * down), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False).ravel()
+    for spare in grid[len(views) :]:
+        spare.remove()
+    for view, axes in zip(views, grid, strict=False):
+        own = [row for row in rows if (row.get("panel") or "") == view.name]
+        name = view.figure or _natural(own)
+        try:
+            registry.load("figures", name).draw(own, axes)
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"the figure {name!r} does not fit this table: it lacks {error}. Choose another with --figure") from None
+        axes.set_title(view.title if view.title is not None else view.name, fontsize="medium")
+        for axis, (low, high) in (view.limits or {}).items():
+            getattr(axes, f"set_{axis}lim")(low, high)
+    return _save(figure, out, formats)
+
+
+def _natural(rows: list[dict[str, Any]]) -> str:
+    """The figure that suits a table where nobody named one."""
+    if rows and "class_density" in rows[0]:
+        return "loss-law"
+    if rows and "variance" in rows[0]:
+        return "loss-class"
+    def varies(name: str) -> bool:
+        return len({row.get(name) for row in rows}) > 1
+
+    asked = "epsilon" if all(row.get("epsilon") is not None for row in rows) and not all(r.get("claim") for r in rows) else ""
+    return "curves" if not asked and not varies("epsilon") else "delta-over-eps"
+
+
+def _save(figure: Any, out: Path, formats: Sequence[str]) -> list[Path]:
+    files = []
+    for kind in formats:
+        path = out / f"figure.{kind}"
+        try:
+            # no dates inside, so that the same table gives the same file
+            figure.savefig(path, dpi=160, metadata={"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind])
+        except OSError as error:
+            raise UsageError(f"the figure cannot be written to {path}: {error.strerror}. Name another directory with --out") from None
+        files.append(path)
+    return files

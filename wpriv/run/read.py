@@ -1,0 +1,143 @@
+"""Recipes and tables from disk: found by path or by the name they ship under, checked, ready to run."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from wpriv.core import document, registry
+from wpriv.core.document import Document, Fault, refuse
+from wpriv.core.recipe import Recipe, check
+from wpriv.errors import UsageError
+from wpriv.run import build, grid
+
+MAX_TABLE_BYTES = 100_000_000
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with the program, by name (``plc/fig7-dpsgd``): inside the wheel, or in the source tree around it."""
+    package = Path(__file__).resolve().parent.parent
+    for root in (package / "recipes", package.parent / "recipes"):
+        if root.is_dir():
+            return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
+    return {}
+
+
+def find(name: str) -> Path:
+    """A recipe file: a path, or the name of a shipped recipe, with or without its folder and its ``.yaml``.
+
+    Raises:
+        UsageError: there is none of that name, or several.
+    """
+    path = Path(name)
+    with_suffix = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
+    try:
+        for candidate in (path, Path(with_suffix)):
+            if candidate.is_file():
+                return candidate
+    except (OSError, ValueError):
+        pass  # too long or holds a null byte: then it is no file, and no shipped name either
+    known = shipped()
+    bare = with_suffix.rpartition(".")[0].removeprefix("recipes/")
+    hits = [key for key in known if bare in (key, key.rpartition("/")[2])]
+    if len(hits) == 1:
+        return known[hits[0]]
+    if hits:
+        raise UsageError(f"several recipes are called {name!r}: {', '.join(hits)}. Give the folder as well")
+    near = registry.did_you_mean(bare[:100], list(known))
+    raise UsageError(f"no recipe {name[:200]!r}: neither a file nor a shipped recipe{near or '.'} `wpriv recipe ls` lists those there are")
+
+
+def recipe(name: str | Path, *, quick: bool = False) -> Recipe:
+    """Finds, checks and resolves a recipe; the processes it names are built once, so that their faults show here as well.
+
+    Raises:
+        UsageError: every fault with its file, line and column.
+    """
+    path = find(str(name))
+    found = document.read(path, str(path))
+    _resolve_files(found, path.parent)
+    made = check(found, quick=quick)
+    faults = _built(found)
+    if faults:
+        raise refuse(found.name, found.lines, faults)
+    if made.kind == "compare":
+        try:
+            grid.cells(made)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from None
+    return made
+
+
+def from_flags(data: dict[str, Any]) -> Recipe:
+    """The recipe that a set of flags amounts to; faults are told without line numbers."""
+    return check(Document("the flags", [], data))
+
+
+def _resolve_files(found: Document, folder: Path) -> None:
+    """Files that a mechanism reads are named relative to the recipe, wherever it is run from."""
+    for path in found.values:
+        step = found.at(path)
+        if not (isinstance(step, dict) and isinstance(step.get("mech"), str) and step["mech"] in registry.names("mechanisms")):
+            continue
+        for f in dataclasses.fields(registry.mechanism(step["mech"])):
+            given = step.get(f.name)
+            if f.name == "file" and isinstance(given, str) and "\0" not in given and (folder / given).is_file():
+                step[f.name] = str((folder / given).resolve())
+
+
+def _built(found: Document) -> list[Fault]:
+    """Faults that only show when a step is built: a parameter out of range or missing. Swept parameters are left to the run."""
+    faults = []
+    swept = {axis["over"] for p in found.values if p[-1:] == ("sweep",) for axis in _axes(found.at(p))}
+    for where in found.values:
+        step = found.at(where)
+        before = ("", "", "", *where)[-3:]
+        if not (isinstance(step, dict) and (before[1] == "process" or before[0] == "cases")):
+            continue
+        try:
+            fields = dataclasses.fields(registry.mechanism(step["mech"]))
+            blank = {f.name: 1 for f in fields if f.name in swept and f.name not in step and "str" not in str(f.type)}
+            build.step(grid.spec({**step, **blank}))
+        except UsageError as error:
+            faults.append(Fault(found.place(where), str(error)))
+    return faults
+
+
+def _axes(sweep: Any) -> list[Any]:
+    return sweep if isinstance(sweep, list) else [sweep]
+
+
+def table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a table.csv, numbers as numbers, empty cells as None.
+
+    Raises:
+        UsageError: no such file, or it is not a CSV with a header.
+    """
+    try:
+        if path.stat().st_size > MAX_TABLE_BYTES:
+            raise UsageError(f"{path}: a table may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [{k: _cell(v) for k, v in row.items() if k is not None} for row in csv.DictReader(file)]
+    except OSError as error:
+        raise UsageError(f"the table {path} cannot be read: {error.strerror}. Give a results directory or its table.csv") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path}: not a CSV table in UTF-8 ({error}). Give a results directory or its table.csv") from None
+    if not rows:
+        raise UsageError(f"{path}: the table has no rows; nothing to draw")
+    return rows
+
+
+def _cell(text: str | None) -> Any:
+    if text is None or text == "":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    if math.isnan(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < 2**53 and not any(c in text for c in ".einEIN") else value

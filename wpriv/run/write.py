@@ -1,0 +1,157 @@
+"""What a comparison leaves in its directory: finished cells, table, recipe as resolved, provenance."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from wpriv import __version__
+from wpriv.core.recipe import Recipe
+from wpriv.errors import UsageError
+
+CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
+# these change what is said about the numbers, not the numbers
+_COSMETIC = {"figure", "title", "limits", "expect", "source"}
+
+
+def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
+    """Makes ``out`` the directory of this recipe's results, or refuses.
+
+    Args:
+        fresh: drop what an earlier run left there, of whatever recipe.
+    Raises:
+        UsageError: it holds another recipe's results or files that are not ours, or cannot be written.
+    """
+    advice = "Name another one with --out, or replace what is there with --fresh"
+    try:
+        if out.is_dir() and any(out.iterdir()):
+            if not (out / RECIPE).is_file():
+                raise UsageError(f"{out} holds files that are not a comparison's results. Name another directory with --out")
+            if fresh:
+                (out / CELLS).unlink(missing_ok=True)
+            elif _essence(_stored(out / RECIPE)) != _essence(json.loads(json.dumps(recipe.data))):
+                raise UsageError(f"{out} holds the results of another recipe, or of this one before it was changed. {advice}")
+        out.mkdir(parents=True, exist_ok=True)
+        _replace(out / RECIPE, yaml.safe_dump(recipe.data, sort_keys=False, allow_unicode=True, width=140))
+    except OSError as error:
+        raise UsageError(f"the results cannot be written to {out}: {error.strerror}. Name another directory with --out") from None
+
+
+def _stored(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return None
+
+
+def _essence(data: Any) -> Any:
+    if not isinstance(data, dict):
+        return data
+    kept = {k: v for k, v in data.items() if k not in _COSMETIC}
+    return {**kept, "panels": [_essence(p) for p in kept["panels"]]} if isinstance(kept.get("panels"), list) else kept
+
+
+def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the cells that earlier runs finished, by fingerprint; a line cut short by an interruption is left out."""
+    done = {}
+    if (out / CELLS).is_file():
+        for line in (out / CELLS).read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                entry = json.loads(line)
+                done[entry["key"]] = entry["rows"]
+    return done
+
+
+def keep(out: Path, key: str, rows: list[dict[str, Any]]) -> None:
+    """Adds one finished cell, at once, so that an interrupted run goes on from there."""
+    with (out / CELLS).open("a", encoding="utf-8") as file:
+        file.write("\n" * _cut_short(file.tell(), out / CELLS) + json.dumps({"key": key, "rows": rows}) + "\n")
+
+
+def _cut_short(size: int, path: Path) -> bool:
+    if not size:
+        return False
+    with path.open("rb") as file:
+        file.seek(size - 1)
+        return file.read(1) != b"\n"
+
+
+def columns(rows: list[dict[str, Any]]) -> list[str]:
+    """All columns in the order they first appear, without those that are empty throughout."""
+    seen = dict.fromkeys(name for row in rows for name in row)
+    return [name for name in seen if any(row.get(name) not in (None, "") for row in rows)]
+
+
+def csv_text(rows: list[dict[str, Any]]) -> str:
+    """The rows as CSV with a header; numbers in full, empty where there is none."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns(rows), extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
+    """Writes the table and the provenance, each in one piece."""
+    _replace(out / TABLE, csv_text(rows))
+    _replace(out / PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
+
+
+def provenance() -> dict[str, Any]:
+    """What ran, on what: versions, platform, git commit where there is one, command line. Nothing here is random: no seed."""
+    versions = {name: metadata.version(name) for name in ("numpy", "scipy", "pyyaml", "pydantic")}
+    return {
+        "wpriv": __version__,
+        "python": platform.python_version(),
+        **versions,
+        "platform": platform.platform(),
+        "device": "cpu",
+        "seed": None,
+        "git_commit": _commit(),
+        "command": sys.argv,
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the program's own source tree, with '+' where files were changed since; None outside of one."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        asked = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=True)
+        return asked.stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def plain(value: Any) -> Any:
+    """Plain data for JSON: infinities as the string "inf", as everywhere in the program's output."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
