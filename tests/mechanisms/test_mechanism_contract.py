@@ -29,7 +29,8 @@ EXAMPLES = {
 }
 TABLE = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"
 CASES = [(name, i) for name, examples in EXAMPLES.items() for i in range(len(examples))]
-VARIANTS = ("as it is", "poisson", "fixed")
+ONE_WAY = ("histogram",)  # the pairs whose two orders differ; fixed-size sampling needs a symmetric one
+VARIANTS = [(c, v) for c in CASES for v in ("as it is", "poisson", "fixed") if not (v == "fixed" and c[0] in ONE_WAY)]
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +44,17 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Los
     return made
 
 
-@pytest.fixture(params=[(case, variant) for case in CASES for variant in VARIANTS], ids=lambda p: f"{p[0][0]}-{p[0][1]}-{p[1]}")
+@pytest.fixture(params=VARIANTS, ids=lambda p: f"{p[0][0]}-{p[0][1]}-{p[1]}")
 def pair(request: pytest.FixtureRequest, pairs: dict[tuple[str, int], LossPair]) -> LossPair:
     case, variant = request.param
-    base = pairs[case]
-    if variant == "fixed" and not base.symmetric:
-        pytest.skip("fixed-size sampling is for symmetric pairs")
-    return base if variant == "as it is" else (poisson if variant == "poisson" else fixed)(base, 0.3)
+    sample = {"as it is": lambda base, _: base, "poisson": poisson, "fixed": fixed}[variant]
+    assert pairs[case].symmetric == (case[0] not in ONE_WAY)
+    return sample(pairs[case], 0.3)
 
 
 def grid(pair: LossPair) -> np.ndarray:
     """Losses over the whole support and beyond it, and on both sides of every atom (of a hundred of them, where there are more)."""
-    reach = min(max(abs(v) for v in pair.support), 60.0)
+    reach = min(max(abs(v) for v in pair.support), 60.0) or 1.0
     if not np.isfinite(pair.support[1]):  # unbounded: reach as far as the loss is at all likely
         ladder = np.geomspace(1e-6, 60.0, 200)
         reach = ladder[np.searchsorted(-pair.tails(ladder).sf_q, 200.0).clip(0, 199)]
@@ -91,8 +91,8 @@ def test_tails_sum_to_one_and_are_monotone(pair):
         assert np.all(np.isfinite(eps))
         for above, below in ((tails.sf_p, tails.cdf_p), (tails.sf_q, tails.cdf_q)):
             np.testing.assert_allclose(np.exp(above) + np.exp(below), 1.0, rtol=0, atol=2e-13)
-            assert np.all(np.diff(above) <= 1e-13 * np.abs(above[1:]) + 1e-300)
-            assert np.all(np.diff(below) >= -1e-13 * np.abs(below[1:]) - 1e-300)
+            assert np.all(above[1:] <= above[:-1] * (1 - 1e-13))
+            assert np.all(below[:-1] <= below[1:] * (1 - 1e-13))
 
 
 def test_the_ends_are_the_masses_at_infinity_and_nothing_lies_outside_the_support(pair):
@@ -112,26 +112,26 @@ def test_the_ends_are_the_masses_at_infinity_and_nothing_lies_outside_the_suppor
 def test_the_profile_is_convex_decreasing_and_between_its_bounds(pair):
     for p in both_orders(pair):
         eps = grid(p)
-        t, f = np.exp(eps), np.exp(p.log_delta(eps))
+        f = np.exp(p.log_delta(eps))
         assert np.all(np.isfinite(f))
         assert np.all(f <= 1)
-        assert np.all(f >= np.maximum(p.infinity, -np.expm1(eps)) * (1 - 1e-12) - 1e-300)
-        assert np.all(np.diff(f) <= 1e-15)
-        far = np.diff(eps) > 1e-9  # neighbours one rounding apart have no slope to speak of
-        slope, at = np.diff(f)[far] / np.diff(t)[far], t[1:][far]
-        assert np.all(np.diff(slope) >= -1e-12 - 1e-15 / np.diff(at))
+        assert np.all(f >= np.maximum(p.infinity, -np.expm1(eps)) * (1 - 1e-12))
+        assert np.all(np.diff(f) <= 1e-14)
+        wide = np.linspace(eps[0], eps[-1], 101)
+        chord = np.exp(p.log_delta(wide))
+        assert np.all(np.diff(np.diff(chord) / np.diff(np.exp(wide))) >= -1e-13 / np.diff(np.exp(wide))[1:])
         np.testing.assert_allclose(np.exp(p.log_delta(np.array([-np.inf, -800.0, np.inf]))), [1.0, 1.0, p.infinity], rtol=1e-12)
 
 
 def test_the_profile_is_the_tails_and_its_slope_is_the_tail_of_q(pair):
     for p in both_orders(pair):
         eps = grid(p)
-        t, f, tails = np.exp(eps), np.exp(p.log_delta(eps)), p.tails(eps)
+        f, tails = np.exp(p.log_delta(eps)), p.tails(eps)
         np.testing.assert_allclose(f, np.exp(tails.sf_p) - np.exp(eps + tails.sf_q), rtol=0, atol=1e-12)
-        slope = np.diff(f) / np.diff(t)
-        noise = 4e-16 / np.diff(t) + 1e-12
-        assert np.all(slope >= -np.exp(tails.sf_q[:-1]) - noise)
-        assert np.all(slope <= -np.exp(tails.sf_q[1:]) + noise)
+        width = np.exp(eps[:-1]) * np.expm1(np.diff(eps))
+        fall, noise = -np.diff(f), 1e-14 + 1e-12 * width
+        assert np.all(fall <= np.exp(tails.sf_q[:-1]) * width + noise)
+        assert np.all(fall >= np.exp(tails.sf_q[1:]) * width - noise)
 
 
 def test_every_piece_has_a_likelihood_ratio_between_its_losses(pair):
@@ -151,8 +151,7 @@ def test_atoms_carry_their_mass_on_the_lower_side(pair):
         at, before = p.tails(atoms), p.tails(np.nextafter(atoms, -np.inf))
         p_mass, q_mass = np.exp(before.sf_p) - np.exp(at.sf_p), np.exp(before.sf_q) - np.exp(at.sf_q)
         heavy = (p_mass > 1e-3) & (q_mass > 1e-3)
-        distinct = np.concatenate([[True], np.diff(atoms) > 1e-9])
-        np.testing.assert_allclose(np.log(p_mass / q_mass, where=heavy, out=atoms.copy())[distinct], atoms[distinct], atol=1e-9)
+        np.testing.assert_allclose(np.log(p_mass[heavy] / q_mass[heavy]), atoms[heavy], atol=1e-9)
 
 
 def test_reversing_mirrors_the_profile_and_reversing_twice_is_nothing(pair):
@@ -178,8 +177,8 @@ def test_renyi_lies_between_the_sums_over_cells(pair):
     if pair.infinity:
         assert np.all(found == np.inf)
         return
-    reach = pair.support[1] if np.isfinite(pair.support[1]) else 60.0
-    eps = np.unique(np.concatenate([np.linspace(-reach - 1e-9, reach, 200_001), pair.atoms]))
+    low, high = np.clip(pair.support, -60.0, 60.0)
+    eps = np.unique(np.concatenate([np.linspace(low - 1e-9, high, 200_001), pair.atoms]))
     tails = pair.tails(eps)
     mass = np.where(eps[1:] < 0, np.diff(np.exp(tails.cdf_p)), -np.diff(np.exp(tails.sf_p)))
     for alpha, value in zip(orders, found, strict=True):

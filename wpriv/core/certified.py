@@ -147,7 +147,7 @@ class Composition:
             if upper:
                 log_finite = sum(n * math.log1p(-extra) for n, (_, _, extra) in zip(self.counts, dotted, strict=True))
             sides.append(compose(laws, self.counts, step, tilt, blocks, upper=upper, log_finite=log_finite, tail=tail))
-        sizes = [1 + abs(m) + 10 * math.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
+        sizes = [abs(m) + 10 * math.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
         drift = TAIL_ROUNDINGS * UNIT * sum(n * size for n, size in zip(self.counts, sizes, strict=True))
         return Both(sides[0], sides[1], drift)
 
@@ -227,9 +227,22 @@ def _tilted(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> Law
     keep = mass > 0
     if not keep.any():
         keep[0], mass[0] = True, 1e-300
-    log_mass = np.log(mass[keep]) + tilt * y[keep]
+    index, mass, y = index[keep], mass[keep], y[keep]
+    exponent = tilt * y
+    if float(exponent.max()) < 1.0:
+        # ln E[e^{tilt Y}] of a small loss is of second order: taken from E[e^{tilt Y} - 1], or n steps would amplify its rounding
+        log_norm = math.log1p(float(mass @ np.expm1(exponent)) + _excess(mass))
+        weight = mass * np.exp(exponent)
+        return Law(index, weight / weight.sum(), log_norm)
+    log_mass = np.log(mass) + exponent
     peak = float(log_mass.max())
-    return Law(index[keep], np.exp(log_mass - peak), peak).normalised()
+    return Law(index, np.exp(log_mass - peak), peak).normalised()
+
+
+def _excess(mass: Array) -> float:
+    """The sum of the masses less one, zero where it differs by no more than rounding."""
+    excess = math.fsum(mass.tolist()) - 1.0
+    return 0.0 if abs(excess) < 1e-14 else excess
 
 
 def _weights(p: Probe, tilt: float) -> Array:

@@ -29,7 +29,7 @@ class Cells:
     ``mass`` is P of the cell, ``left`` the part of it that the chord puts on a. ``above`` is P - e^a Q (f minus its tangent at b,
     taken at a) and ``below`` is e^b Q - P (f minus its tangent at a, taken at b), both exact; ``gap`` bounds how far the chord exceeds
     f inside the cell. ``atoms`` is the P-mass on the nodes themselves, ``top`` what lies above the last node (e^top Q, and the rest of
-    P), ``bottom`` the P-mass below the first.
+    P), ``bottom`` and ``bottom_q`` the P- and Q-mass below the first.
     """
 
     nodes: Array
@@ -41,6 +41,7 @@ class Cells:
     atoms: Array
     top: tuple[float, float]
     bottom: float
+    bottom_q: float
 
     def chords(self) -> Array:
         """P-mass on each node of the chord interpolation, what lies beyond the ends left out."""
@@ -77,7 +78,7 @@ def cells(pair: LossPair, nodes: Array) -> Cells:
     last = float(after.sf_p[-1])
     q_top = float(np.exp(min(after.sf_q[-1] + nodes[-1], last)))
     top = (q_top, max(math.exp(last) - q_top, 0.0))
-    return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, float(np.exp(before.cdf_p[0])))
+    return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, float(np.exp(before.cdf_p[0])), float(np.exp(before.cdf_q[0])))
 
 
 def _mass(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
@@ -116,7 +117,8 @@ def upper_dots(c: Cells, infinity: float) -> tuple[Array, float]:
     mass[-1] += c.top[0]
     mass[0] += c.bottom
     beyond = max(c.top[1], infinity)
-    return mass * ((1 - beyond) / mass.sum()), beyond
+    mass *= (1 - beyond) / mass.sum()
+    return balance(c.nodes, mass, beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])), beyond
 
 
 def lower_dots(c: Cells, infinity: float) -> Array:
@@ -126,7 +128,30 @@ def lower_dots(c: Cells, infinity: float) -> Array:
     mass[-1] += max(c.top[0] + c.top[1] - infinity, 0.0)
     total = 1 - infinity - c.bottom
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
-    return low * (total / low.sum()) if low.sum() > 0 and total > 0 else low
+    if not (low.sum() > 0 and total > 0):
+        return low
+    low *= total / low.sum()
+    return balance(c.nodes, low, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
+
+
+def _decay(y: float) -> float:
+    return math.exp(min(-float(y), 700.0))
+
+
+def balance(y: Array, mass: Array, expected: float) -> Array:
+    """Takes out the rounding of E[e^-Y - 1], whose exact value is known: it is what fixes the mean of a small loss.
+
+    A step whose loss has spread s has a mean near s^2 / 2, far below the rounding of masses near one; n steps add n times the error.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        other = np.expm1(-y)
+        off = float(mass @ other) - expected
+        lever = mass * (y - float(mass @ y) / float(mass.sum()))
+        slope = float(lever @ other)
+        if not (abs(off) < 1e-11 and slope < 0):
+            return mass
+        turned = mass - (off / slope) * lever
+    return turned if turned.min() >= 0 else mass
 
 
 def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangent_right: Array, tilt: float) -> Array:

@@ -164,7 +164,7 @@ class AtomicPair(LossPair):
 def _log_sums_above(log_mass: Array, rest: float) -> Array:
     """[k+1] ln of the sum of all masses from index i on, plus ``rest`` (a plain probability)."""
     # logaddexp keeps far tails that a plain cumulative sum, scaled to its largest term, would flush to zero
-    return np.asarray(np.logaddexp.accumulate(np.concatenate([[_log(rest)], log_mass[::-1]]))[::-1])
+    return np.minimum(np.logaddexp.accumulate(np.concatenate([[_log(rest)], log_mass[::-1]]))[::-1], 0.0)
 
 
 def log1mexp(x: ArrayLike) -> Array:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
+from scipy.special import log_ndtr
 
 from wpriv.core import registry
-from wpriv.core.curve import Bracket, Guarantee
+from wpriv.core.curve import Guarantee
 from wpriv.core.moments import log_moment
 from wpriv.core.process import MAX_COUNT, Mechanism, Process
 from wpriv.errors import Unsupported, UsageError
@@ -49,7 +48,8 @@ def calibrate(
         eps, delta: the target. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
         compare_classical: for gauss, add the sigmas of older formulas under ``extra["classical"]``.
     Returns:
-        The Guarantee at ``delta`` with ``extra["calibrated"] = {"parameter": name, "value": found}``; its safe eps is at most ``eps``.
+        The Guarantee at ``delta`` (at eps = 0 where that is the target), whose safe ends meet the target, with
+        ``extra["calibrated"] = {"parameter": name, "value": found}``.
     Raises:
         UsageError: nothing is missing, or too much. Unsupported: the target cannot be reached (the message says how near one gets).
 
@@ -125,11 +125,7 @@ def _solve(knob: Knob, at: Any, accountant: str, eps: float, delta: float, tol: 
         if not rows:
             raise Unsupported(trouble[-1]) from None
         raise Unsupported(_why_not(knob, error, rows.get(error.best), eps, delta, trouble)) from None
-    row = rows[value]
-    if eps == 0:
-        # delta(0) meets the target, so the target itself is what is promised
-        row = price.promise(row, eps, delta)
-    return value, price.checked(row)
+    return value, price.checked(rows[value])
 
 
 def _why_not(knob: Knob, error: Unreachable, row: Guarantee | None, eps: float, delta: float, trouble: list[str]) -> str:
@@ -192,5 +188,5 @@ def _gauss_mu(eps: float, delta: float) -> float:
 
 
 def _check_classical(spec: dict[str, Any]) -> None:
-    if spec["mech"] != "gauss" or spec["sampling"] != "none" or "sigma" in spec and spec["sigma"] is not None:
+    if spec["mech"] != "gauss" or spec["sampling"] != "none" or ("sigma" in spec and spec["sigma"] is not None):
         raise UsageError("--compare-classical shows other formulas for sigma: it needs --mech gauss without sampling and without --sigma")

@@ -19,11 +19,13 @@ def classical(eps: float, delta: float, sensitivity: float, n: int) -> list[dict
     whole = sensitivity * math.sqrt(n)
     sigma = whole * math.sqrt(2 * math.log(1.25 / delta)) / eps if eps > 0 else None
     rows = [_row("classical: s sqrt(2 ln(1.25/delta)) / eps", sigma, 0 < eps <= 1, "proven for eps <= 1 only (Dwork and Roth 2014)")]
-    root = math.sqrt(16 * delta + 1) - 1
+    # sqrt(16 delta + 1) - 1, without cancellation
+    root = 16 * delta / (math.sqrt(16 * delta + 1) + 1)
     square = math.log(2 / root)
-    sound = 0 < eps and square > 0
+    sound = eps > 0 and square > 0
     zhao = whole * (math.sqrt(square) + math.sqrt(square + eps)) / (eps * math.sqrt(2)) if sound else None
-    return [*rows, _row("Zhao et al.: s (c + sqrt(c^2 + eps)) / (eps sqrt 2), c^2 = ln(2 / (sqrt(16 delta + 1) - 1))", zhao, sound, "delta < 1/2")]
+    formula = "Zhao et al.: s (c + sqrt(c^2 + eps)) / (eps sqrt 2), c^2 = ln(2 / (sqrt(16 delta + 1) - 1))"
+    return [*rows, _row(formula, zhao, sound, "for every eps > 0 and delta < 1/2")]
 
 
 def _row(formula: str, sigma: float | None, valid: bool, note: str) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core.curve import Curve
-from wpriv.core.recipe import Recipe
+from wpriv.core.recipe import BOUND_COLUMNS, Recipe
 from wpriv.errors import CheckFailed, Unsupported, UsageError
-from wpriv.run import expect, grid, law, price, read, write
+from wpriv.run import build, expect, grid, law, price, read, write
 from wpriv.run.expect import Verdict
 from wpriv.run.grid import Cell
 
@@ -136,7 +136,7 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
 
 def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
     row = {**cell.labels, **_process_columns(cell), "accountant": cell.accountant}
-    asked = {"epsilon": cell.eps} if cell.eps is not None else {"delta": cell.delta}
+    asked = {"asked": "epsilon", "epsilon": cell.eps} if cell.eps is not None else {"asked": "delta", "delta": cell.delta}
     key = cell.curve_key()
     if key not in curves:
         if len(curves) > 64:
@@ -153,13 +153,13 @@ def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
     except Unsupported as error:
         return {**row, **asked, "reason": str(error)}
     told = found.as_dict()
-    numbers = {f"{name}{end}": told[f"{name}{end}"] for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate")}
-    return {**row, "adjacency": told["adjacency"], "notion": found.notion, "claim": found.claim, **numbers, "reason": None}
+    about = {name: told[name] for name in ("adjacency", "notion", "claim")}
+    return {**row, "asked": asked["asked"], **about, **{name: told[name] for name in BOUND_COLUMNS}, "reason": None}
 
 
 def _process_columns(cell: Cell) -> Row:
-    """What ran, in columns where it is a single step."""
-    return dict(cell.specs[0]) if len(cell.specs) == 1 else {"steps": len(cell.specs)}
+    """What ran, in columns where it is a single step; all of its parameters, also those left at their defaults."""
+    return build.step(cell.specs[0]).describe() if len(cell.specs) == 1 else {"steps": len(cell.specs)}
 
 
 def _missed(v: Verdict) -> str:

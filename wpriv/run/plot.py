@@ -78,10 +78,7 @@ def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequ
     Raises:
         UsageError: a figure lacks columns of the table, or the files cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # without pyplot: no window system is touched
 
     across = min(len(views), 3 if len(views) in (3, 5, 6) or len(views) > 8 else 2)
     down = math.ceil(len(views) / across)
@@ -108,11 +105,7 @@ def _natural(rows: list[dict[str, Any]]) -> str:
         return "loss-law"
     if rows and "variance" in rows[0]:
         return "loss-class"
-    def varies(name: str) -> bool:
-        return len({row.get(name) for row in rows}) > 1
-
-    asked = "epsilon" if all(row.get("epsilon") is not None for row in rows) and not all(r.get("claim") for r in rows) else ""
-    return "curves" if not asked and not varies("epsilon") else "delta-over-eps"
+    return "curves"
 
 
 def _save(figure: Any, out: Path, formats: Sequence[str]) -> list[Path]:

@@ -56,11 +56,6 @@ def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
         raise ArithmeticError(f"{accountant} answered {name} = {bracket}, which is not an ordered bracket of numbers of at least 0")
 
 
-def promise(row: Guarantee, eps: float, delta: float) -> Guarantee:
-    """The row restated at the target (eps, delta), which its own ends already meet."""
-    return replace(row, epsilon=Bracket.exact(eps), delta=Bracket(row.delta.estimate, row.delta.lower, delta))
-
-
 def _why_infinite(row: Guarantee) -> str:
     revealed, delta = infinity_mass(row.process), row.delta.safe
     if revealed > delta:

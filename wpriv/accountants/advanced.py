@@ -1,0 +1,102 @@
+"""Advanced composition: eps grows like sqrt(n) at the price of a further delta', over (eps_i, delta_i)-DP releases.
+
+Kairouz, Oh and Viswanath's closed form, which holds for unequal steps and improves Dwork, Rothblum and Vadhan's. It must not be
+confused with ``kov``, the same authors' optimal composition, which has no closed form and is never worse.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wpriv.core.curve import Bracket, Curve
+from wpriv.core.onestep import OneStep, one_steps
+from wpriv.core.pair import Array
+from wpriv.core.process import Process
+from wpriv.core.roots import lowest
+
+NOTION = "approximate-dp"
+CLAIM = "upper-bound"
+SOURCE = "Kairouz, Oh, Viswanath 2017, Theorem 3.5; Dwork, Rothblum, Vadhan 2010"
+EXPLAIN = """eps = min(E1, m + sqrt(2 v ln(1/d')), m + sqrt(2 v ln(e + sqrt(v)/d'))), E1 = sum eps_i, m = sum eps_i tanh(eps_i/2), v = sum eps_i^2,
+at delta = 1 - (1-d') prod (1-delta_i); each release is (eps_i, delta_i)-DP by its exact profile, all with the same delta_i, the best one.
+A rigorous upper bound for every mechanism, adaptive composition included; kov and pld are tighter."""
+_SHARES = (1e-15, 1.0)  # n delta_i as a share of delta
+
+
+def account(process: Process, *, tol: float = 1e-3) -> Curve:
+    """Advanced composition of the steps' exact one-release profiles; ``tol`` is not used."""
+    steps = one_steps(process)
+    count = sum(step.n for step in steps)
+
+    def delta(eps: float) -> Bracket:
+        # delta_i from 1e-300 to 1: ln of it is -x
+        best = lowest(lambda x: _log_delta(steps, -x, eps), 1e-12, 690.0)[1]
+        return Bracket.above(math.exp(min(best, _pure_delta(steps, eps), 0.0)))
+
+    def epsilon(delta: float) -> Bracket:
+        def at(share: Array) -> Array:
+            return _epsilon(steps, math.log(delta) - math.log(count) + np.log(share), delta)
+
+        return Bracket.above(min(lowest(at, *_SHARES)[1], _pure_epsilon(steps, delta)))
+
+    return Curve(process, "advanced", NOTION, CLAIM, SOURCE, delta, epsilon)
+
+
+def _sums(steps: list[OneStep], eps: list[Array]) -> tuple[Array, Array, Array]:
+    """Sums over all releases of eps, eps tanh(eps/2) and eps^2, from the eps of each step."""
+    terms = [(s.n * e, s.n * e * np.tanh(e / 2), s.n * e * e) for s, e in zip(steps, eps, strict=True)]
+    plain, drift, square = (np.sum(part, axis=0) for part in zip(*terms, strict=True))
+    return plain, drift, square
+
+
+def _kept(steps: list[OneStep], log_delta0: Array) -> Array:
+    """ln of prod (1 - delta_i): the probability that no release fails."""
+    count = sum(step.n for step in steps)
+    with np.errstate(divide="ignore"):
+        return np.asarray(count * np.log1p(-np.exp(np.minimum(log_delta0, 0.0))))
+
+
+def _epsilon(steps: list[OneStep], log_delta0: Array, delta: float) -> Array:
+    """[k] eps at delta when every release spends the given delta_i."""
+    plain, drift, square = _sums(steps, [step.epsilon(log_delta0) for step in steps])
+    # what is left for delta': 1 - delta = (1 - delta') kept
+    log_rest = np.log1p(-delta) - _kept(steps, log_delta0)
+    rest = -np.expm1(np.minimum(log_rest, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        first = drift + np.sqrt(2 * square * -np.log(rest))
+        second = drift + np.sqrt(2 * square * np.log(math.e + np.sqrt(square) / rest))
+        best = np.minimum(plain, np.minimum(first, second))
+    return np.where(log_rest > 0, np.inf, np.where((rest > 0) & np.isfinite(plain), best, plain))
+
+
+def _log_delta(steps: list[OneStep], log_delta0: Array, eps: float) -> Array:
+    """[k] ln delta at eps when every release spends the given delta_i."""
+    plain, drift, square = _sums(steps, [step.epsilon(log_delta0) for step in steps])
+    rest = np.exp(_log_rest(plain, drift, square, eps))
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(-np.expm1(np.log1p(-rest) + _kept(steps, log_delta0))))
+
+
+def _log_rest(plain: Array, drift: Array, square: Array, eps: float) -> Array:
+    """ln of the delta' that the theorem needs at eps."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        power = np.where(np.isfinite(plain) & (eps > drift), (eps - drift) ** 2 / (2 * square), 0.0)
+        first = -power
+        second = np.where(power > 1, 0.5 * np.log(square) - power - np.log(-np.expm1(1 - power)), 0.0)
+        return np.where(plain <= eps, -np.inf, np.minimum(np.minimum(first, second), 0.0))
+
+
+def _pure_epsilon(steps: list[OneStep], delta: float) -> float:
+    """eps at delta when every release spends only the mass of its distinguishing events, 0 for pure DP."""
+    return float(_epsilon(steps, *_pure(steps), delta)[0]) if all(math.isfinite(s.top) for s in steps) else math.inf
+
+
+def _pure_delta(steps: list[OneStep], eps: float) -> float:
+    return float(_log_delta(steps, *_pure(steps), eps)[0]) if all(math.isfinite(s.top) for s in steps) else math.inf
+
+
+def _pure(steps: list[OneStep]) -> tuple[Array]:
+    least = max(step.infinity for step in steps)
+    return (np.array([math.log(least) if least > 0 else -math.inf]),)

@@ -1,0 +1,54 @@
+"""Basic composition: the eps of all releases add up, and so do their deltas, delta being split over them.
+
+The simplest theorem and the loosest; ``advanced`` and ``kov`` use the same one-release guarantees better.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wpriv.core.curve import Bracket, Curve
+from wpriv.core.onestep import OneStep, one_steps
+from wpriv.core.process import Process
+from wpriv.core.roots import least
+
+NOTION = "approximate-dp"
+CLAIM = "upper-bound"
+SOURCE = "Dwork, Kenthapadi, McSherry, Mironov, Naor 2006, Theorem 1"
+EXPLAIN = """eps = sum of eps_i at delta = sum of delta_i; each release is (eps_i, delta_i)-DP by its exact profile, delta split equally or by eps_i.
+A rigorous upper bound for every mechanism, adaptive composition included; grows like n where the truth grows like sqrt(n)."""
+_LOWEST = -1e5  # ln of a delta below every question
+
+
+def account(process: Process, *, tol: float = 1e-3) -> Curve:
+    """Basic composition of the steps' exact one-release profiles; ``tol`` is not used."""
+    steps = one_steps(process)
+    top = math.fsum(step.n * step.top for step in steps)
+    floor = math.fsum(step.n * step.infinity for step in steps)
+
+    def delta(eps: float) -> Bracket:
+        if eps >= top:
+            return Bracket.above(min(floor, 1.0))
+        if _total(steps, 0.0) > eps:
+            return Bracket.above(1.0)
+        return Bracket.above(math.exp(least(lambda x: _total(steps, x) - eps, -10.0, low=_LOWEST, high=0.0)))
+
+    def epsilon(delta: float) -> Bracket:
+        return Bracket.above(_total(steps, math.log(delta)))
+
+    return Curve(process, "basic", NOTION, CLAIM, SOURCE, delta, epsilon)
+
+
+def _total(steps: list[OneStep], log_delta: float) -> float:
+    """The sum of eps at one delta: the better of the equal split of delta and one in proportion to the eps that this gives."""
+    count = sum(step.n for step in steps)
+    equal = np.array([float(step.epsilon(np.array([log_delta - math.log(count)]))[0]) for step in steps])
+    counts = np.array([step.n for step in steps], dtype=float)
+    total = float(counts @ equal)
+    if len(steps) == 1 or not 0 < total < math.inf or equal.min() == 0:
+        return total
+    shares = log_delta + np.log(equal / total)
+    weighed = [float(step.epsilon(np.array([share]))[0]) for step, share in zip(steps, shares, strict=True)]
+    return min(total, float(counts @ np.array(weighed)))

@@ -1,0 +1,120 @@
+"""What the figures share: colours, how a claim looks, series of a table, legends in the order of the values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+
+# Okabe and Ito's colours, told apart with every common colour blindness; one accountant keeps its colour in all figures
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00")
+_OWN = {"pld": 0, "rdp": 1, "markov": 2, "clt": 3, "berry-esseen": 4, "nagaev": 5, "gdp": 6, "rdp-mironov": 7}
+_OWN |= {"pdp": 1, "zcdp": 2, "gdp-clt": 7}
+_DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
+NAMES = {
+    "epsilon": "ε",
+    "delta": "δ",
+    "n": "number of compositions n",
+    "sigma": "noise σ",
+    "scale": "noise scale b",
+    "rate": "sampling rate q",
+    "sensitivity": "sensitivity",
+}
+
+
+def series(rows: list[Row], x: str, y: str) -> list[tuple[str, list[Row]]]:
+    """The rows as curves y over x: one for each accountant, case and value of any other quantity that varies, sorted by x."""
+    needed = [row for row in rows if row.get(x) is not None]
+    told_apart = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
+    others = [k for k in _swept(needed) if k not in (x, y, *told_apart)]
+    groups: dict[str, list[Row]] = {}
+    varying = [k for k in [*told_apart, *others] if len({row.get(k) for row in needed}) > 1] or told_apart[-1:]
+    for row in needed:
+        parts = [str(row[k]) if k in told_apart else f"{k} = {row[k]:g}" for k in varying if row.get(k) is not None]
+        groups.setdefault(", ".join(parts), []).append(row)
+    return [(label, sorted(own, key=lambda row: float(row[x]))) for label, own in groups.items()]
+
+
+def _swept(rows: list[Row]) -> list[str]:
+    """Numeric parameters of the process that vary over the table."""
+    fixed = {"panel", "case", "accountant", "reason", "claim", "notion", "adjacency", "asked", "mech", "sampling", "file", "steps"}
+    answers = {f"{a}{b}" for a in ("epsilon", "delta") for b in ("", "_lower", "_upper", "_estimate")}
+    names = [k for k in dict.fromkeys(k for row in rows for k in row) if k not in fixed | answers]
+    return [k for k in names if len({row.get(k) for row in rows if isinstance(row.get(k), (int, float))}) > 1]
+
+
+def axis_of(rows: list[Row]) -> tuple[str, str]:
+    """The x and the y of a table of bounds: what was asked or swept, and what was answered."""
+    y = "delta" if rows[0].get("asked") == "epsilon" else "epsilon"
+    asked = "epsilon" if y == "delta" else "delta"
+    swept = _swept(rows)
+    if len({row.get(asked) for row in rows}) > 1 and "n" not in swept:
+        return asked, y
+    return (swept[0] if swept else asked), y
+
+
+def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
+    """Draws every series of y over x: approximate claims dashed, brackets as bands, the legend in the order of the values."""
+    log_y = y == "delta" or _wide([row.get(y) for row in rows])
+    handles: list[tuple[float, Any, str]] = []
+    # where a lower end is 0 its band goes on to the bottom of the figure, a little below the lowest curve
+    bottom = 0.3 * min((v for row in rows if (v := _number(row.get(y))) and v > 0), default=1.0) if log_y else 0.0
+    for place, (label, own) in enumerate(series(rows, x, y)):
+        told = [row for row in own if _number(row.get(y)) is not None]
+        style = _style(own[0].get("accountant"), place, told[0].get("claim") if told else None)
+        positive = [row for row in told if not log_y or row[y] > 0]
+        if not positive:
+            note = "0 throughout" if told else "no answer"
+            handles.append((-math.inf, axes.plot([], [], **style)[0], f"{label} ({note})"))
+            continue
+        xs = [row[x] for row in positive]
+        line = axes.plot(xs, [row[y] for row in positive], **style)[0]
+        _band(axes, xs, positive, y, bottom, style["color"])
+        handles.append((_height(positive, y, log_y), line, f"{label} ({told[0]['claim']})" if told[0].get("claim") else label))
+    if not handles:
+        raise KeyError(f"rows with both {x} and {y}")
+    if log_y:
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=bottom)
+    if _wide([row.get(x) for row in rows]):
+        axes.set_xscale("log", base=2 if x == "n" else 10)
+    axes.set_xlabel(NAMES.get(x, x))
+    axes.set_ylabel(NAMES.get(y, y))
+    axes.grid(True, alpha=0.25, linewidth=0.6)
+    handles.sort(key=lambda h: -h[0])
+    legend(axes, [h[1] for h in handles], [h[2] for h in handles])
+
+
+def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    axes.legend(handles, labels, fontsize="small", framealpha=0.85, loc="best")
+
+
+def _style(accountant: str | None, place: int, claim: str | None) -> dict[str, Any]:
+    colour = _COLOURS[_OWN.get(accountant or "", place) % len(_COLOURS)]
+    return {"color": colour, "linestyle": _DASHES.get(claim or "", "solid"), "linewidth": 1.6}
+
+
+def _band(axes: Any, xs: list[float], rows: list[Row], y: str, bottom: float, colour: str) -> None:
+    """The certified bracket; an upper bound, whose lower end is 0 for want of a better one, has none."""
+    if any(row.get("claim") != "certified" for row in rows):
+        return
+    low = [max(_number(row.get(f"{y}_lower")) or 0.0, bottom) for row in rows]
+    axes.fill_between(xs, low, [row[y] for row in rows], color=colour, alpha=0.15, linewidth=0)
+
+
+def _height(rows: list[Row], y: str, log_y: bool) -> float:
+    """The height of a series, to order the legend by: the mean over its points, in the scale of the axis."""
+    measure: Callable[[float], float] = math.log if log_y else float
+    return sum(measure(row[y]) for row in rows) / len(rows)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _wide(values: list[Any]) -> bool:
+    """Whether positive values span so much that only a logarithmic axis shows them."""
+    found = [v for v in map(_number, values) if v is not None]
+    return len(found) > 1 and min(found) > 0 and max(found) >= 30 * min(found)

@@ -1,0 +1,55 @@
+"""How ADP and PDP read a delta off the two densities of a (truncated) Gauss mechanism."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from wpriv.figures import _draw
+
+
+def draw(rows: list[dict[str, Any]], axes: Any) -> None:
+    """Draws the densities of A = noise and B = noise + sensitivity, e^eps A, the ADP area above it and the tail that PDP counts.
+
+    The rows are those of accountants pld and pdp at one eps; sigma, sensitivity and bound are read from them.
+
+    Source:
+        Sommer, Meiser, Mohammadi (2019), Figure 4.
+    """
+    row = rows[0]
+    sigma, shift, eps = float(row["sigma"]), float(row["sensitivity"]), float(row["epsilon"])
+    bound = float(row.get("bound") or math.inf)
+    reach = min(bound, 4.5 * sigma)
+    x = np.linspace(-reach - 0.5, shift + reach + 0.5, 4001)
+    a, b = _density(x, 0.0, sigma, bound), _density(x, shift, sigma, bound)
+    (line_a,) = axes.plot(x, a, color="#0072B2", linewidth=1.6)
+    (line_b,) = axes.plot(x, b, color="#D55E00", linewidth=1.6)
+    (line_e,) = axes.plot(x, math.exp(eps) * a, color="#0072B2", linewidth=1.2, linestyle=(0, (1, 1.5)))
+    told = b > math.exp(eps) * a
+    tail = axes.fill_between(x, 0, b, where=told, color="#E69F00", alpha=0.45, linewidth=0)
+    area = axes.fill_between(x, math.exp(eps) * a, b, where=told, color="none", edgecolor="#000000", hatch="////", linewidth=0)
+    values = {r.get("accountant"): r.get("delta") for r in rows}
+    labels = [
+        "A",
+        "B",
+        "e^ε A (no probability distribution)",
+        _told("PDP δ: mass of B where B > e^ε A", values.get("pdp")),
+        _told("ADP δ: area between B and e^ε A", values.get("pld")),
+    ]
+    axes.set_ylim(0, 1.35 * float(b.max()))
+    axes.set_xlabel("outcome")
+    axes.set_ylabel(f"density   (ε = {eps:g})")
+    _draw.legend(axes, [line_a, line_b, line_e, tail, area], labels)
+
+
+def _density(x: Any, centre: float, sigma: float, bound: float) -> Any:
+    z = (x - centre) / sigma
+    mass = 1 - 2 * ndtr(-bound / sigma)
+    return np.where(np.abs(x - centre) <= bound, np.exp(-z * z / 2) / (sigma * math.sqrt(2 * math.pi) * mass), 0.0)
+
+
+def _told(what: str, value: Any) -> str:
+    return what if value is None else f"{what} = {value:.4g}"
