@@ -19,8 +19,9 @@ from wpriv.core.roots import lowest
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = "Kairouz, Oh, Viswanath 2017, Theorem 3.5; Dwork, Rothblum, Vadhan 2010"
-EXPLAIN = """eps = min(E1, m + sqrt(2 v ln(1/d')), m + sqrt(2 v ln(e + sqrt(v)/d'))), E1 = sum eps_i, m = sum eps_i tanh(eps_i/2), v = sum eps_i^2,
-at delta = 1 - (1-d') prod (1-delta_i); each release is (eps_i, delta_i)-DP by its exact profile, all with the same delta_i, the best one.
+EXPLAIN = """\
+eps = min(E1, m + sqrt(2 v ln(1/d')), m + sqrt(2 v ln(e + sqrt(v)/d'))), E1 = sum eps_i, m = sum eps_i tanh(eps_i/2), v = sum eps_i^2,
+at delta = 1 - (1-d') prod (1-delta_i); each release is (eps_i, delta_i)-DP by its exact profile, at the best common delta_i.
 A rigorous upper bound for every mechanism, adaptive composition included; kov and pld are tighter."""
 _SHARES = (1e-15, 1.0)  # n delta_i as a share of delta
 
@@ -28,18 +29,18 @@ _SHARES = (1e-15, 1.0)  # n delta_i as a share of delta
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """Advanced composition of the steps' exact one-release profiles; ``tol`` is not used."""
     steps = one_steps(process)
-    count = sum(step.n for step in steps)
+    count, pure = sum(step.n for step in steps), _pure(steps)
 
     def delta(eps: float) -> Bracket:
         # delta_i from 1e-300 to 1: ln of it is -x
         best = lowest(lambda x: _log_delta(steps, -x, eps), 1e-12, 690.0)[1]
-        return Bracket.above(math.exp(min(best, _pure_delta(steps, eps), 0.0)))
+        return Bracket.above(math.exp(min([best, *_log_delta(steps, pure, eps), 0.0])))
 
     def epsilon(delta: float) -> Bracket:
         def at(share: Array) -> Array:
             return _epsilon(steps, math.log(delta) - math.log(count) + np.log(share), delta)
 
-        return Bracket.above(min(lowest(at, *_SHARES)[1], _pure_epsilon(steps, delta)))
+        return Bracket.above(float(min([lowest(at, *_SHARES)[1], *_epsilon(steps, pure, delta)])))
 
     return Curve(process, "advanced", NOTION, CLAIM, SOURCE, delta, epsilon)
 
@@ -88,15 +89,7 @@ def _log_rest(plain: Array, drift: Array, square: Array, eps: float) -> Array:
         return np.where(plain <= eps, -np.inf, np.minimum(np.minimum(first, second), 0.0))
 
 
-def _pure_epsilon(steps: list[OneStep], delta: float) -> float:
-    """eps at delta when every release spends only the mass of its distinguishing events, 0 for pure DP."""
-    return float(_epsilon(steps, *_pure(steps), delta)[0]) if all(math.isfinite(s.top) for s in steps) else math.inf
-
-
-def _pure_delta(steps: list[OneStep], eps: float) -> float:
-    return float(_log_delta(steps, *_pure(steps), eps)[0]) if all(math.isfinite(s.top) for s in steps) else math.inf
-
-
-def _pure(steps: list[OneStep]) -> tuple[Array]:
+def _pure(steps: list[OneStep]) -> Array:
+    """[1] ln of the delta_i that the distinguishing events alone need, -inf for pure DP; empty where a loss is unbounded."""
     least = max(step.infinity for step in steps)
-    return (np.array([math.log(least) if least > 0 else -math.inf]),)
+    return np.array([math.log(least) if least > 0 else -math.inf] if all(math.isfinite(step.top) for step in steps) else [])

@@ -13,7 +13,9 @@ from wpriv.core.process import Process
 NOTION = "approximate-dp"
 CLAIM = "certified"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Theorem 6 (corrected); Shevtsova 2010, 2011"
-EXPLAIN = """delta within Lemma 12 at the class of the composition -+ (1-w) 0.4748 sum E|L_i-m_i|^3 / (sum of variances)^(3/2); 0.56 for unequal steps.
+EXPLAIN = """\
+delta within Lemma 12 at the class of the composition -+ (1-w) c sum E|L_i-m_i|^3 / (sum of variances)^(3/2),
+c = 0.4748 for equal steps and 0.56 for unequal ones.
 Certified from both sides in both orders of the neighbours, for every mechanism with a third moment.
 Useful near the bulk only: delta below the error term is out of reach."""
 

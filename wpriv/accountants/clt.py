@@ -16,8 +16,9 @@ NOTION = "approximate-dp"
 CLAIM = "approximate"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Lemma 12 and Theorem 4"
 WARNING = "clt is a limit, not a bound: the true delta and eps may be larger; use pld for a certified figure"
-EXPLAIN = """delta ~ w + (1-w)/2 [erfc((eps-m)/(sqrt2 s)) - e^(eps-m+s^2/2) erfc((eps-m+s^2)/(sqrt2 s))], the sums of means m and variances s^2,
-w = 1 - prod (1-w_i) the mass of distinguishing events; the larger of the two orders of the neighbours.
+EXPLAIN = """\
+delta ~ w + (1-w)/2 [erfc((eps-m)/(sqrt2 s)) - e^(eps-m+s^2/2) erfc((eps-m+s^2)/(sqrt2 s))], m and s^2 the sums of the steps' means
+and variances, w = 1 - prod (1-w_i) the mass of distinguishing events; the larger of the two orders of the neighbours.
 A central limit: right for many small steps near the bulk, and far too low in the tails (small delta). Never a guarantee."""
 
 

@@ -1,4 +1,7 @@
-"""Gaussian differential privacy: exact where the whole process is Gaussian."""
+"""Gaussian differential privacy: exact where the whole process is Gaussian.
+
+It must not be confused with ``gdp-clt``, the central limit that approximates subsampled steps by a Gaussian one.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from wpriv.errors import Unsupported
 NOTION = "approximate-dp"
 CLAIM = "exact"
 SOURCE = "Dong, Roth, Su 2019, Corollary 1 (mu-GDP); Sommer, Meiser, Mohammadi 2019, Theorem 5"
+EXPLAIN = """\
+delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), mu^2 = sum of n sensitivity^2 / sigma^2 over the steps.
+Exact for compositions of Gauss mechanisms of any noise, adaptive or not; not for subsampled or other steps."""
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
@@ -17,7 +23,8 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: some step is not an unsampled Gaussian mechanism.
     """
-    pair = closed_form(process.runs()[0])
-    if not hasattr(pair, "mu"):
+    gaussian = all(step.mechanism.name == "gauss" and step.sampling.rate == 1 for step in process.steps)
+    pair = closed_form(process.runs()[0]) if gaussian else None
+    if pair is None:
         raise Unsupported("gdp is exact for unsampled Gaussian mechanisms only; use gdp-clt (approximate) or pld (certified)")
     return curve_of_pair(process, [pair], accountant="gdp", source=SOURCE)

@@ -20,8 +20,9 @@ NOTION = "approximate-dp"
 CLAIM = "approximate"
 SOURCE = "Dong, Roth, Su 2019, Corollary 4; Bu, Dong, Long, Su 2020, Theorem 5"
 WARNING = "gdp-clt is a limit, not a bound, and often lies below the truth; use pld for a certified figure"
-EXPLAIN = """mu^2 = sum over steps of q^2 n (e^(1/s^2) - 1) for Poisson, 2 q^2 n (e^(1/s^2) Phi(1.5/s) + 3 Phi(-.5/s) - 2) for fixed-size sampling,
-n/s^2 without, s = sigma/sensitivity; then delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
+EXPLAIN = """\
+mu^2 = sum of q^2 n (e^(1/s^2) - 1) for Poisson, 2 q^2 n (e^(1/s^2) Phi(1.5/s) + 3 Phi(-.5/s) - 2) for fixed-size sampling, n/s^2
+without, s = sigma/sensitivity; then delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
 A central limit as n -> inf with q sqrt(n) fixed: for Gaussian steps only, and never a guarantee."""
 
 
@@ -33,7 +34,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """
     variance = math.fsum(step.n * _variance(step) for step in process.steps)
     if not math.isfinite(variance):
-        raise Unsupported("gdp-clt needs noise of some size: its mu grows like e^(1/(2 s^2)), s = sigma/sensitivity, and overflows here. Use pld")
+        raise Unsupported("gdp-clt's mu grows like e^(1/(2 s^2)), s = sigma/sensitivity, and overflows here: more noise is needed. Use pld")
 
     def log_delta(eps: float) -> float:
         return normal_log_delta(eps, variance / 2, variance)
@@ -50,7 +51,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 def _variance(step: Step) -> float:
     """mu^2 of one step in the limit."""
     if step.mechanism.name != "gauss":
-        raise Unsupported(f"gdp-clt knows the limit of Gauss mechanisms only; found {step.mechanism.name}. Use clt (approximate) or pld (certified)")
+        raise Unsupported(f"gdp-clt knows the limit of Gauss mechanisms only; found {step.mechanism.name}. Use clt or pld")
     divergence = step.mechanism.pair().renyi(np.array([2.0]))
     assert divergence is not None
     square = float(divergence[0])  # D_2 = (sensitivity/sigma)^2

@@ -21,8 +21,9 @@ from wpriv.core.roots import lowest
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Theorem 3 (sign corrected, limit of fine grids)"
-EXPLAIN = """delta <= w(inf) + integral over y > eps of e^(eps-y) T(y) dy, T(y) = min over l >= 0 of exp(K(l) - l y), K(l) = sum of ln E e^(l loss).
-A rigorous upper bound for every mechanism, distinguishing events included (w(inf) = 1 - prod (1-w_i)); both orders of the neighbours.
+EXPLAIN = """\
+delta <= w + integral over y > eps of e^(eps-y) T(y) dy, T(y) = min over l >= 0 of exp(K(l) - l y), K(l) the sum of ln E e^(l loss).
+A rigorous upper bound for every mechanism, distinguishing events included (w = 1 - prod (1-w_i)); both orders of the neighbours.
 Markov's inequality point by point: looser than rdp and pld."""
 _COARSE = np.concatenate([[0.0], np.geomspace(*LAMBDAS, 145)])
 

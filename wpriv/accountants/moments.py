@@ -16,7 +16,8 @@ NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = "Abadi et al. 2016, Theorem 2"
 ORDERS = np.arange(1.0, 257.0)
-EXPLAIN = """delta <= min over l = 1, ..., 256 of exp(sum_i K_i(l) - l eps), K_i(l) = ln E e^(l loss) of step i under the worse order of neighbours.
+EXPLAIN = """\
+delta <= min over l = 1, ..., 256 of exp(sum_i K_i(l) - l eps), K_i(l) = ln E e^(l loss) of step i, in the worse order of the neighbours.
 A rigorous upper bound (Chernoff); the moments are exact, by quadrature, not by Abadi et al.'s asymptotic formula.
 Not for mechanisms with distinguishing events (all moments are infinite)."""
 

@@ -13,7 +13,8 @@ from wpriv.core.process import Process
 NOTION = "approximate-dp"
 CLAIM = "certified"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Lemma 13 and Theorem 6 (corrected); Paditz 1989; Shevtsova 2010, 2011"
-EXPLAIN = """delta within Lemma 12 at the class of the composition -+ (1-w) r min(0.4748, 25.80/(1+z^3) if z >= 0), z = (eps - m)/s,
+EXPLAIN = """\
+delta within Lemma 12 at the class of the composition -+ (1-w) r min(0.4748, 25.80/(1+z^3) if z >= 0), z = (eps - m)/s,
 r = sum E|L_i-m_i|^3 / s^3, s^2 the sum of variances (constants 0.56 and 31.935 for unequal steps).
 Certified from both sides in both orders of the neighbours; loose: polynomial in the tail where the truth is exponential."""
 

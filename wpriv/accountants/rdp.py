@@ -14,7 +14,8 @@ from wpriv.core.process import Process
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = "Mironov 2017 (composition); Canonne, Kamath, Steinke 2020, Proposition 12 (conversion)"
-EXPLAIN = """delta <= min over a > 1 of exp((a-1)(D_a - eps)) (1/a) (1-1/a)^(a-1), D_a the Renyi divergence of order a summed over all steps.
+EXPLAIN = """\
+delta <= min over a > 1 of exp((a-1)(D_a - eps)) (1/a) (1-1/a)^(a-1), D_a the Renyi divergence of order a summed over all steps.
 A rigorous upper bound in both orders of the neighbours, typically 5-15% above the certified eps; it says nothing from below.
 Not for mechanisms with distinguishing events (D_a is infinite)."""
 

@@ -12,7 +12,8 @@ from wpriv.core.process import Process
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = "Mironov 2017, Propositions 1 and 3"
-EXPLAIN = """delta <= min over a > 1 of exp((a-1)(D_a - eps)), D_a the Renyi divergence of order a summed over all steps.
+EXPLAIN = """\
+delta <= min over a > 1 of exp((a-1)(D_a - eps)), D_a the Renyi divergence of order a summed over all steps.
 A rigorous upper bound, Chernoff's bound of P(loss > eps); rdp is never worse and pld is tight.
 Not for mechanisms with distinguishing events (D_a is infinite)."""
 

@@ -19,7 +19,8 @@ from wpriv.errors import Unsupported
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = "Bun, Steinke 2016, Propositions 1.3, 1.4 and 1.6"
-EXPLAIN = """eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for Gauss and of eps_i^2/2 for steps with pure eps_i-DP.
+EXPLAIN = """\
+eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for Gauss and of eps_i^2/2 for steps with pure eps_i-DP.
 A rigorous upper bound, looser than rdp and gdp; subsampled Gaussian steps have no finite rho of use and are refused."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.core.compose import UNIT, Composed, Law, compose, reach
-from wpriv.core.grid import Cells, cells, lower_dots, upper_dots
+from wpriv.core.grid import cells, lower_dots, rounded, upper_dots
 from wpriv.core.pair import Array, LossPair
 from wpriv.core.probe import Cumulants, Probe, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
 from wpriv.core.process import Run
@@ -22,6 +22,7 @@ from wpriv.core.roots import least
 from wpriv.errors import Unsupported
 
 ROUNDS = 6
+EPS_LIMIT = 1e6
 # the tails are taken to be right to this many roundings, relative to the loss they are asked at; a step's loss is shifted by as much
 TAIL_ROUNDINGS = 16
 
@@ -38,23 +39,31 @@ class Both:
         """Lower and upper delta at eps."""
         return self.lower.delta(eps + self.drift, -1), self.upper.delta(eps - self.drift, +1)
 
-    def epsilon(self, delta: float, guess: float) -> tuple[float, float]:
-        """Lower and upper eps >= 0 at delta; the upper one's own upper delta meets it."""
-        high = self._solve(lambda eps: self.delta(eps)[1], delta, guess)
-        low = self._solve(lambda eps: self.delta(eps)[0], delta, min(guess, high))
-        return low * (1 - 2e-9), high
+    def epsilon(self, delta: float, guess: float, spread: float) -> tuple[float, float]:
+        """Lower and upper eps >= 0 at delta, the upper one meeting it; (0, inf) for ends further off than some spreads from the guess."""
+        high = self._solve(lambda eps: self.delta(eps)[1], delta, guess, spread, +1)
+        low = self._solve(lambda eps: self.delta(eps)[0], delta, min(guess, high), spread, -1)
+        return low, high
 
-    def _solve(self, curve: Callable[[float], float], delta: float, guess: float) -> float:
+    def _solve(self, curve: Callable[[float], float], delta: float, guess: float, spread: float, sign: int) -> float:
         target = math.log(delta)
 
         def miss(eps: float) -> float:
             value = curve(eps)
             return math.log(value) - target if value > 0 else -700.0
 
-        try:
-            return least(miss, guess, high=4 * abs(guess) + 1e9, rtol=1e-9)
-        except Unsupported:
-            return math.inf
+        low = high = guess
+        step = spread / 16
+        while miss(low) <= 0 and low > 0 and step < 64 * spread:
+            low, high, step = max(low - step, 0.0), low, 2 * step
+        while miss(high) > 0 and step < 64 * spread:
+            low, high, step = high, high + step, 2 * step
+        if miss(high) > 0:
+            return math.inf if sign > 0 else low
+        if miss(low) <= 0:
+            return high if low > 0 and sign > 0 else 0.0
+        met = least(miss, high, low=low, high=high, rtol=1e-9)
+        return met if sign > 0 else met * (1 - 2e-9)
 
 
 class Composition:
@@ -104,10 +113,12 @@ class Composition:
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             eps, spread = max(state.mean, 0.0), math.sqrt(state.variance)
+            if eps > EPS_LIMIT:
+                raise Unsupported(f"eps would be about {eps:.3g}; beyond {EPS_LIMIT:g} there is no privacy left to certify. Add noise")
             both = self._try(state, tilt, eps, accuracy * max(eps, 0.01 * spread), delta)
             if both is None:
                 break
-            low, high = both.epsilon(delta, max(eps, 1e-3 * spread))
+            low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
             best = (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
             if best[1] - best[0] <= tol * max(best[1], 0.0):
                 break
@@ -211,10 +222,13 @@ class Composition:
         """Upper and lower tilted law of one step of kind j, and the upper law's mass at +infinity."""
         pair, n = self.pairs[j], self.counts[j]
         index = _nodes(pair, self.probes[j], step, tilt, self._negligible(delta, n), 1e-9 * share / self.total)
-        made: Cells = cells(pair, index * step)
-        mass, infinity = upper_dots(made, pair.infinity)
-        low = lower_dots(made, pair.infinity)
         y = index * step
+        if step > 1:
+            mass, low, infinity = rounded(pair, y)
+        else:
+            made = cells(pair, y)
+            mass, infinity = upper_dots(made, pair.infinity)
+            low = lower_dots(made, pair.infinity)
         return _tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), infinity
 
 
@@ -274,12 +288,15 @@ def _aligned(step: float, pairs: list[LossPair]) -> float:
 def _nodes(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> NDArray[np.int64]:
     """Lattice indices to dot a pair on: every one where the tilted law lives, ever sparser where it has little mass.
 
-    The top is where the P-mass beyond falls below ``top_mass``, the bottom where the tilted mass beyond falls below ``bottom_mass``.
+    The top is where the P-mass beyond falls below ``top_mass``, the bottom where that below would weigh
+    less than ``bottom_mass`` when tilted.
     """
     weight = _weights(p, tilt)
     above, below = np.cumsum(weight[::-1])[::-1], np.cumsum(weight)
     last = _top(p, top_mass)
-    first = max(int(np.searchsorted(below, bottom_mass)) - 1, 0)
+    # whatever lies below the bottom is raised to it, and weighs e^{tilt loss} there
+    raised = np.log(np.cumsum(np.exp(p.log_p))) + tilt * p.y - np.logaddexp.reduce(p.log_p + tilt * p.y)
+    first = max(int(np.searchsorted(raised, math.log(bottom_mass))) - 1, 0)
     low, high = pair.support
     if first > 0 or not math.isfinite(low):
         low = max(float(p.y[first]) - step, low)

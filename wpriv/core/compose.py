@@ -46,7 +46,8 @@ class Law:
 class Composed:
     """The law of the composed loss (tilted, on a lattice), ready to be read at any eps near its middle.
 
-    ``slack`` bounds the tilted mass that is missing or misplaced; ``infinity`` is the composed P-mass at +infinity.
+    ``slack`` bounds the tilted mass that is missing or misplaced; ``infinity`` is the composed P-mass at +infinity. ``above`` and
+    ``above_q`` are the sums of P- and Q-mass from each node up, scaled to the centre; empty where they would overflow.
     """
 
     step: float
@@ -62,8 +63,12 @@ class Composed:
         """delta at eps with the slack added (sign +1) or taken away (sign -1)."""
         i = int(np.searchsorted(self.law.index, math.floor(eps / self.step), side="right"))
         x = eps - self.centre
-        # the sum of (1 - e^{eps-y}) e^{-tilt (y-eps)} mass over losses y above eps
-        value = max(self.above[i] - math.exp(min(x, 700.0)) * self.above_q[i], 0.0)
+        # the sum of (1 - e^{eps-y}) e^{-tilt (y-centre)} mass over losses y above eps
+        if self.above.size:
+            value = max(float(self.above[i]) - math.exp(x) * float(self.above_q[i]), 0.0)
+        else:
+            y = self.law.index[i:] * self.step
+            value = float(self.law.mass[i:] @ (-np.expm1(eps - y) * np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0))))
         peak = math.exp(-self.tilt * math.log1p(1 / self.tilt)) / (1 + self.tilt) if self.tilt > 0 else 1.0
         slack = sign * peak * self.slack * math.exp(min(-self.tilt * x, 700.0))
         finite = math.exp(min(self.law.log_norm - self.tilt * self.centre, 700.0)) * max(value + slack, 0.0)
@@ -107,8 +112,10 @@ def compose(
 def _ready(law: Law, step: float, tilt: float, infinity: float, slack: float) -> Composed:
     y = law.index * step
     centre = float(law.mass @ y) / float(law.mass.sum())
-    weight = law.mass * np.exp(np.clip(-tilt * (y - centre), -700.0, 700.0))
-    other = weight * np.exp(np.clip(centre - y, -700.0, 700.0))
+    if (1 + tilt) * (float(y[-1]) - float(y[0])) > 600:
+        return Composed(step, tilt, law, infinity, slack, np.empty(0), np.empty(0), centre)
+    weight = law.mass * np.exp(-tilt * (y - centre))
+    other = weight * np.exp(centre - y)
     above = np.concatenate([np.cumsum(weight[::-1])[::-1], [0.0]])
     above_q = np.concatenate([np.cumsum(other[::-1])[::-1], [0.0]])
     return Composed(step, tilt, law, infinity, slack, above, above_q, centre)

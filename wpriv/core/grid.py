@@ -134,6 +134,21 @@ def lower_dots(c: Cells, infinity: float) -> Array:
     return balance(c.nodes, low, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
 
 
+def rounded(pair: LossPair, nodes: Array) -> tuple[Array, Array, float]:
+    """Upper and lower masses with every loss rounded up or down to a node, and the upper mass at +infinity.
+
+    For lattices coarser than one nat, where e^{loss} changes so much within a cell that dots have nothing to gain.
+    """
+    tails = pair.tails(nodes)
+    mass = _mass(tails.sf_p[:-1], tails.cdf_p[:-1], tails.sf_p[1:], tails.cdf_p[1:])
+    below, above = math.exp(tails.cdf_p[0]), math.exp(tails.sf_p[-1])
+    upper, lower = np.zeros(nodes.size), np.zeros(nodes.size)
+    upper[1:], lower[:-1] = mass, mass
+    upper[0] += below
+    lower[-1] += max(above - pair.infinity, 0.0)
+    return upper, lower, above
+
+
 def _decay(y: float) -> float:
     return math.exp(min(-float(y), 700.0))
 
@@ -263,6 +278,9 @@ def coarsen(start: int, mass: Array, step: float, factor: int, tilt: float, *, u
     coarse[1:] += block @ to_right
     if upper:
         return first, coarse
+    if wide > 1:
+        # on so coarse a lattice the push would cost more than letting every loss fall to the node below it
+        return first, block @ np.exp(-tilt * offset)
     inner, o = block[:, 1:], offset[1:]
     low, high = np.minimum(o[:, None], o), np.maximum(o[:, None], o)
     green = np.expm1(low) * np.expm1(wide - high) * np.exp(high) / math.expm1(wide)

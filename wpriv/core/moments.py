@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -136,7 +137,7 @@ def _side(log_f: Callable[[Array], Array], centre: float, limit: float, atoms: A
     edges = [breaks]
     if breaks.size <= 8:  # a peak may sit at a jump, at the centre or at an end: panels shrink towards each of them
         shrink = np.exp2(-3.0 * np.arange(13) - 1)
-        for a, b in zip(breaks[:-1], breaks[1:], strict=True):
+        for a, b in pairwise(breaks):
             edges += [a + (b - a) * shrink, b - (b - a) * shrink]
     y, weight, value = _panels(log_f, np.unique(np.concatenate(edges)))
     with np.errstate(divide="ignore"):
@@ -222,7 +223,7 @@ def _atomic_log_moment(pair: AtomicPair, lam: Array) -> Array:
             parts.append(peak + np.log(total))
             if pair.lost > 0:
                 parts[-1] = np.logaddexp(parts[-1], np.log(pair.lost * lam[at : at + chunk]))
-    return (lam + 1) * log_p + np.logaddexp(0.0, np.concatenate(parts))
+    return np.asarray((lam + 1) * log_p + np.logaddexp(0.0, np.concatenate(parts)))
 
 
 def loss_class(pair: LossPair) -> LossClass:

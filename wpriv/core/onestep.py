@@ -23,7 +23,7 @@ class OneStep:
         self.pairs, self.n = pairs, n
         self.infinity = max(pair.infinity for pair in pairs)
         self.top = max(0.0, *(pair.support[1] for pair in pairs))
-        self._ladder = np.concatenate([[0.0], _LADDER[_LADDER < self.top], [self.top] if math.isfinite(self.top) else []])
+        self._ladder = np.concatenate([[0.0], _LADDER[self.top > _LADDER], [self.top] if math.isfinite(self.top) else []])
         self._heights = self.log_delta(self._ladder)
 
     def log_delta(self, eps: Array) -> Array:

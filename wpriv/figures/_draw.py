@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 Row = dict[str, Any]
@@ -11,7 +11,8 @@ Row = dict[str, Any]
 # Okabe and Ito's colours, told apart with every common colour blindness; one accountant keeps its colour in all figures
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00")
 _OWN = {"pld": 0, "rdp": 1, "markov": 2, "clt": 3, "berry-esseen": 4, "nagaev": 5, "gdp": 6, "rdp-mironov": 7}
-_OWN |= {"pdp": 1, "zcdp": 2, "gdp-clt": 7}
+_OWN |= {"pdp": 1, "zcdp": 7, "gdp-clt": 7}
+_STRENGTH = ("exact", "certified", "upper-bound", "as-published", "approximate")
 _DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
 NAMES = {
     "epsilon": "ε",
@@ -41,6 +42,7 @@ def _swept(rows: list[Row]) -> list[str]:
     """Numeric parameters of the process that vary over the table."""
     fixed = {"panel", "case", "accountant", "reason", "claim", "notion", "adjacency", "asked", "mech", "sampling", "file", "steps"}
     answers = {f"{a}{b}" for a in ("epsilon", "delta") for b in ("", "_lower", "_upper", "_estimate")}
+    answers |= {"mean", "variance", "third", "infinity"}
     names = [k for k in dict.fromkeys(k for row in rows for k in row) if k not in fixed | answers]
     return [k for k in names if len({row.get(k) for row in rows if isinstance(row.get(k), (int, float))}) > 1]
 
@@ -56,14 +58,15 @@ def axis_of(rows: list[Row]) -> tuple[str, str]:
 
 
 def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
-    """Draws every series of y over x: approximate claims dashed, brackets as bands, the legend in the order of the values."""
+    """Draws every series of y over x: approximate claims dashed, brackets as bands, the legend in the order of the right ends."""
     log_y = y == "delta" or _wide([row.get(y) for row in rows])
     handles: list[tuple[float, Any, str]] = []
     # where a lower end is 0 its band goes on to the bottom of the figure, a little below the lowest curve
     bottom = 0.3 * min((v for row in rows if (v := _number(row.get(y))) and v > 0), default=1.0) if log_y else 0.0
     for place, (label, own) in enumerate(series(rows, x, y)):
         told = [row for row in own if _number(row.get(y)) is not None]
-        style = _style(own[0].get("accountant"), place, told[0].get("claim") if told else None)
+        claim = max((row.get("claim") or "exact" for row in told), key=_STRENGTH.index, default=None)
+        style = _style(own[0].get("accountant"), place, claim)
         positive = [row for row in told if not log_y or row[y] > 0]
         if not positive:
             note = "0 throughout" if told else "no answer"
@@ -72,13 +75,14 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
         xs = [row[x] for row in positive]
         line = axes.plot(xs, [row[y] for row in positive], **style)[0]
         _band(axes, xs, positive, y, bottom, style["color"])
-        handles.append((_height(positive, y, log_y), line, f"{label} ({told[0]['claim']})" if told[0].get("claim") else label))
+        handles.append((positive[-1][y], line, f"{label} ({claim})"))
     if not handles:
         raise KeyError(f"rows with both {x} and {y}")
     if log_y:
         axes.set_yscale("log")
         axes.set_ylim(bottom=bottom)
-    if _wide([row.get(x) for row in rows]):
+    xs = [row.get(x) for row in rows]
+    if _wide(xs) and 0 not in xs and _even(xs):
         axes.set_xscale("log", base=2 if x == "n" else 10)
     axes.set_xlabel(NAMES.get(x, x))
     axes.set_ylabel(NAMES.get(y, y))
@@ -87,13 +91,27 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     legend(axes, [h[1] for h in handles], [h[2] for h in handles])
 
 
+def _even(xs: list[Any]) -> bool:
+    """Whether a grid is laid out by ratios rather than by differences: its middle value lies nearer the geometric mean of the ends."""
+    grid = sorted(set(map(float, xs)))
+    middle, low, high = grid[len(grid) // 2], grid[0], grid[-1]
+    return abs(math.log(middle / math.sqrt(low * high))) < abs(math.log(middle / ((low + high) / 2)))
+
+
 def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
     axes.legend(handles, labels, fontsize="small", framealpha=0.85, loc="best")
 
 
 def _style(accountant: str | None, place: int, claim: str | None) -> dict[str, Any]:
     colour = _COLOURS[_OWN.get(accountant or "", place) % len(_COLOURS)]
-    return {"color": colour, "linestyle": _DASHES.get(claim or "", "solid"), "linewidth": 1.6}
+    # the tight answer is wide and lies below the others, so that a bound that agrees with it does not hide it
+    tight = accountant in ("pld", "gdp")
+    return {
+        "color": colour,
+        "linestyle": _DASHES.get(claim or "", "solid"),
+        "linewidth": 3.2 if tight else 1.5,
+        "zorder": 2.0 if tight else 2.5,
+    }
 
 
 def _band(axes: Any, xs: list[float], rows: list[Row], y: str, bottom: float, colour: str) -> None:
@@ -101,13 +119,7 @@ def _band(axes: Any, xs: list[float], rows: list[Row], y: str, bottom: float, co
     if any(row.get("claim") != "certified" for row in rows):
         return
     low = [max(_number(row.get(f"{y}_lower")) or 0.0, bottom) for row in rows]
-    axes.fill_between(xs, low, [row[y] for row in rows], color=colour, alpha=0.15, linewidth=0)
-
-
-def _height(rows: list[Row], y: str, log_y: bool) -> float:
-    """The height of a series, to order the legend by: the mean over its points, in the scale of the axis."""
-    measure: Callable[[float], float] = math.log if log_y else float
-    return sum(measure(row[y]) for row in rows) / len(rows)
+    axes.fill_between(xs, low, [row[y] for row in rows], color=colour, alpha=0.1, linewidth=0, zorder=1.0)
 
 
 def _number(value: Any) -> float | None:
@@ -115,6 +127,6 @@ def _number(value: Any) -> float | None:
 
 
 def _wide(values: list[Any]) -> bool:
-    """Whether positive values span so much that only a logarithmic axis shows them."""
-    found = [v for v in map(_number, values) if v is not None]
-    return len(found) > 1 and min(found) > 0 and max(found) >= 30 * min(found)
+    """Whether the positive values span so much that only a logarithmic axis shows them; a zero is then below the figure."""
+    found = [v for v in map(_number, values) if v is not None and v > 0]
+    return len(found) > 1 and max(found) >= 30 * min(found)

@@ -40,12 +40,13 @@ def _cells(finite: list[Row], axes: Any) -> None:
         [row["loss"] for row in finite], [row["class_density"] for row in finite], color="#D55E00", linewidth=1.6, linestyle=(0, (5, 2))
     )
     # an atom is a cell far above the rest: the axis shows the rest, and the atom's mass is written beside it
-    usual = sorted(heights)[int(0.98 * (len(heights) - 1))]
-    top = 1.25 * max(usual, max(row["class_density"] for row in finite))
-    for row in finite:
-        if row["density"] > top:
-            side = "left" if row["loss"] < edges[0] + 0.5 * (edges[-1] - edges[0]) else "right"
-            axes.annotate(f" mass {row['mass']:.3g} ", (row["loss"], 0.97 * top), ha=side, va="top", fontsize="small")
+    usual = sorted(heights)[int(0.95 * (len(heights) - 1))]
+    top = 1.35 * max(usual, max(row["class_density"] for row in finite))
+    high = [row for row in finite if row["density"] > top]
+    for place, row in enumerate(high):
+        last = row["loss"] > edges[0] + 0.9 * (edges[-1] - edges[0])
+        where = (row["loss"], (0.98 - 0.06 * (place % 2)) * top)
+        axes.annotate(f" {row['mass']:.2g} ", where, ha="right" if last else "left", va="top", fontsize="small")
     axes.set_ylim(0, top)
     _draw.legend(axes, [law, normal], ["privacy loss distribution", "its class (normal law)"])
 

@@ -58,8 +58,8 @@ class TruncatedGaussPair(LossPair):
         top = mu * (beta - mu / 2)
         self.support = (-top, top)
         self.atoms = np.array([-top, top])  # the density of the loss jumps at both ends
-        self._log_mass = float(_log_interval(np.array(-beta), np.array(beta)))
-        self.log_infinity = float(_log_interval(np.array(beta - mu), np.array(beta))) - self._log_mass
+        self._log_mass = float(_log_interval(np.array(-beta), np.array(2 * beta)))
+        self.log_infinity = float(_log_interval(np.array(beta - mu), np.array(mu))) - self._log_mass
         self.infinity = self.lost = math.exp(self.log_infinity)
 
     def tails(self, eps: Array) -> Tails:
@@ -76,7 +76,7 @@ class TruncatedGaussPair(LossPair):
     def _two_sides(self, x: Array) -> tuple[Array, Array]:
         """ln of the chance that the noise lies above x and below it; the larger of the two from the smaller."""
         x = np.clip(x, -self.beta, self.beta)
-        far = np.minimum(_log_interval(np.abs(x), np.full_like(x, self.beta)) - self._log_mass, -math.log(2))
+        far = np.minimum(_log_interval(np.abs(x), self.beta - np.abs(x)) - self._log_mass, -math.log(2))
         return np.where(x > 0, far, log1mexp(far)), np.where(x > 0, log1mexp(far), far)
 
     def log_delta(self, eps: ArrayLike) -> Array:
@@ -89,17 +89,14 @@ class TruncatedGaussPair(LossPair):
         return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
 
 
-def _log_interval(low: Array, high: Array) -> Array:
-    """ln of the standard normal mass of [low, high], for low <= high, also where the interval is narrow or far out."""
-    swap = low + high < 0
-    low, high = np.where(swap, -high, low), np.where(swap, -low, high)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        around = np.log1p(-ndtr(np.minimum(low, 0.0)) - ndtr(-high))
-        tail = log_ndtr(-low) + log1mexp(np.minimum(log_ndtr(-high) - log_ndtr(-low), 0.0))
-        # narrow enough that the density changes little: integrate it, for the two tails nearly agree
-        width = high - low
-        nodes = width[..., None] / 2 * (_NODES + 1)
+def _log_interval(low: Array, width: Array) -> Array:
+    """ln of the standard normal mass of [low, low + width] with its middle at or above 0, narrow, wide or far out."""
+    is_narrow = (width < 1) & (width * (np.abs(low) + width) < 2)
+    with np.errstate(divide="ignore"):
+        around = np.log1p(-ndtr(np.minimum(low, 0.0)) - ndtr(-low - width))
+        tail = log_ndtr(-low) + log1mexp(np.minimum(log_ndtr(-low - width) - log_ndtr(-low), 0.0))
+        # where the density changes little the two tails nearly agree: integrate it instead
+        nodes = np.where(is_narrow, width, 0.0)[..., None] / 2 * (_NODES + 1)
         shape = np.exp(-nodes * (low[..., None] + nodes / 2)) @ _WEIGHTS
         narrow = np.log(width / 2 * shape) - low * low / 2 - 0.5 * math.log(2 * math.pi)
-    is_narrow = (width < 1) & (width * (np.abs(low) + width) < 2)
     return np.where(is_narrow, narrow, np.where(low < 0, around, tail))

@@ -55,25 +55,26 @@ class TruncatedLaplacePair(LossPair):
 
     def __init__(self, t: float, beta: float):
         self.t, self.beta = t, beta
-        top = min(t, 2 * beta - t)
+        self._room = 2 * beta - t
+        top = min(t, self._room)
         self.support, self.atoms = (-top, top), np.array([-top, top])
         self._log_mass = float(log1mexp(-beta))
         # the noise above beta - t: the last stretch of length t, which may reach beyond the centre
         stretch = t - beta + log1mexp(-t) - math.log(2) - self._log_mass
-        self.log_infinity = float(stretch if beta > t else log1mexp(self._upper(np.array(t - beta))))
+        self.log_infinity = float(stretch if beta > t else log1mexp(self._upper(np.array(t - beta), np.array(-self._room))))
         self.infinity = self.lost = math.exp(self.log_infinity)
 
-    def _upper(self, u: Array) -> Array:
-        """ln of the chance that the noise lies above u, for 0 <= u <= beta."""
-        with np.errstate(invalid="ignore"):
-            return np.asarray(-u + log1mexp(np.minimum(u - self.beta, 0.0)) - math.log(2) - self._log_mass)
+    def _upper(self, u: Array, beyond: Array) -> Array:
+        """ln of the chance that the noise lies above u, for 0 <= u <= beta; ``beyond`` is u - beta, to all its digits."""
+        return np.asarray(-u + log1mexp(np.minimum(beyond, 0.0)) - math.log(2) - self._log_mass)
 
     def tails(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)
         top, sure = self.support[1], self.log_infinity
         inner = np.clip(y, -top, top)
         # inside the support the outcome x = (y + t)/2 lies between the two centres: below that of P, above that of Q
-        below_p, above_q = self._upper((self.t - inner) / 2), self._upper((self.t + inner) / 2)
+        below_p = self._upper((self.t - inner) / 2, -(inner + self._room) / 2)
+        above_q = self._upper((self.t + inner) / 2, (inner - self._room) / 2)
         inside = (log1mexp(below_p), below_p, above_q, log1mexp(above_q))
         rest = float(log1mexp(sure))
         ends = ((0.0, sure), (-np.inf, rest), (rest, -np.inf), (sure, 0.0))

@@ -19,7 +19,7 @@ from wpriv.errors import Unsupported
 
 DEFAULT_BINS = 400
 MAX_FFT = 1 << 22
-SPREAD = 6.0  # a histogram reaches this many standard deviations of the composed loss either way, within its support
+SPREAD = 5.0  # a histogram reaches this many standard deviations of the composed loss either way, within its support
 
 
 def class_row(process: Process) -> dict[str, Any]:
