@@ -76,7 +76,8 @@ class Composition:
         self.pairs, self.counts = list(merged), list(merged.values())
         self.total = sum(self.counts)
         self.probes = [probe(pair) for pair in self.pairs]
-        self.log_finite = sum(n * math.log1p(-pair.infinity) for pair, n in merged.items() if pair.infinity > 0)
+        masses = [(pair.infinity, n) for pair, n in merged.items() if pair.infinity > 0]
+        self.log_finite = -math.inf if any(mass >= 1 for mass, _ in masses) else sum(n * math.log1p(-mass) for mass, n in masses)
         self.infinity = -math.expm1(self.log_finite)
         self.top = sum(n * pair.support[1] for pair, n in merged.items())
         self.seen: list[Both] = []
@@ -148,8 +149,8 @@ class Composition:
         relative = min(max(error * (tilt + 1 / math.sqrt(state.variance)), 1e-9), 1e-2)
         tilt, state, share = self._working_tilt(tilt, state, eps, delta, relative)
         tail = 1e-3 * relative * share
-        blocks, step = self._plan(state, tilt, fine, tail, delta)
-        step = _aligned(step, self.pairs)
+        lattice = Lattice.of(self.pairs, self.counts, fine)
+        stages, step, period = self._plan(state, tilt, fine, lattice, tail, delta)
         dotted = [self._dots(j, step, tilt, delta, share) for j in range(len(self.pairs))]
         sides = []
         for upper in (True, False):
@@ -157,7 +158,9 @@ class Composition:
             log_finite = self.log_finite
             if upper:
                 log_finite = sum(n * math.log1p(-extra) for n, (_, _, extra) in zip(self.counts, dotted, strict=True))
-            sides.append(compose(laws, self.counts, step, tilt, blocks, upper=upper, log_finite=log_finite, tail=tail))
+            sides.append(
+                compose(laws, self.counts, step, tilt, stages, period=period, upper=upper, log_finite=log_finite, tail=tail)
+            )
         sizes = [abs(m) + 10 * math.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
         drift = TAIL_ROUNDINGS * UNIT * sum(n * size for n, size in zip(self.counts, sizes, strict=True))
         return Both(sides[0], sides[1], drift)
@@ -197,26 +200,29 @@ class Composition:
         """P-mass of one of n steps that may go to +infinity without being seen in delta."""
         return 1e-5 * delta / (n * len(self.pairs))
 
-    def _plan(self, state: Cumulants, tilt: float, fine: float, tail: float, delta: float) -> tuple[list[int], float]:
-        """Numbers of blocks of each stage, and the first lattice spacing.
+    def _plan(
+        self, state: Cumulants, tilt: float, fine: float, lattice: Lattice, tail: float, delta: float
+    ) -> tuple[list[tuple[int, float]], float, int]:
+        """The stages (blocks left, spacing they are re-dotted on), the first spacing, and the period of the atoms' comb on it.
 
         k stages share the allowance, each block's lattice being as much coarser as its spread is larger.
         """
-        best: tuple[float, list[int], float] | None = None
+        best: tuple[float, list[tuple[int, float]], float, int] | None = None
         most = max(self.counts)
-        for stages in range(1, 6):
-            step = fine / math.sqrt(stages)
-            blocks = [max(1, round(most ** ((stages - s) / stages))) for s in range(1, stages + 1)]
+        for k in range(1, 6):
+            step, period = lattice.fit(math.sqrt(k))
+            blocks = [max(1, round(most ** ((k - s) / k))) for s in range(1, k + 1)]
+            stages = [(number, fine * math.sqrt(self.total / number / k)) for number in blocks]
             first = [-(-n // blocks[0]) for n in self.counts]
             width = sum(self._reach(tilt, state, first, tail / blocks[0], delta))
-            later = 14 * math.sqrt(state.variance / blocks[0]) * (stages - 1)
-            cost = 8e3 * stages + (width + later) / step * (1 + 0.2 * len(first))
+            later = sum(14 * math.sqrt(state.variance / a) / spacing for (a, _), (_, spacing) in zip(stages[1:], stages, strict=False))
+            cost = 8e3 * k + (width / step + later) * (1 + 0.2 * len(first))
             if best is None or cost < best[0]:
-                best = (cost, blocks, step)
-            if most ** (1 / (stages + 1)) < 8:
+                best = (cost, stages, step, period)
+            if most ** (1 / (k + 1)) < 8:
                 break
         assert best is not None
-        return best[1], best[2]
+        return best[1:]
 
     def _dots(self, j: int, step: float, tilt: float, delta: float, share: float) -> tuple[Law, Law, float]:
         """Upper and lower tilted law of one step of kind j, and the upper law's mass at +infinity."""
@@ -272,17 +278,48 @@ def _top(p: Probe, top_mass: float) -> int:
     return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)
 
 
-def _aligned(step: float, pairs: list[LossPair]) -> float:
-    """The spacing, made a little finer where that puts the few atoms of the pairs on the lattice."""
-    atoms = np.concatenate([np.abs(pair.atoms) for pair in pairs])
-    atoms = atoms[atoms > 0]
-    if not atoms.size:
-        return step
-    unit = float(atoms.min())
-    multiples = atoms / unit
-    if unit >= step and np.all(np.abs(multiples - np.round(multiples)) < 1e-9 * multiples):
-        return unit / math.ceil(unit / step)
-    return step
+@dataclass(frozen=True)
+class Lattice:
+    """Where the first lattice should lie: atoms on nodes cost nothing, so only the rest of the mass asks for a fine spacing."""
+
+    spacing: float
+    atoms: Array
+    comb: bool
+
+    @staticmethod
+    def of(pairs: list[LossPair], counts: list[int], fine: float) -> Lattice:
+        """``fine`` is the spacing that mass off the nodes needs; pairs with more than a few atoms count as having none."""
+        sets = [np.unique(np.abs(pair.atoms[pair.atoms != 0])) if pair.atoms.size <= 8 else np.empty(0) for pair in pairs]
+        atoms = np.unique(np.concatenate(sets))
+        if not 0 < atoms.size <= 8:
+            return Lattice(fine, np.empty(0), False)
+        loose = [_loose(pair) if pair.atoms.size <= 8 else 1.0 for pair in pairs]
+        share = sum(n * part for n, part in zip(counts, loose, strict=True)) / sum(counts)
+        return Lattice(fine / math.sqrt(max(share, 1e-12)), atoms, min(loose) < 0.5)
+
+    def fit(self, divisor: float) -> tuple[float, int]:
+        """A spacing of at most ``spacing / divisor`` that puts the atoms on nodes, or near, and their comb's period in cells."""
+        step = self.spacing / divisor
+        if not self.atoms.size:
+            return step, 1
+        unit = float(self.atoms[0])
+        least_parts = max(1, math.ceil(unit / step * (1 - 1e-9)))
+        parts = np.arange(least_parts, 3 * least_parts + 20)
+        places = np.outer(parts, self.atoms / unit)
+        off = np.abs(places - np.round(places)).max(axis=1)
+        exact = np.flatnonzero(off < 1e-7)
+        count = int(parts[exact[0] if exact.size else off.argmin()])
+        return unit / count, 2 * count if self.comb and exact.size else 1
+
+
+def _loose(pair: LossPair) -> float:
+    """The share of the P-mass that is not on the pair's atoms."""
+    if not pair.atoms.size:
+        return 1.0
+    hair = 1e-12 * np.maximum(np.abs(pair.atoms), float(np.abs(pair.atoms).max()))
+    before, after = pair.tails(pair.atoms - hair), pair.tails(pair.atoms + hair)
+    mass = np.maximum(np.exp(before.sf_p) - np.exp(after.sf_p), np.exp(after.cdf_p) - np.exp(before.cdf_p))
+    return min(max(1.0 - float(mass.sum()), 0.0), 1.0)
 
 
 def _nodes(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> NDArray[np.int64]:

@@ -76,13 +76,14 @@ class Composed:
 
 
 def compose(
-    laws: list[Law], counts: list[int], step: float, tilt: float, blocks: list[int], *, upper: bool, log_finite: float, tail: float
+    laws: list[Law], counts: list[int], step: float, tilt: float, stages: list[tuple[int, float]], *, period: int, upper: bool, log_finite: float, tail: float
 ) -> Composed:
     """The law of the sum of ``counts[j]`` losses of each law j.
 
     Args:
         laws: normalised tilted laws on the lattice of spacing ``step``.
-        blocks: decreasing numbers of blocks A_1 > ... > A_k = 1; stage s leaves A_s blocks, and re-dots them on a coarser lattice.
+        stages: (number of blocks a stage leaves, spacing on which they are then re-dotted), the last (1, ...); numbers decrease.
+        period: how many cells apart the atoms of the first laws recur; a coarser lattice must not cut their comb unevenly.
         upper: re-dot from above or from below.
         tail: tilted mass that may wrap around in each direction, over all blocks of a stage.
         log_finite: ln of the probability that no step has loss +infinity.
@@ -90,18 +91,15 @@ def compose(
         Unsupported: a window would need more than ``MAX_CELLS`` cells.
     """
     errors: list[tuple[int, float, float]] = []
-    previous = max(counts)
-    for number in blocks:
+    for number, spacing in stages:
         kinds = _kinds(counts, number)
-        built, error, reach = _convolve(laws, kinds, step, tail / number)
+        laws, error, reach = _convolve(laws, kinds, step, tail / number)
         errors.append((number, error, reach))
-        if number > 1:
-            factor = max(1, math.isqrt(max(1, round(previous / number))))
-            laws = [_coarse(law, step, factor, tilt, upper) for law in built]
-            step *= factor
-        else:
-            laws = built
-        counts, previous = [kind[0] for kind in kinds], number
+        factor = 1 if number == 1 else max(1, int(spacing / step * (1 + 1e-9)) // period * period)
+        if factor > 1:
+            laws = [_coarse(law, step, factor, tilt, upper) for law in laws]
+            step, period = step * factor, 1
+        counts = [kind[0] for kind in kinds]
     law = laws[0]
     density = float(law.mass.max()) / step
     # a zero-sum error of size e within one block's window moves the rest of the law by at most its reach
@@ -173,8 +171,6 @@ def _power(spectrum: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:
 
 
 def _coarse(law: Law, step: float, factor: int, tilt: float, upper: bool) -> Law:
-    if factor == 1:
-        return law
     start, mass = coarsen(int(law.index[0]), law.mass, step, factor, tilt, upper=upper)
     kept = np.flatnonzero(mass > 0)
     first, last = int(kept[0]), int(kept[-1]) + 1

@@ -30,7 +30,7 @@ class LogMoments:
         self.run = run
         self.log_finite = math.fsum(n * math.log1p(-pair.infinity) for pair, n in run)
         self.infinity = -math.expm1(self.log_finite)
-        self.top = math.fsum(n * pair.support[1] for pair, n in run)
+        self.top = math.fsum(n * pair.support[1] for pair, n in run) * (1 + 1e-15)
 
     def __call__(self, lam: Array) -> Array:
         return np.asarray(np.sum([n * log_moment(pair, lam, finite=True) for pair, n in self.run], axis=0))

@@ -45,7 +45,8 @@ def probe(pair: LossPair) -> Probe:
         mass = _cell_masses(pair, y)
         beyond = np.cumsum(mass[::-1])[::-1]
         wide = (mass > 0.03) | ((mass > 0.7 * beyond) & (mass > 1e-150) & (np.arange(mass.size) < mass.size - 1))
-        wide &= np.diff(y) > np.where(mass > 0.03, 1e-9, 1e-3) * np.abs(y[1:])
+        # no finer than the ladder: an atom at zero would be halved for ever
+        wide &= np.diff(y) > np.maximum(np.where(mass > 0.03, 1e-9, 1e-3) * np.abs(y[1:]), 1e-15)
         if not wide.any():
             break
         split = y[:-1][wide, None] + np.diff(y)[wide, None] * np.arange(1, 8) / 8

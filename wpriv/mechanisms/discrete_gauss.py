@@ -78,15 +78,15 @@ class LatticePair(LossPair):
     def _two_sides(self, first: Array) -> tuple[Array, Array]:
         """ln of the chance that the noise is at least ``first``, and of the chance that it is less."""
         upper = first >= 1
-        far = _log_tail(np.where(upper, first, 1 - first), self.sigma)
+        far = _log_tail(np.asarray(np.where(upper, first, 1 - first)), self.sigma)
         return np.where(upper, far, log1mexp(far)), np.where(upper, log1mexp(far), far)
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
-        size = np.abs(y)
-        above = super().log_delta(size)
+        size = np.asarray(np.abs(y))
+        above = np.array(super().log_delta(size))
         smooth = _is_smooth(self._first_above(size), self.sigma)
-        above = np.where(smooth, self._smooth_profile(np.where(smooth, size, 0.0)), above)
+        above[smooth] = self._smooth_profile(size[smooth])
         return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
 
     def _smooth_profile(self, eps: Array) -> Array:
@@ -98,7 +98,7 @@ class LatticePair(LossPair):
         density = -((u - mu) ** 2) / 2 - 0.5 * math.log(2 * math.pi)
         inside = np.expm1(eps - edge) * np.exp(edge + log_ndtr(-u) - gauss)
         corrected = (_correction(u - mu, self.sigma) - np.exp(eps - edge) * _correction(u, self.sigma)) * np.exp(density - gauss)
-        return np.asarray(gauss + np.log1p(-inside - corrected) + _log_ratio(self.sigma))
+        return np.asarray(gauss + np.log1p(-inside - corrected))
 
 
 def _losses(k: Array, sigma: float, sensitivity: int) -> Array:
@@ -108,13 +108,9 @@ def _losses(k: Array, sigma: float, sensitivity: int) -> Array:
 def _log_normaliser(sigma: float) -> float:
     """ln of the sum of exp(-k^2/(2 sigma^2)) over all whole k; for sigma > 1 by Poisson summation, exact to rounding."""
     if sigma > 1:
-        return math.log(sigma) + 0.5 * math.log(2 * math.pi) - _log_ratio(sigma)
+        ripple = 2 * sum(math.exp(-2 * (math.pi * sigma * j) ** 2) for j in (1, 2))
+        return math.log(sigma) + 0.5 * math.log(2 * math.pi) + math.log1p(ripple)
     return math.log1p(2 * sum(math.exp(-((k / sigma) ** 2) / 2) for k in range(1, 10)))
-
-
-def _log_ratio(sigma: float) -> float:
-    """ln of sigma sqrt(2 pi) over the normaliser, for sigma > 1."""
-    return -math.log1p(2 * sum(math.exp(-2 * (math.pi * sigma * j) ** 2) for j in (1, 2)))
 
 
 def _is_smooth(first: Array, sigma: float) -> NDArray[np.bool_]:
@@ -125,15 +121,16 @@ def _is_smooth(first: Array, sigma: float) -> NDArray[np.bool_]:
 def _log_tail(first: Array, sigma: float) -> Array:
     """ln of the chance that the noise is at least ``first``, a whole number of at least 1."""
     smooth = _is_smooth(first, sigma)
-    u = np.where(smooth, first - 0.5, 1.0) / sigma
-    # h(u)/sigma is the term at the edge relative to the integral
+    tail = np.empty(first.shape)
+    u = (first[smooth] - 0.5) / sigma
+    # the density at the edge relative to the integral beyond it; the normaliser is sigma sqrt(2 pi) to rounding here
     hazard = np.exp(-u * u / 2 - 0.5 * math.log(2 * math.pi) - log_ndtr(-u))
-    far: Array = log_ndtr(-u) + np.log1p(-hazard * _correction(u, sigma)) + _log_ratio(max(sigma, 2.0))
-    m = np.minimum(np.where(smooth, 1.0, first) / sigma, 1e200)
+    tail[smooth] = log_ndtr(-u) + np.log1p(-hazard * _correction(u, sigma))
+    m = np.minimum(first[~smooth] / sigma, 1e200)
     with np.errstate(over="ignore"):
         falling = np.exp(-(_TERMS / sigma) * (m[..., None] + _TERMS / sigma / 2)).sum(axis=-1)
-        near = -m * m / 2 + np.log(falling) - _log_normaliser(sigma)
-    return np.where(smooth, far, near)
+        tail[~smooth] = -m * m / 2 + np.log(falling) - _log_normaliser(sigma)
+    return tail
 
 
 def _correction(u: Array, sigma: float) -> Array:

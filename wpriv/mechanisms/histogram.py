@@ -24,10 +24,11 @@ MAX_CELLS, MAX_WORK = 2**20, 2 * 10**8
 class Histogram(Mechanism):
     """Releases an outcome drawn from one of two given laws P and Q (CSV columns outcome,p,q; or two columns of samples p,q).
 
-    With ``sigma`` the released value is (outcome + noise) rounded to the nearest multiple of ``cell`` from the least outcome;
-    it is this rounded value that is priced, exactly; cells of sigma/64 lose about 2e-5 of what the unrounded one tells.
-    The noise is N(0, sigma^2), conditioned on [-bound, bound] where a bound is given. An outcome, or a cell, that has a
-    chance under one law only tells the two apart for certain. Samples are priced as the histograms they make: nothing is
+    With ``sigma`` the released value is (outcome + noise) rounded down to a multiple of ``cell``, counted from the least
+    outcome: this rounded value is what is priced, exactly. Cells of sigma/64 hide about 2e-5 of what the unrounded one tells.
+    The noise is N(0, sigma^2), conditioned on [-bound, bound] where a bound is given; choose a cell that divides the bound
+    and the distances of the outcomes, or a cell across an end of the noise hides part of it. An outcome, or a cell, that
+    has a chance under one law only tells the two apart for certain. Samples are priced as the histograms they make: nothing is
     said of the laws they were drawn from, nor of any other pair of neighbours, so the pair cannot be subsampled.
 
     Source:
@@ -45,7 +46,7 @@ class Histogram(Mechanism):
     sigma: float = parameter("standard deviation of the noise added to the outcome, in its units; 0 for none", default=0.0, least=0)
     bound: float = parameter("largest size of that noise, in the same units; 0 for no truncation", default=0.0, least=0)
     cell: float = parameter(
-        "width of the cells that the noisy outcome is rounded to; 0 for a 64th of sigma (or of bound)", default=0.0, least=0
+        "width of the cells that the noisy outcome is rounded to; 0 for a 64th of sigma, or of bound", default=0.0, least=0
     )
 
     def __post_init__(self) -> None:
@@ -70,7 +71,7 @@ class Histogram(Mechanism):
     def _smoothed(self, outcomes: Array, laws: Array) -> Array:
         """[2, cells] probabilities of every cell, from the [k] outcomes and their [2, k] probabilities."""
         reach = min(self.bound or math.inf, REACH * self.sigma)
-        cell = self.cell or min(self.sigma, reach) / 64
+        cell = self.cell or reach / math.ceil(64 * max(1.0, reach / self.sigma))
         with np.errstate(over="ignore"):
             position = (outcomes - outcomes.min()) / cell
         half = math.ceil(min(reach / cell, 1e18)) + 1
@@ -91,11 +92,14 @@ class Histogram(Mechanism):
         return result
 
     def _kernel(self, half: int, offset: float, cell: float) -> Array:
-        """[2 half + 1] chances that noise on an outcome ``offset`` cells right of a centre ends in each cell around it."""
-        edges = (np.arange(-half, half + 2) - 0.5 - offset) * (cell / self.sigma)
+        """[2 half + 1] chances that noise on an outcome ``offset`` cells right of an edge ends in each cell around that edge."""
+        step = cell / self.sigma
+        edges = (np.arange(-half, half + 2) - offset) * step
         if self.bound:
-            edges = np.clip(edges, -self.bound / self.sigma, self.bound / self.sigma)
-        if cell < 1e-3 * self.sigma:  # neighbouring tails nearly agree: integrate the density, which is flat in a cell
+            end = self.bound / self.sigma
+            # an edge a rounding away from the end of the noise is that end: no sliver of a cell beyond it
+            edges = np.where(np.abs(edges) > end - 1e-8 * step, np.copysign(end, edges), edges)
+        if step < 1e-3:  # neighbouring tails nearly agree: integrate the density, which is flat in a cell
             middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
             mass = width * (np.exp(-((middle[:, None] + width[:, None] * _NODES / 2) ** 2) / 2) @ _WEIGHTS)
         else:

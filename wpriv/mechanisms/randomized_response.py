@@ -65,12 +65,14 @@ def _log_binomial(n: int, logit: float) -> Array:
 
     A difference of ln n! of this size would lose nine digits at n = 2^20; here every term is as small as the result.
     """
-    log_p, log_q = -math.log1p(math.exp(-logit)), -logit - math.log1p(math.exp(-logit))
+    odds = math.exp(-logit)
+    p, q = 1 / (1 + odds), odds / (1 + odds)
+    log_p, log_q = -math.log1p(odds), -logit - math.log1p(odds)
     k = np.arange(1.0, n)
     rest = n - k
     found = _stirling_error(np.array([float(n)])) - _stirling_error(k) - _stirling_error(rest)
-    excess = k - n * math.exp(log_p)
-    found = found - _deviance(k, excess, math.log(n) + log_p) - _deviance(rest, -excess, math.log(n) + log_q)
+    excess = rest - n * q  # of the rarer outcome, whose mean keeps its digits
+    found = found - _deviance(k, -excess, n * p, math.log(n) + log_p) - _deviance(rest, excess, n * q, math.log(n) + log_q)
     inner = found + 0.5 * np.log(n / (2 * math.pi * k * rest))
     return np.concatenate([[n * log_q], inner, [n * log_p]])
 
@@ -84,12 +86,12 @@ def _stirling_error(n: Array) -> Array:
     return np.where(n < 16, gammaln(m + 1) - (m + 0.5) * np.log(m) + m - 0.5 * math.log(2 * math.pi), series)
 
 
-def _deviance(x: Array, excess: Array, log_mean: float) -> Array:
+def _deviance(x: Array, excess: Array, mean: float, log_mean: float) -> Array:
     """x ln(x/mean) + mean - x with excess = x - mean, by its series near the mean."""
-    mean = math.exp(log_mean)
-    v = excess / max(mean, 1e-300)
-    near = np.clip(v, -0.1, 0.1)
+    if mean < 1e-290:  # the mean itself may underflow
+        return x * (np.log(x) - log_mean) - excess
+    near = np.clip(excess / mean, -0.1, 0.1)
     series = np.zeros_like(near)
     for j in range(17, 1, -1):
         series = 1 / (j * (j - 1)) - near * series
-    return np.where(np.abs(v) < 0.1, mean * near * near * series, x * (np.log(x) - log_mean) - excess)
+    return np.where(np.abs(near) < 0.1, mean * near * near * series, x * np.log(x / mean) - excess)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.process import MAX_COUNT, Process, Sampling, Step
+from wpriv.core.process import MAX_COUNT, Mechanism, Process, Sampling, Step
 from wpriv.errors import MissingResource, UsageError
 
 STEP_KEYS = ("mech", "n", "sampling", "rate")
@@ -27,9 +27,7 @@ def step(spec: Mapping[str, Any]) -> Step:
     Raises:
         UsageError: an unknown mechanism or parameter (with a suggestion), a missing parameter (naming its flag), a bad value.
     """
-    if not isinstance(spec.get("mech"), str):
-        raise UsageError(f"a step needs a mechanism, as in --mech gauss. Known: {', '.join(registry.names('mechanisms'))}")
-    cls = registry.mechanism(spec["mech"])
+    cls = mechanism(spec)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     values = {}
     for key, value in spec.items():
@@ -44,6 +42,13 @@ def step(spec: Mapping[str, Any]) -> Step:
             raise UsageError(f"{spec['mech']} needs {flag(name)} ({f.metadata.get('help', 'a parameter of the mechanism')}); found none")
     kind = spec.get("sampling") or "none"
     return Step(cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")))
+
+
+def mechanism(spec: Mapping[str, Any]) -> type[Mechanism]:
+    """The class of the mechanism that a step names."""
+    if not isinstance(spec.get("mech"), str):
+        raise UsageError(f"a step needs a mechanism, as in --mech gauss. Known: {', '.join(registry.names('mechanisms'))}")
+    return registry.mechanism(spec["mech"])
 
 
 def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> Process:

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.moments import log_moment
 from wpriv.core.process import MAX_COUNT, Mechanism, Process
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.run import build, price
 from wpriv.run.classical import classical
-from wpriv.run.price import DEFAULT_TOL
 from wpriv.run.search import Knob, Unreachable, solve
 
+# the answer comes within PRECISION of the least sufficient value, on top of the width of the accountant's bracket
 PRECISION = 2e-5
-"""How close the answer comes to the least sufficient value, relative, on top of the accountant's own bracket."""
+TOL = 1e-4
 
 
 def calibrate(
-    mech: str,
+    mech: str | None,
     *,
     eps: float,
     delta: float,
@@ -35,7 +35,7 @@ def calibrate(
     records: int | None = None,
     epochs: float | None = None,
     adjacency: str | None = None,
-    tol: float = DEFAULT_TOL,
+    tol: float = TOL,
     compare_classical: bool = False,
     **params: Any,
 ) -> Guarantee:
@@ -47,6 +47,7 @@ def calibrate(
     Args:
         eps, delta: the target. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
         compare_classical: for gauss, add the sigmas of older formulas under ``extra["classical"]``.
+        tol: relative width of the accountant's bracket, which the answer's distance from the best possible one follows.
     Returns:
         The Guarantee at ``delta`` (at eps = 0 where that is the target), whose safe ends meet the target, with
         ``extra["calibrated"] = {"parameter": name, "value": found}``.
@@ -71,7 +72,7 @@ def calibrate(
     if compare_classical:
         extra["classical"] = classical(eps, delta, float(row.process.steps[0].mechanism.sensitivity), int(spec["n"]))  # type: ignore[attr-defined]
     warnings = [f"every {knob.name} up to the largest allowed meets the target"] if found == knob.high and knob.sign < 0 else []
-    return price.with_warnings(row, warnings).with_extra(**extra, reading=[*plan.notes, *notes])
+    return price.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=[*plan.notes, *notes])
 
 
 def _check_target(eps: float, delta: float) -> None:
@@ -83,12 +84,11 @@ def _check_target(eps: float, delta: float) -> None:
 
 def _missing(spec: dict[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
     """What to solve for, the rest of the step, and how that was read."""
-    cls = registry.mechanism(spec["mech"])
-    noise = cls.noise  # type: ignore[attr-defined]
+    noise = build.mechanism(spec).noise
     sampled = spec["sampling"] != "none"
     if noise is not None and spec.get(noise) is None:
         if sampled and spec["rate"] is None:
-            raise UsageError(f"--{noise} and the sampling rate are both missing; give one of them")
+            raise UsageError(f"{build.flag(noise)} and the sampling rate are both missing; give one of them")
         rest = {k: v for k, v in spec.items() if k != noise}
         notes = [] if rest["n"] is not None else ["n = 1, since neither --n nor --epochs was given"]
         rest["n"] = 1 if rest["n"] is None else rest["n"]
@@ -99,37 +99,39 @@ def _missing(spec: dict[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
         return Knob("n", -1, 1, MAX_COUNT, whole=True), spec, ["n, the number of compositions, is solved for"]
     if sampled and spec["rate"] is None:
         return Knob("rate", -1, 1e-15, 1.0), spec, ["the sampling rate is solved for"]
-    given = f"--{noise}, " if noise is not None else ""
+    build.step({**spec, "rate": spec["rate"] or (1.0 if sampled else None)})
+    given = f"{build.flag(noise)}, " if noise is not None else ""
     raise UsageError(f"nothing is left to solve for; leave out {given}--n or (with --sampling) --rate, or ask budget for eps")
 
 
-def _solve(knob: Knob, at: Any, accountant: str, eps: float, delta: float, tol: float) -> tuple[float, Guarantee]:
+def _solve(knob: Knob, at: Callable[[float], Process], accountant: str, eps: float, delta: float, tol: float) -> tuple[float, Guarantee]:
     rows: dict[float, Guarantee] = {}
-    trouble: list[str] = []
+    trouble: list[WprivError] = []
 
     def miss(value: float) -> float:
-        on = price.curve(at(value), accountant, tol)
+        # a value out of the mechanism's range or out of the accountant's reach does not meet the target; others may
         try:
+            on = price.curve(at(value), accountant, tol)
             row = on.at(delta=delta) if eps > 0 else on.at(eps=0.0)
-        except Unsupported as error:
-            trouble.append(str(error))
+        except (Unsupported, UsageError) as error:
+            trouble.append(error)
             return math.inf
         rows[value] = row
         found, wanted = (row.epsilon.safe, eps) if eps > 0 else (row.delta.safe, delta)
         return math.log(found / wanted) if found > 0 else -math.inf
 
-    start = _guess(knob, at, eps, delta)
     try:
-        value = solve(knob, miss, start, -0.55 if knob.name == "n" else -1.1, PRECISION)
+        value = solve(knob, miss, _guess(knob, at, eps, delta), -0.55 if knob.name == "n" else -1.1, PRECISION)
     except Unreachable as error:
         if not rows:
-            raise Unsupported(trouble[-1]) from None
+            raise trouble[0] from None
         raise Unsupported(_why_not(knob, error, rows.get(error.best), eps, delta, trouble)) from None
     return value, price.checked(rows[value])
 
 
-def _why_not(knob: Knob, error: Unreachable, row: Guarantee | None, eps: float, delta: float, trouble: list[str]) -> str:
-    wanted = f"no {knob.name} from {knob.low:g} to {knob.high:g} gives eps <= {eps:g} at delta = {delta:g}"
+def _why_not(knob: Knob, error: Unreachable, row: Guarantee | None, eps: float, delta: float, trouble: list[WprivError]) -> str:
+    reach = "from 1 to 2^40" if knob.whole else f"up to {knob.high:g}"
+    wanted = f"no {knob.name} {reach} gives eps <= {eps:g} at delta = {delta:g}"
     if row is None:
         return f"{wanted}; {trouble[-1]}"
     if math.isinf(row.epsilon.safe):
@@ -140,23 +142,27 @@ def _why_not(knob: Knob, error: Unreachable, row: Guarantee | None, eps: float, 
     return f"{wanted}; the best found is {best} (at {knob.name} = {error.best:g}). Relax the target, or change what was held fixed"
 
 
-def _guess(knob: Knob, at: Any, eps: float, delta: float) -> float:
+def _guess(knob: Knob, at: Callable[[float], Process], eps: float, delta: float) -> float:
     """Where the central limit puts the answer: n rate^2 chi^2 of one step is the mu^2 of a Gauss mechanism that meets the target."""
     wanted = _gauss_mu(eps, delta) ** 2
 
     def spread(value: float) -> float:
-        step = at(value).steps[0]
-        return step.n * step.sampling.rate**2 * _chi_square(step.mechanism)
+        try:
+            step = at(value).steps[0]
+        except (Unsupported, UsageError):
+            return math.inf
+        return float(step.n * step.sampling.rate**2 * _chi_square(step.mechanism))
 
-    if knob.name == "n":
+    if knob.whole:
         return _clamp(wanted / max(spread(1), 1e-300), knob)
-    if knob.name == "rate":
+    if knob.sign < 0:
         return _clamp(math.sqrt(wanted / max(spread(1.0), 1e-300)), knob)
     value = 1.0
     for _ in range(60):
-        ratio = spread(value) / wanted
         # chi^2 falls like 1 / value^2 once it is small, and exponentially fast before
-        move = min(max(0.5 * math.log(max(ratio, 1e-300)), -7.0), 0.7 if ratio > 1e3 else 7.0)
+        ratio = spread(value) / wanted
+        move = 0.5 * math.log(min(max(ratio, 1e-300), 1e300))
+        move = min(max(move, -7.0), 0.7 if ratio > 1e3 else 7.0)
         value = _clamp(value * math.exp(move), knob)
         if abs(move) < 1e-3:
             break
@@ -169,7 +175,10 @@ def _clamp(value: float, knob: Knob) -> float:
 
 def _chi_square(mechanism: Mechanism) -> float:
     """The chi-square divergence of one release, distinguishing events left out; capped where it overflows."""
-    return math.expm1(min(float(log_moment(mechanism.pair(), np.ones(1), finite=True)[0]), 600.0))
+    pair = mechanism.pair()
+    if pair.infinity >= 1:
+        return math.inf
+    return math.expm1(min(float(log_moment(pair, np.ones(1), finite=True)[0]), 600.0))
 
 
 def _gauss_mu(eps: float, delta: float) -> float:

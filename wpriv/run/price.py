@@ -19,21 +19,24 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL) -> Curve:
     Args:
         tol: relative width asked of a certified bracket, in [1e-9, 0.5].
     Raises:
-        UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the process.
+        UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the process, or
+            some step of it hides nothing at all.
     """
     if not 1e-9 <= tol <= 0.5:
         raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
+    if infinity_mass(process) >= 1:
+        raise Unsupported("some step tells the neighbours apart for certain: delta is 1 at every eps. Use noise that hides every outcome")
     found: Curve = registry.load("accountants", accountant).account(process, tol=tol)
     return found
 
 
 def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> Guarantee:
-    """The guarantee at one eps or one delta, refused where it says nothing.
+    """The guarantee at one eps or one delta, refused where it says nothing; ``extra["asked"]`` names the unknown.
 
     Raises:
         Unsupported: no finite eps holds at this delta (the message says why). UsageError: as ``Curve.at``.
     """
-    return checked(on.at(eps=eps, delta=delta))
+    return checked(on.at(eps=eps, delta=delta)).with_extra(asked="delta" if eps is not None else "eps")
 
 
 def checked(row: Guarantee) -> Guarantee:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
+from wpriv.core.digits import DIGITS, rounded
 from wpriv.errors import Unsupported
 
-DIGITS = 6
 MOST_EVALUATIONS = 120
 
 
@@ -30,7 +29,7 @@ class Knob:
         """The grid value at exp(log_x) or next to it, on the more private (toward=+1) or the less private side."""
         x = math.exp(min(max(log_x, math.log(self.low)), math.log(self.high)))
         up = toward * self.sign > 0
-        found = (math.ceil(x - 1e-9) if up else math.floor(x + 1e-9)) if self.whole else float(rounded(x, up=up))
+        found = (math.ceil(x - 1e-9) if up else math.floor(x + 1e-9)) if self.whole else rounded(x, up=up)
         return float(min(max(found, self.low), self.high))
 
     def beside(self, x: float, toward: int) -> float:
@@ -43,14 +42,6 @@ class Knob:
 
     def at_end(self, x: float, toward: int) -> bool:
         return x == (self.high if toward * self.sign > 0 else self.low)
-
-
-def rounded(x: float, *, up: bool, digits: int = DIGITS) -> Decimal:
-    """x in ``digits`` significant digits, never below x (up) or never above it (down)."""
-    exact = Decimal(x)
-    if not exact:
-        return exact
-    return exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING if up else ROUND_FLOOR)
 
 
 @dataclass

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core import registry
 from wpriv.core.recipe import BOUND_COLUMNS
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, price
@@ -62,7 +61,7 @@ def readings(spec: Mapping[str, Any]) -> list[Reading]:
         Reading(fixed, "replace-one", "pld", "batches of a fixed size; one record is replaced, which moves a sum by twice the sensitivity"),
         *_unsampled({**base, "n": passes}, {**wide, "n": passes}, shuffled)[:1],
         Reading({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
-        Reading({**base, "n": n}, "add-remove", "pld", "the batches might be known, or hold the same record every time: all steps, no sampling"),
+        Reading({**base, "n": n}, "add-remove", "pld", "the same records might be in every batch: all steps, no sampling"),
     ]
 
 
@@ -82,11 +81,10 @@ def _unsampled(own: dict[str, Any], wide: dict[str, Any], assumption: str) -> li
 
 def _replaced(base: dict[str, Any]) -> dict[str, Any]:
     """The step with twice the sensitivity: a record that is replaced is one taken away and one added."""
-    fields = {f.name: f for f in dataclasses.fields(registry.mechanism(base["mech"]))} if isinstance(base.get("mech"), str) else {}
-    if "sensitivity" not in fields:
+    step = build.step(base)  # tells what is missing or unknown
+    if not any(f.name == "sensitivity" for f in dataclasses.fields(step.mechanism)):
         return base
-    own = base.get("sensitivity")
-    return {**base, "sensitivity": 2 * (fields["sensitivity"].default if own is None else build.number(own, "sensitivity"))}
+    return {**base, "sensitivity": 2 * step.describe()["sensitivity"]}
 
 
 def _row(reading: Reading, eps: float | None, delta: float | None, tol: float) -> dict[str, Any]:

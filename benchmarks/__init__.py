@@ -1,0 +1,1 @@
+"""wpriv side by side with its peers: ``python -m benchmarks``."""

@@ -1,0 +1,81 @@
+"""Curves and brackets: what may be asked, what is answered, and the exact curve of a closed form."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wpriv.core.curve import SCHEMA, Bracket, Curve, curve_of_pair, epsilon_at
+from wpriv.core.process import Process, Step
+from wpriv.errors import UsageError
+from wpriv.mechanisms.gauss import Gauss, GaussPair
+from wpriv.mechanisms.uniform import Uniform
+
+GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
+
+
+def gauss_curve(sigma: float, n: int = 1) -> Curve:
+    process = Process((Step(Gauss(sigma), n),))
+    return curve_of_pair(process, [GaussPair(math.sqrt(n) / sigma)], accountant="test", source="here")
+
+
+def test_the_golden_eps_of_composed_gauss() -> None:
+    point = GOLDEN["002-eps-0"]
+    i = point["inputs"]
+    found = gauss_curve(float(i["sigma"]), int(i["n"])).at(delta=float(i["delta"])).epsilon
+    assert found.safe == pytest.approx(float(point["value"]), rel=1e-11)
+
+
+@settings(max_examples=80, deadline=None)
+@given(sigma=st.floats(-2, 4).map(lambda x: 10**x), log_delta=st.floats(-230, -0.5))
+def test_the_eps_of_a_delta_meets_it_and_a_hair_less_does_not(sigma: float, log_delta: float) -> None:
+    curve, delta = gauss_curve(sigma), math.exp(log_delta)
+    eps = curve.at(delta=delta).epsilon.safe
+    assert curve.at(eps=eps).delta.safe <= delta * (1 + 1e-12)
+    if eps > 0:
+        assert curve.at(eps=eps * (1 - 1e-9)).delta.safe > delta * (1 - 1e-12)
+    else:
+        assert curve.at(eps=0.0).delta.safe <= delta
+
+
+def test_a_delta_below_the_distinguishing_events_is_reached_by_no_eps() -> None:
+    process = Process((Step(Uniform(outcomes=10)),))
+    curve = curve_of_pair(process, [Uniform(outcomes=10).pair()], accountant="test", source="here")
+    assert curve.at(delta=0.09).epsilon.safe == math.inf
+    assert curve.at(delta=0.11).epsilon.safe == 0.0
+
+
+def test_a_profile_that_never_gets_there_is_infinite() -> None:
+    assert epsilon_at(lambda eps: -1.0, 1e-5) == math.inf
+    assert epsilon_at(lambda eps: -1.0, 1e-5, high=3.0) == math.inf
+    assert epsilon_at(lambda eps: -eps, 1e-5) == pytest.approx(-math.log(1e-5))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [{}, {"eps": 1.0, "delta": 0.1}, {"eps": -1.0}, {"eps": math.inf}, {"eps": math.nan}, {"delta": 0.0}, {"delta": 1.0}, {"delta": math.nan}],
+)
+def test_a_question_without_an_answer_is_a_usage_error(question: dict[str, float]) -> None:
+    with pytest.raises(UsageError):
+        gauss_curve(1.0).at(**question)
+
+
+def test_a_bracket_promises_its_safe_end() -> None:
+    assert Bracket(2.0).safe == 2.0
+    assert Bracket(2.0, 1.0, 3.0).safe == 3.0
+    assert Bracket.above(4.0) == Bracket(4.0, 0.0, 4.0)
+    assert Bracket.exact(4.0) == Bracket(4.0, 4.0, 4.0)
+
+
+def test_a_guarantee_is_one_flat_row_with_its_provenance() -> None:
+    row = gauss_curve(2.0, 3).at(eps=1.0).with_extra(note="x").as_dict()
+    assert row["schema"] == SCHEMA
+    assert (row["epsilon"], row["epsilon_lower"], row["epsilon_upper"]) == (1.0, 1.0, 1.0)
+    assert row["delta_lower"] <= row["delta"] <= row["delta_upper"]
+    assert row["process"] == [{"mech": "gauss", "sigma": 2.0, "sensitivity": 1.0, "n": 3, "sampling": "none"}]
+    assert (row["adjacency"], row["claim"], row["note"]) == ("add-remove", "exact", "x")

@@ -1,0 +1,136 @@
+"""The command line: registers the commands, and turns every error into one short paragraph and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+from wpriv import __version__
+from wpriv.errors import UsageError, WprivError
+
+COMMANDS = ("budget", "calibrate", "compare", "plot", "recipe")
+BUG, INTERRUPTED = 70, 130
+# typer keeps its own copy of click in newer versions: the base of its errors is found through a name that all versions export
+ClickError = cast(type[Exception], typer.BadParameter.__mro__[2])
+# a fixed width: what is printed never depends on the terminal
+SETTINGS = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
+
+
+class Commands(TyperGroup):
+    """The commands are the modules named in COMMANDS, each imported only when it is needed.
+
+    A module has a function ``command``, or a typer ``app`` with commands of its own.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"wpriv.cli.{name}")
+        own = getattr(module, "app", None)
+        if own is None:
+            own = typer.Typer(add_completion=False, rich_markup_mode=None)
+            own.command(name, context_settings=SETTINGS)(module.command)
+        return _as_typed(typer.main.get_command(own))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None:
+            raise UsageError(f"no command called {args[0]!r}{near(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+
+class AsTyped:
+    """Takes a flag's text as it is."""
+
+    def coerce(self, value: Any, **_: Any) -> Any:
+        return value
+
+
+def _as_typed(command: Any) -> Any:
+    """Spares flags that hold text the typed reading of newer typers, which loads pydantic and a third of the start time with it."""
+    for parameter in getattr(command, "params", ()):
+        if getattr(getattr(parameter, "type_descriptor", None), "annotation", None) in (str, list[str], bool):
+            parameter._runtime_param = AsTyped()
+    return command
+
+
+def near(word: str, known: Sequence[str]) -> str:
+    """'; did you mean ...? Known: ...' for an unknown command or option."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"{f'; did you mean {close[0]!r}?' if close else '.'} Known: {', '.join(known)}"
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=SETTINGS,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"wpriv {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """How private is this, exactly? A certified privacy calculator.
+
+    Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 something is missing; 70 a bug; 130 interrupted.
+    """
+    if ctx.invoked_subcommand is None:
+        raise UsageError(f"no command given. Known: {', '.join(COMMANDS)}. Try wpriv --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code; results go to standard output, everything else to standard error."""
+    try:
+        code = typer.main.get_command(app).main(args=None if argv is None else list(argv), prog_name="wpriv", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except WprivError as error:
+        return _fail(str(error), error.exit_code)
+    except ClickError as error:
+        return _fail(_usage(error), UsageError.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # the reader has gone; nothing more can be said to it, not even by the flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # the one place where a bug becomes an exit code
+        if os.environ.get("WPRIV_DEBUG") == "1":
+            raise
+        kind = type(error).__name__
+        return _fail(f"a bug in wpriv ({kind}: {error}). Please report it with the command line; WPRIV_DEBUG=1 shows where", BUG)
+
+
+def _usage(error: Any) -> str:
+    """The parser's complaint as one line, with the option that was probably meant."""
+    ctx = getattr(error, "ctx", None)
+    unknown = getattr(error, "option_name", None)
+    if unknown is not None and ctx is not None and type(error).__name__ == "NoSuchOption":
+        known = [name for parameter in ctx.command.params for name in parameter.opts if name.startswith("--")]
+        return f"{ctx.command_path} has no option {unknown}{near(unknown, sorted(known))}"
+    return " ".join(str(error.format_message()).split())
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"wpriv: {message}", file=sys.stderr)
+    return code

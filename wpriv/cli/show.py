@@ -1,0 +1,246 @@
+"""Guarantees on the screen: a headline in words, tables, JSON and CSV. Only colour depends on the terminal, never the format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wpriv.core.curve import Bracket, Guarantee
+from wpriv.core.digits import text
+
+TABLE_SCHEMA = "wpriv.table/1"
+CSV_COLUMNS = (
+    "accountant", "notion", "claim", "epsilon", "epsilon_lower", "epsilon_upper", "delta", "delta_lower", "delta_upper", "adjacency",
+    "process", "source", "warnings",
+)  # fmt: skip
+CLAIMS = {
+    "exact": "exact, by {by}",
+    "certified": "certified by {by}",
+    "upper-bound": "an upper bound by {by}, nothing known from below",
+    "approximate": "APPROXIMATE by {by}, not a guarantee",
+    "as-published": "as published ({by}), not an (eps, delta) guarantee",
+}
+
+
+def headline(row: Guarantee) -> str:
+    """One line: the answer, its claim and bracket, the neighbouring relation, the sampling, and how n was read."""
+    found = unknown(row)[1]
+    claim = CLAIMS[row.claim].format(by=row.accountant)
+    if row.claim == "certified":
+        claim += f" to lie in {bracket(found)}"
+    notion = "" if row.notion == "approximate-dp" else f" ({row.notion})"
+    calibrated = row.extra.get("calibrated")
+    lead = f"{calibrated['parameter']} = {calibrated['value']:.12g} is enough: " if calibrated else ""
+    return f"{lead}{_question(row).replace(' at ', f' = {text(found.safe, up=True)} at ', 1)}{notion}, {claim}; {circumstances(row)}"
+
+
+def unknown(row: Guarantee) -> tuple[str, Bracket]:
+    """What was asked for: its name and its bracket."""
+    return ("delta", row.delta) if row.extra.get("asked") == "delta" else ("eps", row.epsilon)
+
+
+def _question(row: Guarantee) -> str:
+    """'eps at delta = 1e-05' or 'delta at eps = 3'."""
+    name, _ = unknown(row)
+    return f"delta at eps = {row.epsilon.safe:.6g}" if name == "delta" else f"eps at delta = {row.delta.safe:.6g}"
+
+
+def circumstances(row: Guarantee) -> str:
+    """Neighbours, sampling and number of compositions, in words."""
+    steps = row.process.describe()
+    kinds = list(dict.fromkeys(_sampling(step) for step in steps))
+    sampling = kinds[0] if len(kinds) == 1 else f"{len(kinds)} different samplings"
+    total = sum(step["n"] for step in steps)
+    parts = "" if len(steps) == 1 else f" in {len(steps)} kinds of step"
+    return f"{row.process.adjacency} neighbours, {sampling}, n = {total} composition{'s' if total != 1 else ''}{parts}"
+
+
+def _sampling(step: Mapping[str, Any]) -> str:
+    return "no sampling" if step["sampling"] == "none" else f"{step['sampling']} sampling at rate {step['rate']:.6g}"
+
+
+def bracket(found: Bracket) -> str:
+    """Both ends, rounded outwards."""
+    if found.lower is None or found.upper is None:
+        return f"about {found.estimate:.6g}"
+    return f"[{text(found.lower, up=False)}, {text(found.upper, up=True)}]"
+
+
+def details(row: Guarantee) -> list[str]:
+    """The steps, how flags were read, and what an attacker can do."""
+    out = [f"process: {mechanism(step)}, n = {step['n']}, {_sampling(step)}" for step in row.process.describe()[:20]]
+    hidden = len(row.process.steps) - len(out)
+    out += [f"process: and {hidden} more kinds of step"] if hidden > 0 else []
+    out += [f"read as: {note}" for note in row.extra.get("reading", [])]
+    found = row.extra.get("attack")
+    if found:
+        shown = f"{text(found['advantage_upper'], up=True)} {_ends(found['advantage_lower'], found['advantage_upper'])}"
+        out.append(f"attack: advantage over guessing (true- less false-positive rate) at most {shown}")
+        for point in found["tpr_at_fpr"]:
+            shown = f"{text(point['tpr_upper'], up=True)} {_ends(point['tpr_lower'], point['tpr_upper'])}"
+            out.append(f"attack: true-positive rate at most {shown} at a false-positive rate of {point['fpr']:g}")
+    for other in row.extra.get("classical", []):
+        value = "no value" if other["sigma"] is None else f"sigma = {text(other['sigma'], up=True)}"
+        out.append(f"other formula: {value} by {other['formula']}; {'' if other['valid'] else 'NOT VALID HERE: '}{other['note']}")
+    return out
+
+
+def _ends(low: float, high: float) -> str:
+    return f"[{text(low, up=False)}, {text(high, up=True)}]"
+
+
+def mechanism(step: Mapping[str, Any]) -> str:
+    """'gauss (sigma 4, sensitivity 1)' from a step's description."""
+    own = {k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate") and v is not None}
+    inside = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in own.items())
+    return f"{step['mech']} ({inside})"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns padded to their widest entry, two spaces apart, no lines drawn."""
+    widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in [header, *rows])
+
+
+def comparison(rows: Sequence[Guarantee]) -> tuple[str, list[str]]:
+    """Several accountants on one process as a table, and notes on what may be compared with what.
+
+    Notions that share no units get columns of their own.
+    """
+    notions = list(dict.fromkeys(row.notion for row in rows))
+    name, _ = unknown(rows[0])
+    header = ["accountant", "claim", *(name if notion == "approximate-dp" else f"{name} [{notion}]" for notion in notions), "source"]
+    body = []
+    for row in rows:
+        cells = [_cell(unknown(row)[1]) if row.notion == notion else "" for notion in notions]
+        body.append([row.accountant, row.claim, *cells, row.source])
+    notes = [] if len(notions) == 1 else ["columns of different notions share no units: compare eps with eps of the same notion only"]
+    return table(header, body), notes
+
+
+def _cell(found: Bracket) -> str:
+    shown = text(found.safe, up=True)
+    return shown if found.lower is None or found.lower in (0.0, found.upper) else f"{shown} {bracket(found)}"
+
+
+def curve(rows: Sequence[Guarantee]) -> str:
+    """A curve as a table of eps and delta."""
+    body = []
+    for row in rows:
+        low = "" if row.delta.lower is None else text(row.delta.lower, up=False)
+        body.append([text(row.epsilon.safe, up=True), text(row.delta.safe, up=True), low])
+    return table(["eps", "delta", "delta_lower"], body)
+
+
+def as_json(found: Guarantee | Mapping[str, Any]) -> str:
+    """One JSON object; infinities are the strings "inf" and "-inf"."""
+    data = found.as_dict() if isinstance(found, Guarantee) else found
+    return json.dumps(_plain(data), allow_nan=False)
+
+
+def rows_json(rows: Sequence[Guarantee], **more: Any) -> str:
+    """Several guarantees as one JSON object."""
+    from wpriv import __version__
+
+    return as_json({"schema": TABLE_SCHEMA, "rows": [row.as_dict() for row in rows], **more, "version": __version__})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def as_csv(rows: Sequence[Guarantee]) -> str:
+    """A header and one line a row; the process is JSON in one cell."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in rows:
+        data = _plain(row.as_dict())
+        data |= {"process": json.dumps(data["process"]), "warnings": "; ".join(data["warnings"])}
+        writer.writerow(["" if data[key] is None else data[key] for key in CSV_COLUMNS])
+    return out.getvalue().rstrip("\n")
+
+
+def one(row: Guarantee, mode: str) -> None:
+    """Prints one guarantee: text, json, csv or quiet; warnings go to standard error."""
+    if mode == "text":
+        emit(bold(headline(row)))
+        for line in details(row):
+            emit(line)
+        _explanation(row)
+    elif mode == "quiet":
+        calibrated = row.extra.get("calibrated")
+        emit(f"{calibrated['value']:.12g}" if calibrated else text(unknown(row)[1].safe, up=True))
+    else:
+        emit(as_json(row) if mode == "json" else as_csv([row]))
+    _warnings([row])
+
+
+def several(rows: Sequence[Guarantee], refused: Sequence[Mapping[str, str]], mode: str) -> None:
+    """Prints the answers of several accountants to one question."""
+    notes: list[str] = []
+    if mode == "text":
+        lines, notes = comparison(rows)
+        emit(bold(f"{_question(rows[0])}; {circumstances(rows[0])}"))
+        emit(lines)
+        for row in rows:
+            _explanation(row)
+    else:
+        emit(rows_json(rows, refused=refused) if mode == "json" else as_csv(rows))
+    for refusal in refused:
+        say("note", f"{refusal['accountant']} has no answer: {refusal['reason']}")
+    for note in notes:
+        say("note", note)
+    _warnings(rows)
+
+
+def points(rows: Sequence[Guarantee], mode: str) -> None:
+    """Prints a curve."""
+    if mode == "text":
+        emit(bold(f"delta over eps, {CLAIMS[rows[0].claim].format(by=rows[0].accountant)}; {circumstances(rows[0])}"))
+        emit(curve(rows))
+    else:
+        emit(rows_json(rows) if mode == "json" else as_csv(rows))
+    _warnings(rows[:1])
+
+
+def _explanation(row: Guarantee) -> None:
+    if "explain" in row.extra:
+        from wpriv.run.explain import lines
+
+        for line in lines(row.extra["explain"]):
+            emit(line)
+
+
+def _warnings(rows: Sequence[Guarantee]) -> None:
+    for row in rows:
+        for line in row.warnings:
+            say("warning", line if len(rows) == 1 else f"{row.accountant}: {line}")
+
+
+def emit(line: str) -> None:
+    """A result, to standard output."""
+    print(line)
+
+
+def say(kind: str, line: str) -> None:
+    """A note or a warning, to standard error."""
+    print(f"wpriv: {kind}: {line}", file=sys.stderr)
+
+
+def bold(line: str) -> str:
+    """The line in bold where standard output is a terminal that may have colour, else the line itself."""
+    plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return line if plain else f"\x1b[1m{line}\x1b[0m"

@@ -1,0 +1,85 @@
+"""How an answer came about: formula, theorem, assumptions, how each argument was read, and the privacy loss class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wpriv.core import registry
+from wpriv.core.curve import Guarantee
+from wpriv.core.moments import loss_class
+from wpriv.core.process import Process, Step
+
+SAMPLING = {
+    "poisson": "every step must draw each record by itself with probability `rate`; shuffled or fixed batches are not covered",
+    "fixed": "every step must draw a batch of exactly rate x records afresh, without replacement; shuffled epochs are not covered",
+}
+NEIGHBOURS = {
+    "add-remove": "neighbours differ in the presence of one record",
+    "replace-one": "neighbours differ in the value of one record",
+    "given-pair": "the two given laws, in both orders",
+}
+
+
+def explain(row: Guarantee) -> dict[str, Any]:
+    """Everything behind one answer, as plain data (``lines`` makes text of it).
+
+    Returns:
+        ``formula`` (of the accountant), ``sources``, ``assumptions``, ``reading`` (each argument in words), and ``loss_class``:
+        per step and per order of the neighbours mean, variance, third absolute central moment (nats and their powers) of the
+        finite privacy loss and its mass at infinity.
+    """
+    process = row.process
+    module = registry.load("accountants", row.accountant)
+    sources = [f"{row.accountant}: {row.source}"]
+    sources += [f"{step.mechanism.name}: {step.mechanism.source}" for step in process.steps if step.mechanism.source]
+    kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
+    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), "every step draws fresh noise; steps may be chosen adaptively"]
+    return {
+        "formula": getattr(module, "EXPLAIN", row.source),
+        "sources": list(dict.fromkeys(sources)),
+        "assumptions": assumptions + [SAMPLING[kind] for kind in kinds if kind in SAMPLING],
+        "reading": [*row.extra.get("reading", []), *dict.fromkeys(line for step in process.steps for line in _reading(step))],
+        "loss_class": _classes(process),
+    }
+
+
+def _reading(step: Step) -> list[str]:
+    found = step.mechanism.describe()
+    lines = [f"n = {step.n} is the number of compositions (releases, steps), not of records"]
+    if step.mechanism.name == "gauss":
+        sigma, sensitivity = found["sigma"], found["sensitivity"]
+        lines.append(
+            f"sigma = {sigma:g} is the standard deviation of the noise; with sensitivity {sensitivity:g} "
+            f"the noise multiplier (sigma / sensitivity) is {sigma / sensitivity:g}"
+        )
+    elif "scale" in found:
+        lines.append(f"scale = {found['scale']:g} is the Laplace b; with sensitivity {found['sensitivity']:g} one release has")
+        lines[-1] += f" a loss of at most {found['sensitivity'] / found['scale']:g}"
+    if step.sampling.kind != "none":
+        lines.append(f"rate = {step.sampling.rate:.6g} is the chance that a record takes part in a step ({step.sampling.kind} sampling)")
+    return lines
+
+
+def _classes(process: Process) -> list[dict[str, Any]]:
+    rows = []
+    runs = process.runs()
+    orders = ["both"] if len(runs) == 1 else ["first over second", "second over first"]
+    for order, run in zip(orders, runs, strict=True):
+        for place, (pair, n) in enumerate(run, start=1):
+            c = loss_class(pair)
+            rows.append(
+                {"step": place, "order": order, "n": n, "mean": c.mean, "variance": c.variance, "third": c.third, "infinity": c.infinity}
+            )
+    return rows
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The explanation as text, section by section."""
+    out = ["formula", *(f"  {line.strip()}" for line in found["formula"].splitlines())]
+    for name in ("sources", "assumptions", "reading"):
+        out += [name, *(f"  {line}" for line in found[name])]
+    out.append("privacy loss class of one composition (nats): mean, variance, third absolute central moment, mass at infinity")
+    for c in found["loss_class"]:
+        numbers = ", ".join(f"{c[key]:.6g}" for key in ("mean", "variance", "third", "infinity"))
+        out.append(f"  step {c['step']} (n = {c['n']}, order {c['order']}): {numbers}")
+    return out
