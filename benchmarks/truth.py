@@ -55,7 +55,7 @@ def log_delta(parts: tuple[Part, ...], eps: float) -> float:
 def _inverted(log_m: LogMgf, eps: float) -> float:
     line = _saddle(log_m, eps)
     for span in (60, 200, 700):
-        first, second = (_on_line(log_m, eps, c, span) for c in (line, 1.1 * line))
+        first, second = (_on_line(log_m, eps, c, span) for c in (line, 0.95 * line))
         if abs(first - second) < 1e-9:
             return first
     raise ArithmeticError(f"two lines give ln delta = {first} and {second} at eps = {eps}")

@@ -89,12 +89,12 @@ def test_quadrature_meets_the_closed_moments_of_gauss(mu: float, reduced: float)
 
 @settings(max_examples=40, deadline=None)
 @given(t=st.floats(-6, 2.5).map(lambda x: 10**x), rate=st.floats(0.001, 0.999), lam=st.floats(-3, 2).map(lambda x: 10**x))
-def test_quadrature_meets_the_sum_of_randomized_response(t: float, rate: float, lam: float) -> None:
+def test_the_sum_of_sampled_randomized_response_is_right_to_the_last_digits(t: float, rate: float, lam: float) -> None:
     """Oracle: the two terms q e^{alpha l} of Poisson-sampled randomized response, in 40 digits."""
     with mp.workdps(40):
         p, a = 1 / (1 + mp.exp(-mp.mpf(t))), mp.mpf(lam) + 1
         ratios = [1 - mp.mpf(rate) + mp.mpf(rate) * mp.exp(s * mp.mpf(t)) for s in (1, -1)]
-        exact = float(mp.log((1 - p) * ratios[0] ** a + p * ratios[1] ** a))
+        exact = float(mp.log(mp.exp(-mp.mpf(t)) * p * ratios[0] ** a + p * ratios[1] ** a))
     found = log_moment(poisson(RandomizedResponse(t).pair(), rate), np.array([lam]))[0]
     # the losses themselves carry a rounding of 1e-16, and the moment is of second order in them
     assert found == pytest.approx(exact, rel=1e-9 + 1e-15 / t)
@@ -184,20 +184,21 @@ def test_a_lattice_of_losses_is_summed_as_by_mpmath() -> None:
     add=st.booleans(),
 )
 def test_the_cumulant_of_any_subsampled_gauss_is_convex_and_starts_at_its_mean(sigma: float, rate: float, add: bool) -> None:
-    """Oracle: convexity of ln E e^{lam L}, K(0) = 0, and K'(0) = mean <= K(lam)/lam."""
+    """Oracle: convexity of ln E e^{lam L}, K(0) = 0, K'(0) = mean, K''(0) = variance."""
     pair = poisson(GaussPair(1 / sigma), rate)
     pair = pair.reverse() if add else pair
     found = loss_class(pair)
-    lam = np.geomspace(1e-6, 1e3, 28) / max(math.sqrt(found.variance), 1e-300)
+    lam = np.geomspace(1e-6, 1e3, 28) / max(math.sqrt(found.variance), 1.0)
     k = log_moment(pair, lam)
     finite = np.isfinite(k)
     assert np.all(np.diff(finite.astype(int)) <= 0)  # once infinite, infinite
     slope = k[finite] / lam[finite]
     assert np.all(np.diff(slope) >= -1e-9 * slope[1:])
     assert finite[0]
-    assert slope[0] == pytest.approx(found.mean, rel=2e-3)
+    assert slope[0] == pytest.approx(found.mean + lam[0] * found.variance / 2, rel=1e-3)
     assert found.variance >= 0
-    assert found.third >= found.variance**1.5 * (1 - 1e-9)
+    if found.variance > 1e-20 * found.mean**2:  # a loss that varies by more than its own rounding
+        assert found.third >= found.variance**1.5 * (1 - 1e-9)
 
 
 def test_reversing_a_pair_twice_keeps_its_class() -> None:

@@ -110,6 +110,13 @@ def test_the_noise_in_cells_is_right_out_to_its_far_tail(offset, cell, bound):
             assert kernel[i] == pytest.approx(float(exact), rel=1e-9, abs=1e-295)
 
 
+def test_noise_without_a_bound_makes_no_outcome_certain_but_one_out_of_its_reach(write):
+    shifted = Histogram(write("outcome,p,q\n0,0.5,0.4\n1,0.5,0.4\n3,0,0.2\n"), sigma=1.0).pair()
+    assert shifted.infinity == shifted.lost == 0.0
+    apart = Histogram(write("outcome,p,q\n0,0.9,1\n90,0.1,0\n"), sigma=1.0).pair()
+    assert apart.infinity == pytest.approx(0.1, rel=1e-12)
+
+
 def test_wide_noise_with_a_narrow_bound_is_uniform_noise(write):
     """sigma 1000 times the bound: the density is flat, so an interior cell tells nothing and the ends tell for certain."""
     pair = Histogram(write("outcome,p,q\n0,0,1\n1,1,0\n"), sigma=5000.0, bound=5.0).pair()

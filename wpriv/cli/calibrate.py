@@ -36,7 +36,10 @@ def command(
     quiet: flags.Quiet = False,
     explain: flags.Explain = False,
 ) -> None:
-    """The least noise that meets --eps at --delta; with the noise given, the largest n, or the largest rate.
+    """Solve for what a target allows: the least noise, or the largest n or rate.
+
+    What is left out is solved for: the noise; with the noise given n; with both given the rate. The answer is rounded to the safe
+    side and was priced as printed.
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
     """

@@ -12,14 +12,14 @@ import typer
 from typer.core import TyperGroup
 
 from wpriv import __version__
-from wpriv.errors import UsageError, WprivError
+from wpriv.errors import Unsupported, UsageError, WprivError
 
 COMMANDS = ("budget", "calibrate", "compare", "plot", "recipe")
 BUG, INTERRUPTED = 70, 130
 # typer keeps its own copy of click in newer versions: the base of its errors is found through a name that all versions export
 ClickError = cast(type[Exception], typer.BadParameter.__mro__[2])
 # a fixed width: what is printed never depends on the terminal
-SETTINGS = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
+SETTINGS: dict[str, Any] = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
 
 
 class Commands(TyperGroup):
@@ -56,7 +56,7 @@ class AsTyped:
 
 def _as_typed(command: Any) -> Any:
     """Spares flags that hold text the typed reading of newer typers, which loads pydantic and a third of the start time with it."""
-    for parameter in getattr(command, "params", ()):
+    for parameter in [*command.params, command.get_help_option(typer.Context(command, **SETTINGS))]:
         if getattr(getattr(parameter, "type_descriptor", None), "annotation", None) in (str, list[str], bool):
             parameter._runtime_param = AsTyped()
     return command
@@ -101,7 +101,8 @@ def top(
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; results go to standard output, everything else to standard error."""
     try:
-        code = typer.main.get_command(app).main(args=None if argv is None else list(argv), prog_name="wpriv", standalone_mode=False)
+        words = sys.argv[1:] if argv is None else list(argv)
+        code = _as_typed(typer.main.get_command(app)).main(args=words, prog_name="wpriv", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except WprivError as error:
@@ -110,6 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(_usage(error), UsageError.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
+    except MemoryError:
+        return _fail("the job needs more memory than there is. Raise --tol, or use --accountant rdp", Unsupported.exit_code)
     except BrokenPipeError:
         # the reader has gone; nothing more can be said to it, not even by the flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

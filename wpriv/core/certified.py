@@ -29,11 +29,12 @@ TAIL_ROUNDINGS = 16
 
 @dataclass(frozen=True)
 class Both:
-    """The composed law from above and from below, and the shift of the loss that covers rounding in the tails."""
+    """The composed law from above and from below, the shift of the loss that covers rounding in the tails, and the loss's spread."""
 
     upper: Composed
     lower: Composed
     drift: float
+    spread: float
 
     def delta(self, eps: float) -> tuple[float, float]:
         """Lower and upper delta at eps."""
@@ -105,6 +106,10 @@ class Composition:
             accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
         return best
 
+    def nearest(self, eps: float) -> Both:
+        """The composed laws, among those made so far, whose middle is nearest to eps."""
+        return min(self.seen, key=lambda both: abs(both.upper.centre - eps))
+
     def epsilon(self, delta: float, tol: float) -> tuple[float, float]:
         """Lower and upper eps >= 0 at delta, relative width at most ``tol`` where that can be had."""
         if delta <= self.infinity:
@@ -131,12 +136,16 @@ class Composition:
         return best
 
     def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both | None:
-        """Composes from both sides, or None once a finer grid no longer fits and something coarser has been tried."""
-        try:
-            both = self._compose(state, tilt, eps, error, delta)
-        except Unsupported:
-            if not self.seen:
-                raise
+        """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already."""
+        tries = 1 if self.seen else 5
+        for coarser in range(tries):
+            try:
+                both = self._compose(state, tilt, eps, error * 10**coarser, delta)
+                break
+            except Unsupported:
+                if coarser == tries - 1 and not self.seen:
+                    raise
+        else:
             return None
         self.seen = [*self.seen[-3:], both]
         return both
@@ -163,7 +172,7 @@ class Composition:
             )
         sizes = [abs(m) + 10 * math.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
         drift = TAIL_ROUNDINGS * UNIT * sum(n * size for n, size in zip(self.counts, sizes, strict=True))
-        return Both(sides[0], sides[1], drift)
+        return Both(sides[0], sides[1], drift, math.sqrt(state.variance))
 
     def _working_tilt(self, tilt: float, state: Cumulants, eps: float, delta: float, relative: float) -> tuple[float, Cumulants, float]:
         """The tilt to compute with, its cumulants, and the share of tilted mass that decides delta there.
@@ -172,11 +181,11 @@ class Composition:
         """
         best: tuple[float, float, Cumulants, float] | None = None
         plain = math.sqrt(cumulants(self.probes, self.counts, 0.0).variance)
-        for milder in (1.0, 0.7, 0.5, 0.35):
+        for milder in (1.0, 0.85, 0.7, 0.5, 0.35):
             t = milder * tilt
             c = state if milder == 1.0 else cumulants(self.probes, self.counts, t)
             share = math.exp(min(math.log(delta) - c.total + t * eps, 0.0))
-            if best is not None and share < max(1e-7, 1e-12 * self.total / relative):  # rounding of the FFT would show
+            if best is not None and share < max(1e-7, 5e-12 * self.total / relative):  # rounding of the FFT would show
                 break
             left, right = self._reach(t, c, self.counts, 1e-3 * relative * share, delta)
             top = max(right, eps - c.mean + left)
@@ -188,7 +197,10 @@ class Composition:
         return best[1], best[2], best[3]
 
     def _reach(self, tilt: float, state: Cumulants, counts: list[int], tail: float, delta: float) -> tuple[float, float]:
-        """How far a sum of ``counts`` tilted losses lies below and above its mean, by the probes."""
+        """How far a sum of ``counts`` tilted losses lies below and above its mean, by the probes (as if normal where they are many)."""
+        if len(self.pairs) > 8:
+            far = math.sqrt(-2 * math.log(tail) * float(np.dot(counts, state.variances)))
+            return far, far
         points = []
         for p, n in zip(self.probes, self.counts, strict=True):
             last = _top(p, self._negligible(delta, n)) + 1

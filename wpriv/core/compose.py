@@ -190,7 +190,7 @@ def reach(points: list[tuple[Array, Array]], moments: list[tuple[float, float]],
     # the best theta is near ``normal`` for a Gaussian-like law, and near 1 / (largest loss) where rare large losses rule
     normal = math.sqrt(2 * depth / variance)
     largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for (y, _), n in zip(points, counts, strict=True) if n)
-    theta = np.geomspace(min(0.04 * normal, 2 / largest), 1.4 * normal, 12)
+    theta = np.geomspace(min(0.04 * normal, 2 / largest), 1.4 * normal, 9)
     cumulant = np.zeros((2, theta.size))
     below = above = 0.0
     for (y, mass), (mean, _), n in zip(points, moments, counts, strict=True):

@@ -74,7 +74,7 @@ def normal_log_delta(eps: float, mean: float, variance: float) -> float:
     a = (eps - mean) / sigma
     if a > 1e6:  # far below every positive double; the factor left out is below 1
         return -a * a / 2
-    if sigma > 0.5 or a < -1:
+    if sigma > 0.5 or a < -30:
         tail = float(log_ndtr(-a))
         other = eps - mean + variance / 2 + float(log_ndtr(-a - sigma))
         return tail + float(log1mexp(min(other - tail, 0.0)))

@@ -136,7 +136,7 @@ def _side(log_f: Callable[[Array], Array], centre: float, limit: float, atoms: A
     breaks = np.unique(np.concatenate([[centre, end], atoms[inside]]))
     edges = [breaks]
     if breaks.size <= 8:  # a peak may sit at a jump, at the centre or at an end: panels shrink towards each of them
-        shrink = np.exp2(-3.0 * np.arange(13) - 1)
+        shrink = 0.5 * 6.0 ** -np.arange(14)
         for a, b in pairwise(breaks):
             edges += [a + (b - a) * shrink, b - (b - a) * shrink]
     y, weight, value = _panels(log_f, np.unique(np.concatenate(edges)))

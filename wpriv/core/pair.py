@@ -73,11 +73,24 @@ class LossPair:
             return np.where(np.isneginf(tails.sf_p), -np.inf, tails.sf_p + log1mexp(np.minimum(gap, 0.0)))
 
 
-class Reversed(LossPair):
+class Derived(LossPair):
+    """A pair made from others by a map: two made alike are equal, so that equal steps are recognised and priced once."""
+
+    made_from: tuple[object, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.made_from == getattr(other, "made_from", None)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.made_from))
+
+
+class Reversed(Derived):
     """The pair (Q, P) of a given pair (P, Q): its loss is -L, with the roles of the two laws exchanged."""
 
     def __init__(self, forward: LossPair):
         self.forward = forward
+        self.made_from = (forward,)
         self.infinity, self.lost = forward.lost, forward.infinity
         self.support = (-forward.support[1], -forward.support[0])
         self.atoms = np.sort(-forward.atoms)

@@ -15,7 +15,7 @@ from scipy.special import erfcx
 
 from wpriv.core.pair import Array, LossPair
 
-_LADDER = np.geomspace(1e-15, 1e9, 440)
+_LADDER = np.geomspace(1e-15, 1e9, 120)
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,29 @@ def probe(pair: LossPair) -> Probe:
     ends = [v for v in (low, high) if math.isfinite(v)]
     if len(ends) == 2 and high > low:
         # a bounded loss has its law's detail near the ends
-        inwards = (high - low) * np.geomspace(1e-7, 0.5, 60)
+        inwards = (high - low) * np.geomspace(1e-7, 0.5, 30)
         y = np.concatenate([y, low + inwards, high - inwards])
     few_atoms = pair.atoms if pair.atoms.size <= 64 else np.empty(0)
     y = np.unique(np.concatenate([y, ends, few_atoms]))
     if y.size < 2:
         y = np.array([y[0] - 1e-9, y[0]]) if y.size else np.array([-1e-9, 0.0])
+    sf, cdf = _tails(pair, y)
     while True:
-        mass = _cell_masses(pair, y)
+        mass = np.maximum(np.where(sf[:-1] < cdf[1:], sf[:-1] - sf[1:], cdf[1:] - cdf[:-1]), 0.0)
+        mass[0] = max(mass[0], min(cdf[1], 1.0 - pair.infinity))
         beyond = np.cumsum(mass[::-1])[::-1]
-        wide = (mass > 0.03) | ((mass > 0.7 * beyond) & (mass > 1e-150) & (np.arange(mass.size) < mass.size - 1))
+        steep = (mass > 0.7 * beyond) & (mass > 1e-150) | (mass > 0.3 * beyond) & (mass > 1e-15)
+        steep[-1] = False
         # no finer than the ladder: an atom at zero would be halved for ever
-        wide &= np.diff(y) > np.maximum(np.where(mass > 0.03, 1e-9, 1e-3) * np.abs(y[1:]), 1e-15)
+        finest = np.maximum(np.where(mass > 0.03, 1e-9, 1e-3) * np.abs(y[1:]), 1e-15)
+        wide = ((mass > 0.03) | steep) & (np.diff(y) > finest)
         if not wide.any():
             break
-        split = y[:-1][wide, None] + np.diff(y)[wide, None] * np.arange(1, 8) / 8
-        y = np.union1d(y, split.ravel())
+        new = (y[:-1][wide, None] + np.diff(y)[wide, None] * np.arange(1, 6) / 6).ravel()
+        more = _tails(pair, new)
+        y = np.concatenate([y, new])
+        order = np.argsort(y, kind="stable")
+        y, sf, cdf = y[order], np.concatenate([sf, more[0]])[order], np.concatenate([cdf, more[1]])[order]
     middle = (y[1:] + y[:-1]) / 2
     keep = mass > 1e-300
     if not keep.any():
@@ -63,14 +70,9 @@ def probe(pair: LossPair) -> Probe:
     return Probe(middle + shift, np.log(mass))
 
 
-def _cell_masses(pair: LossPair, y: Array) -> Array:
-    """P-mass of each cell (a, b], the first closed on the left as well."""
+def _tails(pair: LossPair, y: Array) -> tuple[Array, Array]:
     tails = pair.tails(y)
-    below = pair.tails(np.nextafter(y[:1], -np.inf))
-    sf, cdf = tails.sf_p.copy(), tails.cdf_p.copy()
-    sf[0], cdf[0] = below.sf_p[0], below.cdf_p[0]
-    left, right = np.exp(cdf[1:]) - np.exp(cdf[:-1]), np.exp(sf[:-1]) - np.exp(sf[1:])
-    return np.maximum(np.where(sf[:-1] < cdf[1:], right, left), 0.0)
+    return np.exp(tails.sf_p), np.exp(tails.cdf_p)
 
 
 @dataclass(frozen=True)

@@ -85,16 +85,13 @@ def _compare(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
         panel = Panel.model_validate({**merged, "name": name or "-"}).model_copy(update={"name": name})
         faults += _panel_faults(document, panel, origin)
         panels.append(panel)
-        resolved.append({"name": name, **merged} if name else merged)
         own = ("panels", index, "expect") if name else ("expect",)
-        given = data["panels"][index].get("expect", []) if name else data.get("expect", [])
+        given = (data["panels"][index] if name else data).get("expect") or []
+        resolved.append({**({"name": name} if name else {}), **merged, **({"expect": given} if given else {})})
         checks += [Check(name, _expect(document, (*own, i), panel, faults)) for i, _ in enumerate(given)]
     if names and data.get("expect"):
         faults.append(Fault(document.place(("expect",), at_key=True), "with panels, 'expect' stands inside the panel it is about"))
     whole = {"kind": "compare", "source": data["source"], **({"panels": resolved} if names else resolved[0])}
-    expects = [{**({"panel": c.panel} if c.panel else {}), **c.expect.model_dump(exclude_defaults=True)} for c in checks]
-    if expects:
-        whole["expect"] = expects
     return Recipe(_stem(document.name), "compare", data["source"], whole, tuple(panels), tuple(checks), quick)
 
 

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Array, AtomicPair, LossPair, Reversed, Tails, log1mexp, mirrored
+from wpriv.core.pair import Array, AtomicPair, Derived, log1mexp, LossPair, mirrored, Reversed, Tails
 
 
 def poisson(base: LossPair, rate: float) -> LossPair:
@@ -84,9 +84,10 @@ class _Map:
         return np.clip(_base_loss(eps, self.rate), self.low[at], self.high[at])
 
 
-class _Poisson(LossPair):
+class _Poisson(Derived):
     def __init__(self, base: LossPair, rate: float):
         self.base, self.rate, self.floor = base, rate, math.log1p(-rate)
+        self.made_from = (base, rate)
         self.infinity, self.lost = rate * base.infinity, 0.0
         low, high = _mixed_loss(np.array(base.support), rate)
         self.support = (self.floor if base.lost > 0 else float(low), float(high))
@@ -128,11 +129,12 @@ class _PoissonReversed(Reversed):
         return np.where(inside, amplified, np.where(y < 0, 0.0, -np.inf))
 
 
-class _Fixed(LossPair):
+class _Fixed(Derived):
     symmetric = True
 
     def __init__(self, base: LossPair, rate: float):
         self.base, self.rate = base, rate
+        self.made_from = (base, rate)
         self.infinity = self.lost = rate * base.infinity
         high = float(_mixed_loss(np.array(base.support[1]), rate))
         self.support = (-high, high)

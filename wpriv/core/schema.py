@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, TypeAdapter, WithJsonSchema
 
 from wpriv.core.process import MAX_COUNT
 
@@ -150,7 +150,7 @@ class Compare(Part):
     """kind: compare. Accountants over a grid, to a table and a figure."""
 
     kind: Literal["compare"]
-    source: Word
+    source: str
     panels: Annotated[list[Panel], Field(min_length=1)] | None = None
     quick: Part | None = None
 
@@ -178,3 +178,9 @@ class Calibrate(Budget):
 
 # "train" joins these with the training tasks
 MODELS: dict[str, type[Strict]] = {"budget": Budget, "calibrate": Calibrate, "compare": Compare}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of all recipe kinds, told apart by ``kind``."""
+    kinds = Annotated[Budget | Calibrate | Compare, Field(discriminator="kind")]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "wpriv recipe", **TypeAdapter(kinds).json_schema()}

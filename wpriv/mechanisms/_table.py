@@ -59,7 +59,7 @@ def read(path: str, bin_width: float) -> Table:
 def _read(path: str, bin_width: float, identity: tuple[int, ...]) -> Table:
     rows = _rows(path)
     line, header = next(rows, (1, []))
-    header = [name.lower() for name in header]
+    header = [name.strip().lower() for name in header]
     if header == SAMPLES:
         return _binned(path, _of_width(path, rows, 2), bin_width)
     if header != HISTOGRAM:
@@ -82,7 +82,7 @@ def _rows(path: str) -> Rows:
     try:
         for row in reader:
             if row:
-                yield reader.line_num, [field.strip() for field in row]
+                yield reader.line_num, row
     except csv.Error as error:
         raise UsageError(f"{path}:{reader.line_num}: not a CSV table ({error})") from error
 
@@ -97,7 +97,8 @@ def _of_width(path: str, rows: Rows, width: int) -> Rows:
 def _histogram(path: str, rows: Rows) -> Table:
     labels: dict[str, int] = {}
     columns = (array("d"), array("d"))
-    for line, (label, *masses) in rows:
+    for line, (name, *masses) in rows:
+        label = name.strip()
         if labels.setdefault(label, line) != line:
             _refuse(path, line, f"every outcome must appear once; {label[:40]!r} is also on line {labels[label]}")
         for column, mass in zip(columns, masses, strict=True):
@@ -117,7 +118,7 @@ def _binned(path: str, rows: Rows, bin_width: float) -> Table:
     columns = (array("d"), array("d"))
     for line, row in rows:
         for column, sample in zip(columns, row, strict=True):
-            if sample:  # one column may be shorter than the other
+            if sample.strip():  # one column may be shorter than the other
                 column.append(_number(path, line, sample))
     for name, column in zip(SAMPLES, columns, strict=True):
         if not column:
@@ -152,10 +153,10 @@ def _probability(path: str, line: int, text: str) -> float:
 
 def _number(path: str, line: int, text: str) -> float:
     try:
-        value = math.nan if "_" in text else float(text)
+        value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not math.isfinite(value) or "_" in text:
         _refuse(path, line, f"a finite number was wanted; found {text[:40]!r}")
     return value
 

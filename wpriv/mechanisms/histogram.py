@@ -15,7 +15,8 @@ from wpriv.errors import UsageError
 from wpriv.mechanisms import _table
 
 REACH = 37.0  # noise beyond 37 sigma has a chance below 1e-299
-FLOOR = 1e-290  # a cell less likely than this counts as impossible
+FLOOR = 1e-290  # a cell less likely than this counts as impossible ...
+RARE = 1e-200  # ... and as never seen where noise without a bound makes it no likelier than this under the other law
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 MAX_CELLS, MAX_WORK = 2**20, 2 * 10**8
 
@@ -66,7 +67,9 @@ class Histogram(Mechanism):
         table = _table.read(self.file, self.bin_width)
         if not self.sigma:
             return _pair_of(table.p, table.q)
-        return _pair_of(*self._smoothed(_table.numbers(self.file, table), np.stack([table.p, table.q])))
+        endless = not self.bound or self.bound > REACH * self.sigma
+        cells = self._smoothed(_table.numbers(self.file, table), np.stack([table.p, table.q]))
+        return _pair_of(*cells, rare=RARE if endless else 0.0)
 
     def _smoothed(self, outcomes: Array, laws: Array) -> Array:
         """[2, cells] probabilities of every cell, from the [k] outcomes and their [2, k] probabilities."""
@@ -109,9 +112,9 @@ class Histogram(Mechanism):
         return np.asarray(mass / mass.sum())
 
 
-def _pair_of(p: Array, q: Array) -> AtomicPair:
+def _pair_of(p: Array, q: Array, rare: float = 0.0) -> AtomicPair:
     in_p, in_q = p >= FLOOR, q >= FLOOR
-    both = in_p & in_q
+    both, only_p, only_q = in_p & in_q, in_p & ~in_q & (p >= rare), in_q & ~in_p & (q >= rare)
     log_p, log_q = np.log(p[both]), np.log(q[both])
-    infinity, lost = math.fsum(p[in_p & ~in_q]), math.fsum(q[in_q & ~in_p])
+    infinity, lost = math.fsum(p[only_p]), math.fsum(q[only_q])
     return AtomicPair(log_p - log_q, log_p, infinity=min(infinity, 1.0), lost=min(lost, 1.0), log_q=log_q)

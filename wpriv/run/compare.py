@@ -15,6 +15,7 @@ from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.run import build, expect, grid, law, price, read, write
 from wpriv.run.expect import Verdict
 from wpriv.run.grid import Cell
+from wpriv.run.why import why
 
 Row = dict[str, Any]
 Progress = Callable[[int, int], None]
@@ -67,7 +68,7 @@ def compare(
     if (recipe is None) == (not flags):
         raise UsageError("compare takes a recipe, or the keys of one (process=..., accountants=..., eps=...); give one of the two")
     if recipe is None:
-        return run(read.from_flags({"kind": "compare", "source": "flags", **flags}), None if out is None else Path(out), fresh=fresh)
+        return run(read.from_flags(flags), None if out is None else Path(out), fresh=fresh)
     job = read.recipe(recipe, quick=quick)
     return run(job, default_out(job) if out is None else Path(out), fresh=fresh)
 
@@ -110,7 +111,8 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
     verdicts = expect.verdicts(job, rows)
     files: tuple[Path, ...] = ()
     if out is not None:
-        about = {"recipe": job.name, "source": job.source, "quick": job.quick, "cells": len(todo), "reused": reused}
+        about: dict[str, Any] = {"recipe": job.name, "source": job.source, "quick": job.quick, "cells": len(todo), "reused": reused}
+        about |= {"accountants": {row["accountant"]: row["source"] for row in rows if row.get("source")}}
         write.results(out, rows, {**about, "wall_seconds": round(time.perf_counter() - started, 3)})
         files = (out / write.TABLE, out / write.RECIPE, out / write.PROVENANCE)
         if draw:
@@ -118,6 +120,13 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
 
             files += tuple(plot.draw(rows, plot.panels_of(job), out, ("png",)))
     return Comparison(job, rows, verdicts, out, files, reused)
+
+
+def readings(spec: dict[str, Any], *, history: str | None, eps: float | None, delta: float | None, tol: float | None) -> list[Row]:
+    """``compare --why``: see ``wpriv.run.why``."""
+    if history is not None:
+        raise UsageError("--why reads one mechanism in several ways; give --mech and its flags instead of --history")
+    return why({k: v for k, v in spec.items() if v is not None}, eps=eps, delta=delta, tol=tol or price.DEFAULT_TOL)
 
 
 def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
@@ -153,7 +162,7 @@ def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
     except Unsupported as error:
         return {**row, **asked, "reason": str(error)}
     told = found.as_dict()
-    about = {name: told[name] for name in ("adjacency", "notion", "claim")}
+    about = {name: told[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
     return {**row, "asked": asked["asked"], **about, **{name: told[name] for name in BOUND_COLUMNS}, "reason": None}
 
 

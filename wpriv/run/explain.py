@@ -63,7 +63,8 @@ def _reading(step: Step) -> list[str]:
 def _classes(process: Process) -> list[dict[str, Any]]:
     rows = []
     runs = process.runs()
-    orders = ["both"] if len(runs) == 1 else ["first over second", "second over first"]
+    names = ["remove", "add"] if process.adjacency == "add-remove" else ["P over Q", "Q over P"]
+    orders = ["both"] if len(runs) == 1 else names
     for order, run in zip(orders, runs, strict=True):
         for place, (pair, n) in enumerate(run, start=1):
             c = loss_class(pair)

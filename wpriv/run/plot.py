@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from wpriv.core import registry
+from wpriv.core import document, registry
 from wpriv.core.recipe import Recipe
 from wpriv.errors import UsageError
 from wpriv.run import read, write
@@ -60,16 +58,18 @@ def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str
 
 def _stored_views(path: Path, rows: list[dict[str, Any]]) -> list[View]:
     """The panels as the recipe beside the table has them, or as the table alone shows them."""
-    names = list(dict.fromkeys(row.get("panel") or "" for row in rows))
+    names = list(dict.fromkeys(_panel_of(row) for row in rows))
     views = {}
     if path.is_file():
-        try:
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
-            for panel in data.get("panels") or [data]:
+        data = document.read(path).data
+        for panel in data.get("panels") or [data]:
+            if isinstance(panel, dict):
                 views[panel.get("name", "")] = View(panel.get("name", ""), panel.get("figure"), panel.get("title"), panel.get("limits"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError) as error:
-            raise UsageError(f"{path}: not the recipe of a results directory ({type(error).__name__}). Run `wpriv compare` again") from None
-    return [views.get(name, View(str(name))) for name in names]
+    return [views.get(name, View(name)) for name in names]
+
+
+def _panel_of(row: dict[str, Any]) -> str:
+    return "" if row.get("panel") is None else str(row["panel"])
 
 
 def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequence[str]) -> list[Path]:
@@ -87,7 +87,7 @@ def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequ
     for spare in grid[len(views) :]:
         spare.remove()
     for view, axes in zip(views, grid, strict=False):
-        own = [row for row in rows if (row.get("panel") or "") == view.name]
+        own = [row for row in rows if _panel_of(row) == view.name]
         name = view.figure or _natural(own)
         try:
             registry.load("figures", name).draw(own, axes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,72 @@ def recipe(name: str | Path, *, quick: bool = False) -> Recipe:
     return made
 
 
+def listing() -> list[tuple[str, str]]:
+    """The shipped recipes by name, each with its source."""
+    return [(name, str(document.read(path).data.get("source", ""))) for name, path in shipped().items()]
+
+
+def copy(name: str, to: Path) -> list[Path]:
+    """Copies a recipe, and the files its steps read, to a file or a directory; returns what was written.
+
+    Raises:
+        UsageError: no such recipe, or a target is there already: nothing is overwritten.
+    """
+    path = find(name)
+    found = document.read(path)
+    steps = [found.at(p) for p in found.values]
+    inner = {s["file"] for s in steps if isinstance(s, dict) and isinstance(s.get("file"), str)}
+    target = to / path.name if to.is_dir() else to
+    pairs = [(path, target), *((path.parent / f, target.parent / f) for f in sorted(inner) if (path.parent / f).is_file())]
+    for _, new in pairs:
+        if new.exists():
+            raise UsageError(f"{new} is there already and is not overwritten; name another file or directory")
+    try:
+        for old, new in pairs:
+            shutil.copyfile(old, new)
+    except OSError as error:
+        raise UsageError(f"the recipe cannot be copied to {target}: {error.strerror}. Name another file or directory") from None
+    return [new for _, new in pairs]
+
+
 def from_flags(data: dict[str, Any]) -> Recipe:
-    """The recipe that a set of flags amounts to; faults are told without line numbers."""
-    return check(Document("the flags", [], data))
+    """The compare recipe that keywords or flags amount to (its keys but ``kind`` and ``source``); faults have no line numbers."""
+    return check(Document("the flags", [], {"kind": "compare", "source": "", **data}))
+
+
+def steps_of_flags(
+    mech: str | None,
+    params: dict[str, Any],
+    schedule: dict[str, Any],
+    sampling: str,
+    adjacency: str | None,
+    history: str | None,
+    swept: list[str],
+) -> dict[str, Any]:
+    """``process`` and ``adjacency`` of a recipe, from the flags of ``budget``; a swept parameter need not be given."""
+    blank = {}
+    if mech is not None:
+        fields = dataclasses.fields(registry.mechanism(mech))
+        blank = {f.name: 1.0 for f in fields if f.name in swept and f.name not in params}
+    if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
+        schedule = {**schedule, "rate": 1.0}
+    job = build.job(mech, params={**params, **blank}, **schedule, sampling=sampling, adjacency=adjacency, history=history)
+    steps = [{k: v for k, v in step.describe().items() if v is not None} for step in job.process.steps]
+    return {"process": steps, "adjacency": job.process.adjacency}
+
+
+def sweep(text: str) -> dict[str, Any]:
+    """One axis from text: ``n=64,256,1024``, ``eps=linspace:0,4,81``, ``sigma=geomspace:1,100,21`` or ``n=powers:2,0,16``.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    over, equals, values = text.partition("=")
+    kind, colon, numbers = values.rpartition(":")
+    if not equals or not over.strip() or not numbers.strip():
+        raise UsageError(f"--sweep wants name=values, as in n=64,256,1024 or eps=linspace:0,4,81; found {text[:80]!r}")
+    points = [build.number(part, f"--sweep {over}") for part in numbers.split(",")]
+    return {"over": over.strip(), "values": {kind.strip(): points} if colon else points}
 
 
 def _resolve_files(found: Document, folder: Path) -> None:

@@ -53,12 +53,15 @@ def readings(spec: Mapping[str, Any]) -> list[Reading]:
     if plan.rate is None:
         return _unsampled({**base, "n": n}, {**wide, "n": n}, "every record takes part in every step")
     poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
-    fixed = {**wide, "n": n, "sampling": "fixed", "rate": plan.rate}
-    passes = max(1, math.ceil(n * plan.rate * (1 - 1e-9)))
+    fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
+    told = spec.get("epochs")
+    passes = max(1, math.ceil((n * plan.rate if told is None else build.number(told, "epochs")) * (1 - 1e-9)))
     shuffled = "shuffled batches: each record in one batch an epoch, no amplification claimed"
     return [
         *_by_all(poisson, "add-remove", "each record joins each step by itself with the same chance; neighbours differ by one record"),
-        Reading(fixed, "replace-one", "pld", "batches of a fixed size; one record is replaced, which moves a sum by twice the sensitivity"),
+        Reading(poisson, "replace-one", "pld", "Poisson sampling, but one record is replaced by another"),
+        Reading({**base, **fixed}, "replace-one", "pld", "fixed-size batches; one record is replaced, sigma is relative to that change"),
+        Reading({**wide, **fixed}, "replace-one", "pld", "the same, sigma relative to one record: replacing it moves a sum twice as far"),
         *_unsampled({**base, "n": passes}, {**wide, "n": passes}, shuffled)[:1],
         Reading({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
         Reading({**base, "n": n}, "add-remove", "pld", "the same records might be in every batch: all steps, no sampling"),
@@ -91,6 +94,7 @@ def _row(reading: Reading, eps: float | None, delta: float | None, tol: float) -
     spec = reading.spec
     row = {"sampling": spec.get("sampling", "none"), "n": spec["n"], "rate": spec.get("rate"), "adjacency": reading.adjacency}
     row |= {"sensitivity": spec.get("sensitivity"), "accountant": reading.accountant, "assumption": reading.assumption}
+    row["asked"] = "delta" if eps is None else "epsilon"
     try:
         found = price.ask(price.curve(build.process([spec], reading.adjacency), reading.accountant, tol), eps=eps, delta=delta)
     except Unsupported as error:

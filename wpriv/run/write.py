@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import json
-import math
 import os
 import platform
 import subprocess
@@ -18,12 +17,16 @@ from typing import Any
 import yaml
 
 from wpriv import __version__
+from wpriv.core import document
 from wpriv.core.recipe import Recipe
 from wpriv.errors import UsageError
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 # these change what is said about the numbers, not the numbers
 _COSMETIC = {"figure", "title", "limits", "expect", "source"}
+
+# what JSON rows hold beyond the table; the source of each accountant is in the provenance
+_NO_COLUMNS = {"process", "source", "warnings"}
 
 
 def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
@@ -44,15 +47,27 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
             elif _essence(_stored(out / RECIPE)) != _essence(json.loads(json.dumps(recipe.data))):
                 raise UsageError(f"{out} holds the results of another recipe, or of this one before it was changed. {advice}")
         out.mkdir(parents=True, exist_ok=True)
-        _replace(out / RECIPE, yaml.safe_dump(recipe.data, sort_keys=False, allow_unicode=True, width=140))
+        _replace(out / RECIPE, as_yaml(recipe.data))
     except OSError as error:
         raise UsageError(f"the results cannot be written to {out}: {error.strerror}. Name another directory with --out") from None
 
 
+class _Plain(yaml.SafeDumper):
+    """Writes every value out, also one that stands in several places: the loader refuses anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def as_yaml(data: dict[str, Any]) -> str:
+    """A recipe's data as YAML, in its own order; reads back as the same data."""
+    return str(yaml.dump(data, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=140))
+
+
 def _stored(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
+        return document.read(path).data
+    except UsageError:
         return None
 
 
@@ -89,8 +104,8 @@ def _cut_short(size: int, path: Path) -> bool:
 
 
 def columns(rows: list[dict[str, Any]]) -> list[str]:
-    """All columns in the order they first appear, without those that are empty throughout."""
-    seen = dict.fromkeys(name for row in rows for name in row)
+    """The columns of a table in the order they first appear, without those that are empty throughout or no single value."""
+    seen = dict.fromkeys(name for row in rows for name in row if name not in _NO_COLUMNS)
     return [name for name in seen if any(row.get(name) not in (None, "") for row in rows)]
 
 
@@ -136,17 +151,6 @@ def _commit() -> str | None:
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def plain(value: Any) -> Any:
-    """Plain data for JSON: infinities as the string "inf", as everywhere in the program's output."""
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return value
 
 
 def _replace(path: Path, text: str) -> None:

@@ -1,0 +1,68 @@
+"""wpriv recipe"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Recipes: list, check, show and copy them, or their schema."
+)
+Name = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a shipped recipe as plc/fig7-dpsgd.")]
+Names = Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Paths, or shipped recipes as plc/fig7-dpsgd.")]
+Quick = Annotated[bool, typer.Option("--quick", help="With the quick overrides applied.")]
+Target = Annotated[Path, typer.Argument(metavar="[TO]", help="The new file, or a directory.")]
+
+
+@app.command()
+def ls() -> None:
+    """List the shipped recipes with the table or figure they come from."""
+    from wpriv.cli import show
+    from wpriv.run import read
+
+    for name, source in read.listing():
+        show.emit(f"{name:<28} {source}")
+
+
+@app.command()
+def check(recipes: Names) -> None:
+    """Check recipes: every fault of the first faulty one with file, line and column."""
+    from wpriv.cli import show
+    from wpriv.run import read
+
+    for name in recipes:
+        for quick in (False, True):
+            found = read.recipe(name, quick=quick)
+        show.emit(f"{name}: a sound recipe of kind {found.kind}")
+
+
+@app.command("show")
+def resolved(recipe: Name, quick: Quick = False) -> None:
+    """Show a recipe as resolved: panels complete, overrides applied."""
+    from wpriv.cli import show
+    from wpriv.run import read, write
+
+    show.emit(write.as_yaml(read.recipe(recipe, quick=quick).data).rstrip("\n"))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of recipes, for editors that check while you write."""
+    import json
+
+    from wpriv.cli import show
+    from wpriv.core.schema import json_schema
+
+    show.emit(json.dumps(json_schema(), indent=2))
+
+
+@app.command()
+def cp(recipe: Name, to: Target = Path()) -> None:
+    """Copy a shipped recipe, and the files it reads, to change them."""
+    from wpriv.cli import show
+    from wpriv.run import read
+
+    for path in read.copy(recipe, to):
+        show.emit(str(path))

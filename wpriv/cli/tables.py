@@ -1,0 +1,132 @@
+"""Comparisons on the screen: one table a panel, published numbers beside ours, readings of one job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wpriv import __version__
+from wpriv.cli import show
+from wpriv.core.curve import SCHEMA
+from wpriv.core.digits import text
+from wpriv.core.schema import Panel
+from wpriv.run.compare import Comparison, Row
+from wpriv.run.expect import Verdict
+from wpriv.run.write import csv_text
+
+MAX_ROWS = 12  # of a recipe's panel; the table on disk has them all
+NAMES = {"epsilon": "eps"}
+
+
+def comparison(found: Comparison, mode: str) -> None:
+    """Prints a comparison: text, json or csv; nothing with quiet, where files and exit code speak."""
+    if mode == "json":
+        rows = [{"schema": SCHEMA, **row, "version": __version__} for row in found.rows]
+        verdicts = [v.as_dict() for v in found.verdicts]
+        files = [str(path) for path in found.files]
+        show.emit(show.as_json({"schema": show.TABLE_SCHEMA, "rows": rows, "expect": verdicts, "files": files, "version": __version__}))
+    elif mode == "csv":
+        show.emit(csv_text(found.rows).rstrip("\n"))
+    elif mode == "text":
+        for panel in found.recipe.panels:
+            own = [row for row in found.rows if row.get("panel", "") == panel.name]
+            lines = _panel(panel, own, None if found.out is None else MAX_ROWS)
+            show.emit(show.bold(panel.title or panel.name or found.recipe.source or _job(own)) + "\n" + lines + "\n")
+        if found.verdicts:
+            show.emit(_verdicts(found.verdicts))
+    for path in found.files if mode == "text" else ():
+        show.say("wrote", str(path))
+    for line in dict.fromkeys(w if isinstance(w, str) else str(w) for row in found.rows for w in row.get("warnings") or []):
+        show.say("warning", line)
+    for line in dict.fromkeys(f"{row.get('accountant', 'no answer')}: {row['reason']}" for row in found.rows if row.get("reason")):
+        show.say("note", line)
+
+
+def why(rows: list[Row], mode: str) -> None:
+    """Prints one job under every reading."""
+    if mode == "json":
+        show.emit(show.as_json({"schema": show.TABLE_SCHEMA, "rows": [{"schema": SCHEMA, **row} for row in rows], "version": __version__}))
+    elif mode == "csv":
+        show.emit(csv_text(rows).rstrip("\n"))
+    elif mode == "text":
+        answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
+        header = [NAMES.get(answer, answer), "claim", "sampling", "n", "neighbours", "accountant", "assumption"]
+        body = []
+        for row in rows:
+            value = "-" if row["reason"] else text(row[answer], up=True, digits=4)
+            told = row["assumption"] + (f" ({row['reason']})" if row["reason"] else "")
+            body.append([value, row.get("claim") or "-", row["sampling"], str(row["n"]), row["adjacency"], row["accountant"], told])
+        show.emit(show.table(header, body))
+
+
+def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
+    """One panel as text: the sweep downwards, cases and accountants across; or the rows themselves where there is no sweep."""
+    axes = [NAMES_IN_ROWS.get(axis.over, axis.over) for axis in panel.sweep or []]
+    if panel.table != "bounds":
+        columns = [*axes, *(["case"] if panel.cases else []), *SHOWN[panel.table]]
+        body = [[_plain(row.get(name)) for name in columns] for row in _thin(rows, most)]
+        return show.table(columns, body)
+    answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
+    if not axes:
+        body = [[*_who(row), row.get("claim") or "no answer", _safe(row.get(answer)), _ends(row, answer)] for row in rows]
+        return show.table([*_who_columns(rows), "claim", NAMES.get(answer, answer), "bracket"], body)
+    series = list(dict.fromkeys(tuple(_who(row)) for row in rows))
+    points: dict[tuple[Any, ...], dict[tuple[str, ...], Any]] = {}
+    for row in rows:
+        points.setdefault(tuple(row[a] for a in axes), {})[tuple(_who(row))] = row.get(answer)
+    chosen = _thin(list(points), most)
+    body = [[*(f"{v:.6g}" for v in point), *(_safe(points[point].get(s)) for s in series)] for point in chosen]
+    header = [*(NAMES.get(a, a) for a in axes), *(" ".join(s) for s in series)]
+    return f"{NAMES.get(answer, answer)} by\n{show.table(header, body)}"
+
+
+NAMES_IN_ROWS = {"eps": "epsilon"}
+SHOWN = {"class": ("mean", "variance", "third", "infinity"), "loss": ("part", "loss", "mass", "density", "class_density")}
+
+
+def _job(rows: list[Row]) -> str:
+    """What was priced, where no recipe gives it a name: the mechanism as far as it is the same in all rows."""
+    kinds = [row["mech"] for row in rows if row.get("mech")]
+    shown = ("sigma", "scale", "sampling", "rate", "n")
+    fixed = [f"{k} {rows[0][k]}" for k in rows[0] if k in shown and len({row.get(k) for row in rows}) == 1]
+    return ", ".join([kinds[0] if kinds else f"{rows[0].get('steps')} kinds of step", *fixed])
+
+
+def _who_columns(rows: list[Row]) -> list[str]:
+    return (["case"] if "case" in rows[0] else []) + ["accountant"]
+
+
+def _who(row: Row) -> list[str]:
+    return [str(row[name]) for name in _who_columns([row])]
+
+
+def _ends(row: Row, answer: str) -> str:
+    low, high = row.get(f"{answer}_lower"), row.get(f"{answer}_upper")
+    return "" if low is None or high is None else f"[{text(low, up=False)}, {text(high, up=True)}]"
+
+
+def _safe(value: float | None) -> str:
+    """A bound, rounded up."""
+    return "" if value is None else text(value, up=True)
+
+
+def _plain(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _thin(items: list[Any], most: int | None) -> list[Any]:
+    """At most ``most`` of the items, evenly spaced, both ends among them."""
+    if most is None or len(items) <= most:
+        return items
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+
+
+def _verdicts(found: list[Verdict]) -> str:
+    body = []
+    for v in found:
+        where = ", ".join(f"{NAMES.get(k, k)} {x}" for k, x in {**({"panel": v.panel} if v.panel else {}), **v.where}.items())
+        difference = "" if v.difference is None else f"{v.difference:+.1e}"
+        ours = "none" if v.ours is None else f"{v.ours:.6g}"
+        told = f"{v.within:g}" + (" absolute" if v.absolute else "")
+        column = NAMES.get(v.column, v.column)
+        body.append([where, column, f"{v.paper:.6g}", ours, difference, told, "ok" if v.ok else "MISSED", v.source])
+    return show.table(["expected at", "column", "paper", "ours", "difference", "within", "", "source"], body)
