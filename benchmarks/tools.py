@@ -103,7 +103,8 @@ def prv_accountant(job: Job) -> Ends:
 
     counts = [part.n for part in job.parts]
     delta = 1e-5 if job.delta is None else job.delta
-    accountant = prv.PRVAccountant([variable(p) for p in job.parts], eps_error=0.01, delta_error=DELTA_SHARE * delta, max_self_compositions=counts)
+    variables = [variable(part) for part in job.parts]
+    accountant = prv.PRVAccountant(variables, eps_error=0.01, delta_error=DELTA_SHARE * delta, max_self_compositions=counts)
     if job.delta is None:
         low, _, high = accountant.compute_delta(job.eps, counts)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ def eps_at(parts: tuple[Part, ...], delta: float) -> float:
     low, high = 0.0, 1.0
     while log_delta(parts, high) > math.log(delta):
         low, high = high, 2 * high
-    return brentq(lambda eps: log_delta(parts, eps) - math.log(delta), max(low, 1e-3), high, xtol=1e-12, rtol=1e-11)
+    return float(brentq(lambda eps: log_delta(parts, eps) - math.log(delta), max(low, 1e-3), high, xtol=1e-12, rtol=1e-11))
 
 
 def log_delta(parts: tuple[Part, ...], eps: float) -> float:
@@ -110,7 +111,9 @@ def _log_mgf(part: Part, s: Complex, order: str) -> Complex:
     quadratic = np.where(np.abs(loss) < 0.1, _exp_minus_linear(loss), np.expm1(np.minimum(loss, 700)) - loss)
     far = np.exp(z + weight) - (1 + z) * np.exp(weight)
     integrand = np.where(near, series * np.exp(weight), far) - power[:, None] * (quadratic * np.exp(weight))
-    return np.log1p(integrand.sum(axis=1))
+    w = integrand.sum(axis=1)
+    # numpy's own log1p of complex numbers rounds 1 + w
+    return np.log1p(w.real * (2 + w.real) + w.imag**2) / 2 + 1j * np.arctan2(w.imag, 1 + w.real)
 
 
 def _exp_minus_linear(y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -132,13 +135,14 @@ def _solved(job: Job) -> float:
     assert target is not None
 
     def miss(value: float) -> float:
-        return log_delta((replace(part, **{job.solve: value}),), eps) - math.log(target)
+        changed: dict[str, Any] = {job.solve: value}
+        return log_delta((replace(part, **changed),), eps) - math.log(target)
 
     if job.solve == "n":
         # the mgf takes any real n
         return float(math.floor(brentq(miss, 1, 1e6, xtol=1e-3)))
     low, high = (1.0, 20.0) if job.solve == "noise" else (1e-4, 0.1)
-    return brentq(miss, low, high, xtol=1e-13, rtol=1e-12)
+    return float(brentq(miss, low, high, xtol=1e-13, rtol=1e-12))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """One program on one job in a process of its own: ``python -m benchmarks.worker PROGRAM JOB LIMIT_MIB``.
 
-Reads a number k from each line of standard input, answers the job with its noise nudged by k parts in 10^10, and writes a JSON line.
+Reads a number k from each line of standard input, answers the job with its noise nudged by k parts in 10^10, and writes a JSON line;
+the first line says that everything is imported.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + limit * 2**20, resource.RLIM_INFINITY))
     _forget_peak()
     base = memory("VmRSS")
+    print('"ready"', file=reply, flush=True)
     for line in sys.stdin:
         asked = job.nudged(int(line))
         wall, cpu = time.perf_counter(), time.process_time()

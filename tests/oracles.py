@@ -74,6 +74,8 @@ def laplace(t: float) -> LogMoment:
     """ln M of one Laplace step, t = sensitivity / scale: atoms e^{-t/2}/2 at +-t and a flat density e^{-t/2}/4 between, times e^{y/2}."""
 
     def log_moment(s: np.ndarray) -> np.ndarray:
+        if float(np.max(s.real)) * t > 600:
+            return np.log((s + 1) / (2 * s + 1)) + s * t
         # E e^{sL} - 1 = [ (s+1)(e^{st} - 1 - st) + s (e^{-(s+1)t} - 1 + (s+1) t) ] / (2s + 1)
         return _log1p(((s + 1) * _expm2(s * t) + s * _expm2(-(s + 1) * t)) / (2 * s + 1))
 
@@ -106,9 +108,11 @@ def contour_log_delta(steps: list[tuple[LogMoment, int]], eps: float, *, rtol: f
     scale = _half_width(exponent, c, peak)
     periods = [log_m.period for log_m, _ in steps if hasattr(log_m, "period")]
     period = min(periods) if len(periods) == len(steps) == 1 else math.inf
+    if math.isfinite(period) and 20 * scale < period / 2:
+        return peak + math.log(_comb(exponent, c, peak, scale, period) / math.pi)
     previous, step = math.inf, scale / 1.2
     for _ in range(12):
-        total = _trapezoid(exponent, c, peak, step, scale, period, most)
+        total = _trapezoid(exponent, c, peak, step, most)
         if abs(total - previous) <= rtol * abs(total):
             return peak + math.log(total / math.pi)
         previous, step = total, step / 2
@@ -233,7 +237,7 @@ def _log1p(z: np.ndarray) -> np.ndarray:
 def _saddle(height: Callable[[float], float]) -> float:
     """The c > 0 of the least ``height`` (convex in c), to a few percent; walks up from small c, where a step's integral is cheap."""
     walk, best = -12.0, height(math.exp(-12.0))
-    while (new := height(math.exp(walk + 1))) < best:
+    while (new := height(math.exp(walk + 1))) < best and walk < 40:
         walk, best = walk + 1, new
     low, high, ratio = walk - 1, walk + 1, (math.sqrt(5) - 1) / 2
     while high - low > 0.05:
@@ -243,28 +247,22 @@ def _saddle(height: Callable[[float], float]) -> float:
 
 
 def _half_width(exponent: LogMoment, c: float, peak: float) -> float:
-    """The u at which the integrand has fallen by about e^{-1/2}."""
+    """The u at which the integrand has fallen to about e^{-1/2}: one standard deviation of a Gaussian one."""
+
+    def fall(u: float) -> float:
+        return peak - float(exponent(np.array([c + 1j * u])).real[0])
+
     u = c
-    fall = lambda u: peak - float(exponent(np.array([c + 1j * u])).real[0])  # noqa: E731
     while fall(u) > 0.5:
         u /= 2
-    while fall(u) < 0.1:
-        u *= 1.5
+    while fall(u) < 0.45 and u < 1e30:
+        u *= 1.1
     return u
 
 
-def _trapezoid(exponent: LogMoment, c: float, peak: float, step: float, scale: float, period: float, most: int) -> float:
-    """The integral from 0 on; where a law is nearly a lattice, the integrand comes back around every multiple of ``period``."""
+def _trapezoid(exponent: LogMoment, c: float, peak: float, step: float, most: int) -> float:
+    """The integral from 0 on."""
     total, used, block = 0.0, 0, 64
-    if 20 * scale < period / 2:
-        half = int(9 * scale / step)
-        for first in range(0, 4096, 512):
-            u = (np.arange(first, first + 512)[:, None] * period + step * np.arange(-half, half + 1)).ravel()
-            value = np.exp(exponent(c + 1j * u) - peak).real.reshape(512, -1)
-            total += step * float(value.sum() - (value[0].sum() / 2 if first == 0 else 0))
-            if np.abs(value[-1]).max() * scale < 1e-15 * abs(total):
-                break
-        return total
     while used < most:
         u = step * np.arange(used, used + block)
         value = np.exp(exponent(c + 1j * u) - peak)
@@ -273,3 +271,19 @@ def _trapezoid(exponent: LogMoment, c: float, peak: float, step: float, scale: f
         if np.abs(value).max() * used * step < 1e-14 * abs(total):
             return total
     raise ArithmeticError(f"the integrand has not decayed at {used} nodes")
+
+
+def _comb(exponent: LogMoment, c: float, peak: float, scale: float, period: float) -> float:
+    """The integral where the law is nearly a lattice: Gaussian-like peaks around every multiple of ``period``, falling as 1/u^2."""
+    step = min(scale, c) / 6
+    u = step * np.arange(math.ceil(9 * scale / step))
+    value = np.exp(exponent(c + 1j * u) - peak).real
+    total = step * float(value.sum() - value[0] / 2)
+    step = scale / 1.5
+    for first in range(1, 4096, 512):
+        u = np.arange(first, first + 512)[:, None] * period + step * np.arange(-13, 14)
+        value = np.exp(exponent(c + 1j * u.ravel()) - peak)
+        total += step * float(value.real.sum())
+        if np.abs(value[-27:]).max() * scale < 1e-15 * abs(total):
+            break
+    return total

@@ -75,6 +75,16 @@ def test_every_mechanism_file_has_an_example():
     assert len(files) >= 9
 
 
+@pytest.mark.parametrize(
+    ("name", "values"), [(n, e) for n in ("gauss", "laplace", "truncated-gauss", "truncated-laplace") for e in EXAMPLES[n]]
+)
+def test_two_pairs_made_alike_are_equal(name, values):
+    one, two = (registry.mechanism(name)(**values).pair() for _ in range(2))
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != registry.mechanism(name)(**values, sensitivity=1.01).pair()
+
+
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_a_mechanism_names_its_source_and_a_noise_field_it_has(name):
     cls = registry.mechanism(name)

@@ -104,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = sys.argv[1:] if argv is None else list(argv)
         code = _as_typed(typer.main.get_command(app)).main(args=words, prog_name="wpriv", standalone_mode=False)
         sys.stdout.flush()
+        if code == INTERRUPTED:  # typer has caught Ctrl-C by itself
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except WprivError as error:
         return _fail(str(error), error.exit_code)

@@ -6,17 +6,17 @@ every pair from above and from below, compose both, read the answer. Refine unti
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wpriv.core.compose import UNIT, Composed, Law, compose, reach
-from wpriv.core.grid import cells, lower_dots, rounded, upper_dots
+from wpriv.core.compose import UNIT, Composed, compose, reach
+from wpriv.core.lattice import Dotted, Lattice, dot, dot_split, top_index, weights
 from wpriv.core.pair import Array, LossPair
-from wpriv.core.probe import Cumulants, Probe, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
+from wpriv.core.probe import Cumulants, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
 from wpriv.core.process import Run
 from wpriv.core.roots import least
 from wpriv.errors import Unsupported
@@ -65,6 +65,16 @@ class Both:
             return high if low > 0 and sign > 0 else 0.0
         met = least(miss, high, low=low, high=high, rtol=1e-9)
         return met if sign > 0 else met * (1 - 2e-9)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages (blocks left, cells then merged into one), the first and last spacing, and the cut of the jumps in last cells."""
+
+    stages: list[tuple[int, int]]
+    step: float
+    last: float
+    cut: int | None
 
 
 class Composition:
@@ -156,216 +166,101 @@ class Composition:
         # dots cost half as much again
         fine = math.sqrt(8 * error / (self.total * (tilt + 1)))
         relative = min(max(error * (tilt + 1 / math.sqrt(state.variance)), 1e-9), 1e-2)
-        tilt, state, share = self._working_tilt(tilt, state, eps, delta, relative)
+        share = math.exp(min(math.log(delta) - state.total + tilt * eps, 0.0))
         tail = 1e-3 * relative * share
-        lattice = Lattice.of(self.pairs, self.counts, fine)
-        stages, step, period = self._plan(state, tilt, fine, lattice, tail, delta)
-        dotted = [self._dots(j, step, tilt, delta, share) for j in range(len(self.pairs))]
+        plan = self._plan(state, tilt, fine, Lattice.of(self.pairs, self.counts, fine), tail, delta)
+        made = [self._dot(j, plan, tilt, delta, share, tail) for j in range(len(self.pairs))]
+        split = [(d.jumps, n) for d, n in zip(made, self.counts, strict=True) if d.jumps is not None]
         sides = []
         for upper in (True, False):
-            laws = [up if upper else low for up, low, _ in dotted]
-            log_finite = self.log_finite
-            if upper:
-                log_finite = sum(n * math.log1p(-extra) for n, (_, _, extra) in zip(self.counts, dotted, strict=True))
-            sides.append(
-                compose(laws, self.counts, step, tilt, stages, period=period, upper=upper, log_finite=log_finite, tail=tail)
-            )
+            finite = sum(n * math.log1p(-d.infinity) for d, n in zip(made, self.counts, strict=True)) if upper else self.log_finite
+            laws = [d.upper if upper else d.lower for d in made]
+            late = [(jumps.upper if upper else jumps.lower, n) for jumps, n in split]
+            fewer = [n - (d.jumps.most if d.jumps and not upper else 0) for d, n in zip(made, self.counts, strict=True)]
+            sides.append(compose(laws, fewer, plan.step, tilt, plan.stages, late=late, upper=upper, log_finite=finite, tail=tail))
         sizes = [abs(m) + 10 * math.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
         drift = TAIL_ROUNDINGS * UNIT * sum(n * size for n, size in zip(self.counts, sizes, strict=True))
+        drift += sum(jumps.most * jumps.log_kappa for jumps, _ in split)
         return Both(sides[0], sides[1], drift, math.sqrt(state.variance))
 
-    def _working_tilt(self, tilt: float, state: Cumulants, eps: float, delta: float, relative: float) -> tuple[float, Cumulants, float]:
-        """The tilt to compute with, its cumulants, and the share of tilted mass that decides delta there.
-
-        The saddle's own tilt, unless rare large losses make the tilted law so wide that a milder tilt is cheaper.
-        """
-        best: tuple[float, float, Cumulants, float] | None = None
-        plain = math.sqrt(cumulants(self.probes, self.counts, 0.0).variance)
-        for milder in (1.0, 0.85, 0.7, 0.5, 0.35):
-            t = milder * tilt
-            c = state if milder == 1.0 else cumulants(self.probes, self.counts, t)
-            share = math.exp(min(math.log(delta) - c.total + t * eps, 0.0))
-            if best is not None and share < max(1e-7, 5e-12 * self.total / relative):  # rounding of the FFT would show
-                break
-            left, right = self._reach(t, c, self.counts, 1e-3 * relative * share, delta)
-            top = max(right, eps - c.mean + left)
-            if best is None or left + top < 0.8 * best[0]:
-                best = (left + top, t, c, share)
-            if left + top < 16 * plain:
-                break
-        assert best is not None
-        return best[1], best[2], best[3]
-
-    def _reach(self, tilt: float, state: Cumulants, counts: list[int], tail: float, delta: float) -> tuple[float, float]:
-        """How far a sum of ``counts`` tilted losses lies below and above its mean, by the probes (as if normal where they are many)."""
+    def _reach(self, tilt: float, state: Cumulants, counts: list[int], tail: float, delta: float, cut: float = math.inf) -> float:
+        """The width, outside ``tail`` on either side, of a sum of ``counts`` tilted losses, by the probes (normal where they are many)."""
         if len(self.pairs) > 8:
-            far = math.sqrt(-2 * math.log(tail) * float(np.dot(counts, state.variances)))
-            return far, far
+            return 2 * math.sqrt(-2 * math.log(tail) * float(np.dot(counts, state.variances)))
         points = []
         for p, n in zip(self.probes, self.counts, strict=True):
-            last = _top(p, self._negligible(delta, n)) + 1
-            points.append((p.y[:last], _weights(p, tilt)[:last]))
-        moments = list(zip(state.means.tolist(), state.variances.tolist(), strict=True))
-        return reach(points, moments, counts, -math.log(tail))
+            last = min(top_index(p, self._negligible(delta, n)), int(np.searchsorted(p.y, cut)) - 1) + 1
+            points.append((p.y[:last], weights(p, tilt)[:last]))
+        moments = [_moments(y, w) for y, w in points]
+        points = [(y, w / w.sum()) for y, w in points]
+        return sum(reach(points, moments, counts, -math.log(tail)))
 
     def _negligible(self, delta: float, n: int) -> float:
         """P-mass of one of n steps that may go to +infinity without being seen in delta."""
         return 1e-5 * delta / (n * len(self.pairs))
 
-    def _plan(
-        self, state: Cumulants, tilt: float, fine: float, lattice: Lattice, tail: float, delta: float
-    ) -> tuple[list[tuple[int, float]], float, int]:
-        """The stages (blocks left, spacing they are re-dotted on), the first spacing, and the period of the atoms' comb on it.
-
-        k stages share the allowance, each block's lattice being as much coarser as its spread is larger.
-        """
-        best: tuple[float, list[tuple[int, float]], float, int] | None = None
+    def _plan(self, state: Cumulants, tilt: float, fine: float, lattice: Lattice, tail: float, delta: float) -> Plan:
+        """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger."""
         most = max(self.counts)
+        whole = self._reach(tilt, state, self.counts, tail, delta)
+        plain = cumulants(self.probes, self.counts, 0.0)
+        heavy = len(self.pairs) <= 8 and whole > 16 * math.sqrt(plain.variance)
+        best: tuple[float, Plan] | None = None
         for k in range(1, 6):
             step, period = lattice.fit(math.sqrt(k))
             blocks = [max(1, round(most ** ((k - s) / k))) for s in range(1, k + 1)]
-            stages = [(number, fine * math.sqrt(self.total / number / k)) for number in blocks]
+            stages = _factors(blocks, [fine * math.sqrt(self.total / number / k) for number in blocks], step, period)
+            last = step * math.prod(factor for _, factor in stages)
             first = [-(-n // blocks[0]) for n in self.counts]
-            width = sum(self._reach(tilt, state, first, tail / blocks[0], delta))
-            later = sum(14 * math.sqrt(state.variance / a) / spacing for (a, _), (_, spacing) in zip(stages[1:], stages, strict=False))
-            cost = 8e3 * k + (width / step + later) * (1 + 0.2 * len(first))
+            cut = None
+            if heavy and k > 1 and last < 0.3:
+                spread = math.sqrt(float(np.dot(first, plain.variances)))
+                cut = self._cut(math.ceil(6 * spread / last), last, tilt, delta)
+            width = self._reach(tilt, state, first, tail / blocks[0], delta, math.inf if cut is None else cut * last)
+            cost = 8e3 * k + width / step * (1 + 0.2 * len(first)) + whole / last
+            spacing = step
+            for (number, factor), (after, _) in itertools.pairwise(stages):
+                spacing *= factor
+                cost += 14 * math.sqrt(state.variance / after) / spacing if number > 1 else 0.0
             if best is None or cost < best[0]:
-                best = (cost, stages, step, period)
+                best = (cost, Plan(stages, step, last, cut))
             if most ** (1 / (k + 1)) < 8:
                 break
         assert best is not None
-        return best[1:]
+        return best[1]
 
-    def _dots(self, j: int, step: float, tilt: float, delta: float, share: float) -> tuple[Law, Law, float]:
-        """Upper and lower tilted law of one step of kind j, and the upper law's mass at +infinity."""
-        pair, n = self.pairs[j], self.counts[j]
-        index = _nodes(pair, self.probes[j], step, tilt, self._negligible(delta, n), 1e-9 * share / self.total)
-        y = index * step
-        if step > 1:
-            mass, low, infinity = rounded(pair, y)
-        else:
-            made = cells(pair, y)
-            mass, infinity = upper_dots(made, pair.infinity)
-            low = lower_dots(made, pair.infinity)
-        return _tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), infinity
+    def _cut(self, cut: int, last: float, tilt: float, delta: float) -> int | None:
+        """The cut, in cells of the last lattice, beyond which losses are split off as jumps; None where they are not rare or not far."""
+        jumps = sum(n * float(weights(p, tilt)[p.y > cut * last].sum()) for p, n in zip(self.probes, self.counts, strict=True))
+        top = min(float(p.y[top_index(p, self._negligible(delta, n))]) for p, n in zip(self.probes, self.counts, strict=True))
+        return cut if jumps < 60 and min(self.counts) > 20000 and top > 2 * cut * last else None
+
+    def _dot(self, j: int, plan: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
+        pair, p, n = self.pairs[j], self.probes[j], self.counts[j]
+        masses = self._negligible(delta, n), 1e-9 * share / self.total
+        if plan.cut is None:
+            return dot(pair, p, plan.step, tilt, *masses)
+        return dot_split(pair, p, plan.step, plan.last, plan.cut, n, tilt, *masses, tail)
+
+
+def _factors(blocks: list[int], spacings: list[float], step: float, period: int) -> list[tuple[int, int]]:
+    """Per stage the number of blocks it leaves and how many cells are then merged into one.
+
+    A lattice whose atoms recur every ``period`` cells is merged by multiples of it, so that their comb is not cut unevenly.
+    """
+    stages = []
+    for number, spacing in zip(blocks, spacings, strict=True):
+        factor = 1 if number == 1 else max(1, int(spacing / step * (1 + 1e-9)) // period * period)
+        stages.append((number, factor))
+        step, period = step * factor, period if factor == 1 else 1
+    return stages
+
+
+def _moments(y: Array, weight: Array) -> tuple[float, float]:
+    mean = float(weight @ y) / float(weight.sum())
+    return mean, float(weight @ (y - mean) ** 2) / float(weight.sum())
 
 
 def _tighter(width: float, tol: float) -> float:
     """The factor by which the next round's allowance shrinks."""
     return min(0.5, max(0.7 * tol / width, 0.01)) if math.isfinite(width) else 0.1
-
-
-def _tilted(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> Law:
-    keep = mass > 0
-    if not keep.any():
-        keep[0], mass[0] = True, 1e-300
-    index, mass, y = index[keep], mass[keep], y[keep]
-    exponent = tilt * y
-    if float(exponent.max()) < 1.0:
-        # ln E[e^{tilt Y}] of a small loss is of second order: taken from E[e^{tilt Y} - 1], or n steps would amplify its rounding
-        log_norm = math.log1p(float(mass @ np.expm1(exponent)) + _excess(mass))
-        weight = mass * np.exp(exponent)
-        return Law(index, weight / weight.sum(), log_norm)
-    log_mass = np.log(mass) + exponent
-    peak = float(log_mass.max())
-    return Law(index, np.exp(log_mass - peak), peak).normalised()
-
-
-def _excess(mass: Array) -> float:
-    """The sum of the masses less one, zero where it differs by no more than rounding."""
-    excess = math.fsum(mass.tolist()) - 1.0
-    return 0.0 if abs(excess) < 1e-14 else excess
-
-
-def _weights(p: Probe, tilt: float) -> Array:
-    exponent = p.log_p + tilt * p.y
-    weight = np.exp(exponent - exponent.max())
-    normal: Array = weight / weight.sum()
-    return normal
-
-
-def _top(p: Probe, top_mass: float) -> int:
-    """Index of the probe's loss beyond which the P-mass is below ``top_mass``."""
-    plain = np.cumsum(np.exp(p.log_p)[::-1])[::-1]
-    return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)
-
-
-@dataclass(frozen=True)
-class Lattice:
-    """Where the first lattice should lie: atoms on nodes cost nothing, so only the rest of the mass asks for a fine spacing."""
-
-    spacing: float
-    atoms: Array
-    comb: bool
-
-    @staticmethod
-    def of(pairs: list[LossPair], counts: list[int], fine: float) -> Lattice:
-        """``fine`` is the spacing that mass off the nodes needs; pairs with more than a few atoms count as having none."""
-        sets = [np.unique(np.abs(pair.atoms[pair.atoms != 0])) if pair.atoms.size <= 8 else np.empty(0) for pair in pairs]
-        atoms = np.unique(np.concatenate(sets))
-        if not 0 < atoms.size <= 8:
-            return Lattice(fine, np.empty(0), False)
-        loose = [_loose(pair) if pair.atoms.size <= 8 else 1.0 for pair in pairs]
-        share = sum(n * part for n, part in zip(counts, loose, strict=True)) / sum(counts)
-        return Lattice(fine / math.sqrt(max(share, 1e-12)), atoms, min(loose) < 0.5)
-
-    def fit(self, divisor: float) -> tuple[float, int]:
-        """A spacing of at most ``spacing / divisor`` that puts the atoms on nodes, or near, and their comb's period in cells."""
-        step = self.spacing / divisor
-        if not self.atoms.size:
-            return step, 1
-        unit = float(self.atoms[0])
-        least_parts = max(1, math.ceil(unit / step * (1 - 1e-9)))
-        parts = np.arange(least_parts, 3 * least_parts + 20)
-        places = np.outer(parts, self.atoms / unit)
-        off = np.abs(places - np.round(places)).max(axis=1)
-        exact = np.flatnonzero(off < 1e-7)
-        count = int(parts[exact[0] if exact.size else off.argmin()])
-        return unit / count, 2 * count if self.comb and exact.size else 1
-
-
-def _loose(pair: LossPair) -> float:
-    """The share of the P-mass that is not on the pair's atoms."""
-    if not pair.atoms.size:
-        return 1.0
-    hair = 1e-12 * np.maximum(np.abs(pair.atoms), float(np.abs(pair.atoms).max()))
-    before, after = pair.tails(pair.atoms - hair), pair.tails(pair.atoms + hair)
-    mass = np.maximum(np.exp(before.sf_p) - np.exp(after.sf_p), np.exp(after.cdf_p) - np.exp(before.cdf_p))
-    return min(max(1.0 - float(mass.sum()), 0.0), 1.0)
-
-
-def _nodes(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> NDArray[np.int64]:
-    """Lattice indices to dot a pair on: every one where the tilted law lives, ever sparser where it has little mass.
-
-    The top is where the P-mass beyond falls below ``top_mass``, the bottom where that below would weigh
-    less than ``bottom_mass`` when tilted.
-    """
-    weight = _weights(p, tilt)
-    above, below = np.cumsum(weight[::-1])[::-1], np.cumsum(weight)
-    last = _top(p, top_mass)
-    # whatever lies below the bottom is raised to it, and weighs e^{tilt loss} there
-    raised = np.log(np.cumsum(np.exp(p.log_p))) + tilt * p.y - np.logaddexp.reduce(p.log_p + tilt * p.y)
-    first = max(int(np.searchsorted(raised, math.log(bottom_mass))) - 1, 0)
-    low, high = pair.support
-    if first > 0 or not math.isfinite(low):
-        low = max(float(p.y[first]) - step, low)
-    if last < p.y.size - 1 or not math.isfinite(high):
-        high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, high)
-    y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
-    rare = np.interp(y, p.y, np.minimum(above, below))
-    spacing = np.clip(np.sqrt(0.02 / np.maximum(rare, 1e-300)), 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
-    count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
-    total = math.ceil(count[-1]) + 1
-    if total > 1 << 22:
-        raise Unsupported(f"pld needs {total:,} loss values of {pair} at this tolerance; the limit is {1 << 22:,}. Raise --tol, or use rdp")
-    index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
-    ends = [math.floor(low / step), math.ceil(high / step)]
-    marks: list[int] = []
-    if pair.atoms.size <= 64:
-        inside = pair.atoms[(pair.atoms >= low) & (pair.atoms <= high)] / step
-        near = np.round(inside)
-        on = np.abs(inside - near) < 1e-6
-        marks = [*np.floor(inside[~on]), *np.ceil(inside[~on]), *near[on], *(near[on] - 1), *(near[on] + 1)]
-        marks = [int(m) for m in marks if ends[0] <= m <= ends[1]]
-    result: NDArray[np.int64] = np.unique(np.concatenate([index, ends, marks]).astype(np.int64))
-    return result

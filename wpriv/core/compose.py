@@ -9,6 +9,7 @@ the usual bound of the FFT; both widen the bracket.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -76,14 +77,23 @@ class Composed:
 
 
 def compose(
-    laws: list[Law], counts: list[int], step: float, tilt: float, stages: list[tuple[int, float]], *, period: int, upper: bool, log_finite: float, tail: float
+    laws: list[Law],
+    counts: list[int],
+    step: float,
+    tilt: float,
+    stages: list[tuple[int, int]],
+    *,
+    late: list[tuple[Law, int]],
+    upper: bool,
+    log_finite: float,
+    tail: float,
 ) -> Composed:
     """The law of the sum of ``counts[j]`` losses of each law j.
 
     Args:
         laws: normalised tilted laws on the lattice of spacing ``step``.
-        stages: (number of blocks a stage leaves, spacing on which they are then re-dotted), the last (1, ...); numbers decrease.
-        period: how many cells apart the atoms of the first laws recur; a coarser lattice must not cut their comb unevenly.
+        stages: (number of blocks the stage leaves, cells then merged into one), the last being (1, 1); numbers decrease.
+        late: laws on the last lattice, with their counts, that join in the last stage.
         upper: re-dot from above or from below.
         tail: tilted mass that may wrap around in each direction, over all blocks of a stage.
         log_finite: ln of the probability that no step has loss +infinity.
@@ -91,19 +101,20 @@ def compose(
         Unsupported: a window would need more than ``MAX_CELLS`` cells.
     """
     errors: list[tuple[int, float, float]] = []
-    for number, spacing in stages:
+    for number, factor in stages:
+        if number == 1:
+            laws, counts = laws + [law for law, _ in late], counts + [n for _, n in late]
         kinds = _kinds(counts, number)
         laws, error, reach = _convolve(laws, kinds, step, tail / number)
         errors.append((number, error, reach))
-        factor = 1 if number == 1 else max(1, int(spacing / step * (1 + 1e-9)) // period * period)
         if factor > 1:
             laws = [_coarse(law, step, factor, tilt, upper) for law in laws]
-            step, period = step * factor, 1
+            step *= factor
         counts = [kind[0] for kind in kinds]
     law = laws[0]
     density = float(law.mass.max()) / step
     # a zero-sum error of size e within one block's window moves the rest of the law by at most its reach
-    slack = sum(number * e * min(1.0, 2 * reach * density) for number, e, reach in errors)
+    slack = tail + sum(number * e * min(1.0, 2 * reach * density) for number, e, reach in errors)
     return _ready(law, step, tilt, -math.expm1(log_finite), slack)
 
 
@@ -123,7 +134,7 @@ def _kinds(counts: list[int], number: int) -> list[tuple[int, list[int]]]:
     """Splits every count evenly over ``number`` blocks: (how many blocks, how often each law is in one), at most k+1 kinds."""
     shares = [divmod(count, number) for count in counts]
     edges = sorted({0, number, *(rest for _, rest in shares)})
-    return [(b - a, [whole + (rest >= b) for whole, rest in shares]) for a, b in zip(edges, edges[1:], strict=False)]
+    return [(b - a, [whole + (rest >= b) for whole, rest in shares]) for a, b in itertools.pairwise(edges)]
 
 
 def _convolve(laws: list[Law], kinds: list[tuple[int, list[int]]], step: float, tail: float) -> tuple[list[Law], float, float]:

@@ -103,7 +103,7 @@ def read(path: Path, name: str | None = None) -> Document:
 
 def parse(text: str, name: str) -> Document:
     """Parses YAML text; see ``read``."""
-    document = Document(name, text.splitlines(), {})
+    document = Document(name, text.splitlines() or [""], {})
     faults: list[Fault] = []
     try:
         events = iter(yaml.parse(text, Loader=_LOADER))

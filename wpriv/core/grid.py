@@ -117,21 +117,32 @@ def upper_dots(c: Cells, infinity: float) -> tuple[Array, float]:
     mass[-1] += c.top[0]
     mass[0] += c.bottom
     beyond = max(c.top[1], infinity)
-    mass *= (1 - beyond) / mass.sum()
-    return balance(c.nodes, mass, beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])), beyond
+    return _settled(c, mass, 1 - beyond, beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])), beyond
 
 
 def lower_dots(c: Cells, infinity: float) -> Array:
     """P-mass on each node of a lattice pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
     mass = c.chords()
     # losses above the top come down to it and those below the bottom are dropped: both only lower the composed profile
-    mass[-1] += max(c.top[0] + c.top[1] - infinity, 0.0)
-    total = 1 - infinity - c.bottom
+    mass[-1] += max(math.fsum(c.top) - infinity, 0.0)
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
-    if not (low.sum() > 0 and total > 0):
-        return low
-    low *= total / low.sum()
-    return balance(c.nodes, low, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
+    return _settled(c, low, 1 - infinity - c.bottom, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
+
+
+def below_top(c: Cells) -> tuple[Array, Array]:
+    """Upper and lower P-mass on each node of the part of the law up to the last node; what lies above it is left to others."""
+    mass, above = c.chords(), math.fsum(c.top)
+    q_above = c.top[0] * _decay(c.nodes[-1])
+    low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
+    low = _settled(c, low, 1 - above - c.bottom, above - q_above + c.bottom - c.bottom_q)
+    mass[0] += c.bottom
+    return _settled(c, mass, 1 - above, above - q_above - c.bottom_q + c.bottom * _decay(c.nodes[0])), low
+
+
+def _settled(c: Cells, mass: Array, total: float, expected: float) -> Array:
+    """The masses scaled to their known sum, then balanced."""
+    found = float(mass.sum())
+    return balance(c.nodes, mass * (total / found), expected) if found > 0 and total > 0 else mass
 
 
 def rounded(pair: LossPair, nodes: Array) -> tuple[Array, Array, float]:

@@ -164,26 +164,39 @@ def _reach(log_f: Callable[[Array], Array], centre: float, sign: float, limit: f
 
 
 def _panels(log_f: Callable[[Array], Array], edges: Array) -> tuple[Array, Array, Array]:
-    """Gauss-Legendre nodes, weights and ln values on panels halved until each is resolved."""
-    left, right = edges[:-1], edges[1:]
-    kept: list[tuple[Array, Array, Array]] = []
+    """Gauss-Legendre nodes, weights and ln values on panels halved until each is resolved and like its neighbours in width."""
+    left, right, fine = edges[:-1], edges[1:], [edges]
     for depth in range(26):
         half = (right - left) / 2
-        y = (left + half)[:, None] + half[:, None] * _X
-        value = np.maximum(log_f(y), -1e5)
+        value = _values(log_f, left, half)[1]
         # where the rounding of y alone moves the value by 1e-7, halving follows noise
         steep = np.abs(value[:, -1] - value[:, 0]) * np.abs(right) > 3e8 * (right - left)
         rough = _rough(value) & ~steep
-        if depth == 25 or (depth > 6 and rough.sum() > 256):  # a comb of atoms
-            rough[:] = False
-        fine = ~rough
-        kept.append((y[fine].ravel(), (half[fine, None] * _W).ravel(), value[fine].ravel()))
-        if not rough.any():
+        if not rough.any() or (depth > 6 and rough.sum() > 256):  # a comb of atoms
             break
         middle = (left + half)[rough]
+        fine.append(middle)
         left, right = np.concatenate([left[rough], middle]), np.concatenate([middle, right[rough]])
-    y, weight, value = (np.concatenate(part) for part in zip(*kept, strict=True))
-    return y, weight, np.where(value <= -1e5, -np.inf, value)
+    edges = _graded(np.unique(np.concatenate(fine)))
+    half = np.diff(edges) / 2
+    y, value = _values(log_f, edges[:-1], half)
+    return y.ravel(), (half[:, None] * _W).ravel(), np.where(value <= -1e5, -np.inf, value).ravel()
+
+
+def _values(log_f: Callable[[Array], Array], left: Array, half: Array) -> tuple[Array, Array]:
+    y = (left + half)[:, None] + half[:, None] * _X
+    return y, np.maximum(log_f(y), -1e5)
+
+
+def _graded(edges: Array) -> Array:
+    """Halves panels until none is more than six times as wide as a neighbour: an exponential that falls off a narrow peak is resolved."""
+    while True:
+        width = np.diff(edges)
+        near = np.minimum(np.append(width[1:], np.inf), np.append(np.inf, width[:-1]))
+        wide = np.flatnonzero((width > 6.01 * near) & (width > 1e-13 * np.abs(edges[1:])))
+        if wide.size == 0:
+            return edges
+        edges = np.insert(edges, wide + 1, (edges[wide] + edges[wide + 1]) / 2)
 
 
 def _rough(value: Array) -> Array:

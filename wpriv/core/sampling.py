@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Array, AtomicPair, Derived, log1mexp, LossPair, mirrored, Reversed, Tails
+from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Reversed, Tails, log1mexp, mirrored
 
 
 def poisson(base: LossPair, rate: float) -> LossPair:

@@ -66,7 +66,7 @@ def _is_grid(values: Any) -> Any:
     return values
 
 
-Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MAX_COUNT)]
+Count = Annotated[int, BeforeValidator(whole, json_schema_input_type=int | float | str), Field(ge=1, le=MAX_COUNT)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
@@ -105,7 +105,7 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-Sweeps = Annotated[list[Sweep], BeforeValidator(_listed), Field(min_length=1, max_length=3)]
+Sweeps = Annotated[list[Sweep], BeforeValidator(_listed, json_schema_input_type=Sweep | list[Sweep]), Field(min_length=1, max_length=3)]
 
 
 class Expect(Strict):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from wpriv.core.pair import Array, AtomicPair, LossPair, Tails, log1mexp, mirrored
+from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Tails, log1mexp, mirrored
 from wpriv.core.process import Mechanism, parameter
 from wpriv.mechanisms._checks import ratio, whole_number
 from wpriv.mechanisms.gauss import GaussPair
@@ -55,12 +55,13 @@ class DiscreteGauss(Mechanism):
         return AtomicPair(losses, log_q[::-1], symmetric=True, log_q=log_q)
 
 
-class LatticePair(LossPair):
+class LatticePair(Derived):
     """The discrete Gaussian pair at any sigma and sensitivity, with tails by Euler-Maclaurin or by summing their first terms."""
 
     symmetric = True
 
     def __init__(self, sigma: float, sensitivity: int):
+        self.made_from = (sigma, sensitivity)
         self.sigma, self.shift = sigma, float(sensitivity)
 
     def tails(self, eps: Array) -> Tails:

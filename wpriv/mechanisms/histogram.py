@@ -68,8 +68,8 @@ class Histogram(Mechanism):
         if not self.sigma:
             return _pair_of(table.p, table.q)
         endless = not self.bound or self.bound > REACH * self.sigma
-        cells = self._smoothed(_table.numbers(self.file, table), np.stack([table.p, table.q]))
-        return _pair_of(*cells, rare=RARE if endless else 0.0)
+        p, q = self._smoothed(_table.numbers(self.file, table), np.stack([table.p, table.q]))
+        return _pair_of(p, q, rare=RARE if endless else 0.0)
 
     def _smoothed(self, outcomes: Array, laws: Array) -> Array:
         """[2, cells] probabilities of every cell, from the [k] outcomes and their [2, k] probabilities."""
@@ -87,11 +87,11 @@ class Histogram(Mechanism):
         nearest = np.rint(position).astype(int)
         offset = np.round(position - nearest, 10)
         result = np.zeros((2, int(cells) + 1))
-        kernels: dict[float, Array] = {}
-        for i, j in enumerate(nearest):
-            if offset[i] not in kernels:
-                kernels[offset[i]] = self._kernel(half, offset[i], cell)
-            result[:, j : j + 2 * half + 1] += laws[:, i, None] * kernels[offset[i]]
+        shared, kernel = math.nan, np.empty(0)
+        for i in np.argsort(offset, kind="stable"):  # outcomes at the same place in their cells share the chances around them
+            if offset[i] != shared:
+                shared, kernel = offset[i], self._kernel(half, offset[i], cell)
+            result[:, nearest[i] : nearest[i] + 2 * half + 1] += laws[:, i, None] * kernel
         return result
 
     def _kernel(self, half: int, offset: float, cell: float) -> Array:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Array, LossPair, Tails, log1mexp, log_exp_excess, mirrored
+from wpriv.core.pair import Array, Derived, LossPair, Tails, log1mexp, log_exp_excess, mirrored
 from wpriv.core.process import Mechanism, parameter
 from wpriv.mechanisms._checks import ratio
 
@@ -38,12 +38,13 @@ class Laplace(Mechanism):
         return LaplacePair(self.sensitivity / self.scale)
 
 
-class LaplacePair(LossPair):
+class LaplacePair(Derived):
     """Laplace laws of scale 1 around t and 0: atoms at -t and t, a density e^((y-t)/2)/4 between them under P."""
 
     symmetric = True
 
     def __init__(self, t: float):
+        self.made_from = (t,)
         self.t = t
         self.support, self.atoms = (-t, t), np.array([-t, t])
 

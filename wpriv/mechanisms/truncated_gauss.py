@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from wpriv.core.pair import Array, AtomicPair, LossPair, Tails, log1mexp, mirrored
+from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Tails, log1mexp, mirrored
 from wpriv.core.process import Mechanism, parameter
 from wpriv.mechanisms._checks import ratio
 from wpriv.mechanisms.gauss import GaussPair
@@ -48,12 +48,13 @@ class TruncatedGauss(Mechanism):
         return TruncatedGaussPair(self.sensitivity / self.sigma, self.bound / self.sigma)
 
 
-class TruncatedGaussPair(LossPair):
+class TruncatedGaussPair(Derived):
     """N(mu, 1) cut to mu +- beta against N(0, 1) cut to +- beta; the loss mu x - mu^2/2 lives on the overlap of the two."""
 
     symmetric = True
 
     def __init__(self, mu: float, beta: float):
+        self.made_from = (mu, beta)
         self.mu, self.beta = mu, beta
         top = mu * (beta - mu / 2)
         self.support = (-top, top)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Array, AtomicPair, LossPair, Tails, log1mexp, mirrored
+from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Tails, log1mexp, mirrored
 from wpriv.core.process import Mechanism, parameter
 from wpriv.mechanisms._checks import ratio
 
@@ -44,7 +44,7 @@ class TruncatedLaplace(Mechanism):
         return TruncatedLaplacePair(self.sensitivity / self.scale, self.bound / self.scale)
 
 
-class TruncatedLaplacePair(LossPair):
+class TruncatedLaplacePair(Derived):
     """Laplace laws of scale 1 around t and 0, each cut to its centre +- beta; the loss |x| - |x - t| lives on their overlap.
 
     Where beta > t the overlap reaches beyond both centres and the losses -t and t are atoms; else the loss stays between
@@ -54,6 +54,7 @@ class TruncatedLaplacePair(LossPair):
     symmetric = True
 
     def __init__(self, t: float, beta: float):
+        self.made_from = (t, beta)
         self.t, self.beta = t, beta
         self._room = 2 * beta - t
         top = min(t, self._room)

@@ -116,6 +116,9 @@ def _solve(knob: Knob, at: Callable[[float], Process], accountant: str, eps: flo
         except (Unsupported, UsageError) as error:
             trouble.append(error)
             return math.inf
+        except MemoryError:
+            trouble.append(Unsupported(f"{accountant} needs more memory than there is at {knob.name} = {value:g}. Raise --tol, or use rdp"))
+            return math.inf
         rows[value] = row
         found, wanted = (row.epsilon.safe, eps) if eps > 0 else (row.delta.safe, delta)
         return math.log(found / wanted) if found > 0 else -math.inf

@@ -10,6 +10,8 @@ from wpriv.core.digits import DIGITS, rounded
 from wpriv.errors import Unsupported
 
 MOST_EVALUATIONS = 120
+# a move of half an e-fold or more that changes ln(found / wanted) by less than this has reached a limit
+FLAT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,14 @@ class Knob:
         return x == (self.high if toward * self.sign > 0 else self.low)
 
 
+class Unreachable(Exception):
+    """Nothing meets the target; the best value seen and how far it is."""
+
+    def __init__(self, best: float, miss: float):
+        super().__init__(f"best value {best:g}, {miss:g} short of the target")
+        self.best, self.miss = best, miss
+
+
 @dataclass
 class Search:
     """A bracket in u = sign * ln x between the least private value that meets the target and the most private that does not."""
@@ -59,6 +69,10 @@ class Search:
                 raise Unsupported(f"no {self.knob.name} found within {MOST_EVALUATIONS} evaluations of the accountant")
             self.seen[x] = self.miss(x)
         return self.seen[x]
+
+    def unreachable(self) -> Unreachable:
+        best = min(self.seen, key=lambda x: self.seen[x])
+        return Unreachable(best, self.seen[best])
 
     def u(self, x: float) -> float:
         return self.knob.sign * math.log(x)
@@ -116,7 +130,9 @@ def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[f
         f = search.at(x)
         if (f > 0) != (toward > 0):
             return (x, before) if toward > 0 else (before, x)
-        if toward > 0 and f > f_before:
+        if toward > 0 and step > 0.5 and math.isfinite(f) and f > f_before - FLAT:
+            if f < f_before + FLAT:
+                raise search.unreachable()
             return _scan(search, guess)
         if math.isfinite(f) and math.isfinite(f_before) and f != f_before:
             slope = min((f - f_before) / (search.u(x) - search.u(before)), slope / 4)
@@ -133,16 +149,7 @@ def _scan(search: Search, guess: float) -> tuple[float, float | None]:
     for i, x in enumerate(ordered):
         if search.at(x) <= 0:
             return (x, ordered[i - 1]) if i else (x, None)
-    best = min(search.seen, key=lambda x: search.seen[x])
-    raise Unreachable(best, search.seen[best])
-
-
-class Unreachable(Exception):
-    """Nothing meets the target; the best value seen and how far it is."""
-
-    def __init__(self, best: float, miss: float):
-        super().__init__(f"best value {best:g}, {miss:g} short of the target")
-        self.best, self.miss = best, miss
+    raise search.unreachable()
 
 
 def _close(search: Search, good: float, bad: float, rtol: float) -> bool:

@@ -1,0 +1,54 @@
+"""``python -m benchmarks [--quick] [--jobs TEXT] [--programs A,B] [--out DIR]``: wpriv side by side with its peers.
+
+The tables go to standard output as markdown, and with ``--out`` to DIR/benchmarks.md and DIR/benchmarks.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.jobs import JOBS
+from benchmarks.measure import Limits, check_programs, installed, measure, start_times
+from benchmarks.tools import PROGRAMS
+
+QUICK = Limits(repeats=3, seconds=20, total=3)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark; 0 where every target is met, 1 where one is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="wpriv side by side with its peers")
+    parser.add_argument("--quick", action="store_true", help="fewer runs, and no peer that is slow on a job")
+    parser.add_argument("--jobs", default="", help="only jobs whose name holds this text")
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help="comma-separated; wpriv is always run")
+    parser.add_argument("--seconds", type=float, default=60.0, help="what one run may take before it is cut (default 60)")
+    parser.add_argument("--mib", type=int, default=4096, help="memory a program may take above its import (default 4096)")
+    parser.add_argument("--out", type=Path, help="a folder for benchmarks.md and benchmarks.csv")
+    flags = parser.parse_args(argv)
+    limits = QUICK if flags.quick else Limits(seconds=flags.seconds, mib=flags.mib)
+    wanted = flags.programs.split(",")
+    check_programs(wanted)
+    programs = installed(list(dict.fromkeys([report.MINE, report.FINE, *wanted])))
+    rows = []
+    for index, job in enumerate(JOBS):
+        if flags.jobs in job.name:
+            print(f"{index + 1}/{len(JOBS)} {job.name}", file=sys.stderr, flush=True)
+            here = [p for p in programs if not (flags.quick and p in job.slow) and not (job.solve and p == report.FINE)]
+            rows.append(report.Measured(job, {r.program: r for r in measure(index, here, limits)}))
+    if not rows:
+        parser.error(f"no job's name holds {flags.jobs!r}")
+    found = report.targets(rows, start_times(3 if flags.quick else 15))
+    parts = [report.questions(rows), report.calibrations(rows), report.target_table(found), report.preamble(limits)]
+    text = "\n\n".join(part for part in parts if part) + "\n"
+    print(text, end="")
+    if flags.out is not None:
+        flags.out.mkdir(parents=True, exist_ok=True)
+        (flags.out / "benchmarks.md").write_text(text, encoding="utf-8")
+        report.write_csv(rows, flags.out / "benchmarks.csv")
+    return 0 if all(target.met for target in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

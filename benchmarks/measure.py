@@ -1,0 +1,174 @@
+"""Runs programs side by side: each in a process of its own, asked in turn, cut where one takes too long or too much memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import IO, Any
+
+from benchmarks.tools import PACKAGES, PROGRAMS
+
+ROOT = Path(__file__).parents[1]
+START = ("calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", "--n", "1000")
+FLOOR = "import typer, numpy, scipy.special"
+
+
+@dataclass
+class Result:
+    """What one program made of one job: its ends, the times of its runs in seconds, peak memory in MiB, and why it stopped."""
+
+    program: str
+    lower: float = 0.0
+    upper: float = float("inf")
+    mib: float = 0.0
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def answered(self) -> bool:
+        return bool(self.cpu)
+
+    def seconds(self, clock: str = "cpu") -> float:
+        """The median of the warm runs; the first run stands in where it took so long that there is no other."""
+        runs: list[float] = getattr(self, clock)
+        return median(runs[1:] or runs) if runs else float("inf")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Warm runs wanted, seconds one run may take, seconds all runs of a program on a job may take, MiB above the import."""
+
+    repeats: int = 9
+    seconds: float = 60.0
+    total: float = 20.0
+    mib: int = 4096
+
+
+class Stopped(Exception):
+    """The program is gone: the reason, in one line."""
+
+
+class Worker:
+    """A program waiting in a process of its own, everything imported."""
+
+    def __init__(self, program: str, job: int, limits: Limits):
+        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        command = [sys.executable, "-m", "benchmarks.worker", program, str(job), str(limits.mib)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, cwd=ROOT, env=_environment())
+        self._read(60.0)
+
+    def ask(self, k: int, seconds: float) -> dict[str, float]:
+        """The answer to the job nudged by k.
+
+        Raises:
+            Stopped: the program took longer than ``seconds``, or ended with an error.
+        """
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"%d\n" % k)
+        self.process.stdin.flush()
+        found: dict[str, float] = self._read(seconds)
+        return found
+
+    def _read(self, seconds: float) -> Any:
+        out = self.process.stdout
+        assert out is not None
+        if not select.select([out], [], [], seconds)[0]:
+            raise Stopped(f"cut at {seconds:g} s")
+        line = out.readline()
+        if not line:
+            raise Stopped(self._last_words())
+        return json.loads(line)
+
+    def _last_words(self) -> str:
+        status = self.process.wait()
+        self.errors.seek(0)
+        said = self.errors.read().decode(errors="replace").strip().splitlines()
+        words = said[-1] if said else f"ended with status {status}"
+        return "out of memory" if "MemoryError" in words or "Unable to allocate" in words or status == -9 else words[:160]
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self.errors.close()
+
+
+def installed(programs: list[str]) -> list[str]:
+    """Those programs that can be run here."""
+    return [name for name in programs if find_spec(PACKAGES.get(name, name)) is not None]
+
+
+def measure(job: int, programs: list[str], limits: Limits) -> list[Result]:
+    """Every program on one job, asked in turn: once cold, then warm until each has its repeats or has used up its time."""
+    results = {name: Result(name) for name in programs}
+    workers: dict[str, Worker] = {}
+    try:
+        for name in programs:
+            workers[name] = Worker(name, job, limits)
+        for k in range(limits.repeats + 1):
+            for name in programs:
+                next_one = results[name].seconds("wall") if k else 0.0
+                if name in workers and sum(results[name].wall) + next_one <= limits.total:
+                    _turn(workers, results[name], k, limits)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return list(results.values())
+
+
+def _turn(workers: dict[str, Worker], result: Result, k: int, limits: Limits) -> None:
+    try:
+        row = workers[result.program].ask(k, limits.seconds)
+    except Stopped as reason:
+        result.note = str(reason)
+        workers.pop(result.program).close()
+        return
+    if k == 0:
+        result.lower, result.upper = row["lower"], row["upper"]
+    result.mib = row["mib"]
+    result.cpu.append(row["cpu"])
+    result.wall.append(row["wall"])
+
+
+def start_times(repeats: int) -> tuple[float, float] | None:
+    """CPU seconds of a whole ``wpriv calibrate`` and of a process that imports what it rests on: medians of interleaved runs.
+
+    None where the command line is not installed beside this interpreter.
+    """
+    command = shutil.which("wpriv", path=str(Path(sys.executable).parent))
+    if command is None:
+        return None
+    both = ([command, *START], [sys.executable, "-c", FLOOR])
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats + 1):
+        for runs, argv in zip(seconds, both, strict=True):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run(argv, cwd=tempfile.gettempdir(), env=_environment(), capture_output=True, check=False)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(argv)} failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
+            runs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return median(seconds[0][1:]), median(seconds[1][1:])
+
+
+def _environment() -> dict[str, str]:
+    """One thread for every numerical library."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def check_programs(names: list[str]) -> None:
+    """Ends the program where a name is unknown."""
+    unknown = [name for name in names if name not in PROGRAMS]
+    if unknown:
+        raise SystemExit(f"benchmarks: no program called {unknown[0]!r}. Known: {', '.join(PROGRAMS)}")

@@ -1,0 +1,187 @@
+"""Tables of a benchmark: markdown for people, CSV for machines, and whether each target is met."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.jobs import Job
+from benchmarks.measure import Limits, Result
+
+MINE, FINE = "wpriv", "wpriv at 1e-5"
+PEERS = ("dp_accounting", "prv_accountant", "opacus")
+SLACK = 1e-9
+"""Truths are known to some ten digits; the ends may miss them by that much."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One job and what every program made of it."""
+
+    job: Job
+    results: dict[str, Result]
+
+    def ratio(self, peer: str) -> float | None:
+        """How many times longer the peer takes than wpriv; at least that, where it was cut; None where it has no answer."""
+        theirs, mine = self.results.get(peer), self.results[MINE]
+        if theirs is None or not mine.answered:
+            return None
+        if theirs.answered:
+            return theirs.seconds() / mine.seconds()
+        return float(theirs.note.split()[2]) / mine.seconds() if theirs.note.startswith("cut at") else None
+
+
+@dataclass(frozen=True)
+class Target:
+    """One line of the table of targets."""
+
+    figure: str
+    wanted: str
+    found: str
+    met: bool
+
+
+def width(result: Result) -> float:
+    """The relative width of a bracket."""
+    if not result.upper < float("inf"):
+        return float("inf")
+    return (result.upper - result.lower) / result.upper if result.upper > 0 else 0.0
+
+
+def holds(result: Result, truth: float) -> bool:
+    return result.answered and result.lower * (1 - SLACK) <= truth <= result.upper * (1 + SLACK)
+
+
+def questions(rows: list[Measured]) -> str:
+    """The table of the jobs that ask for eps or delta."""
+    head = ["job", "truth", "wpriv, certified", "width", "ms", "ms at 1e-5", "MiB"]
+    lines = [head + [cell for peer in PEERS for cell in (_short(peer), "ms", "x")]]
+    for row in rows:
+        if row.job.solve:
+            continue
+        mine, fine = row.results[MINE], row.results[FINE]
+        mark = "" if not mine.answered or holds(mine, row.job.truth) else " MISSED"
+        ends = f"{_number(mine.lower)} .. {_number(mine.upper)}{mark}" if mine.answered else mine.note
+        cells = [row.job.name, _number(row.job.truth), ends, f"{width(mine):.1e}", _ms(mine), _ms(fine), f"{mine.mib:.0f}"]
+        lines.append(cells + [cell for peer in PEERS for cell in _peer(row, peer)])
+    return _table(lines) if len(lines) > 1 else ""
+
+
+def calibrations(rows: list[Measured]) -> str:
+    """The table of the jobs that ask for a parameter."""
+    lines = [["job", "least sufficient or most allowed", "wpriv", "off by", "ms", *(c for p in PEERS for c in (_short(p), "ms", "x"))]]
+    for row in rows:
+        if row.job.solve:
+            mine = row.results[MINE]
+            off = f"{mine.upper / row.job.truth - 1:+.1e}"
+            cells = [row.job.name, _number(row.job.truth), _number(mine.upper) if mine.answered else mine.note, off, _ms(mine)]
+            lines.append(cells + [cell for peer in PEERS for cell in _peer(row, peer)])
+    return _table(lines) if len(lines) > 1 else ""
+
+
+def targets(rows: list[Measured], start: tuple[float, float] | None) -> list[Target]:
+    """What was aimed at, and the worst that was found, each with the job it was found on."""
+    asked = [row for row in rows if not row.job.solve]
+    sigma = [row for row in rows if row.job.solve == "noise"]
+    tiny = [row for row in asked if (row.job.delta or 1) <= 1e-15 and row.job.parts[0].rate < 1]
+    found = [
+        _most("relative width", 1e-3, "{:.2e}", asked, lambda r: width(r.results[MINE])),
+        _most("time of one answer", 50, "{:.1f} ms", asked, lambda r: 1e3 * r.results[MINE].seconds()),
+        _fewest("dp_accounting", 3, asked),
+        _fewest("prv_accountant", 50, asked),
+        _most("time at tol 1e-5", 500, "{:.0f} ms", asked, lambda r: 1e3 * r.results[FINE].seconds()),
+        _most("calibrate sigma, time", 150, "{:.0f} ms", sigma, lambda r: 1e3 * r.results[MINE].seconds()),
+        _most("calibrate sigma, above the least", 1e-4, "{:.1e}", sigma, lambda r: r.results[MINE].upper / r.job.truth - 1),
+        _most("error of eps, delta 1e-15 to 1e-100", 1e-3, "{:.1e}", tiny, _error),
+        _most("peak memory above import", 300, "{:.0f} MiB", rows, lambda r: max(r.results[n].mib for n in (MINE, FINE) if n in r.results)),
+    ]
+    missed = [f"{row.job.name} ({name})" for row in asked for name in (MINE, FINE) if not holds(row.results[name], row.job.truth)]
+    missed += [row.job.name for row in sigma if row.results[MINE].upper < row.job.truth * (1 - SLACK)]
+    found.append(Target("truth inside, sigma safe", "always, at both tolerances", ", ".join(missed) or "always", not missed))
+    if start is not None:
+        times = f"{start[0] / start[1]:.2f} ({1e3 * start[0]:.0f} ms against {1e3 * start[1]:.0f} ms)"
+        found.append(Target("start of `wpriv calibrate`, times its imports", "<= 1.5", times, start[0] <= 1.5 * start[1]))
+    return [target for target in found if target is not None]
+
+
+def _most(figure: str, limit: float, show: str, rows: list[Measured], value: Callable[[Measured], float]) -> Target | None:
+    """The largest value over the rows, which must not exceed the limit; None where there are no rows."""
+    if not rows:
+        return None
+    row = max(rows, key=value)
+    return Target(figure, f"<= {show.format(limit)}", f"{show.format(value(row))} ({row.job.name})", value(row) <= limit)
+
+
+def _fewest(peer: str, limit: float, rows: list[Measured]) -> Target | None:
+    """How many times faster than a peer, where it is least so."""
+    ratios = [(ratio, row.job.name) for row in rows if (ratio := row.ratio(peer)) is not None]
+    if not ratios:
+        return None
+    ratio, name = min(ratios)
+    return Target(f"times faster than {peer}", f">= {limit:g}", f"{ratio:.3g} ({name})", ratio >= limit)
+
+
+def _error(row: Measured) -> float:
+    mine = row.results[MINE]
+    return max(abs(mine.lower / row.job.truth - 1), abs(mine.upper / row.job.truth - 1))
+
+
+def target_table(found: list[Target]) -> str:
+    return _table([["figure", "wanted", "worst found", "met"], *([t.figure, t.wanted, t.found, "yes" if t.met else "NO"] for t in found)])
+
+
+def write_csv(rows: list[Measured], path: Path) -> None:
+    """One line for each program on each job; seconds and MiB in full."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(["job", "truth", "program", "lower", "upper", "cpu_seconds", "wall_seconds", "runs", "mib_above_import", "note"])
+        for row in rows:
+            for r in row.results.values():
+                ends = [repr(r.lower), repr(r.upper)] if r.answered else ["", ""]
+                times = [f"{r.seconds():.6g}", f"{r.seconds('wall'):.6g}"] if r.answered else ["", ""]
+                out.writerow([row.job.name, repr(row.job.truth), r.program, *ends, *times, len(r.cpu), f"{r.mib:.1f}", r.note])
+
+
+def preamble(limits: Limits) -> str:
+    """How to read the tables."""
+    return (
+        f"Milliseconds are CPU time, one thread, the median of up to {limits.repeats} warm runs taken in turn; "
+        f"x is how many times longer a peer takes than wpriv. Runs were cut at {limits.seconds:g} s or {limits.mib} MiB above the import. "
+        "dp_accounting at its default grid and Opacus give an upper end alone; prv_accountant and Opacus run at an eps error of .01."
+    )
+
+
+def _peer(row: Measured, peer: str) -> list[str]:
+    result, ratio = row.results.get(peer), row.ratio(peer)
+    if result is None:
+        return ["-", "-", "-"]
+    if not result.answered:
+        times = "-" if ratio is None else f"> {ratio:.0f}"
+        return [_reason(result.note), "-", times]
+    both = f"{_number(result.lower)} .. " if 0 < result.lower < result.upper else ""
+    wrong = "" if row.job.solve or result.upper >= row.job.truth * (1 - 1e-6) else " (below the truth)"
+    return [f"{both}{_number(result.upper)}{wrong}", _ms(result), f"{ratio:.3g}" if ratio else "-"]
+
+
+def _reason(note: str) -> str:
+    """A refusal in a few words: 'cut' and 'out of memory' as they are, an exception by its kind."""
+    kind = note.partition(":")[0].rpartition(".")[2]
+    return note if note.startswith(("cut", "out of")) else {"NotImplementedError": "-"}.get(kind, f"fails: {kind}")
+
+
+def _short(peer: str) -> str:
+    return {"prv_accountant": "prv", "opacus": "Opacus PRV"}.get(peer, peer)
+
+
+def _ms(result: Result) -> str:
+    return f"{1e3 * result.seconds():.3g}" if result.answered else "-"
+
+
+def _number(x: float) -> str:
+    return f"{x:.7g}"
+
+
+def _table(lines: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], ["---"] * len(lines[0]), *lines[1:]])

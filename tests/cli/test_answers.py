@@ -1,0 +1,211 @@
+"""The documented forms of budget and calibrate: what they print, and that it is true.
+
+Oracles: golden values (mpmath), closed forms of the Gauss mechanism, and figures that other tools agree on (named where used).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import wpriv
+from wpriv.cli.main import main
+
+GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
+SCHEMA = json.loads((Path(wpriv.__file__).parent / "run" / "guarantee.schema.json").read_text())
+
+
+def run(capsys, line: str, code: int = 0) -> str:
+    """Runs one command line, checks its exit code, and returns what went to standard output."""
+    assert main(line.split()) == code
+    return capsys.readouterr().out
+
+
+def as_json(capsys, line: str) -> dict:
+    """The object that --json prints; one, on one line, and of the published schema."""
+    out = run(capsys, line + " --json")
+    assert out.count("\n") == 1
+    found = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    jsonschema.validate(found, SCHEMA)
+    return found
+
+
+def test_dp_sgd_budget_brackets_the_known_eps(capsys):
+    # 2.300765: Laplace inversion of the mechanism's moment generating function in high precision
+    found = as_json(capsys, "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4")
+    assert found["epsilon_lower"] <= 2.300765 <= found["epsilon_upper"] == found["epsilon"]
+    assert found["epsilon_upper"] / found["epsilon_lower"] < 1.001
+    assert found["claim"] == "certified"
+    assert found["process"] == [{"mech": "gauss", "sigma": 4.0, "sensitivity": 1.0, "n": 65536, "sampling": "poisson", "rate": 0.01}]
+
+
+def test_laplace_budget_gives_delta_at_eps(capsys):
+    point = GOLDEN["002-lapbig-1"]
+    given = point["inputs"]
+    found = as_json(capsys, f"budget --mech laplace --scale {given['b']} --n {given['n']} --eps {given['eps']}")
+    assert found["delta_lower"] <= float(point["value"]) <= found["delta_upper"] == found["delta"]
+    assert found["asked"] == "delta"
+
+
+@pytest.mark.parametrize("key", ["002-thm5-1", "002-thm5-3", "002-thm5-7", "002-thm5-11"])
+def test_gauss_budget_is_the_golden_delta(capsys, key):
+    given = GOLDEN[key]["inputs"]
+    found = as_json(capsys, f"budget --mech gauss --sigma {given['sigma']} --n {given['n']} --eps {given['eps']}")
+    assert found["delta"] == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-9)
+
+
+def test_card_job_calibrates_sigma(capsys):
+    # sigma for n steps is sqrt(n) times that for one (Gauss losses add their variances): 002-sigma-0 is one step
+    exact = float(GOLDEN["002-sigma-0"]["value"]) * 1000**0.5
+    found = as_json(capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000")
+    assert found["calibrated"]["parameter"] == "sigma"
+    assert exact <= found["calibrated"]["value"] <= exact * (1 + 1e-4)
+    assert found["epsilon_upper"] <= 1
+    assert found["process"][0]["sigma"] == found["calibrated"]["value"]
+
+
+def test_sampled_sigma_is_within_a_ten_thousandth_on_the_safe_side(capsys):
+    # 3.812817: the least sufficient sigma by Laplace inversion in high precision
+    found = as_json(capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --sampling poisson --rate 0.01 --n 10000")
+    assert 3.812817 <= found["calibrated"]["value"] <= 3.812817 * (1 + 1e-4)
+    assert found["epsilon_upper"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("line", "parameter"),
+    [
+        ("calibrate --mech gauss --sigma 40 --eps 1 --delta 1e-5", "n"),
+        ("calibrate --mech gauss --sigma 4 --n 10000 --sampling poisson --eps 1 --delta 1e-5", "rate"),
+        ("calibrate --mech laplace --n 100 --eps 1 --delta 1e-5", "scale"),
+        ("calibrate --mech truncated-gauss --sigma 12 --n 10 --eps 1 --delta 1e-3", "bound"),
+        ("calibrate --mech gauss --batch 256 --records 60000 --epochs 2 --sampling poisson --eps 2 --delta 1e-5", "sigma"),
+    ],
+)
+def test_calibrate_solves_for_what_is_missing(capsys, line, parameter):
+    found = as_json(capsys, line)
+    assert found["calibrated"]["parameter"] == parameter
+    assert found["process"][0][parameter] == found["calibrated"]["value"]
+    assert found["epsilon_upper"] <= float(line.split("--eps ")[1].split()[0])
+
+
+def test_headline_names_claim_bracket_neighbours_sampling_and_n(capsys):
+    first = run(capsys, "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4").splitlines()[0]
+    for words in ("eps = 2.30", "delta = 0.0001", "certified by pld", "[2.30", "add-remove", "poisson sampling at rate 0.01", "n = 65536"):
+        assert words in first
+
+
+def test_quiet_prints_one_number_rounded_to_the_safe_side(capsys):
+    line = "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4"
+    exact = as_json(capsys, line)["epsilon_upper"]
+    shown = float(run(capsys, line + " --quiet"))
+    assert exact <= shown <= exact * (1 + 1e-5)
+
+
+def test_quiet_sigma_meets_the_target_as_printed(capsys):
+    sigma = run(capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --sampling poisson --rate 0.01 --n 10000 --quiet").strip()
+    found = as_json(capsys, f"budget --mech gauss --sigma {sigma} --sampling poisson --rate 0.01 --n 10000 --delta 1e-5 --tol 1e-4")
+    assert found["epsilon_upper"] <= 1
+
+
+def test_epochs_give_steps_and_say_how_they_were_rounded(capsys):
+    # 60 * 60000 / 256 = 14062.5 steps
+    job = "budget --mech gauss --sigma 1.12 --sampling poisson --batch 256 --records 60000 --epochs 60 --delta 1e-5"
+    found = as_json(capsys, job)
+    assert found["process"][0]["n"] == 14063
+    assert found["process"][0]["rate"] == 256 / 60000
+    assert any("14063" in note and "ceil" in note for note in found["reading"])
+    # 2.310: what a certified accountant and three other tools agree on for this job
+    assert found["epsilon_lower"] <= 2.3103 <= found["epsilon_upper"]
+
+
+@pytest.mark.parametrize("text", ["1048576", "2^20", "2**20", "1048576.0"])
+def test_n_is_read_in_every_spelling(capsys, text):
+    assert as_json(capsys, f"budget --mech gauss --sigma 9e3 --n {text} --delta 1e-5")["process"][0]["n"] == 2**20
+
+
+def test_curve_is_41_falling_points(capsys):
+    rows = json.loads(run(capsys, "budget --mech gauss --sigma 1 --curve --json"))["rows"]
+    deltas = [row["delta"] for row in rows]
+    assert len(rows) == 41
+    assert deltas == sorted(deltas, reverse=True)
+    assert rows[0]["epsilon"] == 0
+    assert deltas[0] == pytest.approx(float(GOLDEN["002-thm5-0"]["value"]), rel=1e-12)
+    assert deltas[-1] == pytest.approx(1e-10, rel=1e-6)
+
+
+def test_several_accountants_share_one_table(capsys):
+    job = "budget --mech laplace --scale 20 --n 1000 --delta 1e-5 --accountant pld --accountant gdp --accountant rdp"
+    assert main(job.split()) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["accountant", "pld", "rdp"]
+    assert "gdp has no answer" in err
+    found = json.loads(run(capsys, job + " --json"))
+    assert [row["accountant"] for row in found["rows"]] == ["pld", "rdp"]
+    assert [r["accountant"] for r in found["refused"]] == ["gdp"]
+    for row in found["rows"]:
+        jsonschema.validate(row, SCHEMA)
+
+
+def test_all_accountants_answer_or_say_why_not(capsys):
+    found = json.loads(run(capsys, "budget --mech gauss --sigma 50 --n 100 --delta 1e-5 --accountant all --json"))
+    exact = next(row["epsilon"] for row in found["rows"] if row["accountant"] == "gdp")
+    assert len(found["rows"]) + len(found["refused"]) >= 10
+    for row in found["rows"]:
+        jsonschema.validate(row, SCHEMA)
+        if row["notion"] == "approximate-dp" and row["epsilon_upper"] is not None and row["claim"] != "as-published":
+            assert row["epsilon_upper"] >= exact * (1 - 1e-9), row["accountant"]
+
+
+def test_csv_has_a_header_and_plain_rows(capsys):
+    rows = list(csv.DictReader(io.StringIO(run(capsys, "budget --mech gauss --sigma 1 --delta 1e-5 --csv"))))
+    # 4.37718: the analytic Gauss mechanism (Balle and Wang 2018)
+    assert float(rows[0]["epsilon"]) == pytest.approx(4.377178, abs=1e-6)
+    assert json.loads(rows[0]["process"])[0]["mech"] == "gauss"
+
+
+def test_explain_shows_formula_sources_readings_and_the_loss_class(capsys):
+    job = "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4 --explain"
+    text = run(capsys, job)
+    for words in ("formula", "Sommer", "noise multiplier", "number of compositions", "privacy loss class", "each record by itself"):
+        assert words in text
+    classes = as_json(capsys, job)["explain"]["loss_class"]
+    for row, key in zip(classes, ("002-class-0", "002-class-1"), strict=True):
+        assert row["order"] == GOLDEN[key]["inputs"]["direction"]
+        assert [row["mean"], row["variance"], row["third"]] == pytest.approx([float(v) for v in GOLDEN[key]["value"]], rel=1e-8)
+
+
+def test_compare_classical_shows_the_older_formulas(capsys):
+    # eq. (4) at eps 25, delta 1e-4: 0.2412 and the exact 0.2294 (both per unit of sensitivity; published figures of the ldp paper)
+    found = as_json(capsys, "calibrate --mech gauss --eps 25 --delta 1e-4 --compare-classical")
+    assert found["calibrated"]["value"] == pytest.approx(0.2294, abs=1e-4)
+    classical, zhao = found["classical"]
+    assert zhao["sigma"] == pytest.approx(0.2412, abs=1e-4)
+    assert zhao["valid"]
+    assert not classical["valid"]
+
+
+def test_history_of_opacus_equals_the_same_flags(capsys, tmp_path):
+    file = tmp_path / "history.json"
+    file.write_text(json.dumps({"history": [[1.1, 0.01, 300], [1.1, 0.01, 200], [2.0, 0.02, 100]], "mechanism": "rdp"}))
+    both = as_json(capsys, f"budget --history {file} --delta 1e-5")
+    assert [step["n"] for step in both["process"]] == [500, 100]
+    file.write_text(json.dumps([[1.1, 0.01, 500]]))
+    one = as_json(capsys, f"budget --history {file} --delta 1e-5")
+    flags = as_json(capsys, "budget --mech gauss --sigma 1.1 --sampling poisson --rate 0.01 --n 500 --delta 1e-5")
+    assert one["epsilon"] == flags["epsilon"] < both["epsilon"]
+
+
+def test_a_limit_inside_the_bracket_is_decided_by_a_finer_one(capsys):
+    sigma = run(capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --sampling poisson --rate 0.01 --n 10000 --quiet").strip()
+    run(capsys, f"budget --mech gauss --sigma {sigma} --sampling poisson --rate 0.01 --n 10000 --delta 1e-5 --max-eps 1")
+    run(capsys, "budget --mech gauss --sigma 3.8 --sampling poisson --rate 0.01 --n 10000 --delta 1e-5 --max-eps 1", code=1)
+
+
+def test_a_delta_that_a_record_can_hide_in_is_warned_of(capsys):
+    assert main(["budget", "--mech", "gauss", "--sigma", "4", "--delta", "1e-3", "--records", "5000"]) == 0
+    assert "delta is not below 1 / records" in capsys.readouterr().err

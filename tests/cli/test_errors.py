@@ -1,0 +1,149 @@
+"""Every error is one short paragraph on standard error with the exit code of its kind; nothing reaches standard output."""
+
+from __future__ import annotations
+
+import pytest
+
+from wpriv.cli import budget as budget_command
+from wpriv.cli.main import main
+from wpriv.errors import MissingResource
+
+GAUSS = "budget --mech gauss --sigma 1"
+CASES = [
+    ("", 2, ("no command given",)),
+    ("bugdet", 2, ("did you mean 'budget'?",)),
+    ("budget --simga 1", 2, ("no option --simga", "did you mean '--sigma'?")),
+    ("budget --sigma", 2, ("--sigma", "requires an argument")),
+    ("budget stray", 2, ("stray",)),
+    ("budget --delta 1e-5", 2, ("needs a mechanism", "gauss")),
+    ("budget --mech gaus --delta 1e-5", 2, ("did you mean 'gauss'?", "laplace")),
+    ("budget --mech gauss --delta 1e-5", 2, ("gauss needs --sigma", "standard deviation")),
+    ("budget --mech gauss --scale 1 --delta 1e-5", 2, ("no parameter 'scale'", "sigma")),
+    ("budget --mech randomized-response --param ep0=1 --delta 1e-5", 2, ("did you mean 'eps0'?",)),
+    ("budget --mech gauss --sigma nan --delta 1e-5", 2, ("sigma must be a finite number",)),
+    ("budget --mech gauss --sigma -1 --delta 1e-5", 2, ("greater than 0",)),
+    ("budget --mech gauss --sigma x --delta 1e-5", 2, ("sigma must be a number",)),
+    (GAUSS, 2, ("neither",)),
+    (f"{GAUSS} --eps 1 --delta 1e-5", 2, ("both",)),
+    (f"{GAUSS} --delta 0", 2, ("between 0 and 1",)),
+    (f"{GAUSS} --delta 1.5", 2, ("between 0 and 1",)),
+    (f"{GAUSS} --eps -1", 2, ("at least 0",)),
+    (f"{GAUSS} --eps inf", 2, ("finite",)),
+    (f"{GAUSS} --delta 1e-5 --n 1.5", 2, ("whole number",)),
+    (f"{GAUSS} --delta 1e-5 --n 0", 2, ("from 1 to 2^40",)),
+    (f"{GAUSS} --delta 1e-5 --n 2^41", 2, ("from 1 to 2^40",)),
+    (f"{GAUSS} --delta 1e-5 --n 9^9999", 2, ("too large",)),
+    (f"{GAUSS} --delta 1e-5 --rate 0.1", 2, ("--rate needs --sampling",)),
+    (f"{GAUSS} --delta 1e-5 --sampling poisson", 2, ("needs a rate",)),
+    (f"{GAUSS} --delta 1e-5 --sampling sometimes --rate 0.1", 2, ("none, poisson, fixed",)),
+    (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 2", 2, ("(0, 1]",)),
+    (f"{GAUSS} --delta 1e-5 --sampling poisson --batch 10", 2, ("--batch needs --records",)),
+    (f"{GAUSS} --delta 1e-5 --sampling poisson --batch 10 --records 5", 2, ("between 1 and --records",)),
+    (f"{GAUSS} --delta 1e-5 --sampling poisson --batch 10 --records 50 --rate 0.2", 2, ("give one of them",)),
+    (f"{GAUSS} --delta 1e-5 --epochs 3", 2, ("--epochs needs a sampling rate",)),
+    (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --epochs 3 --n 3", 2, ("give one of them",)),
+    (f"{GAUSS} --delta 1e-5 --records 0", 2, ("at least 1",)),
+    (f"{GAUSS} --delta 1e-5 --accountant pdl", 2, ("no accountant called 'pdl'",)),
+    (f"{GAUSS} --delta 1e-5 --tol 7", 2, ("--tol",)),
+    (f"{GAUSS} --delta 1e-5 --param sigma=2", 2, ("given twice",)),
+    (f"{GAUSS} --delta 1e-5 --param sigma", 2, ("name=value",)),
+    (f"{GAUSS} --delta 1e-5 --adjacency sideways", 2, ("adjacency must be one of",)),
+    (f"{GAUSS} --delta 1e-5 --json --csv", 2, ("different outputs",)),
+    (f"{GAUSS} --delta 1e-5 --accountant all --quiet", 2, ("one --accountant",)),
+    (f"{GAUSS} --eps 1 --max-eps 1", 2, ("--max-eps",)),
+    (f"{GAUSS} --delta 1e-5 --max-eps 1", 1, ("wanted eps <= 1", "4.377")),
+    (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --adjacency replace-one", 3, ("add-remove only",)),
+    (f"{GAUSS} --delta 1e-5 --sampling poisson --rate 0.1 --accountant gdp", 3, ("gdp",)),
+    ("budget --mech uniform --param outcomes=10 --n 4 --delta 0.1", 3, ("distinguishing events", "0.3439")),
+    ("budget --mech truncated-gauss --sigma 1 --param bound=0.4 --eps 1", 3, ("delta is 1 at every eps",)),
+    ("budget --history /no/such/file --delta 1e-5", 4, ("/no/such/file",)),
+    ("budget --mech histogram --param file=/no/such/file --delta 1e-5", 4, ("/no/such/file",)),
+    ("calibrate --mech gauss --eps 1", 2, ("both --eps and --delta",)),
+    ("calibrate --eps 1 --delta 1e-5", 2, ("needs a mechanism",)),
+    ("calibrate --mech gauss --sigma 1 --n 5 --eps 1 --delta 1e-5", 2, ("nothing is left to solve for",)),
+    ("calibrate --mech gauss --sampling poisson --eps 1 --delta 1e-5", 2, ("both missing",)),
+    ("calibrate --mech randomized-response --eps 1 --delta 1e-5", 2, ("needs --param eps0",)),
+    ("calibrate --mech truncated-gauss --param bound=9 --eps 1 --delta 1e-5", 2, ("needs --sigma",)),
+    ("calibrate --mech laplace --eps 1 --delta 1e-5 --compare-classical", 2, ("--mech gauss",)),
+    ("calibrate --mech gauss --sensitivity -1 --eps 1 --delta 1e-5", 2, ("greater than 0",)),
+    ("calibrate --mech gauss --sigma 0.1 --eps 1 --delta 1e-5", 3, ("best found", "n = 1")),
+    ("calibrate --mech truncated-gauss --sigma 3 --n 10 --eps 1 --delta 1e-3", 3, ("best found",)),
+    ("calibrate --mech gauss --sampling poisson --rate 0.1 --n 10 --eps 1 --delta 1e-5 --accountant gdp", 3, ("gdp",)),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "words"), CASES, ids=[c[0] or "(nothing)" for c in CASES])
+def test_an_error_is_one_plain_paragraph_with_its_exit_code(capsys, line, code, words):
+    assert main(line.split()) == code
+    out, err = capsys.readouterr()
+    told = [text for text in err.splitlines() if not text.startswith(("wpriv: warning", "wpriv: note"))]
+    assert len(told) == 1, err
+    assert told[0].startswith("wpriv: ")
+    for word in words:
+        assert word in told[0]
+    assert "Traceback" not in err
+    assert not set("╭│╰─\x1b") & set(out + err)
+    if code != 1:
+        assert out == ""
+
+
+FAULTY = ["", "{", "[]", "7", '[["a", 1, 2]]', "[[1, 2]]", '[{"mech": "gauss"}]', "[" * 100000, "[[1.0, 0.5, 1e400]]", "[[NaN, 0.5, 1]]"]
+
+
+@pytest.mark.parametrize("text", FAULTY, ids=lambda text: text[:20] or "empty")
+def test_a_faulty_history_is_a_usage_error_that_names_the_file(capsys, tmp_path, text):
+    file = tmp_path / "steps.json"
+    file.write_text(text)
+    assert main(["budget", "--history", str(file), "--delta", "1e-5"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    assert "steps.json" in err or "gauss needs --sigma" in err
+
+
+def test_a_binary_history_is_a_usage_error(capsys, tmp_path):
+    file = tmp_path / "steps.json"
+    file.write_bytes(bytes(range(256)))
+    assert main(["budget", "--history", str(file), "--delta", "1e-5"]) == 2
+    assert "not a JSON file" in capsys.readouterr().err
+
+
+def test_a_folder_as_history_is_missing(capsys, tmp_path):
+    assert main(["budget", "--history", str(tmp_path), "--delta", "1e-5"]) == MissingResource.exit_code
+
+
+def fail_with(monkeypatch, error):
+    def broken(**_):
+        raise error
+
+    monkeypatch.setattr(budget_command.flags, "output", broken)
+
+
+def test_ctrl_c_exits_with_130(capsys, monkeypatch):
+    fail_with(monkeypatch, KeyboardInterrupt())
+    assert main(["budget"]) == 130
+    assert capsys.readouterr().err == "wpriv: interrupted\n"
+
+
+def test_a_bug_exits_with_70_and_asks_for_a_report(capsys, monkeypatch):
+    monkeypatch.delenv("WPRIV_DEBUG", raising=False)
+    fail_with(monkeypatch, ZeroDivisionError("division by zero"))
+    assert main(["budget"]) == 70
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "report" in err
+    assert "WPRIV_DEBUG=1" in err
+    assert "Traceback" not in err
+
+
+def test_debug_shows_where_a_bug_is(monkeypatch):
+    monkeypatch.setenv("WPRIV_DEBUG", "1")
+    fail_with(monkeypatch, ZeroDivisionError("division by zero"))
+    with pytest.raises(ZeroDivisionError):
+        main(["budget"])
+
+
+def test_too_little_memory_is_out_of_reach_not_a_bug(capsys, monkeypatch):
+    fail_with(monkeypatch, MemoryError())
+    assert main(["budget"]) == 3
+    assert "--tol" in capsys.readouterr().err

@@ -1,0 +1,84 @@
+"""Every figure draws a table that suits it; axes, order of the legend and looks of the claims are as promised."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from matplotlib.figure import Figure
+
+import wpriv
+from wpriv.core import registry
+
+GAUSS = {"mech": "gauss", "sigma": 2, "sampling": "poisson", "rate": 0.1, "n": 16}
+EPS, N = {"over": "eps", "values": [0, 0.5, 1]}, {"over": "n", "values": [1, 16, 256]}
+BOUNDS = {"process": [GAUSS], "accountants": ["pld", "rdp", "clt"]}
+TABLES = {
+    "curves": {**BOUNDS, "delta": 1e-5, "sweep": {"over": "sigma", "values": [1, 2, 4]}},
+    "delta-over-eps": {**BOUNDS, "sweep": EPS},
+    "eps-over-n": {**BOUNDS, "delta": 1e-5, "sweep": N},
+    "delta-over-n": {**BOUNDS, "eps": 1, "sweep": N},
+    "loss-law": {"process": [{"mech": "laplace", "scale": 1, "n": 2}], "table": "loss", "bins": 50},
+    "loss-class": {"cases": {"a": [GAUSS], "b": [GAUSS]}, "table": "class", "sweep": {"over": "sensitivity", "values": [1, 2]}},
+    "adp-pdp": {"process": [{"mech": "truncated-gauss", "sigma": 1, "bound": 2.5}], "accountants": ["pld"], "eps": 0.3},
+}
+
+
+def drawn(name: str, rows=None):
+    axes = Figure().subplots()
+    registry.load("figures", name).draw(wpriv.compare(**TABLES[name]).rows if rows is None else rows, axes)
+    return axes
+
+
+def entries(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_every_figure_there_is_has_a_table_here():
+    assert set(registry.names("figures")) == set(TABLES)
+    assert len(TABLES) >= 7
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_a_figure_names_its_axes_and_has_a_legend(name):
+    axes = drawn(name)
+    assert axes.get_xlabel()
+    assert axes.get_ylabel()
+    assert entries(axes)
+    axes.figure.canvas.draw()
+
+
+def test_delta_is_on_a_logarithmic_axis_and_n_on_a_binary_one():
+    assert drawn("delta-over-eps").get_yscale() == "log"
+    axes = drawn("eps-over-n")
+    assert axes.get_xscale() == "log"
+    assert axes.xaxis.get_transform().base == 2
+
+
+def test_the_legend_follows_the_order_of_the_right_ends():
+    rows = wpriv.compare(**TABLES["delta-over-eps"]).rows
+    last = {row["accountant"]: row["delta"] for row in rows if row["epsilon"] == 1}
+    wanted = sorted(last, key=lambda name: -last[name])
+    assert [entry.split(" ")[0] for entry in entries(drawn("delta-over-eps", rows))] == wanted
+
+
+def test_claims_are_named_approximate_ones_dashed_and_brackets_are_bands():
+    axes = drawn("delta-over-eps")
+    lines = dict(zip(entries(axes), axes.get_legend().legend_handles, strict=True))
+    assert set(lines) == {"pld (certified)", "rdp (upper-bound)", "clt (approximate)"}
+    assert [lines[name].get_linestyle() == "--" for name in ("pld (certified)", "rdp (upper-bound)", "clt (approximate)")] == [False, False, True]
+    assert len(axes.collections) == 1  # the band of pld; an upper bound has no lower end
+
+
+def test_a_series_of_zeros_or_refusals_is_named_though_it_has_no_curve():
+    rows = wpriv.compare(process=[{"mech": "laplace", "scale": 1}], accountants=["pld", "gdp"], sweep={"over": "eps", "values": [1, 2]}).rows
+    gauss = wpriv.compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["pld"], sweep={"over": "eps", "values": [1, 2]}).rows
+    found = entries(drawn("delta-over-eps", [{**r, "case": "laplace"} for r in rows] + [{**r, "case": "gauss"} for r in gauss]))
+    assert found == ["gauss, pld (exact)", "laplace, pld (0 throughout)", "laplace, gdp (no answer)"]
+
+
+def test_infinite_and_missing_values_leave_gaps_rather_than_errors():
+    rows = [{"epsilon": x, "delta": y, "accountant": "pld", "claim": "certified", "asked": "epsilon"} for x, y in ((0, 0.5), (1, None), (2, 0.1))]
+    rows.append({**rows[0], "epsilon": 3, "delta": math.inf})
+    (line,) = drawn("delta-over-eps", rows).get_lines()
+    assert list(line.get_xdata()) == [0, 2]

@@ -1,0 +1,55 @@
+"""Every recipe that ships runs with its quick settings and meets the published numbers it names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wpriv.core import registry
+from wpriv.run import compare, plot, read
+
+ROOT = Path(__file__).parents[2] / "recipes"
+FILES = sorted(ROOT.rglob("*.yaml"))
+# nothing is published that its numbers could be held against: a picture, and data that are made up
+WITHOUT_NUMBERS = {"fig1-laplace-loss", "fig6-timing"}
+
+
+def test_the_recipes_are_seen():
+    assert len(FILES) >= 10
+    assert {path.resolve() for path in FILES} == {path.resolve() for path in read.shipped().values()}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_a_recipe_meets_its_published_numbers_quickly(path, tmp_path):
+    done = compare.run(read.recipe(path, quick=True), tmp_path / "out")
+    done.require()
+    assert done.verdicts or path.stem in WITHOUT_NUMBERS
+    assert (tmp_path / "out" / "figure.png").stat().st_size > 5000
+    assert plot.plot(tmp_path / "out", formats=["svg"])[0].is_file()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_a_recipe_is_sound_as_a_whole_and_says_how_it_is_run_and_what_it_costs(path):
+    made = read.recipe(path)
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    folder = path.parent.name
+    assert re.fullmatch(rf"# wpriv compare recipes/{folder}/{path.name} +\(\d+ s, \d+ MB\)", first)
+    assert made.source
+    for panel in made.panels:
+        assert panel.figure in registry.names("figures")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
+    from wpriv.run import expect, grid
+
+    made = read.recipe(path)
+    rows = [{**cell.labels, "accountant": cell.accountant, **cell.specs[0], "epsilon": cell.eps, "delta": cell.delta} for cell in grid.cells(made)]
+    for row in rows:
+        row.setdefault("n", 1)
+    for check in made.checks:
+        where = {k: v for k, v in check.where.items() if k != "part"}
+        hits = [row for row in rows if row.get("panel", "") == check.panel and all(expect._same(row.get(k), v) for k, v in where.items())]
+        assert len(hits) == 1, f"{check.where} names {len(hits)} rows"

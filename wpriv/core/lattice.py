@@ -1,0 +1,224 @@
+"""Where a pair's lattice lies, and the pair's upper and lower tilted laws on it.
+
+Rare large losses would force a long fine lattice on every step. Where they are rare enough they are split off: with B the law of the
+losses up to a cut and R the rest of P-mass r, a step is (1-r) B' + R, B' = B / (1-r), and n steps are sums over the number k of jumps of
+B'^(n-k) R^k. Adding a step of B' raises delta, up to a shift of eps by ln kappa, kappa = E[e^-Y] under B' (Jensen), so for at most K jumps
+the composition of B'^n with ((1-r) at zero + R)^n, eps shifted by K ln kappa, lies above, and that of B'^(n-K) with the same lies below.
+The jumps can then live on the last, coarse lattice only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wpriv.core.compose import Law
+from wpriv.core.grid import below_top, cells, lower_dots, push_down, rounded, upper_dots
+from wpriv.core.pair import Array, LossPair
+from wpriv.core.probe import Probe
+from wpriv.errors import Unsupported
+
+MAX_NODES = 1 << 22
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """The rare large losses of one kind of step, on the last lattice: laws with an atom at zero, and how many to reckon with."""
+
+    upper: Law
+    lower: Law
+    most: int
+    log_kappa: float
+
+
+@dataclass(frozen=True)
+class Dotted:
+    """One step's upper and lower tilted laws on the first lattice, the upper one's mass at +infinity, and its jumps if split off."""
+
+    upper: Law
+    lower: Law
+    infinity: float
+    jumps: Jumps | None = None
+
+
+def dot(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> Dotted:
+    """Dots a whole pair; see ``nodes`` for the masses that may be neglected."""
+    index = nodes(pair, p, step, tilt, top_mass, bottom_mass)
+    y = index * step
+    if step > 1:
+        mass, low, infinity = rounded(pair, y)
+    else:
+        made = cells(pair, y)
+        mass, infinity = upper_dots(made, pair.infinity)
+        low = lower_dots(made, pair.infinity)
+    return Dotted(_tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), infinity)
+
+
+def dot_split(
+    pair: LossPair, p: Probe, step: float, coarse: float, cut: int, n: int, tilt: float, top_mass: float, bottom_mass: float, tail: float
+) -> Dotted:
+    """Dots the losses up to ``cut * coarse`` on the lattice of spacing ``step`` and the jumps beyond on that of spacing ``coarse``.
+
+    Args:
+        coarse: the last lattice's spacing, a multiple of ``step``.
+        n: how often the step is run. tail: tilted probability that more jumps happen than are reckoned with.
+    """
+    edge = cut * coarse
+    index = nodes(pair, p, step, tilt, top_mass, bottom_mass)
+    index = np.append(index[index < round(edge / step)], round(edge / step))
+    bulk = cells(pair, index * step)
+    rare = math.fsum(bulk.top)
+    upper, lower = (mass / (1 - rare) for mass in below_top(bulk))
+    far = nodes(pair, p, coarse, tilt, top_mass, bottom_mass)
+    far = np.concatenate([[cut], far[far > cut]])
+    beyond = cells(pair, far * coarse)
+    mass = beyond.chords()
+    low = mass.copy()
+    mass[-1] += beyond.top[0]
+    low[-1] += max(math.fsum(beyond.top) - pair.infinity, 0.0)
+    low = push_down(np.diff(far) * coarse, low, beyond.gap, beyond.below, beyond.above, 0.0)
+    spots, rest = np.concatenate([[0], far]), 1 - rare
+    laws = [_tilted(spots, np.concatenate([[rest], part]), spots * coarse, tilt) for part in (mass, low)]
+    q_rare = bulk.top[0] * math.exp(-edge)
+    kappa = math.log1p(max(rare - q_rare, 0.0) / rest)
+    jumping = n * (1 - float(laws[0].mass[0]))
+    y = index * step
+    return Dotted(
+        _tilted(index, upper, y, tilt),
+        _tilted(index, lower, y, tilt),
+        max(beyond.top[1], pair.infinity),
+        Jumps(laws[0], laws[1], _most_jumps(jumping, tail), kappa),
+    )
+
+
+def _most_jumps(mean: float, tail: float) -> int:
+    """The least K with P(more than K jumps) <= tail for a number of rare jumps of this mean (Chernoff)."""
+    count = max(1, math.ceil(mean))
+    while count * math.log((count + 1) / max(mean, 1e-300)) - count - 1 + mean < -math.log(tail) and count < 10**6:
+        count += 1
+    return count
+
+
+def _tilted(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> Law:
+    keep = mass > 0
+    if not keep.any():
+        keep[0], mass[0] = True, 1e-300
+    index, mass, y = index[keep], mass[keep], y[keep]
+    exponent = tilt * y
+    if float(exponent.max()) < 1.0:
+        # ln E[e^{tilt Y}] of a small loss is of second order: taken from E[e^{tilt Y} - 1], or n steps would amplify its rounding
+        log_norm = math.log1p(float(mass @ np.expm1(exponent)) + _excess(mass))
+        weight = mass * np.exp(exponent)
+        return Law(index, weight / weight.sum(), log_norm)
+    log_mass = np.log(mass) + exponent
+    peak = float(log_mass.max())
+    return Law(index, np.exp(log_mass - peak), peak).normalised()
+
+
+def _excess(mass: Array) -> float:
+    """The sum of the masses less one, zero where it differs by no more than rounding."""
+    excess = math.fsum(mass.tolist()) - 1.0
+    return 0.0 if abs(excess) < 1e-14 else excess
+
+
+def weights(p: Probe, tilt: float) -> Array:
+    exponent = p.log_p + tilt * p.y
+    weight = np.exp(exponent - exponent.max())
+    normal: Array = weight / weight.sum()
+    return normal
+
+
+def _top(p: Probe, top_mass: float) -> int:
+    """Index of the probe's loss beyond which the P-mass is below ``top_mass``."""
+    plain = np.cumsum(np.exp(p.log_p)[::-1])[::-1]
+    return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Where the first lattice should lie: atoms on nodes cost nothing, so only the rest of the mass asks for a fine spacing."""
+
+    spacing: float
+    atoms: Array
+    comb: bool
+
+    @staticmethod
+    def of(pairs: list[LossPair], counts: list[int], fine: float) -> Lattice:
+        """``fine`` is the spacing that mass off the nodes needs; pairs with more than a few atoms count as having none."""
+        sets = [np.unique(np.abs(pair.atoms[pair.atoms != 0])) if pair.atoms.size <= 8 else np.empty(0) for pair in pairs]
+        atoms = np.unique(np.concatenate(sets))
+        if not 0 < atoms.size <= 8:
+            return Lattice(fine, np.empty(0), False)
+        loose = [_loose(pair) if pair.atoms.size <= 8 else 1.0 for pair in pairs]
+        share = sum(n * part for n, part in zip(counts, loose, strict=True)) / sum(counts)
+        return Lattice(fine / math.sqrt(max(share, 1e-12)), atoms, min(loose) < 0.5)
+
+    def fit(self, divisor: float) -> tuple[float, int]:
+        """A spacing of at most ``spacing / divisor`` that puts the atoms on nodes, or near, and their comb's period in cells."""
+        step = self.spacing / divisor
+        if not self.atoms.size:
+            return step, 1
+        unit = float(self.atoms[0])
+        least_parts = max(1, math.ceil(unit / step * (1 - 1e-9)))
+        parts = np.arange(least_parts, 3 * least_parts + 20)
+        places = np.outer(parts, self.atoms / unit)
+        off = np.abs(places - np.round(places)).max(axis=1)
+        exact = np.flatnonzero(off < 1e-7)
+        count = int(parts[exact[0] if exact.size else off.argmin()])
+        return unit / count, 2 * count if self.comb and exact.size else 1
+
+
+def _loose(pair: LossPair) -> float:
+    """The share of the P-mass that is not on the pair's atoms."""
+    if not pair.atoms.size:
+        return 1.0
+    hair = 1e-12 * np.maximum(np.abs(pair.atoms), float(np.abs(pair.atoms).max()))
+    before, after = pair.tails(pair.atoms - hair), pair.tails(pair.atoms + hair)
+    mass = np.maximum(np.exp(before.sf_p) - np.exp(after.sf_p), np.exp(after.cdf_p) - np.exp(before.cdf_p))
+    return min(max(1.0 - float(mass.sum()), 0.0), 1.0)
+
+
+def top_index(p: Probe, top_mass: float) -> int:
+    """Index of the probe's loss beyond which the P-mass is below ``top_mass``."""
+    plain = np.cumsum(np.exp(p.log_p)[::-1])[::-1]
+    return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)
+
+
+def nodes(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> NDArray[np.int64]:
+    """Lattice indices to dot a pair on: every one where the tilted law lives, ever sparser where it has little mass.
+
+    The top is where the P-mass beyond falls below ``top_mass``, the bottom where that below would weigh
+    less than ``bottom_mass`` when tilted.
+    """
+    weight = weights(p, tilt)
+    above, below = np.cumsum(weight[::-1])[::-1], np.cumsum(weight)
+    last = top_index(p, top_mass)
+    # whatever lies below the bottom is raised to it, and weighs e^{tilt loss} there
+    raised = np.log(np.cumsum(np.exp(p.log_p))) + tilt * p.y - np.logaddexp.reduce(p.log_p + tilt * p.y)
+    first = max(int(np.searchsorted(raised, math.log(bottom_mass))) - 1, 0)
+    low, high = pair.support
+    if first > 0 or not math.isfinite(low):
+        low = max(float(p.y[first]) - step, low)
+    if last < p.y.size - 1 or not math.isfinite(high):
+        high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, high)
+    y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
+    rare = np.interp(y, p.y, np.minimum(above, below))
+    spacing = np.clip(np.sqrt(0.02 / np.maximum(rare, 1e-300)), 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
+    count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
+    total = math.ceil(count[-1]) + 1
+    if total > MAX_NODES:
+        raise Unsupported(f"pld needs {total:,} losses of one step at this tolerance; the limit is {MAX_NODES:,}. Raise --tol, or use rdp")
+    index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
+    ends = [math.floor(low / step), math.ceil(high / step)]
+    marks: list[int] = []
+    if pair.atoms.size <= 64:
+        inside = pair.atoms[(pair.atoms >= low) & (pair.atoms <= high)] / step
+        near = np.round(inside)
+        on = np.abs(inside - near) < 1e-6
+        marks = [*np.floor(inside[~on]), *np.ceil(inside[~on]), *near[on], *(near[on] - 1), *(near[on] + 1)]
+        marks = [int(m) for m in marks if ends[0] <= m <= ends[1]]
+    result: NDArray[np.int64] = np.unique(np.concatenate([index, ends, marks]).astype(np.int64))
+    return result
