@@ -71,12 +71,14 @@ def questions(rows: list[Measured]) -> str:
 
 def calibrations(rows: list[Measured]) -> str:
     """The table of the jobs that ask for a parameter."""
-    lines = [["job", "least sufficient or most allowed", "wpriv", "off by", "ms", *(c for p in PEERS for c in (_short(p), "ms", "x"))]]
+    head = ["calibrate", "least or most", "wpriv", "off by", "ms", "at 1e-5", "off by", "ms"]
+    lines = [head + [cell for peer in PEERS for cell in (_short(peer), "ms", "x")]]
     for row in rows:
         if row.job.solve:
-            mine = row.results[MINE]
-            off = f"{mine.upper / row.job.truth - 1:+.1e}"
-            cells = [row.job.name, _number(row.job.truth), _number(mine.upper) if mine.answered else mine.note, off, _ms(mine)]
+            cells = [row.job.name, _number(row.job.truth)]
+            for mine in (row.results[MINE], row.results[FINE]):
+                off = f"{mine.upper / row.job.truth - 1:+.1e}" if mine.answered else "-"
+                cells += [_number(mine.upper) if mine.answered else mine.note, off, _ms(mine)]
             lines.append(cells + [cell for peer in PEERS for cell in _peer(row, peer)])
     return _table(lines) if len(lines) > 1 else ""
 

@@ -4,6 +4,7 @@ Each function imports its own program alone and runs in a process of its own, so
 A program that refuses, or fails, may raise whatever it likes: the last line of its traceback is what the report shows.
 """
 
+# mypy: disable-error-code="import-untyped, import-not-found"
 from __future__ import annotations
 
 import math

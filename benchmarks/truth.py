@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from scipy.special import log_ndtr
 
 from benchmarks.jobs import JOBS, Job, Part
 
-Complex = NDArray[np.complex128]
+Complex = NDArray[Any]
 LogMgf = Callable[[Complex], Complex]
 
 
@@ -50,12 +51,19 @@ def log_delta(parts: tuple[Part, ...], eps: float) -> float:
         a, b = float(log_ndtr(mu / 2 - eps / mu)), eps + float(log_ndtr(-mu / 2 - eps / mu))
         return a + math.log(-math.expm1(b - a))
     orders = ("remove", "add") if any(part.rate < 1 for part in parts) else ("remove",)
-    return max(_inverted(lambda s, order=order: sum(part.n * _log_mgf(part, s, order) for part in parts), eps) for order in orders)
+    return max(_inverted(partial(_composed, parts, order), eps) for order in orders)
+
+
+def _composed(parts: tuple[Part, ...], order: str, s: Complex) -> Complex:
+    total: Complex = np.zeros_like(s)
+    for part in parts:
+        total += part.n * _log_mgf(part, s, order)
+    return total
 
 
 def _inverted(log_m: LogMgf, eps: float) -> float:
     line = _saddle(log_m, eps)
-    for span in (60, 200, 700):
+    for span in (40, 150, 600):
         first, second = (_on_line(log_m, eps, c, span) for c in (line, 0.95 * line))
         if abs(first - second) < 1e-9:
             return first
@@ -68,7 +76,8 @@ def _saddle(log_m: LogMgf, eps: float) -> float:
     for _ in range(4):
         values = []
         for c in grid:
-            values.append(float(log_m(np.array([complex(c)]))[0].real) - c * eps - math.log(c * (1 + c)))
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                values.append(float(log_m(np.array([complex(c)]))[0].real) - c * eps - math.log(c * (1 + c)))
             if not values[-1] <= min(values) + 50:
                 break
         best = int(np.nanargmin(values))
@@ -98,8 +107,8 @@ def _log_mgf(part: Part, s: Complex, order: str) -> Complex:
         return _log_mgf_laplace(1 / part.noise, s)
     q, mu = part.rate, 1 / part.noise
     power = s + 1 if order == "remove" else -s
-    step = 0.01
-    x = np.arange(-40, 40 + mu * max(0.0, float(power.real.max())), step)
+    step = 0.02
+    x = np.arange(-12, 12 + mu * max(0.0, float(power.real.max())), step)
     loss = np.log1p(q * np.expm1(mu * x - mu * mu / 2))
     weight = -x * x / 2 - math.log(math.sqrt(2 * math.pi) / step)
     # the ratio has mean 1 under N(0, 1), so that power * (ratio - 1) may be taken away from ratio^power - 1
@@ -111,9 +120,10 @@ def _log_mgf(part: Part, s: Complex, order: str) -> Complex:
     quadratic = np.where(np.abs(loss) < 0.1, _exp_minus_linear(loss), np.expm1(np.minimum(loss, 700)) - loss)
     far = np.exp(z + weight) - (1 + z) * np.exp(weight)
     integrand = np.where(near, series * np.exp(weight), far) - power[:, None] * (quadratic * np.exp(weight))
-    w = integrand.sum(axis=1)
+    w: Complex = integrand.sum(axis=1)
     # numpy's own log1p of complex numbers rounds 1 + w
-    return np.log1p(w.real * (2 + w.real) + w.imag**2) / 2 + 1j * np.arctan2(w.imag, 1 + w.real)
+    found: Complex = np.log1p(w.real * (2 + w.real) + w.imag**2) / 2 + 1j * np.arctan2(w.imag, 1 + w.real)
+    return found
 
 
 def _exp_minus_linear(y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -126,7 +136,8 @@ def _exp_minus_linear(y: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _log_mgf_laplace(t: float, s: Complex) -> Complex:
     """From the two atoms at +-t and the density between them."""
-    return np.log(((s + 1) * np.exp(s * t) + s * np.exp(-(s + 1) * t)) / (2 * s + 1))
+    found: Complex = np.log(((s + 1) * np.exp(s * t) + s * np.exp(-(s + 1) * t)) / (2 * s + 1))
+    return found
 
 
 def _solved(job: Job) -> float:
@@ -140,8 +151,8 @@ def _solved(job: Job) -> float:
 
     if job.solve == "n":
         # the mgf takes any real n
-        return float(math.floor(brentq(miss, 1, 1e6, xtol=1e-3)))
-    low, high = (1.0, 20.0) if job.solve == "noise" else (1e-4, 0.1)
+        return float(math.floor(brentq(miss, 5e3, 2e4, xtol=1e-3)))
+    low, high = (2.0, 8.0) if job.solve == "noise" else (5e-3, 2e-2)
     return float(brentq(miss, low, high, xtol=1e-13, rtol=1e-12))
 
 

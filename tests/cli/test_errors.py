@@ -48,6 +48,8 @@ CASES = [
     (f"{GAUSS} --delta 1e-5 --param sigma=2", 2, ("given twice",)),
     (f"{GAUSS} --delta 1e-5 --param sigma", 2, ("name=value",)),
     (f"{GAUSS} --delta 1e-5 --adjacency sideways", 2, ("adjacency must be one of",)),
+    (f"{GAUSS} --delta 1e-5 --sampling= --n 3", 2, ("none, poisson, fixed",)),
+    (f"{GAUSS} --delta 1e-5 --adjacency=", 2, ("adjacency is empty",)),
     (f"{GAUSS} --delta 1e-5 --json --csv", 2, ("different outputs",)),
     (f"{GAUSS} --delta 1e-5 --accountant all --quiet", 2, ("one --accountant",)),
     (f"{GAUSS} --eps 1 --max-eps 1", 2, ("--max-eps",)),

@@ -39,7 +39,8 @@ def test_numbers_in_scientific_notation_are_numbers():
 
 
 def test_words_that_yaml_takes_for_booleans_stay_words():
-    assert document.parse("a: [no, yes, on, 12:30, 2020-01-01, 0x10]", "r.yaml").data["a"] == ["no", "yes", "on", "12:30", "2020-01-01", "0x10"]
+    words = ["no", "yes", "on", "12:30", "2020-01-01", "0x10"]
+    assert document.parse(f"a: [{', '.join(words)}]", "r.yaml").data["a"] == words
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,8 @@ def test_the_source_line_stands_below_the_fault():
 
 
 def test_every_fault_is_told_at_once_in_the_order_of_the_file():
-    text = SOUND.replace("rate: 0.01", "rate: 2").replace("sigma: 4", "sgma: 4").replace("gdp]", "gdpp]").replace("figure: delta", "figure: dlta")
+    text = SOUND.replace("rate: 0.01", "rate: 2").replace("sigma: 4", "sgma: 4")
+    text = text.replace("gdp]", "gdpp]").replace("figure: delta", "figure: dlta")
     places = [line.split(":")[1:3] for line in faults(text).splitlines() if line.startswith("r.yaml")]
     assert places == [["3", "25"], ["3", "59"], ["5", "20"], ["6", "9"]]
 
@@ -126,8 +128,8 @@ def test_quick_overrides_apply_only_when_asked():
 
 
 def test_a_panel_inherits_what_it_does_not_say_and_replaces_the_question():
-    text = SOUND.replace("expect:", "panels:\n  - {name: b, delta: 1e-4, sweep: {over: n, values: {powers: [2, 0, 3]}}, expect: []}\nunused:")
-    text = text[: text.index("unused:")]
+    panels = "panels:\n  - {name: b, delta: 1e-4, sweep: {over: n, values: {powers: [2, 0, 3]}}}\n"
+    text = SOUND[: SOUND.index("expect:")] + panels
     (panel,) = recipe.check(document.parse(text, "r.yaml")).panels
     assert (panel.accountants, panel.delta, panel.eps) == (["pld", "gdp"], 1e-4, None)
     assert schema.spread(panel.sweep[0].values) == [1, 2, 4, 8]
@@ -153,7 +155,7 @@ def test_the_sampling_kinds_of_a_recipe_are_those_of_a_process():
 def test_a_file_that_is_not_text_or_too_large_is_refused(tmp_path: Path):
     path = tmp_path / "r.yaml"
     path.write_bytes(b"kind: compare\nsource: \xff\xfe")
-    with pytest.raises(UsageError, match="r.yaml:2: a recipe must be UTF-8"):
+    with pytest.raises(UsageError, match=r"r\.yaml:2: a recipe must be UTF-8"):
         document.read(path)
     path.write_bytes(b"#" * (document.MAX_BYTES + 1))
     with pytest.raises(UsageError, match="up to 1,000,000 bytes"):
@@ -176,7 +178,9 @@ def outcome(text: str) -> None:
         try:
             recipe.check(document.parse(text, "r.yaml"), quick=quick)
         except UsageError as error:
-            assert str(error).startswith("r.yaml:")
+            refused = str(error)
+            if not refused.startswith("r.yaml:"):
+                raise
 
 
 @given(st.text(max_size=200))
@@ -185,10 +189,11 @@ def test_any_text_is_either_a_recipe_or_refused(text):
     outcome(text)
 
 
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+WORDS = st.sampled_from(["gauss", "pld", "eps", "n", "compare"])
+KEYS = st.sampled_from(["over", "values", "mech", "name", "eps", "x"])
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["gauss", "pld", "eps", "n", "compare"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["over", "values", "mech", "name", "eps", "x"]), inner, max_size=3),
-    max_leaves=6,
+    SCALARS | WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6
 )
 
 

@@ -65,20 +65,21 @@ def test_the_legend_follows_the_order_of_the_right_ends():
 def test_claims_are_named_approximate_ones_dashed_and_brackets_are_bands():
     axes = drawn("delta-over-eps")
     lines = dict(zip(entries(axes), axes.get_legend().legend_handles, strict=True))
-    assert set(lines) == {"pld (certified)", "rdp (upper-bound)", "clt (approximate)"}
-    assert [lines[name].get_linestyle() == "--" for name in ("pld (certified)", "rdp (upper-bound)", "clt (approximate)")] == [False, False, True]
+    dashed = {name: line.get_linestyle() == "--" for name, line in lines.items()}
+    assert dashed == {"pld (certified)": False, "rdp (upper-bound)": False, "clt (approximate)": True}
     assert len(axes.collections) == 1  # the band of pld; an upper bound has no lower end
 
 
 def test_a_series_of_zeros_or_refusals_is_named_though_it_has_no_curve():
-    rows = wpriv.compare(process=[{"mech": "laplace", "scale": 1}], accountants=["pld", "gdp"], sweep={"over": "eps", "values": [1, 2]}).rows
-    gauss = wpriv.compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["pld"], sweep={"over": "eps", "values": [1, 2]}).rows
+    sweep = {"over": "eps", "values": [1, 2]}
+    rows = wpriv.compare(process=[{"mech": "laplace", "scale": 1}], accountants=["pld", "gdp"], sweep=sweep).rows
+    gauss = wpriv.compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["pld"], sweep=sweep).rows
     found = entries(drawn("delta-over-eps", [{**r, "case": "laplace"} for r in rows] + [{**r, "case": "gauss"} for r in gauss]))
     assert found == ["gauss, pld (exact)", "laplace, pld (0 throughout)", "laplace, gdp (no answer)"]
 
 
 def test_infinite_and_missing_values_leave_gaps_rather_than_errors():
-    rows = [{"epsilon": x, "delta": y, "accountant": "pld", "claim": "certified", "asked": "epsilon"} for x, y in ((0, 0.5), (1, None), (2, 0.1))]
-    rows.append({**rows[0], "epsilon": 3, "delta": math.inf})
+    told = {"accountant": "pld", "claim": "certified", "asked": "epsilon"}
+    rows = [{**told, "epsilon": x, "delta": y} for x, y in ((0, 0.5), (1, None), (2, 0.1), (3, math.inf))]
     (line,) = drawn("delta-over-eps", rows).get_lines()
     assert list(line.get_xdata()) == [0, 2]

@@ -46,9 +46,8 @@ def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
     from wpriv.run import expect, grid
 
     made = read.recipe(path)
-    rows = [{**cell.labels, "accountant": cell.accountant, **cell.specs[0], "epsilon": cell.eps, "delta": cell.delta} for cell in grid.cells(made)]
-    for row in rows:
-        row.setdefault("n", 1)
+    cells = grid.cells(made)
+    rows = [{**c.specs[0], **c.labels, "accountant": c.accountant, "epsilon": c.eps, "delta": c.delta} for c in cells]
     for check in made.checks:
         where = {k: v for k, v in check.where.items() if k != "part"}
         hits = [row for row in rows if row.get("panel", "") == check.panel and all(expect._same(row.get(k), v) for k, v in where.items())]

@@ -59,7 +59,7 @@ def test_the_fingerprint_follows_what_decides_the_result(tmp_path):
 @pytest.mark.parametrize(
     ("keys", "word"),
     [
-        ({"sweep": [{"over": "n", "values": {"linspace": [1, 10, 10_000]}}, {"over": "eps", "values": {"linspace": [0, 1, 100]}}]}, "more than"),
+        ({"sweep": [{"over": over, "values": {"linspace": [1, 2, 999]}} for over in ("eps", "sigma")]}, "more than"),
         ({"eps": 1, "sweep": {"over": "rate", "values": [0.1]}}, "no step of the process has such a parameter"),
     ],
 )

@@ -67,14 +67,14 @@ def _lines(run: LogMoments, lam: Array) -> Lines:
 
 
 def _orders_at(lam: Array, line: Array, eps: float) -> Array:
-    """Some 400 orders that matter at eps: those whose stretch of the envelope meets [eps, eps + 45/(1+lam)]."""
-    cut = _crossings(lam, line)
-    first = int(np.searchsorted(cut, eps, side="right")) - 1
-    last = int(np.searchsorted(cut, eps + 45 / (1 + lam[first]), side="right")) - 1
+    """Some 400 orders around those that matter at eps: whose stretch of the envelope holds more than e^-45 of the integrand's peak."""
+    start = np.maximum(_crossings(lam, line), eps)
+    height = line - lam * start + eps - start
+    first = int(np.searchsorted(start, eps, side="right")) - 1
+    last = int(np.flatnonzero(height > height[first] - 45)[-1])
     low, high = lam[max(first - 1, 0)], lam[min(last + 1, lam.size - 1)]
-    if high == 0:
-        return np.zeros(1)
-    return np.unique(np.concatenate([[0.0], np.linspace(low, high, 250), np.geomspace(max(low, high / 1e3), high, 150)]))
+    near = lam[max(first - 1, 0) : last + 2]
+    return np.unique(np.concatenate([[0.0], near, np.linspace(low, high, 300), np.geomspace(max(low, high / 1e3), high, 100)]))
 
 
 def _log_integral(lam: Array, line: Array, eps: float) -> float:

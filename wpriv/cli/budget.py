@@ -43,52 +43,50 @@ def command(
 
     wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4
     """
-    from wpriv.cli import show
-    from wpriv.run import budget, build, price
+    from wpriv.run import build
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
-    question: dict[str, Any] = flags.numbers(eps=eps, delta=delta)
-    question |= {"tol": build.number(tol, "--tol")} if tol is not None else {}
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
     if limit is not None and (delta is None or curve):
         raise UsageError("--max-eps is about the eps at one --delta; give --delta, and no --curve")
-    size = None if records is None else build.whole(records, "--records")
-    job = build.job(
-        mech,
-        params=flags.params(param, sigma=sigma, scale=scale, sensitivity=sensitivity),
-        n=n,
-        sampling=sampling,
-        rate=rate,
-        batch=batch,
-        records=size,
-        epochs=epochs,
-        adjacency=adjacency,
-        history=history,
-    )
+    if curve and (quiet or explain):
+        raise UsageError("--curve is a table; leave out --quiet and --explain")
     names = accountant or ["pld"]
-    single = len(names) == 1 and names != ["all"]
-    if not single and (quiet or curve):
+    if (quiet or curve) and (len(names) > 1 or names == ["all"]):
         raise UsageError("--quiet and --curve show one accountant; give one --accountant")
+    question = flags.numbers(eps=eps, delta=delta) | (flags.numbers(tol=tol) if tol is not None else {})
+    size = None if records is None else build.whole(records, "--records")
+    params = flags.params(param, sigma=sigma, scale=scale, sensitivity=sensitivity)
+    schedule: dict[str, Any] = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": size, "epochs": epochs}
+    job = build.job(mech, params=params, **schedule, adjacency=adjacency, history=history)
     if curve:
-        if quiet or explain:
-            raise UsageError("--curve is a table; leave out --quiet and --explain")
-        show.points(budget.curve(job, names[0], **question), mode)
-        return
+        _curve(job, names[0], question, mode)
+    else:
+        _answer(job, names, question, size, limit, mode, explain)
+
+
+def _curve(job: Any, name: str, question: dict[str, Any], mode: str) -> None:
+    from wpriv.cli import show
+    from wpriv.run import budget
+
+    show.points(budget.curve(job, name, **question), mode)
+
+
+def _answer(job: Any, names: list[str], question: dict[str, Any], size: int | None, limit: float | None, mode: str, explain: bool) -> None:
+    from wpriv.cli import show
+    from wpriv.run import budget, price
+    from wpriv.run.explain import explain as explained
+
+    single = len(names) == 1 and names != ["all"]
     if single:
         row = budget.answer(job, names[0], attack=mode in ("text", "json"), **question)
         found = budget.Table([price.with_warnings(row, budget.implausible(row, size))], [])
     else:
         found = budget.table(job, names, **question)
-    rows = [_explained(row) for row in found.rows] if explain else found.rows
+    rows = [row.with_extra(explain=explained(row)) for row in found.rows] if explain else found.rows
     if single:
         show.one(rows[0], mode)
     else:
         show.several(rows, [{"accountant": r.accountant, "reason": r.reason} for r in found.refused], mode)
     if limit is not None:
         budget.check_max_eps(job, rows, limit)
-
-
-def _explained(row: Any) -> Any:
-    from wpriv.run.explain import explain
-
-    return row.with_extra(explain=explain(row))

@@ -33,6 +33,8 @@ def comparison(found: Comparison, mode: str) -> None:
             show.emit(show.bold(panel.title or panel.name or found.recipe.source or _job(own)) + "\n" + lines + "\n")
         if found.verdicts:
             show.emit(_verdicts(found.verdicts))
+    if len({row["notion"] for row in found.rows if row.get("notion")}) > 1 and mode == "text":
+        show.say("note", "columns of different notions share no units: compare figures of the same notion only")
     for path in found.files if mode == "text" else ():
         show.say("wrote", str(path))
     for line in dict.fromkeys(w if isinstance(w, str) else str(w) for row in found.rows for w in row.get("warnings") or []):
@@ -96,7 +98,10 @@ def _who_columns(rows: list[Row]) -> list[str]:
 
 
 def _who(row: Row) -> list[str]:
-    return [str(row[name]) for name in _who_columns([row])]
+    """Case and accountant; another notion than approximate DP is named, for its figures are not to be compared with the others'."""
+    notion = row.get("notion") or "approximate-dp"
+    own = [str(row[name]) for name in _who_columns([row])]
+    return own if notion == "approximate-dp" else [*own[:-1], f"{own[-1]} [{notion}]"]
 
 
 def _ends(row: Row, answer: str) -> str:

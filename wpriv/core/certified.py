@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wpriv.core.compose import UNIT, Composed, compose, reach
-from wpriv.core.lattice import Dotted, Lattice, dot, dot_split, top_index, weights
+from wpriv.core.lattice import Dotted, Lattice, Plan, dot, dot_split, top_index, weights
 from wpriv.core.pair import Array, LossPair
 from wpriv.core.probe import Cumulants, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
 from wpriv.core.process import Run
@@ -67,16 +67,6 @@ class Both:
         return met if sign > 0 else met * (1 - 2e-9)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Stages (blocks left, cells then merged into one), the first and last spacing, and the cut of the jumps in last cells."""
-
-    stages: list[tuple[int, int]]
-    step: float
-    last: float
-    cut: int | None
-
-
 class Composition:
     """One run (one order of the neighbours): loss pairs with their counts, ready to be asked."""
 
@@ -101,7 +91,7 @@ class Composition:
             low, high = both.delta(eps)
             if high - low <= tol * high:
                 return low, high
-        tilt, accuracy = tilt_for_eps(self.probes, self.counts, eps), tol / 2
+        tilt, accuracy = tilt_for_eps(self.probes, self.counts, eps), tol / 2.2
         best = (0.0, 1.0)
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
@@ -125,7 +115,7 @@ class Composition:
         if delta <= self.infinity:
             return (self.top, self.top) if delta == self.infinity else (math.inf, math.inf)
         tilt = tilt_for_delta(self.probes, self.counts, math.log(delta - self.infinity))
-        best, accuracy = (0.0, math.inf), tol / 2
+        best, accuracy = (0.0, math.inf), tol / 2.2
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             eps, spread = max(state.mean, 0.0), math.sqrt(state.variance)
@@ -189,8 +179,9 @@ class Composition:
             return 2 * math.sqrt(-2 * math.log(tail) * float(np.dot(counts, state.variances)))
         points = []
         for p, n in zip(self.probes, self.counts, strict=True):
-            last = min(top_index(p, self._negligible(delta, n)), int(np.searchsorted(p.y, cut)) - 1) + 1
-            points.append((p.y[:last], weights(p, tilt)[:last]))
+            start = int(np.searchsorted(p.y, -cut))
+            stop = min(top_index(p, self._negligible(delta, n)), int(np.searchsorted(p.y, cut)) - 1) + 1
+            points.append((p.y[start:stop], weights(p, tilt)[start:stop]))
         moments = [_moments(y, w) for y, w in points]
         points = [(y, w / w.sum()) for y, w in points]
         return sum(reach(points, moments, counts, -math.log(tail)))
@@ -203,8 +194,7 @@ class Composition:
         """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger."""
         most = max(self.counts)
         whole = self._reach(tilt, state, self.counts, tail, delta)
-        plain = cumulants(self.probes, self.counts, 0.0)
-        heavy = len(self.pairs) <= 8 and whole > 16 * math.sqrt(plain.variance)
+        plain = cumulants(self.probes, self.counts, 0.0).variances
         best: tuple[float, Plan] | None = None
         for k in range(1, 6):
             step, period = lattice.fit(math.sqrt(k))
@@ -212,11 +202,14 @@ class Composition:
             stages = _factors(blocks, [fine * math.sqrt(self.total / number / k) for number in blocks], step, period)
             last = step * math.prod(factor for _, factor in stages)
             first = [-(-n // blocks[0]) for n in self.counts]
+            width, spread = self._reach(tilt, state, first, tail / blocks[0], delta), math.sqrt(float(np.dot(first, plain)))
             cut = None
-            if heavy and k > 1 and last < 0.3:
-                spread = math.sqrt(float(np.dot(first, plain.variances)))
-                cut = self._cut(math.ceil(6 * spread / last), last, tilt, delta)
-            width = self._reach(tilt, state, first, tail / blocks[0], delta, math.inf if cut is None else cut * last)
+            if k > 1 and last < 0.3 and width > 24 * spread and len(self.pairs) <= 8 and min(self.counts) > 20000:
+                cut = math.ceil(6 * spread / last)
+                jumps = sum(n * float(weights(p, tilt)[np.abs(p.y) > cut * last].sum()) for p, n in zip(self.probes, self.counts, strict=True))
+                cut = cut if jumps < 60 else None
+            if cut is not None:
+                width = self._reach(tilt, state, first, tail / blocks[0], delta, cut * last)
             cost = 8e3 * k + width / step * (1 + 0.2 * len(first)) + whole / last
             spacing = step
             for (number, factor), (after, _) in itertools.pairwise(stages):
@@ -229,18 +222,12 @@ class Composition:
         assert best is not None
         return best[1]
 
-    def _cut(self, cut: int, last: float, tilt: float, delta: float) -> int | None:
-        """The cut, in cells of the last lattice, beyond which losses are split off as jumps; None where they are not rare or not far."""
-        jumps = sum(n * float(weights(p, tilt)[p.y > cut * last].sum()) for p, n in zip(self.probes, self.counts, strict=True))
-        top = min(float(p.y[top_index(p, self._negligible(delta, n))]) for p, n in zip(self.probes, self.counts, strict=True))
-        return cut if jumps < 60 and min(self.counts) > 20000 and top > 2 * cut * last else None
-
     def _dot(self, j: int, plan: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
         pair, p, n = self.pairs[j], self.probes[j], self.counts[j]
         masses = self._negligible(delta, n), 1e-9 * share / self.total
         if plan.cut is None:
             return dot(pair, p, plan.step, tilt, *masses)
-        return dot_split(pair, p, plan.step, plan.last, plan.cut, n, tilt, *masses, tail)
+        return dot_split(pair, p, plan, n, tilt, *masses, tail)
 
 
 def _factors(blocks: list[int], spacings: list[float], step: float, period: int) -> list[tuple[int, int]]:

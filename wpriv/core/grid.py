@@ -22,6 +22,10 @@ import numpy as np
 from wpriv.core.pair import Array, LossPair, Tails
 
 
+# a node is taken to have room once so many nodes in a row have it
+ROOMY = 32
+
+
 @dataclass(frozen=True)
 class Cells:
     """What upper and lower dots need of each cell [a, b] between neighbouring nodes, in units of P-mass.
@@ -129,14 +133,22 @@ def lower_dots(c: Cells, infinity: float) -> Array:
     return _settled(c, low, 1 - infinity - c.bottom, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
 
 
-def below_top(c: Cells) -> tuple[Array, Array]:
-    """Upper and lower P-mass on each node of the part of the law up to the last node; what lies above it is left to others."""
-    mass, above = c.chords(), math.fsum(c.top)
-    q_above = c.top[0] * _decay(c.nodes[-1])
-    low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
-    low = _settled(c, low, 1 - above - c.bottom, above - q_above + c.bottom - c.bottom_q)
-    mass[0] += c.bottom
-    return _settled(c, mass, 1 - above, above - q_above - c.bottom_q + c.bottom * _decay(c.nodes[0])), low
+def within(c: Cells, cut_below: bool) -> tuple[float, float, Array, Array]:
+    """The part of the law between the first and the last node, what lies above (and, if asked, below) being left to others.
+
+    Returns:
+        Its P-mass, ln of its Q-mass over its P-mass, and its upper and lower P-mass on each node.
+    """
+    above, q_above = math.fsum(c.top), c.top[0] * _decay(c.nodes[-1])
+    rest = 1 - above - (c.bottom if cut_below else 0.0)
+    off = above + c.bottom - q_above - c.bottom_q
+    low = push_down(np.diff(c.nodes), c.chords(), c.gap, c.below, c.above, 0.0)
+    low = _settled(c, low, 1 - above - c.bottom, off)
+    mass = c.chords()
+    if not cut_below:
+        mass[0] += c.bottom
+        off += c.bottom * math.expm1(min(-float(c.nodes[0]), 700.0))
+    return rest, math.log1p(off / rest), _settled(c, mass, rest, off), low
 
 
 def _settled(c: Cells, mass: Array, total: float, expected: float) -> Array:
@@ -197,46 +209,53 @@ def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangen
     push[:-1] = gap
     push[1:] = np.maximum(push[1:], gap * grow)
     first = _settle_end(width, mass, push, tangent_left, tilt, +1)
-    last = _settle_end(width[::-1], mass[::-1], push[::-1], tangent_right[::-1], tilt, -1)
-    last = mass.size - 1 - last
+    last = mass.size - 1 - _settle_end(width[::-1], mass[::-1], push[::-1], tangent_right[::-1], tilt, -1)
     low = mass.copy()
-    if first > last:
-        # no node has room: all P-mass at the lowest loss is below everything
-        low[:] = 0.0
-        low[0] = float(np.sum(mass * np.exp(-tilt * np.concatenate([[0.0], np.cumsum(width)]))))
-        return low
     right = (push[1:] / grow - push[:-1]) / np.expm1(width)
     left = (push[1:] - push[:-1] * grow) / -np.expm1(-width)
     low[:-1] -= right
     low[1:] += left
     low[: max(first - 1, 0)] = 0.0
     low[last + 2 :] = 0.0
-    return convexify(width, low, tilt)
+    settled = convexify(width, low, tilt) if first <= last else None
+    if settled is not None:
+        return settled
+    # too little room for dots: every chord mass came from losses above the node before its own, and may fall there
+    low = np.zeros(mass.size)
+    low[:-1] = mass[1:] / grow
+    low[0] += mass[0]
+    return low
 
 
 def _settle_end(width: Array, mass: Array, push: Array, tangent: Array, tilt: float, direction: int) -> int:
-    """Fixes ``push`` in place from one end inwards until a node has room for it; returns that node's index.
+    """Fixes ``push`` in place from one end inwards until nodes have room for it; returns the first such node's index.
 
     Room is how far the profile lies above the straight line that ends it: zero at the end, growing inwards. A node without
     enough room is put on that line, and its inner neighbour must then stay under the tangent at the node.
     """
-    room, total = 0.0, float(mass[0])
-    push[0] = 0.0
+    room, total, good = 0.0, float(mass[0]), 0
+    rooms = [0.0]
     for i in range(1, mass.size):
         d = direction * float(width[i - 1])
         factor = math.exp(tilt * d)
         room = factor * (math.exp(d) * room + direction * math.expm1(d) * total)
-        need = max(float(push[i]), float(tangent[i - 1]))
-        if room >= need:
-            push[i] = need
-            return i
-        push[i] = room
         total = total * factor + float(mass[i])
-    return mass.size - 1
+        rooms.append(room)
+        good = good + 1 if room >= max(float(push[i]), float(tangent[i - 1])) else 0
+        if good == ROOMY:
+            break
+    first = len(rooms) - good
+    push[:first] = rooms[:first]
+    if first < mass.size:
+        push[first] = max(push[first], tangent[first - 1])
+    return first
 
 
-def convexify(width: Array, mass: Array, tilt: float) -> Array:
-    """The greatest convex minorant, in masses: each negative mass is shared between its neighbours, keeping P- and Q-mass."""
+def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
+    """The greatest convex minorant, in masses: each negative mass is shared between its neighbours, keeping P- and Q-mass.
+
+    A debt that reaches the lowest node moves up, which only lowers the profile; None where more than rounding reaches the highest.
+    """
     bad = np.flatnonzero(mass < 0)
     if bad.size == 0:
         return mass
@@ -244,6 +263,7 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array:
     before, after = list(range(-1, mass.size - 1)), list(range(1, mass.size + 1))
     todo = [int(i) for i in bad]
     gone = np.zeros(mass.size, dtype=bool)
+    small = 1e-15 * float(mass.sum())
     while todo:
         i = todo.pop()
         if gone[i] or mass[i] >= 0:
@@ -251,18 +271,20 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array:
         left, right = before[i], after[i]
         gone[i] = True
         amount, mass[i] = float(mass[i]), 0.0
-        if left < 0 or right >= mass.size:
-            # an end has one neighbour: at the bottom the debt moves up, which only lowers; at the top it is a rounding error
-            if right < mass.size:
-                mass[right] += amount * math.exp(tilt * (y[right] - y[i]))
-                before[right] = -1
-                todo += [right] if mass[right] < 0 else []
+        if right >= mass.size:
+            if amount < -small:
+                return None
+            if left >= 0:
+                after[left] = right
             continue
-        share = math.expm1(y[left] - y[i]) / math.expm1(y[left] - y[right])
-        mass[left] += amount * (1 - share) * math.exp(tilt * (y[left] - y[i]))
+        share = 1.0
+        if left >= 0:
+            share = math.expm1(y[left] - y[i]) / math.expm1(y[left] - y[right])
+            mass[left] += amount * (1 - share) * math.exp(tilt * (y[left] - y[i]))
+            after[left] = right
         mass[right] += amount * share * math.exp(tilt * (y[right] - y[i]))
-        after[left], before[right] = right, left
-        todo += [k for k in (left, right) if mass[k] < 0]
+        before[right] = left
+        todo += [k for k in (left, right) if k >= 0 and mass[k] < 0]
     return mass
 
 

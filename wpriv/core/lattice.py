@@ -1,7 +1,7 @@
 """Where a pair's lattice lies, and the pair's upper and lower tilted laws on it.
 
 Rare large losses would force a long fine lattice on every step. Where they are rare enough they are split off: with B the law of the
-losses up to a cut and R the rest of P-mass r, a step is (1-r) B' + R, B' = B / (1-r), and n steps are sums over the number k of jumps of
+losses within a cut and R the rest, of P-mass r, a step is (1-r) B' + R, B' = B / (1-r), and n steps are sums over the number k of jumps of
 B'^(n-k) R^k. Adding a step of B' raises delta, up to a shift of eps by ln kappa, kappa = E[e^-Y] under B' (Jensen), so for at most K jumps
 the composition of B'^n with ((1-r) at zero + R)^n, eps shifted by K ln kappa, lies above, and that of B'^(n-K) with the same lies below.
 The jumps can then live on the last, coarse lattice only.
@@ -16,12 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.core.compose import Law
-from wpriv.core.grid import below_top, cells, lower_dots, push_down, rounded, upper_dots
+from wpriv.core.grid import Cells, cells, lower_dots, push_down, rounded, upper_dots, within
 from wpriv.core.pair import Array, LossPair
 from wpriv.core.probe import Probe
 from wpriv.errors import Unsupported
 
 MAX_NODES = 1 << 22
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages (blocks left, cells then merged into one), the first and last spacing, and the cut of the jumps in last cells."""
+
+    stages: list[tuple[int, int]]
+    step: float
+    last: float
+    cut: int | None
 
 
 @dataclass(frozen=True)
@@ -58,40 +68,53 @@ def dot(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bot
 
 
 def dot_split(
-    pair: LossPair, p: Probe, step: float, coarse: float, cut: int, n: int, tilt: float, top_mass: float, bottom_mass: float, tail: float
+    pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mass: float, bottom_mass: float, tail: float
 ) -> Dotted:
-    """Dots the losses up to ``cut * coarse`` on the lattice of spacing ``step`` and the jumps beyond on that of spacing ``coarse``.
+    """Dots the losses within the plan's cut on its first lattice, and the jumps beyond, on either side, on its last.
 
     Args:
-        coarse: the last lattice's spacing, a multiple of ``step``.
         n: how often the step is run. tail: tilted probability that more jumps happen than are reckoned with.
     """
-    edge = cut * coarse
-    index = nodes(pair, p, step, tilt, top_mass, bottom_mass)
-    index = np.append(index[index < round(edge / step)], round(edge / step))
-    bulk = cells(pair, index * step)
-    rare = math.fsum(bulk.top)
-    upper, lower = (mass / (1 - rare) for mass in below_top(bulk))
-    far = nodes(pair, p, coarse, tilt, top_mass, bottom_mass)
-    far = np.concatenate([[cut], far[far > cut]])
-    beyond = cells(pair, far * coarse)
-    mass = beyond.chords()
-    low = mass.copy()
-    mass[-1] += beyond.top[0]
-    low[-1] += max(math.fsum(beyond.top) - pair.infinity, 0.0)
-    low = push_down(np.diff(far) * coarse, low, beyond.gap, beyond.below, beyond.above, 0.0)
-    spots, rest = np.concatenate([[0], far]), 1 - rare
-    laws = [_tilted(spots, np.concatenate([[rest], part]), spots * coarse, tilt) for part in (mass, low)]
-    q_rare = bulk.top[0] * math.exp(-edge)
-    kappa = math.log1p(max(rare - q_rare, 0.0) / rest)
-    jumping = n * (1 - float(laws[0].mass[0]))
-    y = index * step
-    return Dotted(
-        _tilted(index, upper, y, tilt),
-        _tilted(index, lower, y, tilt),
-        max(beyond.top[1], pair.infinity),
-        Jumps(laws[0], laws[1], _most_jumps(jumping, tail), kappa),
-    )
+    assert plan.cut is not None
+    step, coarse, cut = plan.step, plan.last, plan.cut
+    inner, edge = nodes(pair, p, step, tilt, top_mass, bottom_mass), cut * coarse
+    bound, falls = round(edge / step), bool(inner[0] * step < -edge)
+    inner = np.concatenate([[-bound] if falls else [], inner[np.abs(inner) < bound], [bound]]).astype(np.int64)
+    bulk = cells(pair, inner * step)
+    outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=n / plan.stages[-2][0])
+    high = np.concatenate([[cut], outer[outer > cut]])
+    up, infinity = _jumps_above(cells(pair, high * coarse), pair.infinity, tilt)
+    spots, upper, lower = [np.array([0]), high], [up[0]], [up[1]]
+    if falls:
+        low = np.concatenate([outer[outer < -cut], [-cut]])
+        down = _jumps_below(cells(pair, low * coarse))
+        spots, upper, lower = [low, *spots], [down[0], *upper], [down[1], *lower]
+    rest, kappa, bulk_upper, bulk_lower = within(bulk, falls)
+    index = np.concatenate(spots).astype(np.int64)
+    laws = []
+    for parts in (upper, lower):
+        mass = np.concatenate([*parts[:-1], [rest], parts[-1]])
+        laws.append(_tilted(index, mass, index * coarse, tilt))
+    at_zero = float(laws[0].mass[laws[0].index == 0].sum())
+    jumps = Jumps(laws[0], laws[1], _most_jumps(n * (1 - at_zero), tail), max(kappa, 0.0))
+    y = inner * step
+    return Dotted(_tilted(inner, bulk_upper / rest, y, tilt), _tilted(inner, bulk_lower / rest, y, tilt), infinity, jumps)
+
+
+def _jumps_above(c: Cells, infinity: float, tilt: float) -> tuple[tuple[Array, Array], float]:
+    """Upper and lower masses of the losses above the first node, and the upper mass at +infinity."""
+    upper, low = c.chords(), c.chords()
+    upper[-1] += c.top[0]
+    low[-1] += max(math.fsum(c.top) - infinity, 0.0)
+    return (upper, push_down(np.diff(c.nodes), low, c.gap, c.below, c.above, 0.0)), max(c.top[1], infinity)
+
+
+def _jumps_below(c: Cells) -> tuple[Array, Array]:
+    """Upper and lower masses of the losses below the last node."""
+    upper = c.chords()
+    low = push_down(np.diff(c.nodes), upper.copy(), c.gap, c.below, c.above, 0.0)
+    upper[0] += c.bottom
+    return upper, low
 
 
 def _most_jumps(mean: float, tail: float) -> int:
@@ -187,14 +210,16 @@ def top_index(p: Probe, top_mass: float) -> int:
     return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)
 
 
-def nodes(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> NDArray[np.int64]:
+def nodes(
+    pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float, *, weight: float = 1.0
+) -> NDArray[np.int64]:
     """Lattice indices to dot a pair on: every one where the tilted law lives, ever sparser where it has little mass.
 
     The top is where the P-mass beyond falls below ``top_mass``, the bottom where that below would weigh
     less than ``bottom_mass`` when tilted.
     """
-    weight = weights(p, tilt)
-    above, below = np.cumsum(weight[::-1])[::-1], np.cumsum(weight)
+    share = weight * weights(p, tilt)
+    above, below = np.cumsum(share[::-1])[::-1], np.cumsum(share)
     last = top_index(p, top_mass)
     # whatever lies below the bottom is raised to it, and weighs e^{tilt loss} there
     raised = np.log(np.cumsum(np.exp(p.log_p))) + tilt * p.y - np.logaddexp.reduce(p.log_p + tilt * p.y)

@@ -141,7 +141,7 @@ def _decreasing_root(f, scale: float) -> float:  # type: ignore[no-untyped-def]
     for _ in range(40):
         if high - low <= 0.01 * high or high < 1e-6 * scale:
             break
-        share = f_low / (f_low - f_high) if math.isfinite(f_low) and math.isfinite(f_high) else 0.5
+        share = f_low / (f_low - f_high) if math.isfinite(f_low) and math.isfinite(f_high) and f_low > f_high else 0.5
         middle = low + (high - low) * min(max(share, 0.1), 0.9)
         value = f(middle)
         if value > 0:

@@ -27,7 +27,7 @@ NAMES = {
 
 def series(rows: list[Row], x: str, y: str) -> list[tuple[str, list[Row]]]:
     """The rows as curves y over x: one for each accountant, case and value of any other quantity that varies, sorted by x."""
-    needed = [row for row in rows if row.get(x) is not None]
+    needed = [row for row in rows if _number(row.get(x)) is not None]
     told_apart = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
     others = [k for k in _swept(needed) if k not in (x, y, *told_apart)]
     groups: dict[str, list[Row]] = {}
@@ -63,26 +63,28 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     handles: list[tuple[float, Any, str]] = []
     # where a lower end is 0 its band goes on to the bottom of the figure, a little below the lowest curve
     bottom = 0.3 * min((v for row in rows if (v := _number(row.get(y))) and v > 0), default=1.0) if log_y else 0.0
-    for place, (label, own) in enumerate(series(rows, x, y)):
+    groups = series(rows, x, y)
+    own_colours = len({row.get("accountant") for row in rows}) == len(groups)
+    for place, (label, own) in enumerate(groups):
         told = [row for row in own if _number(row.get(y)) is not None]
         claim = max((row.get("claim") or "exact" for row in told), key=_STRENGTH.index, default=None)
-        style = _style(own[0].get("accountant"), place, claim)
+        style = _style(own[0].get("accountant"), place, own_colours, claim)
         positive = [row for row in told if not log_y or row[y] > 0]
         if not positive:
             note = "0 throughout" if told else "no answer"
-            handles.append((-math.inf, axes.plot([], [], **style)[0], f"{label} ({note})"))
+            handles.append((-math.inf, axes.plot([], [], linestyle="none")[0], f"{label} ({note})"))
             continue
         xs = [row[x] for row in positive]
         line = axes.plot(xs, [row[y] for row in positive], **style)[0]
         _band(axes, xs, positive, y, bottom, style["color"])
-        handles.append((positive[-1][y], line, f"{label} ({claim})"))
+        handles.append((positive[-1][y], line, f"{label} ({_described(told[0], claim)})"))
     if not handles:
         raise KeyError(f"rows with both {x} and {y}")
     if log_y:
         axes.set_yscale("log")
         axes.set_ylim(bottom=bottom)
-    xs = [row.get(x) for row in rows]
-    if _wide(xs) and 0 not in xs and _even(xs):
+    xs = [v for row in rows if (v := _number(row.get(x))) is not None]
+    if _wide(xs) and min(xs) > 0 and _even(xs):
         axes.set_xscale("log", base=2 if x == "n" else 10)
     axes.set_xlabel(NAMES.get(x, x))
     axes.set_ylabel(NAMES.get(y, y))
@@ -91,19 +93,25 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     legend(axes, [h[1] for h in handles], [h[2] for h in handles])
 
 
-def _even(xs: list[Any]) -> bool:
+def _even(xs: list[float]) -> bool:
     """Whether a grid is laid out by ratios rather than by differences: its middle value lies nearer the geometric mean of the ends."""
-    grid = sorted(set(map(float, xs)))
+    grid = sorted(set(xs))
     middle, low, high = grid[len(grid) // 2], grid[0], grid[-1]
     return abs(math.log(middle / math.sqrt(low * high))) < abs(math.log(middle / ((low + high) / 2)))
+
+
+def _described(row: Row, claim: str | None) -> str:
+    """The claim, and the notion where it is not the usual one."""
+    notion = row.get("notion") or "approximate-dp"
+    return str(claim) if notion == "approximate-dp" else f"{notion}, {claim}"
 
 
 def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
     axes.legend(handles, labels, fontsize="small", framealpha=0.85, loc="best")
 
 
-def _style(accountant: str | None, place: int, claim: str | None) -> dict[str, Any]:
-    colour = _COLOURS[_OWN.get(accountant or "", place) % len(_COLOURS)]
+def _style(accountant: str | None, place: int, own: bool, claim: str | None) -> dict[str, Any]:
+    colour = _COLOURS[(_OWN.get(accountant or "", place) if own else place) % len(_COLOURS)]
     # the tight answer is wide and lies below the others, so that a bound that agrees with it does not hide it
     tight = accountant in ("pld", "gdp")
     return {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from wpriv.errors import UsageError
 from wpriv.figures import _draw
 
 
@@ -22,6 +23,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     row = rows[0]
     sigma, shift, eps = float(row["sigma"]), float(row["sensitivity"]), float(row["epsilon"])
     bound = float(row.get("bound") or math.inf)
+    if not (1e-9 < sigma < 1e9 and 0 < shift < 1e9 and bound > 1e-9 and eps < 100):
+        raise UsageError(f"adp-pdp draws a Gauss mechanism; found sigma {sigma:g}, sensitivity {shift:g}, bound {bound:g}, eps {eps:g}")
     reach = min(bound, 4.5 * sigma)
     x = np.linspace(-reach - 0.5, shift + reach + 0.5, 4001)
     a, b = _density(x, 0.0, sigma, bound), _density(x, shift, sigma, bound)
@@ -30,16 +33,16 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     (line_e,) = axes.plot(x, math.exp(eps) * a, color="#0072B2", linewidth=1.2, linestyle=(0, (1, 1.5)))
     told = b > math.exp(eps) * a
     tail = axes.fill_between(x, 0, b, where=told, color="#E69F00", alpha=0.45, linewidth=0)
-    area = axes.fill_between(x, math.exp(eps) * a, b, where=told, color="none", edgecolor="#000000", hatch="////", linewidth=0)
+    area = axes.fill_between(x, math.exp(eps) * a, b, where=told, facecolor="none", edgecolor="#000000", hatch="////", linewidth=0)
     values = {r.get("accountant"): r.get("delta") for r in rows}
     labels = [
         "A",
         "B",
-        "e^ε A (no probability distribution)",
-        _told("PDP δ: mass of B where B > e^ε A", values.get("pdp")),
-        _told("ADP δ: area between B and e^ε A", values.get("pld")),
+        r"$e^{\varepsilon}A$ (no probability distribution)",
+        _told(r"PDP δ: mass of B where it exceeds $e^{\varepsilon}A$", values.get("pdp")),
+        _told(r"ADP δ: area between B and $e^{\varepsilon}A$", values.get("pld")),
     ]
-    axes.set_ylim(0, 1.35 * float(b.max()))
+    axes.set_ylim(0, 1.5 * math.exp(eps) * float(a.max()))
     axes.set_xlabel("outcome")
     axes.set_ylabel(f"density   (ε = {eps:g})")
     _draw.legend(axes, [line_a, line_b, line_e, tail, area], labels)

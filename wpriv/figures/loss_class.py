@@ -20,7 +20,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         raise KeyError("a swept column (sensitivity, sigma, scale, rate or n)")
     handles = []
     for y, style in (("mean", "solid"), ("variance", (0, (5, 2)))):
-        for place, (label, own) in enumerate(_draw.series(rows, x, y)):
+        for place, (label, own) in enumerate(_draw.series([row for row in rows if row.get(y) is not None], x, y)):
             heights = [row[y] for row in own]
             line = axes.plot([row[x] for row in own], heights, color=_COLOURS[place % 4], linestyle=style, linewidth=1.6)[0]
             handles.append((heights[-1], line, f"{y}, {label}" if label else y))

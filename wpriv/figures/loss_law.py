@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+from wpriv.errors import UsageError
 from wpriv.figures import _draw
 
 Row = dict[str, Any]
@@ -16,6 +18,9 @@ def draw(rows: list[Row], axes: Any) -> None:
         Sommer, Meiser, Mohammadi (2019), Figures 1 and 3.
     """
     finite = [row for row in rows if row["part"] == "finite"]
+    losses = [row["loss"] for row in finite]
+    if not finite or any(b <= a for a, b in pairwise(losses)):
+        raise UsageError("loss-law draws one law of the loss, its losses increasing; give every n a panel of its own")
     infinity = next((row["mass"] for row in rows if row["part"] == "infinity"), 0.0)
     if any(row["width"] for row in finite):
         _cells(finite, axes)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.process import MAX_COUNT, Mechanism, Process, Sampling, Step
+from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step
 from wpriv.errors import MissingResource, UsageError
 
 STEP_KEYS = ("mech", "n", "sampling", "rate")
@@ -40,7 +40,7 @@ def step(spec: Mapping[str, Any]) -> Step:
     for name, f in fields.items():
         if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise UsageError(f"{spec['mech']} needs {flag(name)} ({f.metadata.get('help', 'a parameter of the mechanism')}); found none")
-    kind = spec.get("sampling") or "none"
+    kind = "none" if spec.get("sampling") is None else spec["sampling"]
     return Step(cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")))
 
 
@@ -59,6 +59,8 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None) ->
         if steps and (steps[-1].mechanism, steps[-1].sampling) == (new.mechanism, new.sampling):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)
+    if adjacency == "":
+        raise UsageError("the adjacency is empty; give add-remove or replace-one, or leave it out")
     return Process(tuple(steps), adjacency or "")
 
 
@@ -68,7 +70,7 @@ def flag(name: str) -> str:
 
 
 def _sampling(kind: Any, rate: Any) -> Sampling:
-    if kind != "none" and rate is None:
+    if kind in SAMPLINGS and kind != "none" and rate is None:
         raise UsageError(f"--sampling {kind} needs a rate: give --rate, or --batch with --records")
     return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"))
 
@@ -151,6 +153,8 @@ def schedule(
     Raises:
         UsageError: the flags contradict each other, or one of them lacks another.
     """
+    if sampling not in SAMPLINGS:
+        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {sampling!r}")
     notes = []
     if batch is not None:
         if rate is not None:

@@ -128,13 +128,16 @@ def _solve(knob: Knob, at: Callable[[float], Process], accountant: str, eps: flo
     except Unreachable as error:
         if not rows:
             raise trouble[0] from None
-        raise Unsupported(_why_not(knob, error, rows.get(error.best), eps, delta, trouble)) from None
+        raise Unsupported(_why_not(knob, accountant, error, rows.get(error.best), (eps, delta), trouble)) from None
     return value, price.checked(rows[value])
 
 
-def _why_not(knob: Knob, error: Unreachable, row: Guarantee | None, eps: float, delta: float, trouble: list[WprivError]) -> str:
+def _why_not(
+    knob: Knob, accountant: str, error: Unreachable, row: Guarantee | None, target: tuple[float, float], trouble: list[WprivError]
+) -> str:
+    eps, delta = target
     reach = "from 1 to 2^40" if knob.whole else f"up to {knob.high:g}"
-    wanted = f"no {knob.name} {reach} gives eps <= {eps:g} at delta = {delta:g}"
+    wanted = f"no {knob.name} {reach} gives eps <= {eps:g} at delta = {delta:g} by {accountant}"
     if row is None:
         return f"{wanted}; {trouble[-1]}"
     if math.isinf(row.epsilon.safe):

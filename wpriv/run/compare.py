@@ -85,7 +85,7 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
         UsageError: the recipe is of another kind, or ``out`` holds other results. Unsupported: no cell of the grid has an answer.
     """
     if job.kind != "compare":
-        raise UsageError(f"{job.name} is a recipe of kind {job.kind!r}; compare takes kind 'compare'. Use `wpriv {job.kind}`")
+        raise UsageError(f"{job.name} is a recipe of kind {job.kind!r}; compare runs those of kind 'compare'")
     started, todo = time.perf_counter(), grid.cells(job)
     if out is not None:
         write.claim(out, job, fresh=fresh)
@@ -163,7 +163,11 @@ def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
         return {**row, **asked, "reason": str(error)}
     told = found.as_dict()
     about = {name: told[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
-    return {**row, "asked": asked["asked"], **about, **{name: told[name] for name in BOUND_COLUMNS}, "reason": None}
+    return {**row, "asked": asked["asked"], **about, **{name: _plain(told[name]) for name in BOUND_COLUMNS}, "reason": None}
+
+
+def _plain(value: float | None) -> float | None:
+    return None if value is None else float(value) + 0.0  # numpy's floats are not plain data, and -0.0 is 0
 
 
 def _process_columns(cell: Cell) -> Row:

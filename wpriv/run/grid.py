@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from wpriv import __version__
 from wpriv.core import registry
 from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe
-from wpriv.core.schema import Panel, spread
+from wpriv.core.schema import Panel, Step, spread
 from wpriv.errors import UsageError
 from wpriv.run import build
 
@@ -68,17 +69,25 @@ def cells(recipe: Recipe) -> list[Cell]:
     Raises:
         UsageError: there are more than 100,000, or a swept parameter is one that no step of a process has.
     """
-    made = list(itertools.islice((cell for panel in recipe.panels for cell in _panel(panel)), MAX_CELLS + 1))
-    if len(made) > MAX_CELLS:
-        raise UsageError(f"{recipe.name} asks for more than {MAX_CELLS:,} cells; take fewer sweep values, cases or accountants")
-    return made
+    asked = sum(math.prod([len(_cases(p)), len(_who(p)), *(len(spread(axis.values)) for axis in p.sweep or [])]) for p in recipe.panels)
+    if asked > MAX_CELLS:
+        raise UsageError(f"{recipe.name} asks for {asked:,} cells, more than {MAX_CELLS:,}; take fewer sweep values, cases or accountants")
+    return [cell for panel in recipe.panels for cell in _panel(panel)]
+
+
+def _cases(panel: Panel) -> dict[str, list[Step]]:
+    return panel.cases or {"": panel.process or []}
+
+
+def _who(panel: Panel) -> list[str]:
+    """The accountants, ``all`` standing for every one there is; a table about the loss itself has none."""
+    words = panel.accountants or [] if panel.table == "bounds" else [""]
+    return registry.names("accountants") if "all" in words else list(dict.fromkeys(words))
 
 
 def _panel(panel: Panel) -> Iterator[Cell]:
-    cases = panel.cases or {"": panel.process or []}
-    who = [""] if panel.table != "bounds" else _accountants(panel.accountants or [])
     axes = [[(axis.over, value) for value in spread(axis.values)] for axis in panel.sweep or []]
-    for (case, steps), accountant in itertools.product(cases.items(), who):
+    for (case, steps), accountant in itertools.product(_cases(panel).items(), _who(panel)):
         specs = [spec({**step.model_dump(exclude_none=True), **(step.model_extra or {})}) for step in steps]
         for point in itertools.product(*axes):
             yield _cell(panel, case, specs, accountant, dict(point))
@@ -90,10 +99,6 @@ def spec(step: dict[str, Any]) -> dict[str, Any]:
     given = {k: step.get(k) for k in ("n", "rate", "batch", "records", "epochs")}
     plan = build.schedule(**given, sampling=step.get("sampling") or "none")
     return {**rest, "n": 1 if plan.n is None else plan.n, **({} if plan.rate is None else {"rate": plan.rate})}
-
-
-def _accountants(words: list[str]) -> list[str]:
-    return registry.names("accountants") if "all" in words else list(dict.fromkeys(words))
 
 
 def _cell(panel: Panel, case: str, specs: list[dict[str, Any]], accountant: str, point: dict[str, Any]) -> Cell:

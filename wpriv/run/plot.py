@@ -91,8 +91,10 @@ def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequ
         name = view.figure or _natural(own)
         try:
             registry.load("figures", name).draw(own, axes)
-        except (KeyError, TypeError) as error:
+        except KeyError as error:
             raise UsageError(f"the figure {name!r} does not fit this table: it lacks {error}. Choose another with --figure") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UsageError(f"the figure {name!r} does not fit this table: {error}. Choose another with --figure") from None
         axes.set_title(view.title if view.title is not None else view.name, fontsize="medium")
         for axis, (low, high) in (view.limits or {}).items():
             getattr(axes, f"set_{axis}lim")(low, high)
@@ -101,9 +103,9 @@ def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequ
 
 def _natural(rows: list[dict[str, Any]]) -> str:
     """The figure that suits a table where nobody named one."""
-    if rows and "class_density" in rows[0]:
+    if any("class_density" in row for row in rows):
         return "loss-law"
-    if rows and "variance" in rows[0]:
+    if any("variance" in row for row in rows):
         return "loss-class"
     return "curves"
 
@@ -117,5 +119,7 @@ def _save(figure: Any, out: Path, formats: Sequence[str]) -> list[Path]:
             figure.savefig(path, dpi=160, metadata={"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind])
         except OSError as error:
             raise UsageError(f"the figure cannot be written to {path}: {error.strerror}. Name another directory with --out") from None
+        except (ValueError, OverflowError) as error:
+            raise UsageError(f"the figure does not fit this table: {error}. Choose another with --figure") from None
         files.append(path)
     return files

@@ -1,0 +1,148 @@
+"""What every accountant must keep, on every process it does not refuse; new files of wpriv/accountants are covered by themselves.
+
+Ordered ends, no nan, delta in [0, 1], eps in [0, inf], falling in the other argument and in the noise, rising in n; a valid notion and
+claim; equal steps priced like one step repeated; a refusal is Unsupported. Where the exact Gaussian answer is known, a rigorous bracket
+holds it.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import wpriv.accountants
+from wpriv.core import registry
+from wpriv.core.curve import CLAIMS, Bracket, Curve
+from wpriv.core.process import Process, Sampling, Step
+from wpriv.errors import Unsupported
+from wpriv.mechanisms.gauss import Gauss, GaussPair
+from wpriv.mechanisms.laplace import Laplace
+from wpriv.mechanisms.randomized_response import RandomizedResponse
+
+FILES = sorted(p for p in Path(wpriv.accountants.__file__).parent.rglob("*.py") if not p.name.startswith("_"))
+NAMES = [p.stem.replace("_", "-") for p in FILES]
+NOTIONS = ("approximate-dp", "probabilistic-dp", "rdp", "gdp", "wdp", "bdp")
+POISSON, FIXED = Sampling("poisson", 0.01), Sampling("fixed", 0.1)
+EPS = (0.0, 0.1, 1.0, 5.0, 300.0)
+DELTAS = (0.4, 1e-3, 1e-8, 1e-30)
+
+
+def processes(n: int, noise: float) -> dict[str, Process]:
+    """The table of processes, with n-fold steps and noise scaled by a factor."""
+    return {
+        "gauss": Process((Step(Gauss(20.0 * noise), n),)),
+        "laplace": Process((Step(Laplace(30.0 * noise), n),)),
+        "randomized-response": Process((Step(RandomizedResponse(0.05 / noise, 1e-7 / noise), n),)),
+        "subsampled gauss": Process((Step(Gauss(1.5 * noise), n, POISSON),)),
+        "fixed-size gauss": Process((Step(Gauss(3.0 * noise), n, FIXED),)),
+        "heterogeneous": Process((Step(Gauss(2.0 * noise), n, POISSON), Step(Laplace(50.0 * noise), 3))),
+    }
+
+
+CASES = [(name, kind) for name in NAMES for kind in processes(1, 1.0)]
+
+
+def curve(name: str, process: Process) -> Curve:
+    try:
+        return registry.load("accountants", name).account(process)
+    except Unsupported as refusal:
+        message = str(refusal)
+    assert len(message) > 30  # what was wanted, found, and what to change
+    pytest.skip(f"{name} refuses: {message}")
+
+
+def check(bracket: Bracket, most: float) -> None:
+    ends = [bracket.estimate] if bracket.upper is None else [bracket.lower, bracket.estimate, bracket.upper]
+    assert (bracket.lower is None) == (bracket.upper is None)
+    assert all(end is not None and 0 <= end <= most for end in ends)  # nan fails too
+    assert ends == sorted(ends)
+
+
+def test_every_accountant_is_covered() -> None:
+    assert len(NAMES) >= 14
+    assert set(registry.names("accountants")) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_accountant_says_what_it_is(name: str) -> None:
+    module = registry.load("accountants", name)
+    assert module.NOTION in NOTIONS
+    assert module.CLAIM in CLAIMS
+    assert len(module.SOURCE) > 10
+    assert 2 <= len(module.EXPLAIN.strip().splitlines()) <= 4
+    assert len(module.__doc__) > 80
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_accountant_prices_something_and_refuses_as_unsupported(name: str) -> None:
+    priced = 0
+    for process in processes(10, 1.0).values():
+        try:
+            registry.load("accountants", name).account(process).delta(1.0)
+            priced += 1
+        except Unsupported:
+            pass
+    assert priced >= 1
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_ends_are_ordered_and_fall_in_the_question(name: str, kind: str) -> None:
+    found = curve(name, processes(100, 1.0)[kind])
+    assert found.accountant == name
+    assert found.notion in NOTIONS
+    assert found.claim in CLAIMS
+    assert found.warnings or found.claim != "approximate"
+    deltas, epsilons = [found.delta(eps) for eps in EPS], [found.epsilon(delta) for delta in DELTAS]
+    for bracket in deltas:
+        check(bracket, 1.0)
+    for bracket in epsilons:
+        check(bracket, math.inf)
+    for a, b in pairwise(deltas):
+        assert b.safe <= a.safe * (1 + 1e-9)
+    for a, b in pairwise(epsilons):
+        assert a.safe <= b.safe * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_more_releases_cost_more_and_more_noise_costs_less(name: str, kind: str) -> None:
+    few, many, quiet = (curve(name, processes(n, noise)[kind]) for n, noise in ((50, 1.0), (200, 1.0), (50, 1.5)))
+    for less, more in ((few, many), (quiet, few)):
+        for eps in (0.1, 1.0):
+            a, b = less.delta(eps), more.delta(eps)
+            assert a.estimate <= b.estimate * 1.001 + 1e-300
+            # the safe ends too, but for the width of a bracket
+            assert (a.safe if a.lower is None else a.lower) <= b.safe * (1 + 1e-9)
+        for delta in (1e-3, 1e-8):
+            assert less.epsilon(delta).safe <= more.epsilon(delta).safe * 1.001 + 1e-12
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["gauss", "laplace", "subsampled gauss"])
+def test_equal_steps_are_priced_like_one_step_repeated(name: str, kind: str) -> None:
+    (step,) = processes(90, 1.0)[kind].steps
+    parts = Process((Step(step.mechanism, 40, step.sampling), Step(step.mechanism, 50, step.sampling)))
+    whole, split = curve(name, Process((step,))), curve(name, parts)
+    for delta in (1e-2, 1e-9):
+        a, b = whole.epsilon(delta), split.epsilon(delta)
+        assert a.safe == pytest.approx(b.safe, rel=2e-3)
+        assert a.estimate == pytest.approx(b.estimate, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("sigma", "n"), [(0.5, 1), (20.0, 100), (1000.0, 2**40)])
+def test_a_rigorous_bracket_holds_the_exact_gauss(name: str, sigma: float, n: int) -> None:
+    """Oracle: Theorem 5 of Sommer et al. (2019), one Gaussian of mu = sqrt(n)/sigma."""
+    found = curve(name, Process((Step(Gauss(sigma), n),)))
+    if found.notion != "approximate-dp" or found.claim in ("approximate", "as-published"):
+        pytest.skip(f"{name} certifies no (eps, delta)")
+    exact = GaussPair(math.sqrt(n) / sigma)
+    for z in (0.0, 2.0, 6.0):
+        eps = max(0.0, exact.mu**2 / 2 + z * exact.mu)
+        bracket = found.delta(eps)
+        truth = math.exp(float(exact.log_delta(eps)))
+        assert bracket.lower is not None
+        assert bracket.upper is not None
+        assert bracket.lower * (1 - 1e-9) <= truth <= bracket.upper * (1 + 1e-9)

@@ -1,0 +1,59 @@
+"""Every example runs as its header says, and what it prints is sane."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPTS = sorted(p for p in EXAMPLES.rglob("*") if p.suffix in (".sh", ".py"))
+
+
+@pytest.fixture(scope="module")
+def with_wpriv(tmp_path_factory):
+    """An environment in which ``wpriv`` and ``python`` are this interpreter's."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name, words in (("wpriv", f"{sys.executable} -m wpriv"), ("python", sys.executable)):
+        file = folder / name
+        file.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    root = str(EXAMPLES.parent)
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": root}
+
+
+def test_there_are_examples():
+    assert len(SCRIPTS) >= 3
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.name)
+def test_an_example_runs_as_its_header_says(script, with_wpriv):
+    command = re.search(r"Run: (.+)", script.read_text()).group(1)
+    run = ["bash", "-c", command]
+    done = subprocess.run(run, cwd=EXAMPLES.parent, env=with_wpriv, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert "nan" not in done.stdout
+
+
+def test_the_gate_prices_both_kinds_of_step(with_wpriv):
+    done = subprocess.run(["bash", str(EXAMPLES / "gate.sh")], env=with_wpriv, capture_output=True, text=True, timeout=120, check=True)
+    found = json.loads(done.stdout)
+    assert [step["n"] for step in found["process"]] == [2000, 3000]
+    assert 0 < found["epsilon_lower"] <= found["epsilon"] <= 3
+
+
+@pytest.mark.parametrize("name", ["budget", "calibrate"])
+def test_the_docstring_of_a_verb_is_true(name):
+    module = importlib.import_module(f"wpriv.run.{name}")
+    results = doctest.testmod(module)
+    assert results.attempted >= 1
+    assert results.failed == 0

@@ -1,0 +1,59 @@
+"""Heavy packages load only where they are used; each claim is checked in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "pandas", "matplotlib", "scipy.stats", "scipy.optimize", "scipy.signal")
+SNIFF = """
+import json, sys
+sys.argv = ["wpriv", *{argv!r}]
+code = 0
+try:
+    from wpriv.cli.main import main
+    code = main()
+except SystemExit as end:
+    code = end.code
+print("\\n" + json.dumps([code or 0, sorted(sys.modules)]))
+"""
+
+
+def loaded_by(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def loaded_by_command(*argv: str) -> set[str]:
+    code, modules = loaded_by(SNIFF.format(argv=list(argv)))
+    assert code == 0, f"wpriv {' '.join(argv)} ended with {code}"
+    return set(modules)
+
+
+@pytest.mark.parametrize("argv", [("--version",), ("--help",), ("budget", "--help"), ("calibrate", "--help")], ids=" ".join)
+def test_version_and_help_load_no_numpy(argv):
+    assert not loaded_by_command(*argv) & {"numpy", "scipy", *HEAVY}
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4",
+        "budget --mech laplace --scale 20 --n 1000 --eps 3 --json",
+        "budget --mech gauss --sigma 4 --delta 1e-4 --accountant all",
+        "calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000",
+    ],
+)
+def test_budget_and_calibrate_load_nothing_heavy(argv):
+    modules = loaded_by_command(*argv.split())
+    assert "numpy" in modules  # the figures come from somewhere: this is not an empty process
+    assert not modules & set(HEAVY)
+
+
+def test_importing_wpriv_loads_neither_numpy_nor_its_own_floors():
+    modules = set(loaded_by("import wpriv, sys, json; print(json.dumps(sorted(sys.modules)))"))
+    assert "wpriv" in modules
+    assert not {m for m in modules if m.startswith(("numpy", "wpriv."))}

@@ -1,0 +1,94 @@
+"""Adding a mechanism or an accountant is one new file and no registration line."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+import wpriv
+from wpriv.core import registry
+from wpriv.errors import UsageError
+
+FOLDERS = {"mechanisms": 9, "accountants": 14, "figures": 4}
+
+# two-valued noise: a coin that shows the record with probability ``share``, which is randomized response with delta0 = share, eps0 = 0
+COIN = '''
+from dataclasses import dataclass
+
+from wpriv.core.pair import LossPair
+from wpriv.core.process import Mechanism, parameter
+
+
+@dataclass(frozen=True)
+class Coin(Mechanism):
+    """Shows the record with a probability."""
+
+    share: float = parameter("probability of showing the record", above=0.0)
+
+    def pair(self) -> LossPair:
+        from wpriv.mechanisms.randomized_response import RandomizedResponse
+
+        return RandomizedResponse(eps0=0.0, delta0=self.share).pair()
+'''
+SHRUG = '''
+"""Says delta = 1."""
+
+from wpriv.core.curve import Bracket, Curve
+
+NOTION, CLAIM, SOURCE, EXPLAIN = "approximate-dp", "upper-bound", "nothing is known", "delta <= 1."
+
+
+def account(process, *, tol=1e-3):
+    return Curve(process, "shrug", NOTION, CLAIM, SOURCE, lambda eps: Bracket.above(1.0), lambda delta: Bracket.above(float("inf")))
+'''
+
+
+@pytest.fixture
+def drop(tmp_path, monkeypatch):
+    """Puts a file beside the plug-ins of a folder for the length of a test."""
+    dropped = []
+
+    def put(folder: str, name: str, source: str) -> None:
+        package = importlib.import_module(f"wpriv.{folder}")
+        home = tmp_path / folder
+        home.mkdir()
+        (home / f"{name}.py").write_text(source)
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(home)])
+        dropped.append(f"wpriv.{folder}.{name}")
+
+    yield put
+    for module in dropped:
+        sys.modules.pop(module, None)
+
+
+def test_a_mechanism_in_one_new_file_is_priced_by_name(drop):
+    drop("mechanisms", "coin", COIN)
+    assert "coin" in registry.names("mechanisms")
+    found = wpriv.budget("coin", share=0.01, n=3, eps=1.0)
+    exact = 1 - 0.99**3  # some coin has shown the record; otherwise nothing is learnt
+    assert found.delta.lower <= exact * (1 + 1e-12)
+    assert exact <= found.delta.upper * (1 + 1e-12)
+    assert found.delta.upper == pytest.approx(exact, rel=1e-3)
+
+
+def test_an_accountant_in_one_new_file_is_asked_by_name(drop):
+    drop("accountants", "shrug", SHRUG)
+    assert wpriv.budget("gauss", sigma=1.0, eps=1.0, accountant="shrug").delta.safe == 1.0
+
+
+@pytest.mark.parametrize(("folder", "least"), FOLDERS.items())
+def test_every_file_of_a_folder_is_known_by_its_name_and_loads(folder, least):
+    home = Path(wpriv.__file__).parent / folder
+    files = {path.stem.replace("_", "-") for path in home.rglob("*.py") if not path.stem.startswith("_")}
+    assert len(files) >= least
+    assert set(registry.names(folder)) == files
+    for name in files:
+        assert registry.load(folder, name).__name__ == f"wpriv.{folder}.{name.replace('-', '_')}"
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one():
+    with pytest.raises(UsageError, match="did you mean 'gauss'"):
+        registry.load("mechanisms", "gaus")
