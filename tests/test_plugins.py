@@ -14,24 +14,23 @@ from wpriv.errors import UsageError
 
 FOLDERS = {"mechanisms": 9, "accountants": 14, "figures": 4}
 
-# two-valued noise: a coin that shows the record with probability ``share``, which is randomized response with delta0 = share, eps0 = 0
 COIN = '''
 from dataclasses import dataclass
 
-from wpriv.core.pair import LossPair
+import numpy as np
+
+from wpriv.core.pair import AtomicPair, LossPair
 from wpriv.core.process import Mechanism, parameter
 
 
 @dataclass(frozen=True)
 class Coin(Mechanism):
-    """Shows the record with a probability."""
+    """Shows the record with a probability, else nothing."""
 
     share: float = parameter("probability of showing the record", above=0.0)
 
     def pair(self) -> LossPair:
-        from wpriv.mechanisms.randomized_response import RandomizedResponse
-
-        return RandomizedResponse(eps0=0.0, delta0=self.share).pair()
+        return AtomicPair(np.zeros(1), np.log1p([-self.share]), self.share, self.share, symmetric=True)
 '''
 SHRUG = '''
 """Says delta = 1."""

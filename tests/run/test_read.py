@@ -116,6 +116,22 @@ def test_a_table_reads_back_as_it_was_written(rows):
     assert [{k: row.get(k) for k in ("name", "n", "delta")} for row in back] == rows
 
 
+@given(st.binary(max_size=60) | st.sampled_from([b"delta\nx\n", b"n\n-1\n", b"claim\nsure\n", b"a,a\n1\n", b'"\n1,2']))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_either_a_table_or_refused(content):
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+        file.write(content)
+        file.flush()
+        try:
+            assert read.table(Path(file.name))
+        except UsageError as error:
+            told = str(error)
+            if file.name not in told:
+                raise
+
+
 @pytest.mark.parametrize("content", [b"", b"a,b\n", b"\xff\xfe\x00", b"a" * 10])
 def test_a_table_without_rows_or_that_is_no_text_is_refused(tmp_path, content):
     (tmp_path / "table.csv").write_bytes(content)

@@ -75,7 +75,6 @@ def _curve(job: Any, name: str, question: dict[str, Any], mode: str) -> None:
 def _answer(job: Any, names: list[str], question: dict[str, Any], size: int | None, limit: float | None, mode: str, explain: bool) -> None:
     from wpriv.cli import show
     from wpriv.run import budget, price
-    from wpriv.run.explain import explain as explained
 
     single = len(names) == 1 and names != ["all"]
     if single:
@@ -83,10 +82,16 @@ def _answer(job: Any, names: list[str], question: dict[str, Any], size: int | No
         found = budget.Table([price.with_warnings(row, budget.implausible(row, size))], [])
     else:
         found = budget.table(job, names, **question)
-    rows = [row.with_extra(explain=explained(row)) for row in found.rows] if explain else found.rows
+    rows = [_explained(row) for row in found.rows] if explain else found.rows
     if single:
         show.one(rows[0], mode)
     else:
         show.several(rows, [{"accountant": r.accountant, "reason": r.reason} for r in found.refused], mode)
     if limit is not None:
         budget.check_max_eps(job, rows, limit)
+
+
+def _explained(row: Any) -> Any:
+    from wpriv.run.explain import explain
+
+    return row.with_extra(explain=explain(row))

@@ -100,8 +100,8 @@ class Composition:
             if both is None:
                 break
             low, high = both.delta(eps)
-            best = (max(best[0], low), min(best[1], high))
-            if best[1] - best[0] <= tol * best[1]:
+            before, best = best, (max(best[0], low), min(best[1], high))
+            if best[1] - best[0] <= tol * best[1] or _stalled(before, best):
                 break
             accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
         return best
@@ -125,8 +125,8 @@ class Composition:
             if both is None:
                 break
             low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
-            best = (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
-            if best[1] - best[0] <= tol * max(best[1], 0.0):
+            before, best = best, (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
+            if best[1] - best[0] <= tol * max(best[1], 0.0) or (before[0] > 0 and _stalled(before, best)):
                 break
             far = math.isfinite(high) and abs(high - eps) > 1.5 * spread
             if far:
@@ -158,7 +158,7 @@ class Composition:
         relative = min(max(error * (tilt + 1 / math.sqrt(state.variance)), 1e-9), 1e-2)
         share = math.exp(min(math.log(delta) - state.total + tilt * eps, 0.0))
         tail = 1e-3 * relative * share
-        plan = self._plan(state, tilt, fine, Lattice.of(self.pairs, self.counts, fine), tail, delta)
+        plan = self._plan(state, tilt, error, Lattice.of(self.pairs, self.counts, fine), tail, delta)
         made = [self._dot(j, plan, tilt, delta, share, tail) for j in range(len(self.pairs))]
         split = [(d.jumps, n) for d, n in zip(made, self.counts, strict=True) if d.jumps is not None]
         sides = []
@@ -190,7 +190,7 @@ class Composition:
         """P-mass of one of n steps that may go to +infinity without being seen in delta."""
         return 1e-5 * delta / (n * len(self.pairs))
 
-    def _plan(self, state: Cumulants, tilt: float, fine: float, lattice: Lattice, tail: float, delta: float) -> Plan:
+    def _plan(self, state: Cumulants, tilt: float, error: float, lattice: Lattice, tail: float, delta: float) -> Plan:
         """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger."""
         most = max(self.counts)
         whole = self._reach(tilt, state, self.counts, tail, delta)
@@ -199,15 +199,13 @@ class Composition:
         for k in range(1, 6):
             step, period = lattice.fit(math.sqrt(k))
             blocks = [max(1, round(most ** ((k - s) / k))) for s in range(1, k + 1)]
-            stages = _factors(blocks, [fine * math.sqrt(self.total / number / k) for number in blocks], step, period)
+            stages = _factors(blocks, [lattice.fine * math.sqrt(self.total / number / k) for number in blocks], step, period)
             last = step * math.prod(factor for _, factor in stages)
             first = [-(-n // blocks[0]) for n in self.counts]
             width, spread = self._reach(tilt, state, first, tail / blocks[0], delta), math.sqrt(float(np.dot(first, plain)))
             cut = None
             if k > 1 and last < 0.3 and width > 24 * spread and len(self.pairs) <= 8 and min(self.counts) > 20000:
-                cut = math.ceil(6 * spread / last)
-                jumps = sum(n * float(weights(p, tilt)[np.abs(p.y) > cut * last].sum()) for p, n in zip(self.probes, self.counts, strict=True))
-                cut = cut if jumps < 60 else None
+                cut = self._cut(6 * spread, last, tilt, error)
             if cut is not None:
                 width = self._reach(tilt, state, first, tail / blocks[0], delta, cut * last)
             cost = 8e3 * k + width / step * (1 + 0.2 * len(first)) + whole / last
@@ -221,6 +219,21 @@ class Composition:
                 break
         assert best is not None
         return best[1]
+
+    def _cut(self, least_cut: float, last: float, tilt: float, error: float) -> int | None:
+        """The cut, in cells of the last lattice, beyond which losses are split off as jumps; None where they are not rare enough.
+
+        Far enough out for the shift of eps by K ln kappa, about the jumps' number times their P-mass, to be within the allowance.
+        """
+        for wider in (1, 2, 4, 8, 16, 32):
+            cut = math.ceil(wider * least_cut / last)
+            jumps = rare = 0.0
+            for p, n in zip(self.probes, self.counts, strict=True):
+                jumps += n * float(weights(p, tilt)[np.abs(p.y) > cut * last].sum())
+                rare = max(rare, float(np.exp(p.log_p[p.y > cut * last]).sum()))
+            if jumps < 60 and (jumps + 8 * math.sqrt(jumps) + 12) * rare < 0.1 * error:
+                return cut
+        return None
 
     def _dot(self, j: int, plan: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
         pair, p, n = self.pairs[j], self.probes[j], self.counts[j]
@@ -246,6 +259,11 @@ def _factors(blocks: list[int], spacings: list[float], step: float, period: int)
 def _moments(y: Array, weight: Array) -> tuple[float, float]:
     mean = float(weight @ y) / float(weight.sum())
     return mean, float(weight @ (y - mean) ** 2) / float(weight.sum())
+
+
+def _stalled(before: tuple[float, float], after: tuple[float, float]) -> bool:
+    """Whether a finer grid no longer narrows the bracket: rounding has been reached."""
+    return math.isfinite(before[1]) and after[1] - after[0] > 0.8 * (before[1] - before[0]) and before != (0.0, 1.0)
 
 
 def _tighter(width: float, tol: float) -> float:

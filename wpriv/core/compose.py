@@ -66,7 +66,7 @@ class Composed:
         x = eps - self.centre
         # the sum of (1 - e^{eps-y}) e^{-tilt (y-centre)} mass over losses y above eps
         if self.above.size:
-            value = max(float(self.above[i]) - math.exp(x) * float(self.above_q[i]), 0.0)
+            value = max(float(self.above[i]) - math.exp(min(x, 700.0)) * float(self.above_q[i]), 0.0)
         else:
             y = self.law.index[i:] * self.step
             value = float(self.law.mass[i:] @ (-np.expm1(eps - y) * np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0))))
@@ -102,10 +102,8 @@ def compose(
     """
     errors: list[tuple[int, float, float]] = []
     for number, factor in stages:
-        if number == 1:
-            laws, counts = laws + [law for law, _ in late], counts + [n for _, n in late]
         kinds = _kinds(counts, number)
-        laws, error, reach = _convolve(laws, kinds, step, tail / number)
+        laws, error, reach = _convolve(laws, kinds, step, tail / number, late if number == 1 else [])
         errors.append((number, error, reach))
         if factor > 1:
             laws = [_coarse(law, step, factor, tilt, upper) for law in laws]
@@ -137,35 +135,47 @@ def _kinds(counts: list[int], number: int) -> list[tuple[int, list[int]]]:
     return [(b - a, [whole + (rest >= b) for whole, rest in shares]) for a, b in itertools.pairwise(edges)]
 
 
-def _convolve(laws: list[Law], kinds: list[tuple[int, list[int]]], step: float, tail: float) -> tuple[list[Law], float, float]:
+def _convolve(
+    laws: list[Law], kinds: list[tuple[int, list[int]]], step: float, tail: float, late: list[tuple[Law, int]]
+) -> tuple[list[Law], float, float]:
     """The law of every kind of block; a bound on the mass misplaced in each, and the width over which it can be."""
     most = [max(kind[1][j] for kind in kinds) for j in range(len(laws))]
-    moments = [law.moments(step) for law in laws]
-    left, right = reach([(law.index * step, law.mass) for law in laws], moments, most, -math.log(tail))
+    every, counts = laws + [law for law, _ in late], most + [n for _, n in late]
+    moments = [law.moments(step) for law in every]
+    left, right = reach([(law.index * step, law.mass) for law in every], moments, counts, -math.log(tail))
     size = fast_length(math.ceil((left + right) / step) + 4)
     if size > MAX_CELLS:
         raise Unsupported(f"pld needs {size:,} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")
-    centres = [round(mean / step) for mean, _ in moments]
-    spectra = []
-    for law, centre in zip(laws, centres, strict=True):
-        spectra.append(np.fft.rfft(np.bincount((law.index - centre) % size, weights=law.mass, minlength=size)))
+    centres = [round(mean / step) for mean, _ in moments[: len(laws)]]
+    spectra = [_spectrum(law.index - centre, law.mass, size) for law, centre in zip(laws, centres, strict=True)]
+    joined = [_jump_factor(law, n, size) for law, n in late]
+    late_mean = sum(n * mean for (_, n), (mean, _) in zip(late, moments[len(laws) :], strict=True))
+    late_norm = sum(n * law.log_norm for law, n in late)
     built, worst = [], 0.0
     for _, powers in kinds:
-        product = None
-        for spectrum, power in zip(spectra, powers, strict=True):
-            if power:
-                factor = _power(spectrum, power)
-                product = factor if product is None else product * factor
-        assert product is not None
+        product = math.prod([_power(spectrum, power) for spectrum, power in zip(spectra, powers, strict=True) if power] + joined)
         energy = 2 * float(np.sum(product.real**2 + product.imag**2))
-        worst = max(worst, sum(powers) * 2 * UNIT * math.log2(size) * math.sqrt(energy))
-        # every law was placed with its centre, a whole number of cells, at the origin
+        worst = max(worst, (sum(powers) + len(joined)) * 2 * UNIT * math.log2(size) * math.sqrt(energy))
+        # every law was placed with its centre, a whole number of cells, at the origin; jumps with a loss of zero there
         origin = sum(p * c for p, c in zip(powers, centres, strict=True))
-        low = math.floor(sum(p * mean for p, (mean, _) in zip(powers, moments, strict=True)) / step - left / step) - 1 - origin
+        mean = late_mean + sum(p * mean for p, (mean, _) in zip(powers, moments, strict=False))
+        low = math.floor((mean - left) / step) - 1 - origin
         mass = np.maximum(np.roll(np.fft.irfft(product, size), -low), 0.0)
-        norm = sum(p * law.log_norm for p, law in zip(powers, laws, strict=True))
+        norm = late_norm + sum(p * law.log_norm for p, law in zip(powers, laws, strict=True))
         built.append(Law(origin + low + np.arange(size), mass / mass.sum(), norm))
     return built, worst + 4 * tail, left + right
+
+
+def _spectrum(index: NDArray[np.int64], mass: Array, size: int) -> NDArray[np.complex128]:
+    return np.fft.rfft(np.bincount(index % size, weights=mass, minlength=size))
+
+
+def _jump_factor(law: Law, n: int, size: int) -> NDArray[np.complex128]:
+    """The n-th power of the spectrum of a law that is nearly all at zero, from what is not: no rounding of the rest is raised to n."""
+    moving = law.index != 0
+    mass = law.mass[moving]
+    power: NDArray[np.complex128] = np.exp(n * np.log1p(_spectrum(law.index[moving], mass, size) - mass.sum()))
+    return power
 
 
 def _power(spectrum: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:

@@ -82,7 +82,7 @@ def dot_split(
     inner = np.concatenate([[-bound] if falls else [], inner[np.abs(inner) < bound], [bound]]).astype(np.int64)
     bulk = cells(pair, inner * step)
     outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=n / plan.stages[-2][0])
-    high = np.concatenate([[cut], outer[outer > cut]])
+    high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
     up, infinity = _jumps_above(cells(pair, high * coarse), pair.infinity, tilt)
     spots, upper, lower = [np.array([0]), high], [up[0]], [up[1]]
     if falls:
@@ -164,6 +164,7 @@ def _top(p: Probe, top_mass: float) -> int:
 class Lattice:
     """Where the first lattice should lie: atoms on nodes cost nothing, so only the rest of the mass asks for a fine spacing."""
 
+    fine: float
     spacing: float
     atoms: Array
     comb: bool
@@ -174,10 +175,10 @@ class Lattice:
         sets = [np.unique(np.abs(pair.atoms[pair.atoms != 0])) if pair.atoms.size <= 8 else np.empty(0) for pair in pairs]
         atoms = np.unique(np.concatenate(sets))
         if not 0 < atoms.size <= 8:
-            return Lattice(fine, np.empty(0), False)
+            return Lattice(fine, fine, np.empty(0), False)
         loose = [_loose(pair) if pair.atoms.size <= 8 else 1.0 for pair in pairs]
         share = sum(n * part for n, part in zip(counts, loose, strict=True)) / sum(counts)
-        return Lattice(fine / math.sqrt(max(share, 1e-12)), atoms, min(loose) < 0.5)
+        return Lattice(fine, fine / math.sqrt(max(share, 1e-12)), atoms, min(loose) < 0.5)
 
     def fit(self, divisor: float) -> tuple[float, int]:
         """A spacing of at most ``spacing / divisor`` that puts the atoms on nodes, or near, and their comb's period in cells."""

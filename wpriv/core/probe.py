@@ -95,7 +95,7 @@ def cumulants(probes: list[Probe], counts: list[int], tilt: float) -> Cumulants:
         w = np.exp(exponent - peak)
         s = float(w.sum())
         mean = float(w @ p.y) / s
-        values.append((peak + math.log(s), mean, float(w @ (p.y - mean) ** 2) / s))
+        values.append((peak + math.log(s), mean, max(float(w @ (p.y - mean) ** 2) / s, 1e-300)))
     k, means, variances = np.array(values).T
     n = np.array(counts, dtype=float)
     return Cumulants(float(n @ k), float(n @ means), float(n @ variances), means, variances)

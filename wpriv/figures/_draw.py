@@ -13,6 +13,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _OWN = {"pld": 0, "rdp": 1, "markov": 2, "clt": 3, "berry-esseen": 4, "nagaev": 5, "gdp": 6, "rdp-mironov": 7}
 _OWN |= {"pdp": 1, "zcdp": 7, "gdp-clt": 7}
 _STRENGTH = ("exact", "certified", "upper-bound", "as-published", "approximate")
+_MARKS = ("", "o", "s", "^", "D", "v")
 _DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
 NAMES = {
     "epsilon": "ε",
@@ -64,11 +65,16 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     # where a lower end is 0 its band goes on to the bottom of the figure, a little below the lowest curve
     bottom = 0.3 * min((v for row in rows if (v := _number(row.get(y))) and v > 0), default=1.0) if log_y else 0.0
     groups = series(rows, x, y)
+    used: list[str] = []
     own_colours = len({row.get("accountant") for row in rows}) == len(groups)
     for place, (label, own) in enumerate(groups):
         told = [row for row in own if _number(row.get(y)) is not None]
         claim = max((row.get("claim") or "exact" for row in told), key=_STRENGTH.index, default=None)
         style = _style(own[0].get("accountant"), place, own_colours, claim)
+        # more series than colours: markers tell apart those that share one
+        mark = _MARKS[min(used.count(style["color"]), len(_MARKS) - 1)]
+        style |= {"marker": mark, "markersize": 4.5, "markevery": max(1, len(own) // 10)}
+        used.append(style["color"])
         positive = [row for row in told if not log_y or row[y] > 0]
         if not positive:
             note = "0 throughout" if told else "no answer"
@@ -107,7 +113,7 @@ def _described(row: Row, claim: str | None) -> str:
 
 
 def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    axes.legend(handles, labels, fontsize="small", framealpha=0.85, loc="best")
+    axes.legend(handles, labels, fontsize="small" if len(labels) <= 8 else "x-small", framealpha=0.85, loc="best")
 
 
 def _style(accountant: str | None, place: int, own: bool, claim: str | None) -> dict[str, Any]:
