@@ -25,7 +25,7 @@ FLOOR = "import typer, numpy, scipy.special"
 
 @dataclass
 class Result:
-    """What one program made of one job: its ends, the times of its runs in seconds, peak memory in MiB, and why it stopped."""
+    """What one program made of one job: the ends and the peak MiB of its first run, seconds of all runs, and why it stopped."""
 
     program: str
     lower: float = 0.0
@@ -135,8 +135,8 @@ def _turn(workers: dict[str, Worker], result: Result, k: int, limits: Limits) ->
         workers.pop(result.program).close()
         return
     if k == 0:
-        result.lower, result.upper = row["lower"], row["upper"]
-    result.mib = row["mib"]
+        # the peak of later runs would hold what is kept between jobs
+        result.lower, result.upper, result.mib = row["lower"], row["upper"], row["mib"]
     result.cpu.append(row["cpu"])
     result.wall.append(row["wall"])
 

@@ -220,12 +220,15 @@ def _excess(power: np.ndarray, r: np.ndarray, log_density: np.ndarray) -> np.nda
 
 def _expm2(z: np.ndarray) -> np.ndarray:
     """e^z - 1 - z for real or complex z."""
-    inner = np.where(np.abs(z) < 0.5, z, 0.0)
+    small = np.abs(z) < 0.5
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = np.exp(z) - 1 - z
+    inner = z[small]
     series = np.ones_like(inner)
     for k in range(16, 2, -1):
         series = 1 + inner / k * series
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(np.abs(z) < 0.5, inner * inner / 2 * series, np.expm1(z) - z)
+    result[small] = inner * inner / 2 * series
+    return result
 
 
 def _log1p(z: np.ndarray) -> np.ndarray:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import csv
+import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.jobs import JOBS
+from benchmarks.jobs import JOBS, Part
+from benchmarks.truth import answer, log_delta
 
 ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden" / "golden.json"
+CHECKED = ("gauss sigma=100 n=1000, eps at 1e-15", "q=.01 sigma=4 n=65536, delta at eps 1", "laplace 20 n=1000, eps at 1e-5")
 
 
 @pytest.mark.slow
@@ -41,3 +46,15 @@ def test_the_quick_benchmark_prints_its_tables_and_writes_them(tmp_path):
 
 def test_job_names_are_different_so_that_each_can_be_chosen():
     assert len({job.name for job in JOBS}) == len(JOBS) >= 18
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_truths_are_what_the_inverse_laplace_transform_gives(name):
+    (job,) = (job for job in JOBS if job.name == name)
+    assert answer(job) == pytest.approx(job.truth, rel=1e-10)
+
+
+def test_the_inverse_laplace_transform_meets_the_golden_value():
+    (golden,) = (p for p in json.loads(GOLDEN.read_text())["points"] if p["id"] == "002-sgn-remove-1")
+    assert golden["inputs"] == {"q": "0.01", "sigma": "4", "n": 65536, "eps": "1", "direction": "remove"}
+    assert math.exp(log_delta((Part("gauss", 4, 65536, 0.01),), 1.0)) == pytest.approx(float(golden["value"]), rel=1e-9)

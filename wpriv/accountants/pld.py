@@ -39,21 +39,24 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     compositions = [Composition(run) for run in runs]
 
     def delta(eps: float) -> Bracket:
-        return _worst(lambda c, width: c.delta(eps, width), compositions, tol)
+        return _worst([lambda width, c=c: c.delta(eps, width) for c in compositions], tol)
 
     def epsilon(delta: float) -> Bracket:
-        return _worst(lambda c, width: c.epsilon(delta, width), compositions, tol)
+        # an order whose losses cannot add up to more than another's lower end has nothing to say
+        first = compositions[0].epsilon(delta, tol)
+        others = [c for c in compositions[1:] if c.top > first[0] or c.infinity >= delta]
+        return _worst([lambda width: first, *(lambda width, c=c: c.epsilon(delta, width) for c in others)], tol)
 
     return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon)
 
 
-def _worst(ask: Callable[[Composition, float], tuple[float, float]], orders: list[Composition], tol: float) -> Bracket:
+def _worst(orders: list[Callable[[float], tuple[float, float]]], tol: float) -> Bracket:
     """The maximum over the orders of the neighbours; an order that is clearly the better one is priced coarsely."""
-    low, high = ask(orders[0], tol)
+    low, high = orders[0](tol)
     for other in orders[1:]:
-        ends = ask(other, 8 * tol)
+        ends = other(8 * tol)
         if ends[1] > low:
-            ends = ask(other, tol)
+            ends = other(tol)
         low, high = max(low, ends[0]), max(high, ends[1])
     # smooth profiles: the upper dots err by h^2/12 and the lower ones by half as much, which the estimate evens out
     return Bracket((2 * low + high) / 3 if low < high < math.inf else high, low, high)

@@ -23,6 +23,9 @@ from wpriv.errors import Unsupported
 
 ROUNDS = 6
 EPS_LIMIT = 1e6
+LOG_TINY = -640.0
+# no further round after one of so many cells
+LAST_CELLS = 1 << 19
 # the tails are taken to be right to this many roundings, relative to the loss they are asked at; a step's loss is shifted by as much
 TAIL_ROUNDINGS = 16
 
@@ -35,6 +38,11 @@ class Both:
     lower: Composed
     drift: float
     spread: float
+
+    @property
+    def cells(self) -> int:
+        """The size of the larger last window, for knowing when to stop refining."""
+        return max(self.upper.law.mass.size, self.lower.law.mass.size)
 
     def delta(self, eps: float) -> tuple[float, float]:
         """Lower and upper delta at eps."""
@@ -92,16 +100,19 @@ class Composition:
             if high - low <= tol * high:
                 return low, high
         tilt, accuracy = tilt_for_eps(self.probes, self.counts, eps), tol / 2.2
+        if _log_guess(cumulants(self.probes, self.counts, tilt), tilt, eps) < LOG_TINY:
+            # too small for a double: bounded from a tilt whose own delta is not
+            tilt = tilt_for_delta(self.probes, self.counts, LOG_TINY)
         best = (0.0, 1.0)
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
-            guess = math.exp(min(state.total - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance)), 0.0))
-            both = self._try(state, tilt, eps, accuracy / (tilt + 1 / math.sqrt(state.variance)), max(guess, 1e-290))
+            guess = math.exp(min(_log_guess(state, tilt, eps), 0.0))
+            both = self._try(state, tilt, eps, accuracy / (tilt + 1 / math.sqrt(state.variance)), max(guess, 1e-280))
             if both is None:
                 break
             low, high = both.delta(eps)
-            before, best = best, (max(best[0], low), min(best[1], high))
-            if best[1] - best[0] <= tol * best[1] or _stalled(before, best):
+            best = (max(best[0], low), min(best[1], high))
+            if best[1] - best[0] <= tol * best[1] or best[1] < 1e-300 or both.cells > LAST_CELLS:
                 break
             accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
         return best
@@ -115,25 +126,29 @@ class Composition:
         if delta <= self.infinity:
             return (self.top, self.top) if delta == self.infinity else (math.inf, math.inf)
         tilt = tilt_for_delta(self.probes, self.counts, math.log(delta - self.infinity))
-        best, accuracy = (0.0, math.inf), tol / 2.2
+        best, accuracy, guess = (0.0, math.inf), tol / 2.2, math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
-            eps, spread = max(state.mean, 0.0), math.sqrt(state.variance)
+            chernoff = (state.total - math.log(delta - self.infinity)) / tilt if tilt > 0 else math.inf
+            eps, spread = max(min(state.mean, chernoff, guess), 0.0), math.sqrt(state.variance)
             if eps > EPS_LIMIT:
                 raise Unsupported(f"eps would be about {eps:.3g}; beyond {EPS_LIMIT:g} there is no privacy left to certify. Add noise")
             both = self._try(state, tilt, eps, accuracy * max(eps, 0.01 * spread), delta)
             if both is None:
                 break
             low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
-            before, best = best, (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
-            if best[1] - best[0] <= tol * max(best[1], 0.0) or (before[0] > 0 and _stalled(before, best)):
+            best = (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
+            if best[1] - best[0] <= tol * max(best[1], 0.0) or both.cells > LAST_CELLS:
                 break
-            far = math.isfinite(high) and abs(high - eps) > 1.5 * spread
+            if math.isinf(high):
+                tilt *= 0.9
+                continue
+            far, guess = math.isfinite(high) and abs(high - eps) > 1.5 * spread, best[1]
             if far:
                 tilt = tilt_for_eps(self.probes, self.counts, high)
             else:
                 accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
-        return best
+        return min(best), best[1]
 
     def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both | None:
         """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already."""
@@ -156,8 +171,8 @@ class Composition:
         # dots cost half as much again
         fine = math.sqrt(8 * error / (self.total * (tilt + 1)))
         relative = min(max(error * (tilt + 1 / math.sqrt(state.variance)), 1e-9), 1e-2)
-        share = math.exp(min(math.log(delta) - state.total + tilt * eps, 0.0))
-        tail = 1e-3 * relative * share
+        tilt, state, share = self._milder(tilt, state, eps, delta, relative)
+        tail = max(1e-3 * relative * share, 1e-250)
         plan = self._plan(state, tilt, error, Lattice.of(self.pairs, self.counts, fine), tail, delta)
         made = [self._dot(j, plan, tilt, delta, share, tail) for j in range(len(self.pairs))]
         split = [(d.jumps, n) for d, n in zip(made, self.counts, strict=True) if d.jumps is not None]
@@ -172,6 +187,24 @@ class Composition:
         drift = TAIL_ROUNDINGS * UNIT * sum(n * size for n, size in zip(self.counts, sizes, strict=True))
         drift += sum(jumps.most * jumps.log_kappa for jumps, _ in split)
         return Both(sides[0], sides[1], drift, math.sqrt(state.variance))
+
+    def _milder(self, tilt: float, state: Cumulants, eps: float, delta: float, relative: float) -> tuple[float, Cumulants, float]:
+        """The tilt to compute with, its cumulants, and the share of the tilted mass that decides delta at eps.
+
+        The saddle's own tilt, unless there one or many large losses are about equally likely and the law is far too wide; a somewhat
+        milder tilt then has only the few, as long as rounding does not show in the smaller share.
+        """
+        plain = cumulants(self.probes, self.counts, 0.0).variance
+        best = (tilt, state, math.exp(min(math.log(delta) - state.total + tilt * eps, 0.0)))
+        for factor in (0.97, 0.94, 0.9, 0.85, 0.8, 0.7):
+            if best[1].variance <= 50 * plain:
+                break
+            c = cumulants(self.probes, self.counts, factor * tilt)
+            share = math.exp(min(math.log(delta) - c.total + factor * tilt * eps, 0.0))
+            if share < max(1e-10, 1e-13 * self.total / relative):
+                break
+            best = (factor * tilt, c, share)
+        return best
 
     def _reach(self, tilt: float, state: Cumulants, counts: list[int], tail: float, delta: float, cut: float = math.inf) -> float:
         """The width, outside ``tail`` on either side, of a sum of ``counts`` tilted losses, by the probes (normal where they are many)."""
@@ -188,7 +221,7 @@ class Composition:
 
     def _negligible(self, delta: float, n: int) -> float:
         """P-mass of one of n steps that may go to +infinity without being seen in delta."""
-        return 1e-5 * delta / (n * len(self.pairs))
+        return max(1e-5 * delta / (n * len(self.pairs)), 1e-300)
 
     def _plan(self, state: Cumulants, tilt: float, error: float, lattice: Lattice, tail: float, delta: float) -> Plan:
         """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger."""
@@ -237,7 +270,7 @@ class Composition:
 
     def _dot(self, j: int, plan: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
         pair, p, n = self.pairs[j], self.probes[j], self.counts[j]
-        masses = self._negligible(delta, n), 1e-9 * share / self.total
+        masses = self._negligible(delta, n), max(1e-9 * share / self.total, 1e-300)
         if plan.cut is None:
             return dot(pair, p, plan.step, tilt, *masses)
         return dot_split(pair, p, plan, n, tilt, *masses, tail)
@@ -261,9 +294,9 @@ def _moments(y: Array, weight: Array) -> tuple[float, float]:
     return mean, float(weight @ (y - mean) ** 2) / float(weight.sum())
 
 
-def _stalled(before: tuple[float, float], after: tuple[float, float]) -> bool:
-    """Whether a finer grid no longer narrows the bracket: rounding has been reached."""
-    return math.isfinite(before[1]) and after[1] - after[0] > 0.8 * (before[1] - before[0]) and before != (0.0, 1.0)
+def _log_guess(state: Cumulants, tilt: float, eps: float) -> float:
+    """ln delta at eps by the saddle-point approximation at the given tilt."""
+    return state.total - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance))
 
 
 def _tighter(width: float, tol: float) -> float:

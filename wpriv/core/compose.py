@@ -73,7 +73,8 @@ class Composed:
         peak = math.exp(-self.tilt * math.log1p(1 / self.tilt)) / (1 + self.tilt) if self.tilt > 0 else 1.0
         slack = sign * peak * self.slack * math.exp(min(-self.tilt * x, 700.0))
         finite = math.exp(min(self.law.log_norm - self.tilt * self.centre, 700.0)) * max(value + slack, 0.0)
-        return min(max(finite + self.infinity, 0.0), 1.0)
+        # a bound above zero may be too small for a double
+        return min(max(finite + self.infinity, 5e-324 if sign > 0 else 0.0), 1.0)
 
 
 def compose(
@@ -145,7 +146,7 @@ def _convolve(
     left, right = reach([(law.index * step, law.mass) for law in every], moments, counts, -math.log(tail))
     size = fast_length(math.ceil((left + right) / step) + 4)
     if size > MAX_CELLS:
-        raise Unsupported(f"pld needs {size:,} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")
+        raise Unsupported(f"pld needs {size:.3g} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")
     centres = [round(mean / step) for mean, _ in moments[: len(laws)]]
     spectra = [_spectrum(law.index - centre, law.mass, size) for law, centre in zip(laws, centres, strict=True)]
     joined = [_jump_factor(law, n, size) for law, n in late]

@@ -33,7 +33,8 @@ class Cells:
     ``mass`` is P of the cell, ``left`` the part of it that the chord puts on a. ``above`` is P - e^a Q (f minus its tangent at b,
     taken at a) and ``below`` is e^b Q - P (f minus its tangent at a, taken at b), both exact; ``gap`` bounds how far the chord exceeds
     f inside the cell. ``atoms`` is the P-mass on the nodes themselves, ``top`` what lies above the last node (e^top Q, and the rest of
-    P), ``bottom`` and ``bottom_q`` the P- and Q-mass below the first.
+    P), ``bottom`` and ``bottom_q`` the P- and Q-mass below the first,
+    ``rest`` the P-mass above it.
     """
 
     nodes: Array
@@ -46,6 +47,7 @@ class Cells:
     top: tuple[float, float]
     bottom: float
     bottom_q: float
+    rest: float
 
     def chords(self) -> Array:
         """P-mass on each node of the chord interpolation, what lies beyond the ends left out."""
@@ -82,7 +84,7 @@ def cells(pair: LossPair, nodes: Array) -> Cells:
     last = float(after.sf_p[-1])
     q_top = float(np.exp(min(after.sf_q[-1] + nodes[-1], last)))
     top = (q_top, max(math.exp(last) - q_top, 0.0))
-    return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, float(np.exp(before.cdf_p[0])), float(np.exp(before.cdf_q[0])))
+    return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, *(float(np.exp(tail[0])) for tail in (before.cdf_p, before.cdf_q, before.sf_p)))
 
 
 def _mass(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
@@ -130,7 +132,8 @@ def lower_dots(c: Cells, infinity: float) -> Array:
     # losses above the top come down to it and those below the bottom are dropped: both only lower the composed profile
     mass[-1] += max(math.fsum(c.top) - infinity, 0.0)
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
-    return _settled(c, low, 1 - infinity - c.bottom, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
+    # what was dropped is known exactly only through what is left, where that is little
+    return _settled(c, low, c.rest - infinity, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
 
 
 def within(c: Cells, cut_below: bool) -> tuple[float, float, Array, Array]:

@@ -230,13 +230,14 @@ def nodes(
         low = max(float(p.y[first]) - step, low)
     if last < p.y.size - 1 or not math.isfinite(high):
         high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, high)
+    high = max(high, low + step)
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
     rare = np.interp(y, p.y, np.minimum(above, below))
     spacing = np.clip(np.sqrt(0.02 / np.maximum(rare, 1e-300)), 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
     count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
     total = math.ceil(count[-1]) + 1
     if total > MAX_NODES:
-        raise Unsupported(f"pld needs {total:,} losses of one step at this tolerance; the limit is {MAX_NODES:,}. Raise --tol, or use rdp")
+        raise Unsupported(f"pld needs {total:.3g} losses of one step at this tolerance; the limit is {MAX_NODES:,}. Raise --tol, or use rdp")
     index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
     ends = [math.floor(low / step), math.ceil(high / step)]
     marks: list[int] = []

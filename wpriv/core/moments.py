@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wpriv.core.pair import Array, AtomicPair, LossPair, log1mexp
 
@@ -142,7 +143,8 @@ def _side(log_f: Callable[[Array], Array], centre: float, limit: float, atoms: A
     y, weight, value = _panels(log_f, np.unique(np.concatenate(edges)))
     with np.errstate(divide="ignore"):
         mass = value + np.log(weight)
-    return _Nodes(y, mass, end, float(log_f(np.array([end]))[0]), limit if sign > 0 else centre, reach)
+    last = float(log_f(np.array([end]))[0])
+    return _Nodes(y, mass, end, last if end == limit else max(last, floor), limit if sign > 0 else centre, reach)
 
 
 def _reach(log_f: Callable[[Array], Array], centre: float, sign: float, limit: float, floor: float) -> float:
@@ -199,7 +201,7 @@ def _graded(edges: Array) -> Array:
         edges = np.insert(edges, wide + 1, (edges[wide] + edges[wide + 1]) / 2)
 
 
-def _rough(value: Array) -> Array:
+def _rough(value: Array) -> NDArray[np.bool_]:
     """Which panels 16 nodes do not resolve, whatever exponential flattens the function there."""
     secant = (value[:, -1] - value[:, 0]) / (_X[-1] - _X[0])
     first = (value[:, 1] - value[:, 0]) / (_X[1] - _X[0])
