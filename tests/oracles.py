@@ -160,7 +160,8 @@ def laplace_delta(t: float, n: int, eps: float) -> float:
 
 def atoms_delta(laws: list[tuple[np.ndarray, np.ndarray, int]], eps: float) -> float:
     """delta(eps) of laws (losses, P-masses, how often) with few atoms, by enumerating how often each occurs; mass short of one is at infinity."""
-    keep = math.prod(float(np.sum(p)) ** n for _, p, n in laws)
+    kept = [(math.fsum(p.tolist()), n) for _, p, n in laws]
+    keep = math.prod(total**n for total, n in kept if abs(total - 1) > 1e-13)
     y, log_p = np.zeros(1), np.zeros(1)
     for losses, p, n in laws:
         counts = np.array([c for c in itertools.product(range(n + 1), repeat=len(losses) - 1) if sum(c) <= n]).reshape(-1, len(losses) - 1)

@@ -189,10 +189,11 @@ def balance(y: Array, mass: Array, expected: float) -> Array:
         off = float(mass @ other) - expected
         lever = mass * (y - float(mass @ y) / float(mass.sum()))
         slope = float(lever @ other)
-        if not (abs(off) < 1e-11 and slope < 0):
+        turn = off / slope if slope < 0 else math.inf
+        # rounding alone asks for a minute turn; where losses are so large that e^-Y hardly counts there is nothing to take out
+        if not (abs(off) < 1e-11 and abs(turn) * float(y[-1] - y[0]) < 1e-6):
             return mass
-        turned = mass - (off / slope) * lever
-    return turned if turned.min() >= 0 else mass
+        return mass - turn * lever
 
 
 def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangent_right: Array, tilt: float) -> Array:

@@ -79,7 +79,8 @@ def dot_split(
     step, coarse, cut = plan.step, plan.last, plan.cut
     inner, edge = nodes(pair, p, step, tilt, top_mass, bottom_mass), cut * coarse
     bound, falls = round(edge / step), bool(inner[0] * step < -edge)
-    inner = np.concatenate([[-bound] if falls else [], inner[np.abs(inner) < bound], [bound]]).astype(np.int64)
+    last = min(bound, math.ceil(pair.support[1] / step)) if math.isfinite(pair.support[1]) else bound
+    inner = np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [last]]).astype(np.int64)
     bulk = cells(pair, inner * step)
     outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=n / plan.stages[-2][0])
     high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
