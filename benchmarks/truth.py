@@ -1,4 +1,4 @@
-"""The truths of the jobs, by a way that no accountant here takes: ``python -m benchmarks.truth`` prints them (about a minute).
+"""The truths of the jobs, by a way that no accountant here takes: ``python -m benchmarks.truth`` prints them (some minutes).
 
 delta(eps) is the inverse Laplace transform of M(s)/(s(s+1)), M the moment generating function of the composed loss (Alghamdi et al. 2022).
 The trapezoid rule along a vertical line converges geometrically; each value is computed on two lines and must agree to 1e-9 in ln delta.

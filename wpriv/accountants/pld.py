@@ -7,7 +7,8 @@ confused with the one-sided or approximate PLD accountants elsewhere: the bracke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from wpriv.core.certified import Composition
 from wpriv.core.curve import Bracket, Curve, curve_of_pair
@@ -39,18 +40,18 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     compositions = [Composition(run) for run in runs]
 
     def delta(eps: float) -> Bracket:
-        return _worst([lambda width, c=c: c.delta(eps, width) for c in compositions], tol)
+        return _worst([partial(c.delta, eps) for c in compositions], tol)
 
     def epsilon(delta: float) -> Bracket:
-        # an order whose losses cannot add up to more than another's lower end has nothing to say
-        first = compositions[0].epsilon(delta, tol)
-        others = [c for c in compositions[1:] if c.top > first[0] or c.infinity >= delta]
-        return _worst([lambda width: first, *(lambda width, c=c: c.epsilon(delta, width) for c in others)], tol)
+        low, high = compositions[0].epsilon(delta, tol)
+        # an order whose losses cannot add up to more than the lower end has nothing to say
+        others = [c for c in compositions[1:] if c.top > low or c.infinity >= delta]
+        return _worst([lambda _: (low, high), *(partial(c.epsilon, delta) for c in others)], tol)
 
     return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon)
 
 
-def _worst(orders: list[Callable[[float], tuple[float, float]]], tol: float) -> Bracket:
+def _worst(orders: Sequence[Callable[[float], tuple[float, float]]], tol: float) -> Bracket:
     """The maximum over the orders of the neighbours; an order that is clearly the better one is priced coarsely."""
     low, high = orders[0](tol)
     for other in orders[1:]:
@@ -59,4 +60,4 @@ def _worst(orders: list[Callable[[float], tuple[float, float]]], tol: float) -> 
             ends = other(tol)
         low, high = max(low, ends[0]), max(high, ends[1])
     # smooth profiles: the upper dots err by h^2/12 and the lower ones by half as much, which the estimate evens out
-    return Bracket((2 * low + high) / 3 if low < high < math.inf else high, low, high)
+    return Bracket(float((2 * low + high) / 3 if low < high < math.inf else high) + 0.0, float(low) + 0.0, float(high) + 0.0)

@@ -95,8 +95,8 @@ class Composition:
         """Lower and upper delta at eps, relative width at most ``tol`` where that can be had."""
         if eps >= self.top:
             return self.infinity, self.infinity
-        for both in self.seen:
-            low, high = both.delta(eps)
+        for known in self.seen:
+            low, high = known.delta(eps)
             if high - low <= tol * high:
                 return low, high
         tilt, accuracy = tilt_for_eps(self.probes, self.counts, eps), tol / 2.2

@@ -32,13 +32,18 @@ class Law:
     mass: Array
     log_norm: float
 
+    def losses(self, step: float) -> Array:
+        """The loss of each node, in nats."""
+        y: Array = self.index * step
+        return y
+
     def normalised(self) -> Law:
         total = float(self.mass.sum())
         return replace(self, mass=self.mass / total, log_norm=self.log_norm + math.log(total))
 
     def moments(self, step: float) -> tuple[float, float]:
         """Mean and variance of the tilted loss; the masses must sum to one."""
-        y = self.index * step
+        y = self.losses(step)
         mean = float(self.mass @ y)
         return mean, float(self.mass @ (y - mean) ** 2)
 
@@ -118,7 +123,7 @@ def compose(
 
 
 def _ready(law: Law, step: float, tilt: float, infinity: float, slack: float) -> Composed:
-    y = law.index * step
+    y = law.losses(step)
     centre = float(law.mass @ y) / float(law.mass.sum())
     if (1 + tilt) * (float(y[-1]) - float(y[0])) > 600:
         return Composed(step, tilt, law, infinity, slack, np.empty(0), np.empty(0), centre)
@@ -143,7 +148,7 @@ def _convolve(
     most = [max(kind[1][j] for kind in kinds) for j in range(len(laws))]
     every, counts = laws + [law for law, _ in late], most + [n for _, n in late]
     moments = [law.moments(step) for law in every]
-    left, right = reach([(law.index * step, law.mass) for law in every], moments, counts, -math.log(tail))
+    left, right = reach([(law.losses(step), law.mass) for law in every], moments, counts, -math.log(tail))
     size = fast_length(math.ceil((left + right) / step) + 4)
     if size > MAX_CELLS:
         raise Unsupported(f"pld needs {size:.3g} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")

@@ -21,7 +21,6 @@ import numpy as np
 
 from wpriv.core.pair import Array, LossPair, Tails
 
-
 # a node is taken to have room once so many nodes in a row have it
 ROOMY = 32
 
@@ -84,7 +83,8 @@ def cells(pair: LossPair, nodes: Array) -> Cells:
     last = float(after.sf_p[-1])
     q_top = float(np.exp(min(after.sf_q[-1] + nodes[-1], last)))
     top = (q_top, max(math.exp(last) - q_top, 0.0))
-    return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, *(float(np.exp(tail[0])) for tail in (before.cdf_p, before.cdf_q, before.sf_p)))
+    ends = (float(np.exp(tail[0])) for tail in (before.cdf_p, before.cdf_q, before.sf_p))
+    return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, *ends)
 
 
 def _mass(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
@@ -114,7 +114,8 @@ def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         x1 = np.where(q1 > 0, np.minimum(above1 / q1, 1.0), 0.0)
         x2 = np.where(q2 > 0, np.minimum(below2 / q2, 1.0), 0.0)
-    return np.maximum(above1 * (1 - x1) + below2 * x1, below2 * (1 - x2) + above1 * x2)
+    gap: Array = np.maximum(above1 * (1 - x1) + below2 * x1, below2 * (1 - x2) + above1 * x2)
+    return gap
 
 
 def upper_dots(c: Cells, infinity: float) -> tuple[Array, float]:

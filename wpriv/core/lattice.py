@@ -57,7 +57,7 @@ class Dotted:
 def dot(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> Dotted:
     """Dots a whole pair; see ``nodes`` for the masses that may be neglected."""
     index = nodes(pair, p, step, tilt, top_mass, bottom_mass)
-    y = index * step
+    y: Array = index * step
     if step > 1:
         mass, low, infinity = rounded(pair, y)
     else:
@@ -67,9 +67,7 @@ def dot(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bot
     return Dotted(_tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), infinity)
 
 
-def dot_split(
-    pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mass: float, bottom_mass: float, tail: float
-) -> Dotted:
+def dot_split(pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mass: float, bottom_mass: float, tail: float) -> Dotted:
     """Dots the losses within the plan's cut on its first lattice, and the jumps beyond, on either side, on its last.
 
     Args:
@@ -81,7 +79,8 @@ def dot_split(
     bound, falls = round(edge / step), bool(inner[0] * step < -edge)
     last = min(bound, math.ceil(pair.support[1] / step)) if math.isfinite(pair.support[1]) else bound
     inner = np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [last]]).astype(np.int64)
-    bulk = cells(pair, inner * step)
+    y: Array = inner * step
+    bulk = cells(pair, y)
     outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=n / plan.stages[-2][0])
     high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
     up, infinity = _jumps_above(cells(pair, high * coarse), pair.infinity, tilt)
@@ -95,10 +94,10 @@ def dot_split(
     laws = []
     for parts in (upper, lower):
         mass = np.concatenate([*parts[:-1], [rest], parts[-1]])
-        laws.append(_tilted(index, mass, index * coarse, tilt))
+        far: Array = index * coarse
+        laws.append(_tilted(index, mass, far, tilt))
     at_zero = float(laws[0].mass[laws[0].index == 0].sum())
     jumps = Jumps(laws[0], laws[1], _most_jumps(n * (1 - at_zero), tail), max(kappa, 0.0))
-    y = inner * step
     return Dotted(_tilted(inner, bulk_upper / rest, y, tilt), _tilted(inner, bulk_lower / rest, y, tilt), infinity, jumps)
 
 
@@ -238,7 +237,7 @@ def nodes(
     count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
     total = math.ceil(count[-1]) + 1
     if total > MAX_NODES:
-        raise Unsupported(f"pld needs {total:.3g} losses of one step at this tolerance; the limit is {MAX_NODES:,}. Raise --tol, or use rdp")
+        raise Unsupported(f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {MAX_NODES:,}. Raise --tol, or use rdp")
     index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
     ends = [math.floor(low / step), math.ceil(high / step)]
     marks: list[int] = []

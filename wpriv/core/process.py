@@ -154,7 +154,9 @@ def closed_form(run: Run) -> LossPair | None:
 
 def _sampled(step: Step) -> LossPair:
     pair, sampling = step.mechanism.pair(), step.sampling
-    return {"none": lambda b, _: b, "poisson": poisson, "fixed": fixed}[sampling.kind](pair, sampling.rate)
+    if sampling.kind == "none":
+        return pair
+    return (poisson if sampling.kind == "poisson" else fixed)(pair, sampling.rate)
 
 
 def _check(step: Step, adjacency: str) -> None:

@@ -34,7 +34,7 @@ def step(spec: Mapping[str, Any]) -> Step:
         if key in STEP_KEYS:
             continue
         if key not in fields:
-            near = registry.did_you_mean(str(key), [*fields, *STEP_KEYS]) or '.'
+            near = registry.did_you_mean(str(key), [*fields, *STEP_KEYS]) or "."
             raise UsageError(f"{spec['mech']} has no parameter {str(key)!r}{near} Its parameters: {', '.join(fields)}")
         values[key] = _field_value(fields[key], value)
     for name, f in fields.items():

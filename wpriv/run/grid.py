@@ -127,4 +127,3 @@ def _set(specs: list[dict[str, Any]], name: str, value: Any) -> None:
         raise UsageError(f"the sweep is over {name!r}, but no step of the process has such a parameter (or is sampled, for 'rate')")
     for step in wanted:
         step[name] = value
-
