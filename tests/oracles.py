@@ -23,7 +23,9 @@ _X12, _W12 = np.polynomial.legendre.leggauss(12)
 
 
 def poisson_gauss(q: float, mu: float, order: str) -> LogMoment:
-    """ln M of one Poisson-subsampled Gaussian step, mu = sensitivity / sigma; ``remove`` is ((1-q) N(0) + q N(mu), N(0)), ``add`` its reverse.
+    """ln M of one Poisson-subsampled Gaussian step, mu = sensitivity / sigma.
+
+    ``remove`` is the pair ((1-q) N(0) + q N(mu), N(0)), ``add`` its reverse.
 
     E_Q[e^{a r}] - 1 with r = ln(1 - q + q e^{mu x - mu^2/2}) and a = s + 1 or -s; a E_Q[e^r - 1] = 0 is taken away under the integral.
     """
@@ -159,7 +161,7 @@ def laplace_delta(t: float, n: int, eps: float) -> float:
 
 
 def atoms_delta(laws: list[tuple[np.ndarray, np.ndarray, int]], eps: float) -> float:
-    """delta(eps) of laws (losses, P-masses, how often) with few atoms, by enumerating how often each occurs; mass short of one is at infinity."""
+    """delta(eps) of laws (losses, P-masses, how often) with few atoms: enumerates how often each occurs; mass short of one is at infinity."""
     kept = [(math.fsum(p.tolist()), n) for _, p, n in laws]
     keep = math.prod(total**n for total, n in kept if abs(total - 1) > 1e-13)
     y, log_p = np.zeros(1), np.zeros(1)

@@ -51,7 +51,7 @@ def profile(y: np.ndarray, mass: np.ndarray, infinity: float, eps: np.ndarray) -
 def places(y: np.ndarray) -> np.ndarray:
     """Nodes, points inside every cell, and points beyond both ends."""
     inside = [y[:-1] + part * np.diff(y) for part in (0.0, 0.003, 0.25, 0.5, 0.81, 0.9999)]
-    found = np.concatenate([*inside, y[:1] - [1e-3, 1.0], y[-1:] + [0.0, 1e-3, 1.0]])
+    found = np.concatenate([*inside, y[0] - np.array([1e-3, 1.0]), y[-1] + np.array([0.0, 1e-3, 1.0])])
     return np.unique(found)[:: max(1, found.size // 3000)]
 
 

@@ -52,12 +52,8 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
 
 def _worst(orders: Sequence[Callable[[float], tuple[float, float]]], tol: float) -> Bracket:
-    """The maximum over the orders of the neighbours; an order that is clearly the better one is priced coarsely."""
-    low, high = orders[0](tol)
-    for other in orders[1:]:
-        ends = other(8 * tol)
-        if ends[1] > low:
-            ends = other(tol)
-        low, high = max(low, ends[0]), max(high, ends[1])
+    """The maximum over the orders of the neighbours."""
+    ends = [order(tol) for order in orders]
+    low, high = max(low for low, _ in ends), max(high for _, high in ends)
     # smooth profiles: the upper dots err by h^2/12 and the lower ones by half as much, which the estimate evens out
     return Bracket(float((2 * low + high) / 3 if low < high < math.inf else high) + 0.0, float(low) + 0.0, float(high) + 0.0)

@@ -34,8 +34,7 @@ class Law:
 
     def losses(self, step: float) -> Array:
         """The loss of each node, in nats."""
-        y: Array = self.index * step
-        return y
+        return np.asarray(self.index * step, dtype=np.float64)
 
     def normalised(self) -> Law:
         total = float(self.mass.sum())

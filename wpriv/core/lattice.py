@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.core.compose import Law
-from wpriv.core.grid import Cells, cells, lower_dots, push_down, rounded, upper_dots, within
+from wpriv.core.grid import Cells, cells, lower_dots, rounded, upper_dots, within
+from wpriv.core.minorant import push_down
 from wpriv.core.pair import Array, LossPair
 from wpriv.core.probe import Probe
 from wpriv.errors import Unsupported
@@ -57,7 +58,7 @@ class Dotted:
 def dot(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> Dotted:
     """Dots a whole pair; see ``nodes`` for the masses that may be neglected."""
     index = nodes(pair, p, step, tilt, top_mass, bottom_mass)
-    y: Array = index * step
+    y = np.asarray(index * step, dtype=np.float64)
     if step > 1:
         mass, low, infinity = rounded(pair, y)
     else:
@@ -79,7 +80,7 @@ def dot_split(pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mas
     bound, falls = round(edge / step), bool(inner[0] * step < -edge)
     last = min(bound, math.ceil(pair.support[1] / step)) if math.isfinite(pair.support[1]) else bound
     inner = np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [last]]).astype(np.int64)
-    y: Array = inner * step
+    y = np.asarray(inner * step, dtype=np.float64)
     bulk = cells(pair, y)
     outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=n / plan.stages[-2][0])
     high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
@@ -94,7 +95,7 @@ def dot_split(pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mas
     laws = []
     for parts in (upper, lower):
         mass = np.concatenate([*parts[:-1], [rest], parts[-1]])
-        far: Array = index * coarse
+        far = np.asarray(index * coarse, dtype=np.float64)
         laws.append(_tilted(index, mass, far, tilt))
     at_zero = float(laws[0].mass[laws[0].index == 0].sum())
     jumps = Jumps(laws[0], laws[1], _most_jumps(n * (1 - at_zero), tail), max(kappa, 0.0))

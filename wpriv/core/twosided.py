@@ -1,0 +1,55 @@
+"""The composed law from above and from below, read as brackets of delta and of eps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wpriv.core.compose import Composed
+from wpriv.core.roots import least
+
+
+@dataclass(frozen=True)
+class Both:
+    """The composed law from above and from below, the shift of the loss that covers rounding in the tails, and the loss's spread."""
+
+    upper: Composed
+    lower: Composed
+    drift: float
+    spread: float
+
+    @property
+    def cells(self) -> int:
+        """The size of the larger last window, for knowing when to stop refining."""
+        return max(self.upper.law.mass.size, self.lower.law.mass.size)
+
+    def delta(self, eps: float) -> tuple[float, float]:
+        """Lower and upper delta at eps."""
+        return self.lower.delta(eps + self.drift, -1), self.upper.delta(eps - self.drift, +1)
+
+    def epsilon(self, delta: float, guess: float, spread: float) -> tuple[float, float]:
+        """Lower and upper eps >= 0 at delta, the upper one meeting it; (0, inf) for ends further off than some spreads from the guess."""
+        high = self._solve(lambda eps: self.delta(eps)[1], delta, guess, spread, +1)
+        low = self._solve(lambda eps: self.delta(eps)[0], delta, min(guess, high), spread, -1)
+        return low, high
+
+    def _solve(self, curve: Callable[[float], float], delta: float, guess: float, spread: float, sign: int) -> float:
+        target = math.log(delta)
+
+        def miss(eps: float) -> float:
+            value = curve(eps)
+            return math.log(value) - target if value > 0 else -700.0
+
+        low = high = guess
+        step = spread / 16
+        while miss(low) <= 0 and low > 0 and step < 64 * spread:
+            low, high, step = max(low - step, 0.0), low, 2 * step
+        while miss(high) > 0 and step < 64 * spread:
+            low, high, step = high, high + step, 2 * step
+        if miss(high) > 0:
+            return math.inf if sign > 0 else low
+        if miss(low) <= 0:
+            return high if low > 0 and sign > 0 else 0.0
+        met = least(miss, high, low=low, high=high, rtol=1e-9)
+        return met if sign > 0 else met * (1 - 2e-9)
