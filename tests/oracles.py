@@ -161,7 +161,7 @@ def laplace_delta(t: float, n: int, eps: float) -> float:
 
 
 def atoms_delta(laws: list[tuple[np.ndarray, np.ndarray, int]], eps: float) -> float:
-    """delta(eps) of laws (losses, P-masses, how often) with few atoms: enumerates how often each occurs; mass short of one is at infinity."""
+    """delta(eps) of laws (losses, P-masses, how often) with few atoms, by enumeration; mass short of one is at infinity."""
     kept = [(math.fsum(p.tolist()), n) for _, p, n in laws]
     keep = math.prod(total**n for total, n in kept if abs(total - 1) > 1e-13)
     y, log_p = np.zeros(1), np.zeros(1)

@@ -40,20 +40,19 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     compositions = [Composition(run) for run in runs]
 
     def delta(eps: float) -> Bracket:
-        return _worst([partial(c.delta, eps) for c in compositions], tol)
+        return _worst([partial(c.delta, eps, tol) for c in compositions])
 
     def epsilon(delta: float) -> Bracket:
-        low, high = compositions[0].epsilon(delta, tol)
-        # an order whose losses cannot add up to more than the lower end has nothing to say
-        others = [c for c in compositions[1:] if c.top > low or c.infinity >= delta]
-        return _worst([lambda _: (low, high), *(partial(c.epsilon, delta) for c in others)], tol)
+        return _worst([partial(c.epsilon, delta, tol) for c in compositions])
 
     return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon)
 
 
-def _worst(orders: Sequence[Callable[[float], tuple[float, float]]], tol: float) -> Bracket:
-    """The maximum over the orders of the neighbours."""
-    ends = [order(tol) for order in orders]
-    low, high = max(low for low, _ in ends), max(high for _, high in ends)
+def _worst(orders: Sequence[Callable[[float], tuple[float, float]]]) -> Bracket:
+    """The maximum over the orders of the neighbours; a later one need not be known better than to lie below an earlier one's upper end."""
+    low, high = 0.0, -1.0
+    for order in orders:
+        ends = order(high)
+        low, high = max(low, ends[0]), max(high, ends[1])
     # smooth profiles: the upper dots err by h^2/12 and the lower ones by half as much, which the estimate evens out
     return Bracket(float((2 * low + high) / 3 if low < high < math.inf else high) + 0.0, float(low) + 0.0, float(high) + 0.0)

@@ -44,8 +44,8 @@ class Composition:
         self.top = sum(n * pair.support[1] for pair, n in merged.items())
         self.seen: list[Both] = []
 
-    def delta(self, eps: float, tol: float) -> tuple[float, float]:
-        """Lower and upper delta at eps, relative width at most ``tol`` where that can be had."""
+    def delta(self, eps: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
+        """Lower and upper delta at eps: relative width at most ``tol`` where that can be had, or an upper end of at most ``enough``."""
         if eps >= self.top:
             return self.infinity, self.infinity
         for known in self.seen:
@@ -65,7 +65,7 @@ class Composition:
                 break
             low, high = both.delta(eps)
             best = (max(best[0], low), min(best[1], high))
-            if best[1] - best[0] <= tol * best[1] or best[1] < 1e-300 or both.cells > LAST_CELLS:
+            if best[1] - best[0] <= tol * best[1] or best[1] <= max(enough, 1e-300) or both.cells > LAST_CELLS:
                 break
             accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
         return best
@@ -74,8 +74,8 @@ class Composition:
         """The composed laws, among those made so far, whose middle is nearest to eps."""
         return min(self.seen, key=lambda both: abs(both.upper.centre - eps))
 
-    def epsilon(self, delta: float, tol: float) -> tuple[float, float]:
-        """Lower and upper eps >= 0 at delta, relative width at most ``tol`` where that can be had."""
+    def epsilon(self, delta: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
+        """Lower and upper eps >= 0 at delta: relative width at most ``tol`` where it can be had, or an upper end of at most ``enough``."""
         if delta <= self.infinity:
             return (self.top, self.top) if delta == self.infinity else (math.inf, math.inf)
         tilt = tilt_for_delta(self.probes, self.counts, math.log(delta - self.infinity))
@@ -91,7 +91,7 @@ class Composition:
                 break
             low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
             best = (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
-            if best[1] - best[0] <= tol * max(best[1], 0.0) or both.cells > LAST_CELLS:
+            if best[1] - best[0] <= tol * max(best[1], 0.0) or best[1] <= enough or both.cells > LAST_CELLS:
                 break
             if math.isinf(high):
                 tilt *= 0.9

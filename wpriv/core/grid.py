@@ -188,9 +188,9 @@ def balance(y: Array, mass: Array, expected: float) -> Array:
         off = float(mass @ other) - expected
         lever = mass * (y - float(mass @ y) / float(mass.sum()))
         slope = float(lever @ other)
-        turn = off / slope if slope < 0 else math.inf
-        # rounding alone asks for a minute turn; where losses are so large that e^-Y hardly counts there is nothing to take out
-        if not (abs(off) < 1e-11 and abs(turn) * float(y[-1] - y[0]) < 1e-6):
+        # only for small losses, and only by the minute turn that rounding asks for
+        turn = off / slope if -0.01 < slope < 0 else math.inf
+        if not (abs(off) < 1e-11 and abs(turn) * float(y[-1] - y[0]) < 1e-7):
             return mass
         return mass - turn * lever
 
