@@ -4,15 +4,20 @@ The verbs of the command line are functions of the same names: ``wpriv.budget``,
 They load on first use, so that ``import wpriv`` costs nothing.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 __all__ = ["budget", "calibrate", "compare"]
 
+if TYPE_CHECKING:
+    from wpriv.run.budget import budget
+    from wpriv.run.calibrate import calibrate
+    from wpriv.run.compare import compare
+else:
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        import importlib
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            import importlib
 
-        return getattr(importlib.import_module(f"wpriv.run.{name}"), name)
-    raise AttributeError(f"module 'wpriv' has no attribute {name!r}")
+            return getattr(importlib.import_module(f"wpriv.run.{name}"), name)
+        raise AttributeError(f"module 'wpriv' has no attribute {name!r}")

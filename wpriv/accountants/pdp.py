@@ -25,6 +25,7 @@ EXPLAIN = """delta_PDP(eps) = max over both orders of P(Y > eps), Y the sum of t
 Exact where the composition has a closed form (Gauss: Corollary 5.1). Elsewhere P(Y > eps) = f - t f' at t = e^eps, and the slope of
 the convex profile f lies between the secants of its certified bracket on either side. Not closed under post-processing."""
 
+Tail = Callable[[float, float], tuple[float, float]]
 # the secants' span is chosen among these shifts of eps, as shares of one
 _SPANS = np.geomspace(1e-7, 1.0, 29)
 
@@ -39,40 +40,47 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """
     runs = process.runs()
     closed = [closed_form(run) for run in runs]
-    tails: list[Callable[[float], tuple[float, float]]]
+    tails: list[Tail]
     if all(pair is not None for pair in closed):
         tails, claim = [_exact_tail(pair) for pair in closed if pair is not None], "exact"
     else:
         tails, claim = [_certified_tail(Composition(run), min(tol, 1e-3) / 30) for run in runs], CLAIM
 
+    def worst(eps: float) -> tuple[float, float]:
+        low, high = 0.0, 0.0
+        for tail in tails:
+            # a later order need not be known better than to lie far below an earlier one
+            ends = tail(eps, 1e-3 * low)
+            low, high = max(low, ends[0]), max(high, ends[1])
+        return low, high
+
     def delta(eps: float) -> Bracket:
-        ends = [tail(eps) for tail in tails]
-        low, high = max(e[0] for e in ends), max(e[1] for e in ends)
+        low, high = worst(eps)
         return Bracket((low + high) / 2, low, high)
 
     def epsilon(delta_: float) -> Bracket:
-        high = _least_eps(lambda eps: max(tail(eps)[1] for tail in tails), delta_)
+        high = _least_eps(lambda eps: worst(eps)[1], delta_)
         if claim == "exact":
             return Bracket.exact(high)
-        low = min(_least_eps(lambda eps: max(tail(eps)[0] for tail in tails), delta_, guess=high), high)
+        low = min(_least_eps(lambda eps: worst(eps)[0], delta_, guess=high), high)
         return Bracket((low + high) / 2, low, high)
 
     return Curve(process, "pdp", NOTION, claim, SOURCE, delta, epsilon)
 
 
-def _exact_tail(pair: LossPair) -> Callable[[float], tuple[float, float]]:
-    def tail(eps: float) -> tuple[float, float]:
+def _exact_tail(pair: LossPair) -> Tail:
+    def tail(eps: float, enough: float) -> tuple[float, float]:
         value = float(np.exp(pair.tails(np.array(eps)).sf_p))
         return value, value
 
     return tail
 
 
-def _certified_tail(composition: Composition, tol: float) -> Callable[[float], tuple[float, float]]:
-    def tail(eps: float) -> tuple[float, float]:
+def _certified_tail(composition: Composition, tol: float) -> Tail:
+    def tail(eps: float, enough: float) -> tuple[float, float]:
         if eps >= composition.top:
             return composition.infinity, composition.infinity
-        low, high = composition.delta(eps, tol)
+        low, high = composition.delta(eps, tol, enough)
         if high <= 0:
             return 0.0, 0.0
         best_low, best_high = low, 1.0

@@ -53,9 +53,10 @@ class Composition:
             if high - low <= tol * high:
                 return low, high
         tilt, accuracy = tilt_for_eps(self.probes, self.counts, eps), tol / 2.2
-        if _log_guess(cumulants(self.probes, self.counts, tilt), tilt, eps) < LOG_TINY:
-            # too small for a double: bounded from a tilt whose own delta is not
-            tilt = tilt_for_delta(self.probes, self.counts, LOG_TINY)
+        # what is too small for a double, or far below what is asked, is bounded from a tilt whose own delta is not
+        least_log = LOG_TINY if enough <= 0 else max(LOG_TINY, math.log(enough) - 12)
+        if _log_guess(cumulants(self.probes, self.counts, tilt), tilt, eps) < least_log:
+            tilt = tilt_for_delta(self.probes, self.counts, least_log)
         best = (0.0, 1.0)
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
@@ -78,6 +79,8 @@ class Composition:
         """Lower and upper eps >= 0 at delta: relative width at most ``tol`` where it can be had, or an upper end of at most ``enough``."""
         if delta <= self.infinity:
             return (self.top, self.top) if delta == self.infinity else (math.inf, math.inf)
+        if self.top <= enough:
+            return 0.0, max(self.top, 0.0)
         tilt = tilt_for_delta(self.probes, self.counts, math.log(delta - self.infinity))
         best, accuracy, guess = (0.0, math.inf), tol / 2.2, math.inf
         for _ in range(ROUNDS):
