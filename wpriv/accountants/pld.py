@@ -45,7 +45,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     def epsilon(delta: float) -> Bracket:
         return _worst([partial(c.epsilon, delta, tol) for c in compositions])
 
-    return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon)
+    return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon, tol=tol)
 
 
 def _worst(orders: Sequence[Callable[[float], tuple[float, float]]]) -> Bracket:

@@ -193,7 +193,7 @@ class Composition:
             first = [-(-n // blocks[0]) for n in self.counts]
             width, spread = self._reach(tilt, state, first, tail / blocks[0], delta), math.sqrt(float(np.dot(first, plain)))
             cut = None
-            if k > 1 and last < 0.3 and width > 24 * spread and len(self.pairs) <= 8 and min(self.counts) > 20000:
+            if k > 1 and last < 0.3 and width > 24 * spread and len(self.pairs) <= 8:
                 cut = self._cut(6 * spread, last, tilt, error, tail, state.total)
             if cut is not None:
                 width = self._reach(tilt, state, first, tail / blocks[0], delta, cut * last)
@@ -222,7 +222,7 @@ class Composition:
                 jumps += n * float(weights(p, tilt)[np.abs(p.y) > cut * last].sum())
                 rare = max(rare, float(np.exp(p.log_p[p.y > cut * last]).sum()))
             most = most_jumps(jumps, tail)
-            if jumps < 60 and most * max(rare, 3 * abs(cumulant) / (self.total * max(tilt, 1e-9))) < 0.5 * error:
+            if jumps < 60 and most < min(self.counts) / 4 and most * max(rare, 3 * abs(cumulant) / (self.total * max(tilt, 1e-9))) < 0.5 * error:
                 return cut
         return None
 

@@ -87,7 +87,8 @@ class Curve:
     """What holds of a process at every eps or delta, according to one accountant.
 
     ``delta`` maps eps >= 0 to a Bracket of delta; ``epsilon`` maps delta in (0, 1) to a Bracket of eps >= 0.
-    ``notion`` is approximate-dp, probabilistic-dp, rdp, gdp, wdp or bdp; ``claim`` one of ``CLAIMS``.
+    ``notion`` is approximate-dp, probabilistic-dp, rdp, gdp, wdp or bdp; ``claim`` one of ``CLAIMS``. Where ``tol`` is given, a bracket
+    that is relatively wider gets a warning.
     """
 
     process: Process
@@ -98,6 +99,7 @@ class Curve:
     delta: Callable[[float], Bracket]
     epsilon: Callable[[float], Bracket]
     warnings: tuple[str, ...] = ()
+    tol: float | None = None
 
     def at(self, *, eps: float | None = None, delta: float | None = None) -> Guarantee:
         """The guarantee at one eps or at one delta; exactly one must be given.
@@ -117,7 +119,19 @@ class Curve:
         return self._row(self.epsilon(delta), Bracket.exact(delta))
 
     def _row(self, epsilon: Bracket, delta: Bracket) -> Guarantee:
-        return Guarantee(self.notion, self.claim, self.accountant, epsilon, delta, self.process, self.source, self.warnings)
+        wide = tuple(self._wide(name, b) for name, b in (("eps", epsilon), ("delta", delta)) if self._is_wide(b))
+        return Guarantee(self.notion, self.claim, self.accountant, epsilon, delta, self.process, self.source, self.warnings + wide)
+
+    def _is_wide(self, bracket: Bracket) -> bool:
+        if self.tol is None or bracket.lower is None or bracket.upper is None or not math.isfinite(bracket.upper):
+            return False
+        return bracket.upper - bracket.lower > 1.5 * self.tol * bracket.upper
+
+    def _wide(self, name: str, bracket: Bracket) -> str:
+        return (
+            f"{self.accountant}: the bracket of {name} could not be made as narrow as --tol {self.tol:g} asks; both of its ends hold, "
+            f"[{bracket.lower:.6g}, {bracket.upper:.6g}]"
+        )
 
 
 def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, source: str) -> Curve:
