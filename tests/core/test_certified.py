@@ -59,6 +59,24 @@ def test_the_golden_points_are_there():
     assert len(POINTS) >= 20
 
 
+@pytest.mark.parametrize("name", POINTS)
+def test_the_oracles_reproduce_the_golden_values(name):
+    given_, n = POINTS[name]["inputs"], POINTS[name]["inputs"].get("n") or POINTS[name]["inputs"]["T"]
+    eps, exact = float(given_["eps"]), float(POINTS[name]["value"])
+    if name.startswith("002-lapn"):
+        assert oracles.laplace_delta(float(given_["t"]), n, eps) == pytest.approx(exact, rel=1e-13)
+        return
+    if name.startswith("002-sgn"):
+        log_m = oracles.poisson_gauss(float(given_["q"]), 1 / float(given_["sigma"]), given_["direction"])
+    elif name.startswith("003-cp"):
+        log_m = oracles.fixed_gauss(float(given_["p"]), 1 / float(given_["sigma"]))
+    elif name.startswith("002-lapbig"):
+        log_m = oracles.laplace(1 / float(given_["b"]))
+    else:
+        log_m = oracles.gauss(1 / float(given_["sigma"]))
+    assert oracles.contour_delta([(log_m, n)], eps) == pytest.approx(exact, rel=3e-9 if "lapbig" in name else 1e-12)
+
+
 @pytest.mark.parametrize("tol", [1e-2, 1e-3])
 @pytest.mark.parametrize("name", POINTS)
 def test_brackets_hold_the_golden_values(name, tol):

@@ -59,7 +59,7 @@ def test_mean_and_variance_agree_with_quadrature(name):
 @pytest.mark.parametrize("name", ["gauss", "poisson gauss", "rare large losses", "fixed gauss", "laplace", "discrete gauss"])
 def test_cumulants_agree_with_quadrature(name):
     pair = PAIRS[name]
-    orders = np.array([0.5, 2.0, 6.0])
+    orders = np.array([0.5, 2.0, 4.0])
     exact = log_moment(pair, orders)
     found = [cumulants([probe(pair)], [7], float(s)).total / 7 for s in orders]
     assert found == pytest.approx(exact, rel=0.06)
