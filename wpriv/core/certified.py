@@ -94,7 +94,7 @@ class Composition:
                 break
             low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
             best = (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
-            if best[1] - best[0] <= tol * max(best[1], 0.0) or best[1] <= enough or both.cells > LAST_CELLS:
+            if best[1] - best[0] <= tol * max(best[1], 0.01 * spread) or best[1] <= enough or both.cells > LAST_CELLS:
                 break
             if math.isinf(high):
                 tilt *= 0.9
@@ -222,7 +222,11 @@ class Composition:
                 jumps += n * float(weights(p, tilt)[np.abs(p.y) > cut * last].sum())
                 rare = max(rare, float(np.exp(p.log_p[p.y > cut * last]).sum()))
             most = most_jumps(jumps, tail)
-            if jumps < 60 and most < min(self.counts) / 4 and most * max(rare, 3 * abs(cumulant) / (self.total * max(tilt, 1e-9))) < 0.5 * error:
+            if (
+                jumps < 60
+                and most < min(self.counts) / 4
+                and most * max(rare, 3 * abs(cumulant) / (self.total * max(tilt, 1e-9))) < 0.5 * error
+            ):
                 return cut
         return None
 

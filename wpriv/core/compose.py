@@ -134,10 +134,19 @@ def _ready(law: Law, step: float, tilt: float, infinity: float, slack: float) ->
 
 
 def _kinds(counts: list[int], number: int) -> list[tuple[int, list[int]]]:
-    """Splits every count evenly over ``number`` blocks: (how many blocks, how often each law is in one), at most k+1 kinds."""
+    """Splits every count evenly over ``number`` blocks: (how many blocks, how often each law is in one), few kinds, no empty block.
+
+    What does not divide is handed out in turn, each law's remainder starting where the last one's ended.
+    """
     shares = [divmod(count, number) for count in counts]
-    edges = sorted({0, number, *(rest for _, rest in shares)})
-    return [(b - a, [whole + (rest >= b) for whole, rest in shares]) for a, b in itertools.pairwise(edges)]
+    starts = [start % number for start in itertools.accumulate((rest for _, rest in shares), initial=0)]
+    edges = sorted({0, number, *starts})
+    kinds: dict[tuple[int, ...], int] = {}
+    for a, b in itertools.pairwise(edges):
+        powers = tuple(whole + ((a - start) % number < rest) for (whole, rest), start in zip(shares, starts, strict=False))
+        if any(powers):
+            kinds[powers] = kinds.get(powers, 0) + b - a
+    return [(blocks, list(powers)) for powers, blocks in kinds.items()]
 
 
 def _convolve(

@@ -189,7 +189,7 @@ def balance(y: Array, mass: Array, expected: float) -> Array:
         lever = mass * (y - float(mass @ y) / float(mass.sum()))
         slope = float(lever @ other)
         # only for small losses, and only by the minute turn that rounding asks for
-        turn = off / slope if -0.01 < slope < 0 else math.inf
+        turn = off / slope if slope < 0 and float(mass @ np.abs(y)) < 0.1 else math.inf
         if not (abs(off) < 1e-11 and abs(turn) * float(y[-1] - y[0]) < 1e-4):
             return mass
         return mass - turn * lever

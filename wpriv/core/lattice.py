@@ -184,16 +184,20 @@ class Lattice:
     def fit(self, divisor: float) -> tuple[float, int]:
         """A spacing of at most ``spacing / divisor`` that puts the atoms on nodes, or near, and their comb's period in cells."""
         step = self.spacing / divisor
-        if not self.atoms.size:
-            return step, 1
-        unit = float(self.atoms[0])
-        least_parts = max(1, math.ceil(unit / step * (1 - 1e-9)))
-        parts = np.arange(least_parts, 3 * least_parts + 20)
-        places = np.outer(parts, self.atoms / unit)
-        off = np.abs(places - np.round(places)).max(axis=1)
-        exact = np.flatnonzero(off < 1e-7)
-        count = int(parts[exact[0] if exact.size else off.argmin()])
-        return unit / count, 2 * count if self.comb and exact.size else 1
+        if self.atoms.size:
+            unit = float(self.atoms[0])
+            # where no spacing meets all atoms their mass is loose too, and the best of the fine ones has to do
+            for wanted in (step, self.fine / divisor):
+                least_parts = max(1, math.ceil(unit / wanted * (1 - 1e-9)))
+                parts = np.arange(least_parts, 3 * least_parts + 20)
+                places = np.outer(parts, self.atoms / unit)
+                off = np.abs(places - np.round(places)).max(axis=1)
+                exact = np.flatnonzero(off < 1e-7)
+                count = int(parts[exact[0] if exact.size else off.argmin()])
+                step = unit / count
+                if exact.size:
+                    return step, 2 * count if self.comb else 1
+        return step, 1
 
 
 def _loose(pair: LossPair) -> float:
