@@ -192,9 +192,7 @@ def test_any_text_is_either_a_recipe_or_refused(text):
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 WORDS = st.sampled_from(["gauss", "pld", "eps", "n", "compare"])
 KEYS = st.sampled_from(["over", "values", "mech", "name", "eps", "x"])
-VALUES = st.recursive(
-    SCALARS | WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6
-)
+VALUES = st.recursive(SCALARS | WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6)
 
 
 @given(st.data())
