@@ -102,16 +102,22 @@ def contour_log_delta(steps: list[tuple[LogMoment, int]], eps: float, *, rtol: f
         ArithmeticError: the integrand does not decay within ``most`` nodes (laws with atoms and few steps).
     """
 
+    def law(s: np.ndarray) -> np.ndarray:
+        return np.sum([n * log_m(s) for log_m, n in steps], axis=0)
+
     def exponent(s: np.ndarray) -> np.ndarray:
-        return sum(n * log_m(s) for log_m, n in steps) - s * eps - np.log(s) - np.log1p(s)
+        return law(s) - s * eps - np.log(s) - np.log1p(s)
 
     c = _saddle(lambda c: exponent(np.array([c + 0j])).real[0])
     peak = float(exponent(np.array([c + 0j])).real[0])
     scale = _half_width(exponent, c, peak)
     periods = [log_m.period for log_m, _ in steps if hasattr(log_m, "period")]
     period = min(periods) if len(periods) == len(steps) == 1 else math.inf
-    if math.isfinite(period) and 20 * scale < period / 2:
-        return peak + math.log(_comb(exponent, c, peak, scale, period) / math.pi)
+    if math.isfinite(period):
+        # the width of the law's own factor: the poles of the hinge may be much nearer
+        wide = _half_width(law, c, float(law(np.array([c + 0j])).real[0]))
+        if 20 * wide < period / 2:
+            return peak + math.log(_comb(exponent, c, peak, wide, period) / math.pi)
     previous, step = math.inf, scale / 1.2
     for _ in range(12):
         total = _trapezoid(exponent, c, peak, step, most)

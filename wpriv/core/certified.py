@@ -43,6 +43,7 @@ class Composition:
         self.infinity = -math.expm1(self.log_finite)
         self.top = sum(n * pair.support[1] for pair, n in merged.items())
         self.seen: list[Both] = []
+        self.last_error = math.inf
 
     def delta(self, eps: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
         """Lower and upper delta at eps: relative width at most ``tol`` where that can be had, or an upper end of at most ``enough``."""
@@ -57,7 +58,7 @@ class Composition:
         least_log = LOG_TINY if enough <= 0 else max(LOG_TINY, math.log(enough) - 12)
         if _log_guess(cumulants(self.probes, self.counts, tilt), tilt, eps) < least_log:
             tilt = tilt_for_delta(self.probes, self.counts, least_log)
-        best = (0.0, 1.0)
+        best, self.last_error = (0.0, 1.0), math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             guess = math.exp(min(_log_guess(state, tilt, eps), 0.0))
@@ -83,6 +84,7 @@ class Composition:
             return 0.0, max(self.top, 0.0)
         tilt = tilt_for_delta(self.probes, self.counts, math.log(delta - self.infinity))
         best, accuracy, guess = (0.0, math.inf), tol / 2.2, math.inf
+        self.last_error = math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             chernoff = (state.total - math.log(delta - self.infinity)) / tilt if tilt > 0 else math.inf
@@ -108,16 +110,18 @@ class Composition:
 
     def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both | None:
         """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already."""
-        tries = 1 if self.seen else 5
-        for coarser in range(tries):
+        for coarser in range(5):
+            if error * 10**coarser >= self.last_error:
+                return None
             try:
                 both = self._compose(state, tilt, eps, error * 10**coarser, delta)
                 break
             except Unsupported:
-                if coarser == tries - 1 and not self.seen:
+                if coarser == 4 and math.isinf(self.last_error):
                     raise
         else:
             return None
+        self.last_error = error * 10**coarser
         self.seen = [*self.seen[-3:], both]
         return both
 
