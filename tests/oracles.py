@@ -85,11 +85,6 @@ def laplace(t: float) -> LogMoment:
     return log_moment
 
 
-def atoms(losses: np.ndarray, p: np.ndarray) -> LogMoment:
-    """ln M of finitely many losses of P-mass p that sum to one (or less, with mass at +infinity)."""
-    return lambda s: np.log(np.exp(np.multiply.outer(s, losses)) @ p)
-
-
 def contour_delta(steps: list[tuple[LogMoment, int]], eps: float, *, rtol: float = 1e-11, most: int = 1 << 15) -> float:
     """delta(eps), finite losses only, of a composition given as (ln M of one step, how often) pairs; relative error about ``rtol``."""
     return math.exp(contour_log_delta(steps, eps, rtol=rtol, most=most))
@@ -177,7 +172,7 @@ def atoms_delta(laws: list[tuple[np.ndarray, np.ndarray, int]], eps: float) -> f
         ways = gammaln(n + 1) - gammaln(counts + 1).sum(axis=1) + counts @ np.log(p)
         y, log_p = np.add.outer(y, counts @ losses).ravel(), np.add.outer(log_p, ways).ravel()
     above = y > eps
-    return math.fsum((np.exp(log_p[above]) * -np.expm1(eps - y[above])).tolist()) + 1 - keep
+    return math.fsum((np.exp(log_p[above]) * -np.expm1(eps - y[above])).tolist()) + (1 - keep)
 
 
 def _signed(n: int, j: int) -> list[int]:
