@@ -25,6 +25,8 @@ EXPLAIN = """delta_PDP(eps) = max over both orders of P(Y > eps), Y the sum of t
 Exact where the composition has a closed form (Gauss: Corollary 5.1). Elsewhere P(Y > eps) = f - t f' at t = e^eps, and the slope of
 the convex profile f lies between the secants of its certified bracket on either side. Not closed under post-processing."""
 
+# relative width at which the search for a certified eps ends
+SEARCH = 3e-4
 Tail = Callable[[float, float], tuple[float, float]]
 # the secants' span is chosen among these shifts of eps, as shares of one
 _SPANS = np.geomspace(1e-7, 1.0, 29)
@@ -59,10 +61,11 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         return Bracket((low + high) / 2, low, high)
 
     def epsilon(delta_: float) -> Bracket:
-        high = _least_eps(lambda eps: worst(eps)[1], delta_)
         if claim == "exact":
-            return Bracket.exact(high)
-        low = min(_least_eps(lambda eps: worst(eps)[0], delta_, guess=high), high)
+            return Bracket.exact(_least_eps(lambda eps: worst(eps)[1], delta_, rtol=1e-12))
+        high = _least_eps(lambda eps: worst(eps)[1], delta_)
+        # the search ends above the root by at most its tolerance: on the safe side for the upper end only
+        low = min(_least_eps(lambda eps: worst(eps)[0], delta_, guess=high) * (1 - 1.01 * SEARCH), high)
         return Bracket((low + high) / 2, low, high)
 
     return Curve(process, "pdp", NOTION, claim, SOURCE, delta, epsilon)
@@ -94,9 +97,9 @@ def _certified_tail(composition: Composition, tol: float) -> Tail:
     return tail
 
 
-def _least_eps(upper: Callable[[float], float], delta: float, guess: float = 1.0) -> float:
+def _least_eps(upper: Callable[[float], float], delta: float, guess: float = 1.0, rtol: float = SEARCH) -> float:
     target = math.log(delta)
     try:
-        return least(lambda eps: math.log(max(upper(eps), 1e-300)) - target, guess, rtol=3e-4)
+        return least(lambda eps: math.log(max(upper(eps), 1e-300)) - target, guess, rtol=rtol)
     except Unsupported:
         return math.inf

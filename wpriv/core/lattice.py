@@ -84,7 +84,7 @@ def dot_split(pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mas
     bulk = cells(pair, y)
     outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=n / plan.stages[-2][0])
     high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
-    up, infinity = _jumps_above(cells(pair, high * coarse), pair.infinity, tilt)
+    up, infinity = _jumps_above(cells(pair, high * coarse), pair.infinity)
     spots, upper, lower = [np.array([0]), high], [up[0]], [up[1]]
     if falls:
         low = np.concatenate([outer[outer < -cut], [-cut]])
@@ -102,7 +102,7 @@ def dot_split(pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mas
     return Dotted(_tilted(inner, bulk_upper / rest, y, tilt), _tilted(inner, bulk_lower / rest, y, tilt), infinity, jumps)
 
 
-def _jumps_above(c: Cells, infinity: float, tilt: float) -> tuple[tuple[Array, Array], float]:
+def _jumps_above(c: Cells, infinity: float) -> tuple[tuple[Array, Array], float]:
     """Upper and lower masses of the losses above the first node, and the upper mass at +infinity."""
     upper, low = c.chords(), c.chords()
     upper[-1] += c.top[0]
