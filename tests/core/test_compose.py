@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from wpriv.core.compose import MAX_CELLS, Law, compose, fast_length, reach
+from wpriv.core.compose import MAX_CELLS, compose
+from wpriv.core.law import Law, reach
+from wpriv.core.spectra import fast_length
 from wpriv.errors import Unsupported
 
 
@@ -68,7 +70,7 @@ def test_one_stage_is_the_convolution_up_to_its_slack(seed):
         assert exact * (1 - 1e-13) <= high
         centre = sum(n * float(law.mass @ law.losses(step)) for law, (*_, n) in zip(laws, parts, strict=True))
         if abs(eps - centre) < 2 * step and exact > 1e-6:  # near the middle of the tilted law nothing is lost
-            assert high - low <= 1e-9 * exact + 1e-11 * tilt
+            assert high - low <= 1e-9 * exact + 1e-11 * tilt + 2e-13  # the slack is some 1e-13, whatever delta is
 
 
 @settings(max_examples=40, deadline=None)
@@ -156,12 +158,12 @@ def test_reach_leaves_no_more_than_its_tail(seed):
     # oracle: the exact law of the sum by convolution
     rng = np.random.default_rng(seed)
     parts = [(*random_law(rng), int(rng.integers(1, 15))) for _ in range(2)]
-    points = [(index * 0.1, mass) for index, mass, _ in parts]
-    moments = [(float(m @ y), float(m @ (y - m @ y) ** 2)) for y, m in points]
-    counts, tail = [n for *_, n in parts], 10 ** rng.uniform(-12, -2)
+    points = [(index * 0.1, mass[None]) for index, mass, _ in parts]
+    moments = [(m @ y, m @ (y - m @ y) ** 2) for y, m in points]
+    counts, tail = [np.array([n]) for *_, n in parts], 10 ** rng.uniform(-12, -2)
     left, right = reach(points, moments, counts, -math.log(tail))
     y, mass = direct(parts, 0.1)
-    mean = sum(n * mu for n, (mu, _) in zip(counts, moments, strict=True))
+    mean = sum(float(n @ mu) for n, (mu, _) in zip(counts, moments, strict=True))
     assert mass[y < mean - left - 1e-9].sum() <= tail * (1 + 1e-9)
     assert mass[y > mean + right + 1e-9].sum() <= tail * (1 + 1e-9)
 

@@ -51,7 +51,7 @@ def test_mean_and_variance_agree_with_quadrature(name):
     # oracle: the loss class, from integrals of the profile (core/moments.py)
     pair = PAIRS[name]
     exact = loss_class(pair)
-    c = cumulants([probe(pair)], [1], 0.0)
+    c = cumulants([probe(pair)], [np.array([1])], 0.0)
     assert c.variance / (1 - pair.infinity) == pytest.approx(exact.variance, rel=0.06)
     assert c.mean == pytest.approx(exact.mean * (1 - pair.infinity), abs=0.06 * exact.variance + 0.01 * abs(exact.mean))
 
@@ -61,7 +61,7 @@ def test_cumulants_agree_with_quadrature(name):
     pair = PAIRS[name]
     orders = np.array([0.5, 2.0, 4.0])
     exact = log_moment(pair, orders)
-    found = [cumulants([probe(pair)], [7], float(s)).total / 7 for s in orders]
+    found = [cumulants([probe(pair)], [np.array([7])], float(s)).total / 7 for s in orders]
     assert found == pytest.approx(exact, rel=0.06)
 
 
@@ -80,7 +80,7 @@ def test_the_tail_factor_is_the_expectation_it_names():
 def test_the_tilt_for_a_delta_puts_the_mean_near_eps(mu, delta):
     # oracle: closed form of the Gaussian mechanism; the tilted mean is mu^2 (tilt + 1/2)
     pair = GaussPair(mu)
-    tilt = tilt_for_delta([probe(pair)], [1], math.log(delta))
+    tilt = tilt_for_delta([probe(pair)], [np.array([1])], math.log(delta))
     eps = mu * mu * (tilt + 0.5)
     reached = float(pair.log_delta(eps))
     assert tilt >= 0
@@ -92,7 +92,7 @@ def test_the_tilt_for_a_delta_puts_the_mean_near_eps(mu, delta):
 
 def test_the_tilt_for_an_eps_inverts_the_mean():
     pair = poisson(GaussPair(0.25), 0.01)
-    probes, counts = [probe(pair)], [65536]
+    probes, counts = [probe(pair)], [np.array([65536])]
     tilt = tilt_for_eps(probes, counts, 2.0)
     assert cumulants(probes, counts, tilt).mean == pytest.approx(2.0, rel=0.02)
     assert tilt_for_eps(probes, counts, -1.0) == 0.0

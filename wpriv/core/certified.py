@@ -1,7 +1,7 @@
 """Certified two-sided brackets of delta(eps) and eps(delta) for the composition of any loss pairs.
 
-For one order of the neighbours: probe the pairs, choose the tilt from the question, the lattice from the tilt and the tolerance, dot
-every pair from above and from below, compose both, read the answer. Refine until the bracket is as narrow as asked.
+For one order of the neighbours: probe the pairs in groups of like ones, choose the tilt from the question, the lattice from the tilt and
+the tolerance, dot every pair from above and from below, compose both, read the answer. Refine until the bracket is as narrow as asked.
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ import math
 
 import numpy as np
 
-from wpriv.core.compose import UNIT, compose, reach
+from wpriv.core.compose import compose
+from wpriv.core.group import groups
 from wpriv.core.lattice import Dotted, Lattice, Plan, dot, dot_split, most_jumps, top_index, weights
-from wpriv.core.pair import Array, LossPair
-from wpriv.core.probe import Cumulants, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
+from wpriv.core.law import reach
+from wpriv.core.pair import Counts, LossPair
+from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
 from wpriv.core.process import Run
+from wpriv.core.spectra import UNIT
 from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
 
 ROUNDS = 6
 EPS_LIMIT = 1e6
 LOG_TINY = -640.0
+# the share of the room below an upper end that suffices which may be lost to the grid
+ROOM = 0.3
 # no further round after one of so many cells
 LAST_CELLS = 1 << 19
 # the tails are taken to be right to this many roundings, relative to the loss they are asked at; a step's loss is shifted by as much
@@ -35,9 +40,10 @@ class Composition:
         merged: dict[LossPair, int] = {}
         for pair, n in run:
             merged[pair] = merged.get(pair, 0) + n
-        self.pairs, self.counts = list(merged), list(merged.values())
-        self.total = sum(self.counts)
-        self.probes = [probe(pair) for pair in self.pairs]
+        self.groups = groups(merged)
+        self.counts = [group.counts for group in self.groups]
+        self.total, self.kinds = sum(merged.values()), len(merged)
+        self.depth, self.probes = math.inf, list[Probe]()
         masses = [(pair.infinity, n) for pair, n in merged.items() if pair.infinity > 0]
         self.log_finite = -math.inf if any(mass >= 1 for mass, _ in masses) else sum(n * math.log1p(-mass) for mass, n in masses)
         self.infinity = -math.expm1(self.log_finite)
@@ -53,11 +59,19 @@ class Composition:
             low, high = known.delta(eps)
             if high - low <= tol * high:
                 return low, high
-        tilt, accuracy = tilt_for_eps(self.probes, self.counts, eps), tol / 2.2
+        accuracy, least_log = tol / 1.9, LOG_TINY if enough <= 0 else max(LOG_TINY, math.log(enough) - 12)
+        self._look(0.0)
+        while True:
+            tilt = tilt_for_eps(self.probes, self.counts, eps)
+            log_guess = _log_guess(cumulants(self.probes, self.counts, tilt), tilt, eps)
+            if not self._look(max(log_guess, least_log)):
+                break
         # what is too small for a double, or far below what is asked, is bounded from a tilt whose own delta is not
-        least_log = LOG_TINY if enough <= 0 else max(LOG_TINY, math.log(enough) - 12)
-        if _log_guess(cumulants(self.probes, self.counts, tilt), tilt, eps) < least_log:
+        if log_guess < least_log:
             tilt = tilt_for_delta(self.probes, self.counts, least_log)
+        elif enough > 0:
+            # where an upper end is all that is asked, and has room, a coarse grid will do at first
+            accuracy = max(accuracy, ROOM * (math.log(enough) - log_guess))
         best, self.last_error = (0.0, 1.0), math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
@@ -69,7 +83,7 @@ class Composition:
             best = (max(best[0], low), min(best[1], high))
             if best[1] - best[0] <= tol * best[1] or best[1] <= max(enough, 1e-300) or both.cells > LAST_CELLS:
                 break
-            accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
+            accuracy = min(accuracy * _tighter((best[1] - best[0]) / best[1], tol), tol / 1.9)
         return _ordered(best)
 
     def nearest(self, eps: float) -> Both:
@@ -82,16 +96,26 @@ class Composition:
             return (self.top, self.top) if delta == self.infinity else (math.inf, math.inf)
         if self.top <= enough:
             return 0.0, max(self.top, 0.0)
-        tilt = tilt_for_delta(self.probes, self.counts, math.log(delta - self.infinity))
-        best, accuracy, guess = (0.0, math.inf), tol / 2.2, math.inf
+        log_delta = math.log(delta - self.infinity)
+        self._look(log_delta)
+        tilt = tilt_for_delta(self.probes, self.counts, log_delta)
+        best, accuracy, guess, room = (0.0, math.inf), tol / 1.9, math.inf, enough
+        # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
+        if cumulants(self.probes, self.counts, tilt).variance > 20 * cumulants(self.probes, self.counts, 0.0).variance:
+            accuracy /= 1.6
         self.last_error = math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
-            chernoff = (state.total - math.log(delta - self.infinity)) / tilt if tilt > 0 else math.inf
-            eps, spread = max(min(state.mean, chernoff, guess), 0.0), math.sqrt(state.variance)
+            chernoff = (state.total - log_delta) / tilt if tilt > 0 else math.inf
+            spread = math.sqrt(state.variance)
+            # the tilt is right to a percent only: one step of Newton's from its mean
+            near = state.mean + (_log_guess(state, tilt, state.mean) - log_delta) / (tilt + 1 / spread)
+            eps = max(min(near, chernoff, guess), 0.0)
             if eps > EPS_LIMIT:
                 raise Unsupported(f"eps would be about {eps:.3g}; beyond {EPS_LIMIT:g} there is no privacy left to certify. Add noise")
-            both = self._try(state, tilt, eps, accuracy * max(eps, 0.01 * spread), delta)
+            # where an upper end is all that is asked, and has room, a coarse grid will do at first
+            both = self._try(state, tilt, eps, max(accuracy * max(eps, 0.01 * spread), ROOM * (room - eps)), delta)
+            room = 0.0
             if both is None:
                 break
             low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
@@ -107,6 +131,15 @@ class Composition:
             else:
                 accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
         return _ordered(best)
+
+    def _look(self, log_delta: float) -> bool:
+        """Probes the pairs deeply enough for a delta of this size; whether that was still to be done."""
+        wanted = log_delta - math.log(1e6 * self.total * self.kinds)
+        depth = next((d for d in DEPTHS if math.log(d) <= wanted), DEPTHS[-1])
+        if depth >= self.depth:
+            return False
+        self.depth, self.probes = depth, [probe(*group.members, depth=depth) for group in self.groups]
+        return True
 
     def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both | None:
         """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already."""
@@ -133,19 +166,19 @@ class Composition:
         relative = min(max(error * (tilt + 1 / math.sqrt(state.variance)), 1e-9), 1e-2)
         tilt, state, share = self._milder(tilt, state, eps, delta, relative)
         tail = max(1e-3 * relative * share, 1e-250)
-        plan = self._plan(state, tilt, error, Lattice.of(self.pairs, self.counts, fine), tail, delta)
-        made = [self._dot(j, plan, tilt, delta, share, tail) for j in range(len(self.pairs))]
+        plan = self._plan(state, tilt, error, Lattice.of(self.groups, fine), tail, delta)
+        made = [self._dot(j, plan, tilt, delta, share, tail) for j in range(len(self.groups))]
         split = [(d.jumps, n) for d, n in zip(made, self.counts, strict=True) if d.jumps is not None]
         sides = []
         for upper in (True, False):
-            finite = sum(n * math.log1p(-d.infinity) for d, n in zip(made, self.counts, strict=True)) if upper else self.log_finite
+            finite = sum(float(n @ np.log1p(-d.infinity)) for d, n in zip(made, self.counts, strict=True)) if upper else self.log_finite
             laws = [d.upper if upper else d.lower for d in made]
             late = [(jumps.upper if upper else jumps.lower, n) for jumps, n in split]
-            fewer = [n - (d.jumps.most if d.jumps and not upper else 0) for d, n in zip(made, self.counts, strict=True)]
+            fewer = [n - d.jumps.most if d.jumps and not upper else n for d, n in zip(made, self.counts, strict=True)]
             sides.append(compose(laws, fewer, plan.step, tilt, plan.stages, late=late, upper=upper, log_finite=finite, tail=tail))
-        sizes = [abs(m) + 10 * math.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
-        drift = TAIL_ROUNDINGS * UNIT * sum(n * size for n, size in zip(self.counts, sizes, strict=True))
-        drift += sum(jumps.most * jumps.log_kappa for jumps, _ in split)
+        sizes = [np.abs(m) + 10 * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
+        drift = TAIL_ROUNDINGS * UNIT * sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
+        drift += sum(float(jumps.most @ jumps.log_kappa) for jumps, _ in split)
         return Both(sides[0], sides[1], drift, math.sqrt(state.variance))
 
     def _milder(self, tilt: float, state: Cumulants, eps: float, delta: float, relative: float) -> tuple[float, Cumulants, float]:
@@ -166,27 +199,27 @@ class Composition:
             best = (factor * tilt, c, share)
         return best
 
-    def _reach(self, tilt: float, state: Cumulants, counts: list[int], tail: float, delta: float, cut: float = math.inf) -> float:
-        """The width, outside ``tail`` on either side, of a sum of ``counts`` tilted losses, by the probes (normal where they are many)."""
-        if len(self.pairs) > 8:
-            return 2 * math.sqrt(-2 * math.log(tail) * float(np.dot(counts, state.variances)))
-        points = []
+    def _reach(self, tilt: float, counts: list[Counts], tail: float, delta: float, cut: float = math.inf) -> float:
+        """The width, outside ``tail`` on either side, of a sum of ``counts`` tilted losses, by the probes."""
+        points, moments = [], []
         for p, n in zip(self.probes, self.counts, strict=True):
             start = int(np.searchsorted(p.y, -cut))
             stop = min(top_index(p, self._negligible(delta, n)), int(np.searchsorted(p.y, cut)) - 1) + 1
-            points.append((p.y[start:stop], weights(p, tilt)[start:stop]))
-        moments = [_moments(y, w) for y, w in points]
-        points = [(y, w / w.sum()) for y, w in points]
+            y, w = p.y[start:stop], weights(p, tilt)[:, start:stop]
+            w = w / w.sum(axis=1)[:, None]
+            mean = w @ y
+            points.append((y, w))
+            moments.append((mean, (w * (y - mean[:, None]) ** 2).sum(axis=1)))
         return sum(reach(points, moments, counts, -math.log(tail)))
 
-    def _negligible(self, delta: float, n: int) -> float:
-        """P-mass of one of n steps that may go to +infinity without being seen in delta."""
-        return max(1e-5 * delta / (n * len(self.pairs)), 1e-300)
+    def _negligible(self, delta: float, counts: Counts) -> float:
+        """P-mass of one of a group's steps that may go to +infinity without being seen in delta."""
+        return max(1e-5 * delta / (int(counts.max()) * self.kinds), 1e-300)
 
     def _plan(self, state: Cumulants, tilt: float, error: float, lattice: Lattice, tail: float, delta: float) -> Plan:
         """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger."""
-        most = max(self.counts)
-        whole = self._reach(tilt, state, self.counts, tail, delta)
+        most = max(int(n.max()) for n in self.counts)
+        whole = self._reach(tilt, self.counts, tail, delta)
         plain = cumulants(self.probes, self.counts, 0.0).variances
         best: tuple[float, Plan] | None = None
         for k in range(1, 6):
@@ -195,13 +228,14 @@ class Composition:
             stages = _factors(blocks, [lattice.fine * math.sqrt(self.total / number / k) for number in blocks], step, period)
             last = step * math.prod(factor for _, factor in stages)
             first = [-(-n // blocks[0]) for n in self.counts]
-            width, spread = self._reach(tilt, state, first, tail / blocks[0], delta), math.sqrt(float(np.dot(first, plain)))
+            width = self._reach(tilt, first, tail / blocks[0], delta)
+            spread = math.sqrt(sum(float(n @ v) for n, v in zip(first, plain, strict=True)))
             cut = None
-            if k > 1 and last < 0.3 and width > 24 * spread and len(self.pairs) <= 8:
+            if k > 1 and last < 0.3 and width > 24 * spread:
                 cut = self._cut(6 * spread, last, tilt, error, tail, state.total)
             if cut is not None:
-                width = self._reach(tilt, state, first, tail / blocks[0], delta, cut * last)
-            cost = 8e3 * k + width / step * (1 + 0.2 * len(first)) + whole / last
+                width = self._reach(tilt, first, tail / blocks[0], delta, cut * last)
+            cost = 8e3 * k + width / step * (1 + 0.2 * self.kinds) + whole / last * (1 + (0.2 * self.kinds if cut is not None else 0.0))
             spacing = step
             for (number, factor), (after, _) in itertools.pairwise(stages):
                 spacing *= factor
@@ -220,26 +254,26 @@ class Composition:
         the K steps that the lower law leaves out.
         """
         for wider in (1, 2, 4, 8, 16, 32):
-            cut = math.ceil(wider * least_cut / last)
+            cut = max(math.ceil(wider * least_cut / last), 2)
             jumps = rare = 0.0
             for p, n in zip(self.probes, self.counts, strict=True):
-                jumps += n * float(weights(p, tilt)[np.abs(p.y) > cut * last].sum())
-                rare = max(rare, float(np.exp(p.log_p[p.y > cut * last]).sum()))
+                jumps += float(n @ weights(p, tilt)[:, np.abs(p.y) > cut * last].sum(axis=1))
+                rare = max(rare, float(np.exp(p.log_p[:, p.y > cut * last]).sum(axis=1).max()))
             most = most_jumps(jumps, tail)
             if (
                 jumps < 60
-                and most < min(self.counts) / 4
+                and most < min(int(n.min()) for n in self.counts) / 4
                 and most * max(rare, 3 * abs(cumulant) / (self.total * max(tilt, 1e-9))) < 0.5 * error
             ):
                 return cut
         return None
 
     def _dot(self, j: int, plan: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
-        pair, p, n = self.pairs[j], self.probes[j], self.counts[j]
-        masses = self._negligible(delta, n), max(1e-9 * share / self.total, 1e-300)
+        group, p = self.groups[j], self.probes[j]
+        masses = self._negligible(delta, group.counts), max(1e-9 * share / self.total, 1e-300)
         if plan.cut is None:
-            return dot(pair, p, plan.step, tilt, *masses)
-        return dot_split(pair, p, plan, n, tilt, *masses, tail)
+            return dot(group, p, plan.step, tilt, *masses)
+        return dot_split(group, p, plan, tilt, *masses, tail)
 
 
 def _factors(blocks: list[int], spacings: list[float], step: float, period: int) -> list[tuple[int, int]]:
@@ -253,11 +287,6 @@ def _factors(blocks: list[int], spacings: list[float], step: float, period: int)
         stages.append((number, factor))
         step, period = step * factor, period if factor == 1 else 1
     return stages
-
-
-def _moments(y: Array, weight: Array) -> tuple[float, float]:
-    mean = float(weight @ y) / float(weight.sum())
-    return mean, float(weight @ (y - mean) ** 2) / float(weight.sum())
 
 
 def _ordered(ends: tuple[float, float]) -> tuple[float, float]:
@@ -275,4 +304,4 @@ def _log_guess(state: Cumulants, tilt: float, eps: float) -> float:
 
 def _tighter(width: float, tol: float) -> float:
     """The factor by which the next round's allowance shrinks."""
-    return min(0.5, max(0.7 * tol / width, 0.01)) if math.isfinite(width) else 0.1
+    return min(0.8, max(0.9 * tol / width, 0.01)) if math.isfinite(width) else 0.1

@@ -25,7 +25,7 @@ from wpriv.core.pair import Array, LossPair, Tails
 
 @dataclass(frozen=True)
 class Cells:
-    """What upper and lower dots need of each cell [a, b] between neighbouring nodes, in units of P-mass.
+    """What upper and lower dots need of each cell [a, b] between neighbouring nodes, in units of P-mass; for stacked pairs in rows.
 
     ``mass`` is P of the cell, ``left`` the part of it that the chord puts on a. ``above`` is P - e^a Q (f minus its tangent at b,
     taken at a) and ``below`` is e^b Q - P (f minus its tangent at a, taken at b), both exact; ``gap`` bounds how far the chord exceeds
@@ -41,16 +41,16 @@ class Cells:
     below: Array
     gap: Array
     atoms: Array
-    top: tuple[float, float]
-    bottom: float
-    bottom_q: float
-    rest: float
+    top: tuple[Array, Array]
+    bottom: Array
+    bottom_q: Array
+    rest: Array
 
     def chords(self) -> Array:
         """P-mass on each node of the chord interpolation, what lies beyond the ends left out."""
         mass = self.atoms.copy()
-        mass[:-1] += self.left
-        mass[1:] += self.mass - self.left
+        mass[..., :-1] += self.left
+        mass[..., 1:] += self.mass - self.left
         return mass
 
 
@@ -63,9 +63,9 @@ def cells(pair: LossPair, nodes: Array) -> Cells:
         atoms = _mass(before.sf_p, before.cdf_p, after.sf_p, after.cdf_p)
     else:
         before = after = pair.tails(nodes)
-        atoms = np.zeros(nodes.size)
+        atoms = np.zeros(before.sf_p.shape)
     a = nodes[:-1]
-    start, end = Tails(*(tail[:-1] for tail in after)), Tails(*(tail[1:] for tail in before))
+    start, end = Tails(*(tail[..., :-1] for tail in after)), Tails(*(tail[..., 1:] for tail in before))
     middle = pair.tails(a + width / 2)
     p1, q1 = _masses(start, middle, a)
     p2, q2 = _masses(middle, end, a)
@@ -78,10 +78,10 @@ def cells(pair: LossPair, nodes: Array) -> Cells:
     # the chord keeps P and Q of the cell; written so that P adds up exactly
     left = np.clip(q1 + q2 - above / grow, 0.0, p)
     gap = _gap(above1, below2, grow * q1, grow * q2)
-    last = float(after.sf_p[-1])
-    q_top = float(np.exp(min(after.sf_q[-1] + nodes[-1], last)))
-    top = (q_top, max(math.exp(last) - q_top, 0.0))
-    ends = (float(np.exp(tail[0])) for tail in (before.cdf_p, before.cdf_q, before.sf_p))
+    last = after.sf_p[..., -1]
+    q_top = np.exp(np.minimum(after.sf_q[..., -1] + nodes[-1], last))
+    top = (q_top, _positive(np.exp(last) - q_top))
+    ends = (np.exp(tail[..., 0]) for tail in (before.cdf_p, before.cdf_q, before.sf_p))
     return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, *ends)
 
 
@@ -116,12 +116,12 @@ def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
     return gap
 
 
-def upper_dots(c: Cells, infinity: float) -> tuple[Array, float]:
+def upper_dots(c: Cells, infinity: float) -> tuple[Array, Array]:
     """P-mass on each node, and at +infinity, of the least lattice pair that dominates; ``infinity`` is the pair's own."""
     mass = c.chords()
-    mass[-1] += c.top[0]
-    mass[0] += c.bottom
-    beyond = max(c.top[1], infinity)
+    mass[..., -1] += c.top[0]
+    mass[..., 0] += c.bottom
+    beyond = np.maximum(c.top[1], infinity)
     return _settled(c, mass, 1 - beyond, beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])), beyond
 
 
@@ -129,48 +129,51 @@ def lower_dots(c: Cells, infinity: float) -> Array:
     """P-mass on each node of a lattice pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
     mass = c.chords()
     # losses above the top come down to it and those below the bottom are dropped: both only lower the composed profile
-    mass[-1] += max(math.fsum(c.top) - infinity, 0.0)
+    mass[..., -1] += _positive(c.top[0] + c.top[1] - infinity)
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
     # what was dropped is known exactly only through what is left, where that is little
     return _settled(c, low, c.rest - infinity, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
 
 
-def within(c: Cells, cut_below: bool) -> tuple[float, float, Array, Array]:
+def within(c: Cells, cut_below: bool) -> tuple[Array, Array, Array, Array]:
     """The part of the law between the first and the last node, what lies above (and, if asked, below) being left to others.
 
     Returns:
         Its P-mass, ln of its Q-mass over its P-mass, and its upper and lower P-mass on each node.
     """
-    above, q_above = math.fsum(c.top), c.top[0] * _decay(c.nodes[-1])
+    above, q_above = c.top[0] + c.top[1], c.top[0] * _decay(c.nodes[-1])
     rest = 1 - above - (c.bottom if cut_below else 0.0)
     off = above + c.bottom - q_above - c.bottom_q
     low = push_down(np.diff(c.nodes), c.chords(), c.gap, c.below, c.above, 0.0)
     low = _settled(c, low, 1 - above - c.bottom, off)
     mass = c.chords()
     if not cut_below:
-        mass[0] += c.bottom
-        off += c.bottom * math.expm1(min(-float(c.nodes[0]), 700.0))
-    return rest, math.log1p(off / rest), _settled(c, mass, rest, off), low
+        mass[..., 0] += c.bottom
+        off = off + c.bottom * math.expm1(min(-float(c.nodes[0]), 700.0))
+    return rest, np.log1p(off / rest), _settled(c, mass, rest, off), low
 
 
-def _settled(c: Cells, mass: Array, total: float, expected: float) -> Array:
+def _settled(c: Cells, mass: Array, total: Array, expected: Array) -> Array:
     """The masses scaled to their known sum, then balanced."""
-    found = float(mass.sum())
-    return balance(c.nodes, mass * (total / found), expected) if found > 0 and total > 0 else mass
+    found = mass.sum(axis=-1)
+    known = (found > 0) & (total > 0)
+    scale = np.where(known, total / np.where(known, found, 1.0), 1.0)
+    scaled = mass * scale[..., None]
+    return np.where(known[..., None], balance(c.nodes, scaled, expected), scaled)
 
 
-def rounded(pair: LossPair, nodes: Array) -> tuple[Array, Array, float]:
+def rounded(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
     """Upper and lower masses with every loss rounded up or down to a node, and the upper mass at +infinity.
 
     For lattices coarser than one nat, where e^{loss} changes so much within a cell that dots have nothing to gain.
     """
     tails = pair.tails(nodes)
-    mass = _mass(tails.sf_p[:-1], tails.cdf_p[:-1], tails.sf_p[1:], tails.cdf_p[1:])
-    below, above = math.exp(tails.cdf_p[0]), math.exp(tails.sf_p[-1])
-    upper, lower = np.zeros(nodes.size), np.zeros(nodes.size)
-    upper[1:], lower[:-1] = mass, mass
-    upper[0] += below
-    lower[-1] += max(above - pair.infinity, 0.0)
+    mass = _mass(tails.sf_p[..., :-1], tails.cdf_p[..., :-1], tails.sf_p[..., 1:], tails.cdf_p[..., 1:])
+    below, above = np.exp(tails.cdf_p[..., 0]), np.exp(tails.sf_p[..., -1])
+    upper, lower = np.zeros(tails.sf_p.shape), np.zeros(tails.sf_p.shape)
+    upper[..., 1:], lower[..., :-1] = mass, mass
+    upper[..., 0] += below
+    lower[..., -1] += _positive(above - pair.infinity)
     return upper, lower, above
 
 
@@ -178,21 +181,20 @@ def _decay(y: float) -> float:
     return math.exp(min(-float(y), 700.0))
 
 
-def balance(y: Array, mass: Array, expected: float) -> Array:
+def balance(y: Array, mass: Array, expected: Array | float) -> Array:
     """Takes out the rounding of E[e^-Y - 1], whose exact value is known: it is what fixes the mean of a small loss.
 
     A step whose loss has spread s has a mean near s^2 / 2, far below the rounding of masses near one; n steps add n times the error.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         other = np.expm1(-y)
-        off = float(mass @ other) - expected
-        lever = mass * (y - float(mass @ y) / float(mass.sum()))
-        slope = float(lever @ other)
+        off = mass @ other - expected
+        lever = mass * (y - ((mass @ y) / mass.sum(axis=-1))[..., None])
+        slope = lever @ other
         # only for small losses, and only by the minute turn that rounding asks for
-        turn = off / slope if slope < 0 and float(mass @ np.abs(y)) < 0.1 else math.inf
-        if not (abs(off) < 1e-11 and abs(turn) * float(y[-1] - y[0]) < 1e-4):
-            return mass
-        return mass - turn * lever
+        turn = np.where((slope < 0) & (mass @ np.abs(y) < 0.1), off / slope, np.inf)
+        minute = (np.abs(off) < 1e-11) & (np.abs(turn) * float(y[-1] - y[0]) < 1e-4)
+    return np.asarray(mass - np.where(minute, turn, 0.0)[..., None] * lever)
 
 
 def coarsen(start: int, mass: Array, step: float, factor: int, tilt: float, *, upper: bool) -> tuple[int, Array]:

@@ -1,4 +1,4 @@
-"""Where a pair's lattice lies, and the pair's upper and lower tilted laws on it.
+"""Where the lattice of a group of pairs lies, and the pairs' upper and lower tilted laws on it.
 
 Rare large losses would force a long fine lattice on every step. Where they are rare enough they are split off: with B the law of the
 losses within a cut and R the rest, of P-mass r, a step is (1-r) B' + R, B' = B / (1-r), and n steps are sums over the number k of jumps of
@@ -15,14 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.core.compose import Law
 from wpriv.core.grid import Cells, cells, lower_dots, rounded, upper_dots, within
+from wpriv.core.group import Group
+from wpriv.core.law import Law
 from wpriv.core.minorant import push_down
-from wpriv.core.pair import Array, LossPair
+from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.probe import Probe
 from wpriv.errors import Unsupported
 
 MAX_NODES = 1 << 22
+# the share of the lattice's own error that sparser nodes may add
+EXTRA = 0.3
 
 
 @dataclass(frozen=True)
@@ -37,27 +40,27 @@ class Plan:
 
 @dataclass(frozen=True)
 class Jumps:
-    """The rare large losses of one kind of step, on the last lattice: laws with an atom at zero, and how many to reckon with."""
+    """The rare large losses of a group's steps, on the last lattice: laws with an atom at zero, and how many [K] to reckon with."""
 
     upper: Law
     lower: Law
-    most: int
-    log_kappa: float
+    most: Counts
+    log_kappa: Array
 
 
 @dataclass(frozen=True)
 class Dotted:
-    """One step's upper and lower tilted laws on the first lattice, the upper one's mass at +infinity, and its jumps if split off."""
+    """A group's upper and lower tilted laws on the first lattice, the upper ones' mass at +infinity [K], and the jumps if split off."""
 
     upper: Law
     lower: Law
-    infinity: float
+    infinity: Array
     jumps: Jumps | None = None
 
 
-def dot(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> Dotted:
-    """Dots a whole pair; see ``nodes`` for the masses that may be neglected."""
-    index = nodes(pair, p, step, tilt, top_mass, bottom_mass)
+def dot(group: Group, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> Dotted:
+    """Dots whole pairs; see ``nodes`` for the masses that may be neglected."""
+    pair, index = group.pair, nodes(group.pair, p, step, tilt, top_mass, bottom_mass)
     y = np.asarray(index * step, dtype=np.float64)
     if step > 1:
         mass, low, infinity = rounded(pair, y)
@@ -65,16 +68,17 @@ def dot(pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bot
         made = cells(pair, y)
         mass, infinity = upper_dots(made, pair.infinity)
         low = lower_dots(made, pair.infinity)
-    return Dotted(_tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), infinity)
+    return Dotted(_tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), np.atleast_1d(infinity))
 
 
-def dot_split(pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mass: float, bottom_mass: float, tail: float) -> Dotted:
+def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, bottom_mass: float, tail: float) -> Dotted:
     """Dots the losses within the plan's cut on its first lattice, and the jumps beyond, on either side, on its last.
 
     Args:
-        n: how often the step is run. tail: tilted probability that more jumps happen than are reckoned with.
+        tail: tilted probability that more jumps of a kind happen than are reckoned with.
     """
     assert plan.cut is not None
+    pair, counts = group.pair, group.counts
     step, coarse, cut = plan.step, plan.last, plan.cut
     inner, edge = nodes(pair, p, step, tilt, top_mass, bottom_mass), cut * coarse
     bound, falls = round(edge / step), bool(inner[0] * step < -edge)
@@ -82,39 +86,38 @@ def dot_split(pair: LossPair, p: Probe, plan: Plan, n: int, tilt: float, top_mas
     inner = np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [last]]).astype(np.int64)
     y = np.asarray(inner * step, dtype=np.float64)
     bulk = cells(pair, y)
-    outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=n / plan.stages[-2][0])
+    outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=int(counts.max()) / plan.stages[-2][0])
     high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
     up, infinity = _jumps_above(cells(pair, high * coarse), pair.infinity)
-    spots, upper, lower = [np.array([0]), high], [up[0]], [up[1]]
+    rest, kappa, bulk_upper, bulk_lower = within(bulk, falls)
+    spots, upper, lower = [np.array([0]), high], [rest[..., None], up[0]], [rest[..., None], up[1]]
     if falls:
         low = np.concatenate([outer[outer < -cut], [-cut]])
         down = _jumps_below(cells(pair, low * coarse))
         spots, upper, lower = [low, *spots], [down[0], *upper], [down[1], *lower]
-    rest, kappa, bulk_upper, bulk_lower = within(bulk, falls)
     index = np.concatenate(spots).astype(np.int64)
-    laws = []
-    for parts in (upper, lower):
-        mass = np.concatenate([*parts[:-1], [rest], parts[-1]])
-        far = np.asarray(index * coarse, dtype=np.float64)
-        laws.append(_tilted(index, mass, far, tilt))
-    at_zero = float(laws[0].mass[laws[0].index == 0].sum())
-    jumps = Jumps(laws[0], laws[1], most_jumps(n * (1 - at_zero), tail), max(kappa, 0.0))
-    return Dotted(_tilted(inner, bulk_upper / rest, y, tilt), _tilted(inner, bulk_lower / rest, y, tilt), infinity, jumps)
+    far = np.asarray(index * coarse, dtype=np.float64)
+    laws = [_tilted(index, np.concatenate(parts, axis=-1), far, tilt) for parts in (upper, lower)]
+    at_zero = laws[0].rows[:, laws[0].index == 0].sum(axis=1)
+    most = np.array([most_jumps(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)])
+    jumps = Jumps(laws[0], laws[1], most, np.atleast_1d(np.maximum(kappa, 0.0)))
+    above, below = (_tilted(inner, mass / rest[..., None], y, tilt) for mass in (bulk_upper, bulk_lower))
+    return Dotted(above, below, np.atleast_1d(infinity), jumps)
 
 
-def _jumps_above(c: Cells, infinity: float) -> tuple[tuple[Array, Array], float]:
+def _jumps_above(c: Cells, infinity: float) -> tuple[tuple[Array, Array], Array]:
     """Upper and lower masses of the losses above the first node, and the upper mass at +infinity."""
     upper, low = c.chords(), c.chords()
-    upper[-1] += c.top[0]
-    low[-1] += max(math.fsum(c.top) - infinity, 0.0)
-    return (upper, push_down(np.diff(c.nodes), low, c.gap, c.below, c.above, 0.0)), max(c.top[1], infinity)
+    upper[..., -1] += c.top[0]
+    low[..., -1] += np.maximum(c.top[0] + c.top[1] - infinity, 0.0)
+    return (upper, push_down(np.diff(c.nodes), low, c.gap, c.below, c.above, 0.0)), np.maximum(c.top[1], infinity)
 
 
 def _jumps_below(c: Cells) -> tuple[Array, Array]:
     """Upper and lower masses of the losses below the last node."""
     upper = c.chords()
     low = push_down(np.diff(c.nodes), upper.copy(), c.gap, c.below, c.above, 0.0)
-    upper[0] += c.bottom
+    upper[..., 0] += c.bottom
     return upper, low
 
 
@@ -127,19 +130,21 @@ def most_jumps(mean: float, tail: float) -> int:
 
 
 def _tilted(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> Law:
-    keep = mass > 0
-    if not keep.any():
-        keep[0], mass[0] = True, 1e-300
-    index, mass, y = index[keep], mass[keep], y[keep]
+    mass = np.atleast_2d(mass)
+    # a row without any mass keeps a trace, so that its logarithm exists
+    mass[~(mass > 0).any(axis=1), 0] = 1e-300
+    keep = (mass > 0).any(axis=0)
+    index, mass, y = index[keep], mass[:, keep], y[keep]
     exponent = tilt * y
     if float(exponent.max()) < 1.0:
         # ln E[e^{tilt Y}] of a small loss is of second order: taken from E[e^{tilt Y} - 1], or n steps would amplify its rounding
-        log_norm = math.log1p(float(mass @ np.expm1(exponent)) + _excess(mass))
+        log_norm = np.log1p(mass @ np.expm1(exponent) + np.array([_excess(row) for row in mass]))
         weight = mass * np.exp(exponent)
-        return Law(index, weight / weight.sum(), log_norm)
-    log_mass = np.log(mass) + exponent
-    peak = float(log_mass.max())
-    return Law(index, np.exp(log_mass - peak), peak).normalised()
+        return Law(index, weight / weight.sum(axis=1)[:, None], log_norm)
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(mass) + exponent
+    peak = log_mass.max(axis=1)
+    return Law(index, np.exp(log_mass - peak[:, None]), peak).normalised()
 
 
 def _excess(mass: Array) -> float:
@@ -149,16 +154,11 @@ def _excess(mass: Array) -> float:
 
 
 def weights(p: Probe, tilt: float) -> Array:
+    """[K, m] the tilted probabilities of the probe's losses."""
     exponent = p.log_p + tilt * p.y
-    weight = np.exp(exponent - exponent.max())
-    normal: Array = weight / weight.sum()
+    weight = np.exp(exponent - exponent.max(axis=1)[:, None])
+    normal: Array = weight / weight.sum(axis=1)[:, None]
     return normal
-
-
-def _top(p: Probe, top_mass: float) -> int:
-    """Index of the probe's loss beyond which the P-mass is below ``top_mass``."""
-    plain = np.cumsum(np.exp(p.log_p)[::-1])[::-1]
-    return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)
 
 
 @dataclass(frozen=True)
@@ -171,14 +171,16 @@ class Lattice:
     comb: bool
 
     @staticmethod
-    def of(pairs: list[LossPair], counts: list[int], fine: float) -> Lattice:
+    def of(groups: list[Group], fine: float) -> Lattice:
         """``fine`` is the spacing that mass off the nodes needs; pairs with more than a few atoms count as having none."""
-        sets = [np.unique(np.abs(pair.atoms[pair.atoms != 0])) if pair.atoms.size <= 8 else np.empty(0) for pair in pairs]
+        few = [group.pair.atoms.size <= 8 for group in groups]
+        sets = [np.unique(np.abs(g.pair.atoms[g.pair.atoms != 0])) if ok else np.empty(0) for g, ok in zip(groups, few, strict=True)]
         atoms = np.unique(np.concatenate(sets))
         if not 0 < atoms.size <= 8:
             return Lattice(fine, fine, np.empty(0), False)
-        loose = [_loose(pair) if pair.atoms.size <= 8 else 1.0 for pair in pairs]
-        share = sum(n * part for n, part in zip(counts, loose, strict=True)) / sum(counts)
+        loose = [_loose(group.pair) if ok else 1.0 for group, ok in zip(groups, few, strict=True)]
+        totals = [int(group.counts.sum()) for group in groups]
+        share = sum(n * part for n, part in zip(totals, loose, strict=True)) / sum(totals)
         return Lattice(fine, fine / math.sqrt(max(share, 1e-12)), atoms, min(loose) < 0.5)
 
     def fit(self, divisor: float) -> tuple[float, int]:
@@ -201,44 +203,70 @@ class Lattice:
 
 
 def _loose(pair: LossPair) -> float:
-    """The share of the P-mass that is not on the pair's atoms."""
+    """The share of the P-mass that is not on the pair's atoms; of stacked pairs, the largest."""
     if not pair.atoms.size:
         return 1.0
     hair = 1e-12 * np.maximum(np.abs(pair.atoms), float(np.abs(pair.atoms).max()))
     before, after = pair.tails(pair.atoms - hair), pair.tails(pair.atoms + hair)
     mass = np.maximum(np.exp(before.sf_p) - np.exp(after.sf_p), np.exp(after.cdf_p) - np.exp(before.cdf_p))
-    return min(max(1.0 - float(mass.sum()), 0.0), 1.0)
+    return min(max(1.0 - float(np.min(mass.sum(axis=-1))), 0.0), 1.0)
 
 
 def _steepness(p: Probe) -> Array:
-    """How fast the tails fall at each of the probe's losses, per nat of loss: the larger of the two hazard rates."""
+    """How fast the tails fall at each of the probe's losses, per nat of loss: the largest of the hazard rates."""
+    if p.y.size == 1:
+        return np.full(1, 1e-300)
     mass = np.exp(p.log_p)
-    rates = [np.zeros(p.y.size)]
-    for order in (slice(None), slice(None, None, -1)):
-        tail = np.log(np.cumsum(mass[order])[order])
-        rates.append(np.abs(np.gradient(tail, p.y)) if p.y.size > 1 else rates[0])
-    return np.maximum(np.maximum(rates[1], rates[2]), 1e-300)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tails = np.log([np.cumsum(mass[:, ::-1], axis=1)[:, ::-1], np.cumsum(mass, axis=1)])
+        rates = np.abs(np.diff(tails, axis=2) / np.diff(p.y))
+    rate = np.where(np.isfinite(rates), rates, 0.0).max(axis=(0, 1))
+    steepest: Array = np.maximum(np.maximum(np.append(rate, 0.0), np.append(0.0, rate)), 1e-300)
+    return steepest
 
 
 def top_index(p: Probe, top_mass: float) -> int:
-    """Index of the probe's loss beyond which the P-mass is below ``top_mass``."""
-    plain = np.cumsum(np.exp(p.log_p)[::-1])[::-1]
+    """Index of the probe's loss beyond which every row's P-mass is below ``top_mass``."""
+    plain = np.cumsum(np.exp(p.log_p)[:, ::-1], axis=1).max(axis=0)[::-1]
     return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)
+
+
+def _stretch(p: Probe, share: Array, extra: float) -> Array:
+    """How much wider than the lattice's the spacing may be at each of the probe's losses, by the tilted mass ``share`` there.
+
+    Errors are mass times spacing squared: for the fewest nodes the spacing goes with density^(-1/3), and all that is wider than the
+    lattice's may add the part ``extra`` of the error that mass one costs on the lattice.
+    """
+    if p.y.size == 1:
+        return np.ones(1)
+    log_density = np.log(np.maximum(share / np.gradient(p.y), 1e-300))
+    low, high = float(log_density.min()), float(log_density.max())
+    stretch = np.ones(p.y.size)
+    for _ in range(24):
+        middle = (low + high) / 2
+        wider = np.exp(np.maximum(middle - log_density, 0.0) / 3)
+        if float(share @ (wider * wider - 1)) > extra:
+            high = middle
+        else:
+            low, stretch = middle, wider
+    return stretch
 
 
 def nodes(
     pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float, *, weight: float = 1.0
 ) -> NDArray[np.int64]:
-    """Lattice indices to dot a pair on: every one where the tilted law lives, ever sparser where it has little mass.
+    """Lattice indices to dot a group on: every one where a tilted law lives, ever sparser where it has little mass.
 
     The top is where the P-mass beyond falls below ``top_mass``, the bottom where that below would weigh
     less than ``bottom_mass`` when tilted.
     """
-    share = weight * weights(p, tilt)
-    above, below = np.cumsum(share[::-1])[::-1], np.cumsum(share)
     last = top_index(p, top_mass)
     # whatever lies below the bottom is raised to it, and weighs e^{tilt loss} there
-    raised = np.log(np.cumsum(np.exp(p.log_p))) + tilt * p.y - np.logaddexp.reduce(p.log_p + tilt * p.y)
+    exponent = p.log_p + tilt * p.y
+    peak = exponent.max(axis=1)
+    norm = peak + np.log(np.exp(exponent - peak[:, None]).sum(axis=1))
+    with np.errstate(divide="ignore"):
+        raised = (np.log(np.cumsum(np.exp(p.log_p), axis=1)) - norm[:, None]).max(axis=0) + tilt * p.y
     first = max(int(np.searchsorted(raised, math.log(bottom_mass))) - 1, 0)
     low, high = pair.support
     if first > 0 or not math.isfinite(low):
@@ -247,8 +275,9 @@ def nodes(
         high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, high)
     high = max(high, low + step)
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
-    rare = np.interp(y, p.y, np.minimum(above, below))
-    spacing = np.clip(np.sqrt(0.02 / np.maximum(rare, 1e-300)), 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
+    extra = EXTRA * (_loose(pair) if 0 < pair.atoms.size <= 8 else 1.0)
+    stretch = np.interp(y, p.y, _stretch(p, weight * weights(p, tilt).max(axis=0), extra))
+    spacing = np.clip(stretch, 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
     # however little mass there is, the profile must not fall by a large factor within a cell, or the lower dots lose their footing
     spacing = np.maximum(np.minimum(spacing, 0.5 / np.interp(y, p.y, _steepness(p))), step)
     count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])

@@ -8,13 +8,15 @@ space so that a probability of 1e-300 keeps its digits.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
 NO_ATOMS: Array = np.empty(0)
 
 
@@ -61,6 +63,14 @@ class LossPair:
         """The pair (Q, P): what tells the two apart when their roles are exchanged."""
         return self if self.symmetric else Reversed(self)
 
+    def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
+        """What kind of pair this is and its parameters (all positive), where ``stacked`` can evaluate many of a kind at once; else None."""
+        return None
+
+    def stacked(self, alike: Sequence[Any]) -> LossPair:
+        """One pair whose tails at eps [m] are [K, m], a row for each of K pairs of this pair's family; its support holds all of theirs."""
+        raise NotImplementedError
+
     def log_delta(self, eps: ArrayLike) -> Array:
         """ln H_{e^eps}(P||Q) = ln sup_S [P(S) - e^eps Q(S)], the privacy profile, for eps of any shape, finite or +-inf.
 
@@ -103,6 +113,13 @@ class Reversed(Derived):
 
     def reverse(self) -> LossPair:
         return self.forward
+
+    def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
+        found = self.forward.family()
+        return None if found is None else (("reversed", found[0]), found[1])
+
+    def stacked(self, alike: Sequence[Reversed]) -> LossPair:
+        return type(self)(self.forward.stacked([pair.forward for pair in alike]))
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
@@ -202,6 +219,11 @@ def log_exp_excess(x: Array) -> Array:
         outer = np.where(np.abs(x) < 0.5, 1.0, np.minimum(x, 30.0))
         far = np.where(x > 30, x + np.log1p(-(1 + np.abs(x)) * np.exp(-np.abs(x))), np.log(np.expm1(outer) - outer))
     return np.where(np.abs(x) < 0.5, near, far)
+
+
+def column(values: Sequence[float]) -> Any:
+    """[K, 1]: one parameter of K pairs, in the place of a number where pairs are stacked."""
+    return np.array(values, dtype=float)[:, None]
 
 
 def _log(x: float) -> float:

@@ -1,4 +1,4 @@
-"""A cheap first look at a loss pair: where its loss lives, its cumulant function, and which tilt a question asks for.
+"""A cheap first look at loss pairs: where their losses live, their cumulant functions, and which tilt a question asks for.
 
 The nodes are geometric in |loss| and refined where mass gathers, so that no scale has to be known beforehand. What is found here
 only steers the certified computation (tilt, grid, windows); no answer depends on its accuracy.
@@ -13,22 +13,30 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfcx
 
-from wpriv.core.pair import Array, LossPair
+from wpriv.core.group import stacked
+from wpriv.core.pair import Array, Counts, LossPair
 
 _LADDER = np.geomspace(1e-15, 1e9, 120)
+# P-masses down to which tails can be resolved: the deeper, the smaller a delta can be asked about, and the more losses are probed
+DEPTHS = (1e-25, 1e-50, 1e-100, 1e-150)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Losses y (increasing) with ln of their P-mass; mass at +infinity left out."""
+    """Losses y [m] (increasing) and ln of their P-mass [K, m], a row for each pair of a group; mass at +infinity left out.
+
+    ``loss`` [K, m] is where the mass of each row's cell lies, to second order: ln of its P-mass over its Q-mass.
+    """
 
     y: Array
     log_p: Array
+    loss: Array
 
 
 @lru_cache(maxsize=512)
-def probe(pair: LossPair) -> Probe:
-    """Probes one pair; the result is cached by the pair's identity or value."""
+def probe(*members: LossPair, depth: float = DEPTHS[-1]) -> Probe:
+    """Probes one pair, or several that can be stacked, down to P-masses of ``depth``; cached by the pairs' identity or value."""
+    pair = stacked(members)
     low, high = pair.support
     ladder = np.concatenate([-_LADDER[::-1], [0.0], _LADDER])
     y = ladder[(ladder > low) & (ladder < high)]
@@ -41,65 +49,77 @@ def probe(pair: LossPair) -> Probe:
     y = np.unique(np.concatenate([y, ends, few_atoms]))
     if y.size < 2:
         y = np.array([y[0] - 1e-9, y[0]]) if y.size else np.array([-1e-9, 0.0])
-    sf, cdf = _tails(pair, y)
+    tails = _tails(pair, y)
     while True:
-        mass = np.maximum(np.where(sf[:-1] < cdf[1:], sf[:-1] - sf[1:], cdf[1:] - cdf[:-1]), 0.0)
-        mass[0] = max(mass[0], min(cdf[1], 1.0 - pair.infinity))
-        beyond = np.cumsum(mass[::-1])[::-1]
-        steep = (mass > 0.7 * beyond) & (mass > 1e-150) | (mass > 0.3 * beyond) & (mass > 1e-15)
-        steep[-1] = False
+        mass = _between(*tails[:2])
+        mass[:, 0] = np.maximum(mass[:, 0], np.minimum(tails[1, :, 1], 1.0 - pair.infinity))
+        beyond = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
+        steep = ((mass > 0.7 * beyond) & (mass > depth) | (mass > 0.3 * beyond) & (mass > 1e-15)).any(axis=0)
+        last = np.arange(mass.shape[1]) == mass.shape[1] - 1
+        heavy = (mass > 0.02).any(axis=0)
         # no finer than the ladder: an atom at zero would be halved for ever
-        finest = np.maximum(np.where(mass > 0.03, 1e-9, 1e-3) * np.abs(y[1:]), 1e-15)
-        wide = ((mass > 0.03) | steep) & (np.diff(y) > finest)
+        finest = np.maximum(np.where(heavy, 1e-9, 1e-3) * np.abs(y[1:]), 1e-15)
+        wide = (heavy | steep & ~last) & (np.diff(y) > finest)
         if not wide.any():
             break
         new = (y[:-1][wide, None] + np.diff(y)[wide, None] * np.arange(1, 6) / 6).ravel()
-        more = _tails(pair, new)
         y = np.concatenate([y, new])
         order = np.argsort(y, kind="stable")
-        y, sf, cdf = y[order], np.concatenate([sf, more[0]])[order], np.concatenate([cdf, more[1]])[order]
+        y, tails = y[order], np.concatenate([tails, _tails(pair, new)], axis=2)[:, :, order]
     # the far tail sits at the lower end of a cell that was not refined: its middle would weigh far too much when tilted
-    middle = np.where((mass > 0.5 * beyond) & (y[1:] > 0), y[:-1], (y[1:] + y[:-1]) / 2)
-    keep = mass > 1e-300
+    falls = (mass > 0.5 * beyond).any(axis=0) & (y[1:] > 0)
+    middle = np.where(falls, y[:-1], (y[1:] + y[:-1]) / 2)
+    keep = (mass > 1e-300).any(axis=0)
     if not keep.any():
-        return Probe(np.zeros(1), np.full(1, -np.inf))
-    middle, mass = middle[keep], mass[keep]
-    # E_P[e^-L] = 1 - lost fixes the mean, which for small losses is of second order and lost in the cells' width
-    with np.errstate(over="ignore"):
-        excess = float(mass @ np.expm1(-middle)) + float(mass.sum()) - (1 - pair.lost)
-    shift = math.log1p(excess / (1 - pair.lost)) if math.isfinite(excess) and abs(excess) < 0.1 else 0.0
-    return Probe(middle + shift, np.log(mass))
+        nothing = np.zeros((mass.shape[0], 1))
+        return Probe(np.zeros(1), nothing - np.inf, nothing)
+    other = _between(*tails[2:])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_p = np.log(mass)
+        # where Q has no digits left the middle has to do
+        loss = np.where((other > 1e-290) & (mass > 1e-290), np.clip(log_p - np.log(other), y[:-1], y[1:]), middle)
+    return Probe(middle[keep], log_p[:, keep], loss[:, keep])
 
 
-def _tails(pair: LossPair, y: Array) -> tuple[Array, Array]:
-    tails = pair.tails(y)
-    return np.exp(tails.sf_p), np.exp(tails.cdf_p)
+def _tails(pair: LossPair, y: Array) -> Array:
+    """[4, K, m] P above, P below, Q above and Q below each loss."""
+    return np.array([np.atleast_2d(np.exp(tail)) for tail in pair.tails(y)])
+
+
+def _between(above: Array, below: Array) -> Array:
+    """The mass of every cell, by whichever tail is the smaller."""
+    smaller = above[:, :-1] < below[:, 1:]
+    return np.maximum(np.where(smaller, above[:, :-1] - above[:, 1:], below[:, 1:] - below[:, :-1]), 0.0)
 
 
 @dataclass(frozen=True)
 class Cumulants:
-    """The sum over steps of n K(lambda), n K'(lambda), n K''(lambda), and the means and variances of one step of each kind."""
+    """The sum over steps of n K(lambda), n K'(lambda), n K''(lambda), and per group the means and variances of one step of each kind."""
 
     total: float
     mean: float
     variance: float
-    means: Array
-    variances: Array
+    means: list[Array]
+    variances: list[Array]
 
 
-def cumulants(probes: list[Probe], counts: list[int], tilt: float) -> Cumulants:
+def cumulants(probes: list[Probe], counts: list[Counts], tilt: float) -> Cumulants:
     """Cumulant function of the composed loss at one tilt, from the probes' discrete laws."""
-    values = []
-    for p in probes:
-        exponent = p.log_p + tilt * p.y
-        peak = float(exponent.max())
-        w = np.exp(exponent - peak)
-        s = float(w.sum())
-        mean = float(w @ p.y) / s
-        values.append((peak + math.log(s), mean, max(float(w @ (p.y - mean) ** 2) / s, 1e-300)))
-    k, means, variances = np.array(values).T
-    n = np.array(counts, dtype=float)
-    return Cumulants(float(n @ k), float(n @ means), float(n @ variances), means, variances)
+    total = mean = variance = 0.0
+    all_means, all_variances = [], []
+    for p, n in zip(probes, counts, strict=True):
+        exponent = p.log_p + tilt * p.loss
+        peak = exponent.max(axis=1)
+        w = np.exp(exponent - peak[:, None])
+        s = w.sum(axis=1)
+        means = (w * p.loss).sum(axis=1) / s
+        variances = np.maximum((w * (p.loss - means[:, None]) ** 2).sum(axis=1) / s, 1e-300)
+        total += float(n @ (peak + np.log(s)))
+        mean += float(n @ means)
+        variance += float(n @ variances)
+        all_means.append(means)
+        all_variances.append(variances)
+    return Cumulants(total, mean, variance, all_means, all_variances)
 
 
 def log_tail_factor(tilt: float, deviation: float) -> float:
@@ -111,7 +131,7 @@ def log_tail_factor(tilt: float, deviation: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def tilt_for_delta(probes: list[Probe], counts: list[int], log_delta: float) -> float:
+def tilt_for_delta(probes: list[Probe], counts: list[Counts], log_delta: float) -> float:
     """The tilt lambda >= 0 at which the saddle-point approximation of ln delta meets the target (to about 1%)."""
 
     def miss(tilt: float) -> float:
@@ -121,12 +141,12 @@ def tilt_for_delta(probes: list[Probe], counts: list[int], log_delta: float) -> 
     return _decreasing_root(miss, _scale(probes, counts))
 
 
-def tilt_for_eps(probes: list[Probe], counts: list[int], eps: float) -> float:
+def tilt_for_eps(probes: list[Probe], counts: list[Counts], eps: float) -> float:
     """The tilt lambda >= 0 at which the tilted mean of the composed loss is eps."""
     return _decreasing_root(lambda tilt: eps - cumulants(probes, counts, tilt).mean, _scale(probes, counts))
 
 
-def _scale(probes: list[Probe], counts: list[int]) -> float:
+def _scale(probes: list[Probe], counts: list[Counts]) -> float:
     variance = cumulants(probes, counts, 0.0).variance
     return 1 / math.sqrt(variance) if variance > 0 else 1.0
 

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+from functools import cache
 from types import ModuleType
 
 from wpriv.errors import UsageError
@@ -30,6 +31,7 @@ def load(folder: str, name: str) -> ModuleType:
     return importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
 
 
+@cache
 def mechanism(name: str) -> type:
     """The Mechanism class defined in ``wpriv/mechanisms/<name>.py``."""
     from wpriv.core.process import Mechanism

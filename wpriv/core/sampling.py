@@ -8,11 +8,12 @@ without replacement under replace-one, and their figures are not interchangeable
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Reversed, Tails, log1mexp, mirrored
+from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Reversed, Tails, column, log1mexp, mirrored
 
 
 def poisson(base: LossPair, rate: float) -> LossPair:
@@ -53,7 +54,7 @@ def _mixed_loss(loss: Array, rate: float) -> Array:
     """ln(1 - q + q e^loss), the loss of the mixture, for loss of any size or sign."""
     with np.errstate(over="ignore"):
         near = np.log1p(rate * np.expm1(np.clip(loss, -0.7, 700.0)))
-    far = np.logaddexp(math.log1p(-rate), math.log(rate) + loss)
+    far = np.logaddexp(np.log1p(-rate), np.log(rate) + loss)
     return np.where((loss > -0.7) & (loss < 700.0), near, far)
 
 
@@ -61,13 +62,13 @@ def _base_loss(eps: Array, rate: float) -> Array:
     """The inverse of ``_mixed_loss``; -inf where eps lies at or below its least value ln(1-q)."""
     # t' = 1 + (t - 1)/q where that keeps its digits, else t' = t/q (1 - (1-q)/t)
     ratio = np.expm1(np.clip(eps, -1.0, 1.0)) / rate
-    far = eps - math.log(rate) + log1mexp(np.minimum(math.log1p(-rate) - eps, 0.0))
+    far = eps - np.log(rate) + log1mexp(np.minimum(np.log1p(-rate) - eps, 0.0))
     return np.where((ratio > -0.5) & (eps < 1.0), np.log1p(np.maximum(ratio, -0.5)), far)
 
 
 def _mix(log_q: Array, log_p: Array, rate: float) -> Array:
     """ln((1-q) Q + q P) of two log masses."""
-    return np.minimum(np.logaddexp(math.log1p(-rate) + log_q, math.log(rate) + log_p), 0.0)
+    return np.asarray(np.minimum(np.logaddexp(np.log1p(-rate) + log_q, np.log(rate) + log_p), 0.0))
 
 
 class _Map:
@@ -86,12 +87,12 @@ class _Map:
 
 class _Poisson(Derived):
     def __init__(self, base: LossPair, rate: float):
-        self.base, self.rate, self.floor = base, rate, math.log1p(-rate)
+        self.base, self.rate, self.floor = base, rate, np.log1p(-rate)
         self.made_from = (base, rate)
-        self.infinity, self.lost = rate * base.infinity, 0.0
-        low, high = _mixed_loss(np.array(base.support), rate)
-        self.support = (self.floor if base.lost > 0 else float(low), float(high))
-        mixed = _mixed_loss(base.atoms, rate)
+        self.infinity, self.lost = rate * base.infinity if base.infinity else 0.0, 0.0
+        mixed_ends = _mixed_loss(np.array(base.support), rate)
+        self.support = (self.floor if base.lost > 0 else float(mixed_ends.min()), float(mixed_ends.max()))
+        mixed = _mixed_loss(base.atoms, rate).ravel()
         self.atoms = np.concatenate([[self.floor], mixed]) if base.lost > 0 else mixed
         self._map = _Map(base.atoms, mixed, rate)
 
@@ -112,6 +113,12 @@ class _Poisson(Derived):
 
     def reverse(self) -> LossPair:
         return _PoissonReversed(self)
+
+    def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
+        return _sampled_family("poisson", self.base, self.rate)
+
+    def stacked(self, alike: Sequence[_Poisson]) -> LossPair:
+        return _Poisson(self.base.stacked([pair.base for pair in alike]), column([pair.rate for pair in alike]))
 
 
 class _PoissonReversed(Reversed):
@@ -135,11 +142,11 @@ class _Fixed(Derived):
     def __init__(self, base: LossPair, rate: float):
         self.base, self.rate = base, rate
         self.made_from = (base, rate)
-        self.infinity = self.lost = rate * base.infinity
-        high = float(_mixed_loss(np.array(base.support[1]), rate))
+        self.infinity = self.lost = rate * base.infinity if base.infinity else 0.0
+        high = float(np.max(_mixed_loss(np.array(base.support[1]), rate)))
         self.support = (-high, high)
         above = base.atoms[base.atoms > 0]
-        mixed = _mixed_loss(above, rate)
+        mixed = _mixed_loss(above, rate).ravel()
         self.atoms = np.concatenate([-mixed[::-1], [0.0], mixed])
         self._map = _Map(above, mixed, rate)
 
@@ -157,10 +164,21 @@ class _Fixed(Derived):
             np.where(up, base.cdf_q, upper_p),
         )
 
+    def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
+        return _sampled_family("fixed", self.base, self.rate)
+
+    def stacked(self, alike: Sequence[_Fixed]) -> LossPair:
+        return _Fixed(self.base.stacked([pair.base for pair in alike]), column([pair.rate for pair in alike]))
+
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
         above = math.log(self.rate) + self.base.log_delta(_base_loss(np.abs(y), self.rate))
         return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+
+
+def _sampled_family(kind: str, base: LossPair, rate: float) -> tuple[Hashable, tuple[float, ...]] | None:
+    found = base.family()
+    return None if found is None else ((kind, found[0]), (rate, *found[1]))
 
 
 def _atomic_poisson(base: AtomicPair, rate: float) -> AtomicPair:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr
 
-from wpriv.core.pair import Array, LossPair, Tails, log1mexp, mirrored
+from wpriv.core.pair import Array, LossPair, Tails, column, log1mexp, mirrored
 from wpriv.core.process import Mechanism, parameter
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -45,6 +46,12 @@ class GaussPair(LossPair):
         a = np.asarray(eps, dtype=float) / self.mu - self.mu / 2
         b = a + self.mu
         return Tails(log_ndtr(-a), log_ndtr(a), log_ndtr(-b), log_ndtr(b))
+
+    def family(self) -> tuple[Hashable, tuple[float, ...]]:
+        return "gauss", (self.mu,)
+
+    def stacked(self, alike: Sequence[GaussPair]) -> LossPair:
+        return GaussPair(column([pair.mu for pair in alike]))
 
     def power(self, n: int) -> GaussPair:
         return GaussPair(self.mu * math.sqrt(n))

@@ -1,0 +1,65 @@
+"""Products of many spectra, summed directly at low frequencies, against plain transforms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wpriv.core.law import Law
+from wpriv.core.spectra import MANY, Spectra, fast_length, jump_factor
+
+
+def bell(rng: np.random.Generator, rows: int, spread: int) -> Law:
+    """Laws on sparse nodes: bells of some widths, and a far tail."""
+    index = np.unique(np.concatenate([np.arange(-spread, spread), rng.integers(spread, 30 * spread, 20)]))
+    widths = rng.uniform(0.2, 0.3, rows)[:, None] * spread
+    mass = np.exp(-((index / widths) ** 2) / 2) + 1e-6 * rng.random((rows, index.size))
+    return Law(index, mass / mass.sum(axis=1)[:, None], np.zeros(rows))
+
+
+def plain(laws: list[Law], centres: list[np.ndarray], powers: list[np.ndarray], size: int) -> np.ndarray:
+    whole = np.ones(size // 2 + 1, dtype=complex)
+    for law, centre, power in zip(laws, centres, powers, strict=True):
+        for row, c, n in zip(law.rows, centre, power, strict=True):
+            whole *= np.fft.rfft(np.bincount((law.index - c) % size, weights=row, minlength=size)) ** int(n)
+    return whole
+
+
+def test_products_at_low_frequencies_are_the_full_ones_to_the_error_they_name():
+    rng = np.random.default_rng(1)
+    laws = [bell(rng, 9, 40), bell(rng, 11, 60)]
+    centres = [rng.integers(-20, 20, law.rows.shape[0]) for law in laws]
+    powers = [rng.integers(5, 30, law.rows.shape[0]) for law in laws]
+    size = fast_length(40_000)
+    weight = [n * 100.0 for n in powers]
+    made = Spectra(laws, centres, size, powers, weight, 1e-10)
+    assert made.cut < size // 8
+    found, exact = made.product(powers), plain(laws, centres, powers, size)
+    assert found is not None
+    # the sum of |error| over the cells, which is what the slack has to hold
+    off = np.abs(np.fft.irfft(found, size) - np.fft.irfft(exact, size)).sum()
+    rounding = sum(int(n.sum()) for n in powers) * made.rounding * 2.0**-53 * math.sqrt(2 * float(np.sum(np.abs(exact) ** 2)))
+    assert off <= made.lost + rounding
+    assert made.lost <= 1e-10
+
+
+def test_few_laws_or_rough_ones_keep_every_frequency():
+    rng = np.random.default_rng(2)
+    size = fast_length(5000)
+    few = bell(rng, MANY - 1, 30)
+    steep = Law(np.array([-1, 0, 1]), np.full((MANY, 3), 1 / 3), np.zeros(MANY))
+    for law in (few, steep):
+        rows = law.rows.shape[0]
+        ones = [np.ones(rows, dtype=np.int64)]
+        made = Spectra([law], [np.zeros(rows, dtype=np.int64)], size, ones, [np.ones(rows)], 1e-12)
+        assert (made.cut, made.lost) == (size // 2 + 1, 0.0)
+        np.testing.assert_allclose(made.product(ones), plain([law], [np.zeros(rows, dtype=int)], ones, size), atol=1e-13)
+
+
+def test_jump_factors_of_several_rows_are_the_product_of_their_powers():
+    index, size = np.array([0, 7, 40]), 256
+    mass = np.array([[1 - 3e-6, 2e-6, 1e-6], [1 - 5e-4, 4e-4, 1e-4]])
+    counts = np.array([10**5, 300])
+    exact = plain([Law(index, mass, np.zeros(2))], [np.zeros(2, dtype=int)], [counts], size)
+    np.testing.assert_allclose(jump_factor(Law(index, mass, np.zeros(2)), counts, size), exact, rtol=1e-10)
