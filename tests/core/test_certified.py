@@ -240,3 +240,30 @@ def test_zero_is_the_answer_where_delta_exceeds_the_total_variation():
     pairs: list[LossPair] = [GaussPair(1e-6), LaplacePair(1e-7), poisson(GaussPair(1.0), 1e-6)]
     for pair in pairs:
         assert Composition([(pair, 1)]).epsilon(0.1, 1e-3) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("q", "sigma", "n", "delta", "order"),
+    [
+        (1e-3, 0.8, 5000, 1e-5, "remove"),
+        (1e-4, 0.6, 10**6, 1e-10, "add"),
+        (1.19e-5, 0.486, 34 * 10**6, 6.4e-10, "remove"),
+        (2e-5, 0.65, 17_000, 1e-9, "remove"),
+    ],
+)
+def test_rare_records_with_large_losses_are_bracketed_as_narrowly_as_asked(q, sigma, n, delta, order):
+    # oracle: Laplace inversion of the exact moment function
+    low, high = Composition(sgd(q, sigma, n, order)).epsilon(delta, 1e-3)
+    assert high - low <= 1.01e-3 * high
+    steps = [(oracles.poisson_gauss(q, 1 / sigma, order), n)]
+    assert oracles.contour_delta(steps, low) >= delta * (1 - 1e-8)
+    assert oracles.contour_delta(steps, high) <= delta * (1 + 1e-8)
+
+
+def test_an_eps_far_below_a_tilted_law_gets_the_trivial_bracket():
+    # e^{tilt (centre - eps)} is beyond double precision there: neither end may be read off
+    composition = Composition(sgd(0.01, 4, 65536))
+    composition.epsilon(1e-100, 1e-2)
+    both = composition.nearest(14.0)
+    far = both.upper.centre - 800 / both.upper.tilt
+    assert both.delta(far) == (0.0, 1.0)

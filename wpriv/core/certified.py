@@ -25,10 +25,12 @@ from wpriv.errors import Unsupported
 ROUNDS = 6
 EPS_LIMIT = 1e6
 LOG_TINY = -640.0
+# ln of the delta that is reckoned with at first, where eps is given
+LOG_FIRST = -30.0
 # the share of the room below an upper end that suffices which may be lost to the grid
 ROOM = 0.3
-# no further round after one of so many cells
-LAST_CELLS = 1 << 19
+# cells that a further round may take
+MOST_CELLS = 1 << 20
 # the tails are taken to be right to this many roundings, relative to the loss they are asked at; a step's loss is shifted by as much
 TAIL_ROUNDINGS = 16
 
@@ -43,7 +45,7 @@ class Composition:
         self.groups = groups(merged)
         self.counts = [group.counts for group in self.groups]
         self.total, self.kinds = sum(merged.values()), len(merged)
-        self.depth, self.probes = math.inf, list[Probe]()
+        self.looked, self.neglected, self.probes = math.inf, 0.0, list[Probe]()
         masses = [(pair.infinity, n) for pair, n in merged.items() if pair.infinity > 0]
         self.log_finite = -math.inf if any(mass >= 1 for mass, _ in masses) else sum(n * math.log1p(-mass) for mass, n in masses)
         self.infinity = -math.expm1(self.log_finite)
@@ -60,11 +62,12 @@ class Composition:
             if high - low <= tol * high:
                 return low, high
         accuracy, least_log = tol / 1.9, LOG_TINY if enough <= 0 else max(LOG_TINY, math.log(enough) - 12)
-        self._look(0.0)
-        while True:
+        log_guess = LOG_FIRST
+        for _ in range(ROUNDS):
+            self._look(max(log_guess, least_log), tol)
             tilt = tilt_for_eps(self.probes, self.counts, eps)
             log_guess = _log_guess(cumulants(self.probes, self.counts, tilt), tilt, eps)
-            if not self._look(max(log_guess, least_log)):
+            if max(log_guess, least_log) > self.looked - 1:
                 break
         # what is too small for a double, or far below what is asked, is bounded from a tilt whose own delta is not
         if log_guess < least_log:
@@ -81,9 +84,12 @@ class Composition:
                 break
             low, high = both.delta(eps)
             best = (max(best[0], low), min(best[1], high))
-            if best[1] - best[0] <= tol * best[1] or best[1] <= max(enough, 1e-300) or both.cells > LAST_CELLS:
+            if best[1] - best[0] <= tol * best[1] or best[1] <= max(enough, 1e-300):
                 break
-            accuracy = min(accuracy * _tighter((best[1] - best[0]) / best[1], tol), tol / 1.9)
+            finer = _tighter((best[1] - best[0]) / best[1], tol, both)
+            if finer is None:
+                break
+            accuracy = min(accuracy * finer, tol / 1.9)
         return _ordered(best)
 
     def nearest(self, eps: float) -> Both:
@@ -97,7 +103,7 @@ class Composition:
         if self.top <= enough:
             return 0.0, max(self.top, 0.0)
         log_delta = math.log(delta - self.infinity)
-        self._look(log_delta)
+        self._look(log_delta, tol)
         tilt = tilt_for_delta(self.probes, self.counts, log_delta)
         best, accuracy, guess, room = (0.0, math.inf), tol / 1.9, math.inf, enough
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
@@ -120,7 +126,7 @@ class Composition:
                 break
             low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
             best = (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
-            if best[1] - best[0] <= tol * max(best[1], 0.01 * spread) or best[1] <= enough or both.cells > LAST_CELLS:
+            if best[1] - best[0] <= tol * max(best[1], 0.01 * spread) or best[1] <= enough:
                 break
             if math.isinf(high):
                 tilt *= 0.9
@@ -129,17 +135,21 @@ class Composition:
             if far:
                 tilt = tilt_for_eps(self.probes, self.counts, high)
             else:
-                accuracy *= _tighter((best[1] - best[0]) / best[1], tol)
+                finer = _tighter((best[1] - best[0]) / best[1], tol, both)
+                if finer is None:
+                    break
+                accuracy *= finer
         return _ordered(best)
 
-    def _look(self, log_delta: float) -> bool:
-        """Probes the pairs deeply enough for a delta of this size; whether that was still to be done."""
+    def _look(self, log_delta: float, tol: float) -> None:
+        """Probes the pairs as deeply as a delta of this size needs, without the losses so rare that they cannot matter to it."""
+        # a small part of delta moves eps by less than the tolerance, and the further down delta is the less
+        self.neglected = tol * (0.3 if log_delta < -7 else 0.01)
         wanted = log_delta - math.log(1e6 * self.total * self.kinds)
         depth = next((d for d in DEPTHS if math.log(d) <= wanted), DEPTHS[-1])
-        if depth >= self.depth:
-            return False
-        self.depth, self.probes = depth, [probe(*group.members, depth=depth) for group in self.groups]
-        return True
+        found = [probe(*group.members, depth=depth) for group in self.groups]
+        tops = [self._negligible(math.exp(log_delta), group.counts) for group in self.groups]
+        self.looked, self.probes = log_delta, [p.up_to(top_index(p, top)) for p, top in zip(found, tops, strict=True)]
 
     def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both | None:
         """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already."""
@@ -179,7 +189,7 @@ class Composition:
         sizes = [np.abs(m) + 10 * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
         drift = TAIL_ROUNDINGS * UNIT * sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
         drift += sum(float(jumps.most @ jumps.log_kappa) for jumps, _ in split)
-        return Both(sides[0], sides[1], drift, math.sqrt(state.variance))
+        return Both(sides[0], sides[1], drift, drift + sum(jumps.fall for jumps, _ in split), math.sqrt(state.variance))
 
     def _milder(self, tilt: float, state: Cumulants, eps: float, delta: float, relative: float) -> tuple[float, Cumulants, float]:
         """The tilt to compute with, its cumulants, and the share of the tilted mass that decides delta at eps.
@@ -214,7 +224,7 @@ class Composition:
 
     def _negligible(self, delta: float, counts: Counts) -> float:
         """P-mass of one of a group's steps that may go to +infinity without being seen in delta."""
-        return max(1e-5 * delta / (int(counts.max()) * self.kinds), 1e-300)
+        return max(self.neglected * delta / (int(counts.max()) * self.kinds), 1e-300)
 
     def _plan(self, state: Cumulants, tilt: float, error: float, lattice: Lattice, tail: float, delta: float) -> Plan:
         """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger."""
@@ -232,7 +242,7 @@ class Composition:
             spread = math.sqrt(sum(float(n @ v) for n, v in zip(first, plain, strict=True)))
             cut = None
             if k > 1 and last < 0.3 and width > 24 * spread:
-                cut = self._cut(6 * spread, last, tilt, error, tail, state.total)
+                cut = self._cut(6 * spread, last, tilt, error, tail)
             if cut is not None:
                 width = self._reach(tilt, first, tail / blocks[0], delta, cut * last)
             cost = 8e3 * k + width / step * (1 + 0.2 * self.kinds) + whole / last * (1 + (0.2 * self.kinds if cut is not None else 0.0))
@@ -247,7 +257,7 @@ class Composition:
         assert best is not None
         return best[1]
 
-    def _cut(self, least_cut: float, last: float, tilt: float, error: float, tail: float, cumulant: float) -> int | None:
+    def _cut(self, least_cut: float, last: float, tilt: float, error: float, tail: float) -> int | None:
         """The cut, in cells of the last lattice, beyond which losses are split off as jumps; None where they are not rare enough.
 
         Far enough out for both costs of K jumps to be within the allowance: the shift of eps by K ln kappa, about their P-mass each, and
@@ -255,16 +265,17 @@ class Composition:
         """
         for wider in (1, 2, 4, 8, 16, 32):
             cut = max(math.ceil(wider * least_cut / last), 2)
-            jumps = rare = 0.0
+            if all(float(p.y[-1]) < cut * last for p in self.probes):
+                return None
+            jumps = cost = 0.0
             for p, n in zip(self.probes, self.counts, strict=True):
                 jumps += float(n @ weights(p, tilt)[:, np.abs(p.y) > cut * last].sum(axis=1))
-                rare = max(rare, float(np.exp(p.log_p[:, p.y > cut * last]).sum(axis=1).max()))
+                rare = np.exp(p.log_p[:, p.y > cut * last]).sum(axis=1)
+                near = np.abs(p.y) <= cut * last
+                left_out = (np.exp(p.log_p[:, near]) * np.expm1(tilt * p.loss[:, near])).sum(axis=1) / max(tilt, 1e-9)
+                cost = max(cost, float(rare.max()), 2 * float(np.abs(left_out).max()))
             most = most_jumps(jumps, tail)
-            if (
-                jumps < 60
-                and most < min(int(n.min()) for n in self.counts) / 4
-                and most * max(rare, 3 * abs(cumulant) / (self.total * max(tilt, 1e-9))) < 0.5 * error
-            ):
+            if jumps < 60 and most < min(int(n.min()) for n in self.counts) / 4 and most * cost < 0.5 * error:
                 return cut
         return None
 
@@ -302,6 +313,8 @@ def _log_guess(state: Cumulants, tilt: float, eps: float) -> float:
     return state.total - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance))
 
 
-def _tighter(width: float, tol: float) -> float:
-    """The factor by which the next round's allowance shrinks."""
-    return min(0.8, max(0.9 * tol / width, 0.01)) if math.isfinite(width) else 0.1
+def _tighter(width: float, tol: float, both: Both) -> float | None:
+    """The factor by which the next round's allowance shrinks; None where its grid would be too large to be worth a try."""
+    least = (both.cells / MOST_CELLS) ** 2
+    wanted = max(0.9 * tol / width, 0.05) if math.isfinite(width) else 0.1
+    return min(0.8, max(wanted, least)) if least < 0.5 else None

@@ -23,6 +23,8 @@ from wpriv.core.spectra import UNIT, Spectra, fast_length, jump_factor
 from wpriv.errors import Unsupported
 
 MAX_CELLS = 1 << 22
+# an eps so far below the middle of a tilted law, in units of 1/tilt, cannot be read off it in double precision
+FAR = 690.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Composed:
 
     ``slack`` bounds the tilted mass that is missing or misplaced; ``infinity`` is the composed P-mass at +infinity. ``above`` and
     ``above_q`` are the sums of P- and Q-mass from each node up, scaled to the centre; empty where they would overflow.
+    ``fall`` is by how much in eps a lower law lies too high.
     """
 
     step: float
@@ -41,11 +44,15 @@ class Composed:
     above: Array
     above_q: Array
     centre: float
+    fall: float
 
     def delta(self, eps: float, sign: int) -> float:
         """delta at eps with the slack added (sign +1) or taken away (sign -1)."""
-        i = int(np.searchsorted(self.law.index, math.floor(eps / self.step), side="right"))
+        eps += self.fall if sign < 0 else 0.0
         x = eps - self.centre
+        if -self.tilt * x > FAR:
+            return 1.0 if sign > 0 else self.infinity
+        i = int(np.searchsorted(self.law.index, math.floor(eps / self.step), side="right"))
         # the sum of (1 - e^{eps-y}) e^{-tilt (y-centre)} mass over losses y above eps
         if self.above.size:
             value = max(float(self.above[i]) - math.exp(min(x, 700.0)) * float(self.above_q[i]), 0.0)
@@ -53,8 +60,9 @@ class Composed:
             y = self.law.index[i:] * self.step
             value = float(self.law.mass[i:] @ (-np.expm1(eps - y) * np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0))))
         peak = math.exp(-self.tilt * math.log1p(1 / self.tilt)) / (1 + self.tilt) if self.tilt > 0 else 1.0
-        slack = sign * peak * self.slack * math.exp(min(-self.tilt * x, 700.0))
-        finite = math.exp(min(self.law.log_norm - self.tilt * self.centre, 700.0)) * max(value + slack, 0.0)
+        value += sign * peak * self.slack * math.exp(-self.tilt * x)
+        log_scale = float(self.law.log_norm) - self.tilt * self.centre
+        finite = math.exp(min(log_scale + math.log(value), 700.0)) if value > 0 else 0.0
         # a bound above zero may be too small for a double
         return min(max(finite + self.infinity, 5e-324 if sign > 0 else 0.0), 1.0)
 
@@ -84,31 +92,36 @@ def compose(
         Unsupported: a window would need more than ``MAX_CELLS`` cells.
     """
     errors: list[tuple[int, float, float]] = []
+    fall = 0.0
     for number, factor in stages:
         kinds = _kinds([np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in counts], number)
         laws, error, reach = _convolve(laws, [powers for _, powers in kinds], step, tail / number, late if number == 1 else [])
         errors.append((number, error, reach))
         if factor > 1:
-            laws = [_coarse(law, step, factor, tilt, upper) for law in laws]
-            step *= factor
+            coarse = [_coarse(law, step, factor, tilt, upper) for law in laws]
+            if not upper:
+                better = [_or_point(law, made, step, factor, tilt) for law, made in zip(laws, coarse, strict=True)]
+                coarse = [made for made, _ in better]
+                fall += sum(blocks * off for (blocks, _), (_, off) in zip(kinds, better, strict=True))
+            laws, step = coarse, step * factor
         counts = [blocks for blocks, _ in kinds]
     law = laws[0]
     density = float(law.mass.max()) / step
     # a zero-sum error of size e within one block's window moves the rest of the law by at most its reach
     slack = tail + sum(number * e * min(1.0, 2 * reach * density) for number, e, reach in errors)
-    return _ready(law, step, tilt, -math.expm1(log_finite), slack)
+    return _ready(law, step, tilt, -math.expm1(log_finite), slack, fall)
 
 
-def _ready(law: Law, step: float, tilt: float, infinity: float, slack: float) -> Composed:
+def _ready(law: Law, step: float, tilt: float, infinity: float, slack: float, fall: float) -> Composed:
     y = law.losses(step)
     centre = float(law.mass @ y) / float(law.mass.sum())
     if (1 + tilt) * (float(y[-1]) - float(y[0])) > 600:
-        return Composed(step, tilt, law, infinity, slack, np.empty(0), np.empty(0), centre)
+        return Composed(step, tilt, law, infinity, slack, np.empty(0), np.empty(0), centre, fall)
     weight = law.mass * np.exp(-tilt * (y - centre))
     other = weight * np.exp(centre - y)
     above = np.concatenate([np.cumsum(weight[::-1])[::-1], [0.0]])
     above_q = np.concatenate([np.cumsum(other[::-1])[::-1], [0.0]])
-    return Composed(step, tilt, law, infinity, slack, above, above_q, centre)
+    return Composed(step, tilt, law, infinity, slack, above, above_q, centre, fall)
 
 
 def _kinds(counts: list[Counts], number: int) -> list[tuple[int, list[Counts]]]:
@@ -172,3 +185,20 @@ def _coarse(law: Law, step: float, factor: int, tilt: float, upper: bool) -> Law
     kept = np.flatnonzero(mass > 0)
     first, last = int(kept[0]), int(kept[-1]) + 1
     return Law(start + np.arange(first, last), mass[first:last], law.log_norm).normalised()
+
+
+def _or_point(law: Law, coarse: Law, step: float, factor: int, tilt: float) -> tuple[Law, float]:
+    """A law's lower law on the coarse lattice, or a point at zero where that loses less, and by how much in eps it lies too high.
+
+    A law of P-mass p and Q-mass p kappa dominates its mass put at -ln kappa (Jensen). That is worth having where the law is so narrow that
+    the coarse lattice does not resolve it, and its lower law there lies below that point on average.
+    """
+    y = law.losses(step)
+    if not y[0] < 0 < y[-1] or (1 + tilt) * max(-float(y[0]), float(y[-1])) > FAR:
+        return coarse, 0.0
+    plain = law.mass * np.exp(-tilt * y)
+    mass = float(plain.sum())
+    off = max(math.log1p(float(plain @ np.expm1(-y)) / mass) + 1e-15, 0.0)
+    if float(coarse.moments(step * factor)[0][0]) >= -off:
+        return coarse, 0.0
+    return Law(np.zeros(1, dtype=np.int64), np.ones(1), float(law.log_norm) + math.log(mass)), off

@@ -4,7 +4,8 @@ Rare large losses would force a long fine lattice on every step. Where they are 
 losses within a cut and R the rest, of P-mass r, a step is (1-r) B' + R, B' = B / (1-r), and n steps are sums over the number k of jumps of
 B'^(n-k) R^k. Adding a step of B' raises delta, up to a shift of eps by ln kappa, kappa = E[e^-Y] under B' (Jensen), so for at most K jumps
 the composition of B'^n with ((1-r) at zero + R)^n, eps shifted by K ln kappa, lies above, and that of B'^(n-K) with the same lies below.
-The jumps can then live on the last, coarse lattice only.
+The jumps can then live on the last, coarse lattice only. Where B' is so narrow that the first lattice does not resolve it, its lower law
+is a point at -ln kappa (Jensen once more): zero, with eps shifted by n ln kappa in all.
 """
 
 from __future__ import annotations
@@ -40,12 +41,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Jumps:
-    """The rare large losses of a group's steps, on the last lattice: laws with an atom at zero, and how many [K] to reckon with."""
+    """The rare large losses of a group's steps, on the last lattice: laws with an atom at zero, and how many [K] to reckon with.
+
+    ``fall`` is by how much the lower laws lie too high, over all steps, in eps.
+    """
 
     upper: Law
     lower: Law
     most: Counts
     log_kappa: Array
+    fall: float
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, 
     inner, edge = nodes(pair, p, step, tilt, top_mass, bottom_mass), cut * coarse
     bound, falls = round(edge / step), bool(inner[0] * step < -edge)
     last = min(bound, math.ceil(pair.support[1] / step)) if math.isfinite(pair.support[1]) else bound
-    inner = np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [last]]).astype(np.int64)
+    inner = np.unique(np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [0, last]])).astype(np.int64)
     y = np.asarray(inner * step, dtype=np.float64)
     bulk = cells(pair, y)
     outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=int(counts.max()) / plan.stages[-2][0])
@@ -100,9 +105,14 @@ def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, 
     laws = [_tilted(index, np.concatenate(parts, axis=-1), far, tilt) for parts in (upper, lower)]
     at_zero = laws[0].rows[:, laws[0].index == 0].sum(axis=1)
     most = np.array([most_jumps(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)])
-    jumps = Jumps(laws[0], laws[1], most, np.atleast_1d(np.maximum(kappa, 0.0)))
     above, below = (_tilted(inner, mass / rest[..., None], y, tilt) for mass in (bulk_upper, bulk_lower))
-    return Dotted(above, below, np.atleast_1d(infinity), jumps)
+    log_kappa = np.atleast_1d(np.maximum(kappa, 0.0))
+    unresolved = below.moments(step)[0] < -log_kappa
+    if unresolved.any():
+        point = np.where(below.index == 0, 1.0, 0.0)
+        below = Law(below.index, np.where(unresolved[:, None], point, below.rows), np.where(unresolved, 0.0, below.log_norm))
+    fall = float((counts * log_kappa)[unresolved].sum())
+    return Dotted(above, below, np.atleast_1d(infinity), Jumps(laws[0], laws[1], most, log_kappa, fall))
 
 
 def _jumps_above(c: Cells, infinity: float) -> tuple[tuple[Array, Array], Array]:

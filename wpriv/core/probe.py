@@ -32,6 +32,10 @@ class Probe:
     log_p: Array
     loss: Array
 
+    def up_to(self, last: int) -> Probe:
+        """The losses up to an index."""
+        return Probe(self.y[: last + 1], self.log_p[:, : last + 1], self.loss[:, : last + 1])
+
 
 @lru_cache(maxsize=512)
 def probe(*members: LossPair, depth: float = DEPTHS[-1]) -> Probe:

@@ -20,7 +20,7 @@ Spectrum = NDArray[np.complex128]
 # laws below which plain FFTs are as quick
 MANY = 12
 # complex numbers held at once
-ROOM = 1 << 21
+ROOM = 1 << 22
 # nodes summed at once
 BLOCK = 256
 
@@ -66,7 +66,8 @@ class Spectra:
 
     def _shorten(self, least: list[Counts], weight: list[Array], error: float) -> None:
         """Finds out how many frequencies matter, and sums the spectra up to there directly where that is quicker."""
-        widest = sorted(self.rows, key=lambda row: weight[row[0]][row[1]], reverse=True)[: len(self.rows) // 8 + 1]
+        most = min(len(self.rows) // 8 + 1, max(ROOM // self.size, 2))
+        widest = sorted(self.rows, key=lambda row: weight[row[0]][row[1]], reverse=True)[:most]
         envelope = np.ones(self.cut)
         first = {}
         for j, k in widest:
@@ -74,7 +75,7 @@ class Spectra:
             envelope *= np.minimum(np.abs(first[j, k]), 1.0) ** int(least[j][k])
         beyond = np.sqrt(2 * np.cumsum(envelope[::-1] ** 2)[::-1])
         cut = int(np.searchsorted(-beyond, -error))
-        if cut >= self.cut:
+        if cut >= self.cut or len(self.rows) * cut > ROOM:
             return
         self.cut, self.lost = cut, error
         self.kept = {row: found[:cut] for row, found in first.items()}
@@ -91,11 +92,12 @@ def _low(law: Law, which: list[int], centres: NDArray[np.int64], size: int, cut:
     inner = math.isqrt(cut - 1) + 1
     outer = -(-cut // inner)
     found = np.zeros((len(which), 2 * inner * outer))
-    for start in range(0, law.index.size, BLOCK):
-        index = law.index[start : start + BLOCK, None]
+    block = max(1, min(BLOCK, ROOM // cut))
+    for start in range(0, law.index.size, block):
+        index = law.index[start : start + block, None]
         near, far = _turns(index * np.arange(inner), size), _turns(index * (inner * np.arange(outer)), size)
         waves = (far[:, :, None] * near[:, None, :]).reshape(index.size, -1)
-        found += law.rows[which, start : start + BLOCK] @ waves.view(np.float64)
+        found += law.rows[which, start : start + block] @ waves.view(np.float64)
     shift = _turns(-centres[which, None] * np.arange(cut), size)
     return found.view(np.complex128)[:, :cut] * shift
 

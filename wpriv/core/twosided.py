@@ -12,11 +12,15 @@ from wpriv.core.roots import least
 
 @dataclass(frozen=True)
 class Both:
-    """The composed law from above and from below, the shift of the loss that covers rounding in the tails, and the loss's spread."""
+    """The composed law from above and from below, the loss's spread, and by how much in eps either may lie on the wrong side.
+
+    ``rise`` and ``fall`` cover rounding in the tails and what splitting off jumps costs.
+    """
 
     upper: Composed
     lower: Composed
-    drift: float
+    rise: float
+    fall: float
     spread: float
 
     @property
@@ -26,7 +30,7 @@ class Both:
 
     def delta(self, eps: float) -> tuple[float, float]:
         """Lower and upper delta at eps."""
-        return self.lower.delta(eps + self.drift, -1), self.upper.delta(eps - self.drift, +1)
+        return self.lower.delta(eps + self.fall, -1), self.upper.delta(eps - self.rise, +1)
 
     def epsilon(self, delta: float, guess: float, spread: float) -> tuple[float, float]:
         """Lower and upper eps >= 0 at delta, the upper one meeting it; (0, inf) for ends further off than some spreads from the guess."""
