@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key, refuse
+from wpriv.core.process import type_words
 from wpriv.core.schema import MODELS, Budget, Expect, Panel, Part, Step, Strict, Sweep
 
 _GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))
@@ -194,7 +195,7 @@ def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fa
             near = registry.did_you_mean(key, [*fields, *Step.model_fields])
             said = f"unknown key {key[:60]!r}{near or f'. {mech} takes ' + (', '.join(fields) or 'no parameters')}"
             faults.append(Fault(document.place((*path, key), at_key=True), said))
-        elif str(fields[key].type).partition(" ")[0] in ("float", "int") and type(value) not in (int, float):
+        elif type_words(fields[key]) & {"float", "int"} and type(value) not in (int, float):
             faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {_shown(value)}"))
     return faults
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step
+from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step, type_words
 from wpriv.errors import MissingResource, UsageError
 
 STEP_KEYS = ("mech", "n", "sampling", "rate")
@@ -76,8 +76,8 @@ def _sampling(kind: Any, rate: Any) -> Sampling:
 
 
 def _field_value(f: dataclasses.Field[Any], value: Any) -> Any:
-    """A parameter in the type of its field, which ``from __future__ import annotations`` leaves as text."""
-    words = set(re.findall(r"\w+", str(f.type)))
+    """A parameter in the type of its field."""
+    words = type_words(f)
     if words & {"str", "Path"}:
         return value
     if value is None and "None" in words:
