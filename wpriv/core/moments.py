@@ -66,6 +66,8 @@ def log_moment(pair: LossPair, lam: Array, *, finite: bool = False) -> Array:
     lam = np.atleast_1d(np.asarray(lam, dtype=float))
     if pair.infinity > 0 and not finite:
         return np.full(lam.shape, np.inf)
+    if pair.infinity >= 1:  # no loss is finite: an expectation over nothing
+        return np.full(lam.shape, -np.inf)
     closed = pair.renyi(lam + 1)
     if closed is not None and pair.infinity == 0:
         return lam * closed
@@ -245,11 +247,13 @@ def loss_class(pair: LossPair) -> LossClass:
     """Mean, variance and third absolute central moment of the finite loss, and the mass at +inf, to about 1e-9 relative.
 
     The mean of a small loss is of second order in it, so it is taken from the excesses, where nothing cancels; variance and
-    third moment are integrals of one tail each, split at the mean.
+    third moment are integrals of one tail each, split at the mean. Where no loss is finite the three are 0.
 
     Source:
         Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 6 (third moment centred).
     """
+    if pair.infinity >= 1:
+        return LossClass(0.0, 0.0, 0.0, 1.0)
     if isinstance(pair, AtomicPair):
         return _atomic_class(pair)
     finite, log_p = 1 - pair.infinity, math.log1p(-pair.infinity)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from wpriv.core.convert import normal_log_delta
 from wpriv.core.curve import Bracket, Curve, epsilon_at
 from wpriv.core.moments import loss_class
-from wpriv.core.process import Process, Run
+from wpriv.core.process import Process, Run, log_finite
 
 # Kolmogorov distance / (sum of third moments / variance^(3/2)): equal steps (Shevtsova 2011), any steps (Shevtsova 2010)
 UNIFORM = {True: 0.4748, False: 0.5600}
@@ -63,12 +63,11 @@ def composed(run: Run) -> Composed:
         Sommer, Meiser, Mohammadi (2019), Theorem 4, with the third moments centred.
     """
     classes = [(loss_class(pair), n) for pair, n in run]
-    log_finite = math.fsum(n * math.log1p(-c.infinity) for c, n in classes)
     return Composed(
         mean=math.fsum(n * c.mean for c, n in classes),
         variance=math.fsum(n * c.variance for c, n in classes),
         third=math.fsum(n * c.third for c, n in classes),
-        infinity=-math.expm1(log_finite),
+        infinity=-math.expm1(log_finite(run)),
         top=math.fsum(n * pair.support[1] for pair, n in run),
         equal=len({c for c, _ in classes}) == 1,
     )

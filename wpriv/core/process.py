@@ -176,6 +176,13 @@ class Process:
         return [step.describe() for step in self.steps]
 
 
+def log_finite(run: Run) -> float:
+    """ln of the probability that every loss of a run is finite; -inf where some step tells the neighbours apart for certain."""
+    if any(pair.infinity >= 1 for pair, _ in run):
+        return -math.inf
+    return math.fsum(n * math.log1p(-pair.infinity) for pair, n in run)
+
+
 def closed_form(run: Run) -> LossPair | None:
     """One pair that is the exact composition of a whole run, or None where no closed form is known."""
     whole: LossPair | None = None
