@@ -232,3 +232,20 @@ def test_laws_without_a_common_outcome_have_no_finite_loss_to_average(pair):
     assert run.infinity == 1.0
     assert np.all(run(lam) == -np.inf)
     assert composed([(pair, 3)]).infinity == 1.0
+
+
+@pytest.mark.parametrize("infinity", [0.0, 0.1])
+def test_many_orders_of_many_atoms_are_right_on_either_side_of_the_plain_sum(infinity: float) -> None:
+    """Oracle: the sum in mpmath at 50 digits, at orders whose ln moment is from 1e-9 to 1e3."""
+    rng = np.random.default_rng(5)
+    p, q = rng.dirichlet(np.full(300, 3.0)), rng.dirichlet(np.full(300, 3.0))
+    pair = AtomicPair(np.log(p * (1 - infinity) / q), np.log(p * (1 - infinity)), infinity=infinity, log_q=np.log(q))
+    lam = np.array([1e-9, 1e-5, 1e-3, 0.1, 1.0, 30.0, 1e3])
+    found = log_moment(pair, lam, finite=True)
+    with mp.workdps(50):
+        for at, value in zip(lam, found, strict=True):
+            total = mp.fsum(
+                mp.mpf(float(b)) * mp.exp((1 + mp.mpf(float(at))) * mp.mpf(float(a)))
+                for a, b in zip(pair.losses, np.exp(pair.log_q), strict=True)
+            )
+            assert value == pytest.approx(float(mp.log(total)), rel=1e-9, abs=1e-15)

@@ -76,7 +76,9 @@ def _orders_at(lam: Array, line: Array, eps: float) -> Array:
     last = int(np.flatnonzero(height > height[first] - 45)[-1])
     low, high = lam[max(first - 1, 0)], lam[min(last + 1, lam.size - 1)]
     near = lam[max(first - 1, 0) : last + 2]
-    return np.unique(np.concatenate([[0.0], near, np.linspace(low, high, 300), np.geomspace(max(low, high / 1e3), high, 100)]))
+    orders = np.unique(np.concatenate([[0.0], near, np.linspace(low, high, 300), np.geomspace(max(low, high / 1e3), high, 100)]))
+    # between two that are nearly the same, rounding decides where their lines cross
+    return orders[np.diff(orders, prepend=-1.0) > 1e-6 * orders]
 
 
 def _log_integral(lam: Array, line: Array, eps: float) -> float:
