@@ -101,6 +101,10 @@ def _single(document: Document, kind: str, faults: list[Fault]) -> Recipe:
     assert isinstance(model, Budget)
     if kind == "budget" and (model.eps is None) == (model.delta is None):
         faults.append(Fault(document.place(()), "give either eps or delta: one of them is the question, the other the answer"))
+    if kind == "calibrate" and len(model.process) > 1:
+        faults.append(Fault(document.place(("process",)), f"calibrate solves for one step; found {len(model.process)}"))
+    if kind == "calibrate" and (len(model.accountants or ["pld"]) != 1 or model.accountants == ["all"]):
+        faults.append(Fault(document.place(("accountants",)), f"calibrate solves by one accountant; found {_shown(model.accountants)}"))
     return Recipe(_stem(document.name), kind, model.source or "", document.data)
 
 

@@ -64,7 +64,7 @@ def budget(
         history=history,
     )
     row = answer(job, accountant, eps=eps, delta=delta, tol=tol, attack=attack)
-    return price.with_warnings(row, implausible(row, records))
+    return price.with_warnings(row, implausible(row, job.records))
 
 
 def answer(

@@ -15,6 +15,7 @@ from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Samplin
 from wpriv.errors import MissingResource, UsageError
 
 STEP_KEYS = ("mech", "n", "sampling", "rate")
+SCHEDULE_KEYS = ("n", "rate", "batch", "records", "epochs")
 MAX_HISTORY_BYTES = 50_000_000
 _POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
 
@@ -238,10 +239,11 @@ def _first_line(error: BaseException) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A process and, in words, how the arguments that made it were read."""
+    """A process, in words how the arguments that made it were read, and the size of the data set where it was given."""
 
     process: Process
     notes: tuple[str, ...] = ()
+    records: int | None = None
 
 
 def job(
@@ -265,9 +267,30 @@ def job(
             raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
         specs = read_history(history)
         return Job(process(specs, adjacency), (f"{len(specs)} different steps read from {history}",))
-    if records is not None and whole(records, "records") < 1:
-        raise UsageError(f"--records is the size of the data set, at least 1; found {records}")
-    plan = schedule(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
-    notes = plan.notes if plan.n is not None else (*plan.notes, "n = 1, since neither --n nor --epochs was given")
-    spec = {"mech": mech, **params, "sampling": sampling, "rate": plan.rate, "n": 1 if plan.n is None else plan.n}
-    return Job(process([spec], adjacency), notes)
+    own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
+    return job_of_steps([{"mech": mech, **params, **own}], adjacency)
+
+
+def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> Job:
+    """The process of steps as a recipe has them, each ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``."""
+    specs, notes, sizes = [], [], []
+    for written in steps:
+        spec, read = planned(written)
+        notes += read
+        if spec["n"] is None:
+            spec["n"] = 1
+            notes.append("n = 1, since neither --n nor --epochs was given")
+        specs.append(spec)
+        if written.get("records") is not None:
+            sizes.append(whole(written["records"], "records"))
+    if sizes and min(sizes) < 1:
+        raise UsageError(f"--records is the size of the data set, at least 1; found {min(sizes)}")
+    return Job(process(specs, adjacency), tuple(dict.fromkeys(notes)), max(sizes, default=None))
+
+
+def planned(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A step with batch, records and epochs turned into n and rate (None where nothing was said), and how they were read."""
+    sampling = "none" if written.get("sampling") is None else written["sampling"]
+    plan = schedule(**{key: written.get(key) for key in SCHEDULE_KEYS}, sampling=sampling)
+    rest = {key: value for key, value in written.items() if key not in SCHEDULE_KEYS}
+    return {**rest, "n": plan.n, "rate": plan.rate}, list(plan.notes)

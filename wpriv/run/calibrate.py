@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,9 +58,8 @@ def calibrate(
     3.731
     """
     _check_target(eps, delta)
-    plan = build.schedule(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
-    spec = {"mech": mech, **params, "sampling": sampling, "rate": plan.rate, "n": plan.n}
-    knob, spec, notes = _missing(spec)
+    own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
+    knob, spec, notes = unknown({"mech": mech, **params, **own})
 
     def at(value: float) -> Process:
         return build.process([{**spec, knob.name: value}], adjacency)
@@ -72,7 +71,7 @@ def calibrate(
     if compare_classical:
         extra["classical"] = classical(eps, delta, float(row.process.steps[0].mechanism.sensitivity), int(spec["n"]))  # type: ignore[attr-defined]
     warnings = [f"every {knob.name} up to the largest allowed meets the target"] if found == knob.high and knob.sign < 0 else []
-    return price.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=[*plan.notes, *notes])
+    return price.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=notes)
 
 
 def _check_target(eps: float, delta: float) -> None:
@@ -82,10 +81,22 @@ def _check_target(eps: float, delta: float) -> None:
         raise UsageError(f"--delta must lie strictly between 0 and 1; found {delta}")
 
 
+def unknown(written: Mapping[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
+    """What a step leaves open, the rest of it, and how it was read.
+
+    Args:
+        written: the step as in a recipe, ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``.
+    Raises:
+        UsageError: nothing is left open, or too much.
+    """
+    spec, read = build.planned(written)
+    knob, rest, notes = _missing(spec)
+    return knob, rest, [*read, *notes]
+
+
 def _missing(spec: dict[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
-    """What to solve for, the rest of the step, and how that was read."""
     noise = build.mechanism(spec).noise
-    sampled = spec["sampling"] != "none"
+    sampled = (spec.get("sampling") or "none") != "none"
     if noise is not None and spec.get(noise) is None:
         if sampled and spec["rate"] is None:
             raise UsageError(f"{build.flag(noise)} and the sampling rate are both missing; give one of them")
