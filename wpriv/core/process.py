@@ -104,8 +104,8 @@ class Sampling:
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.kind not in SAMPLINGS:
-            raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}; found {self.kind!r}")
+        if not isinstance(self.kind, str) or self.kind not in SAMPLINGS:
+            raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}; found {reprlib.repr(self.kind)}")
         object.__setattr__(self, "rate", plain(self.rate, "the sampling rate"))
         if not 0 < self.rate <= 1:
             raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
@@ -154,6 +154,8 @@ class Process:
         if not self.steps:
             raise UsageError("a process needs at least one step; found none")
         object.__setattr__(self, "steps", tuple(self.steps))
+        if not isinstance(self.adjacency, str):
+            raise UsageError(f"adjacency must be one of {', '.join(ADJACENCIES)}; found {reprlib.repr(self.adjacency)}")
         if not self.adjacency:
             kinds = {step.sampling.kind for step in self.steps}
             own = self.steps[0].mechanism.adjacencies

@@ -63,7 +63,7 @@ def budget(
         adjacency=adjacency,
         history=history,
     )
-    row = answer(job, accountant, eps=eps, delta=delta, tol=tol, attack=attack)
+    row = answer(job, accountant, **build.question(eps=eps, delta=delta, tol=tol), attack=attack)
     return price.with_warnings(row, implausible(row, job.records))
 
 

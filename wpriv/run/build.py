@@ -60,9 +60,9 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None) ->
         if steps and (steps[-1].mechanism, steps[-1].sampling) == (new.mechanism, new.sampling):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)
-    if adjacency == "":
+    if isinstance(adjacency, str) and not adjacency:
         raise UsageError("the adjacency is empty; give add-remove or replace-one, or leave it out")
-    return Process(tuple(steps), adjacency or "")
+    return Process(tuple(steps), "" if adjacency is None else adjacency)
 
 
 def flag(name: str) -> str:
@@ -86,6 +86,11 @@ def _field_value(f: dataclasses.Field[Any], value: Any) -> Any:
     return whole(value, f.name) if "int" in words and "float" not in words else number(value, f.name)
 
 
+def question(**given: Any) -> dict[str, float]:
+    """eps, delta and tol as numbers, without those that are None."""
+    return {name: number(value, f"--{name}") for name, value in given.items() if value is not None}
+
+
 def number(value: Any, name: str) -> float:
     """A finite number from a number or from text such as ``1e-5``, ``2^20`` or ``256/60000``; UsageError names the flag."""
     exact = _power(value, name)
@@ -96,7 +101,7 @@ def number(value: Any, name: str) -> float:
             above, below = value.split("/")
             found = float(above) / float(below)
         else:
-            found = float(value) if not isinstance(value, bool) else math.nan
+            found = float(value) if not isinstance(value, (bool, bytes)) else math.nan
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
         raise UsageError(f"{name} must be a number, as in 0.5, 1e-5 or 2^20; found {_shown(value)}") from None
     if not math.isfinite(found):
@@ -111,9 +116,9 @@ def whole(value: Any, name: str) -> int:
         return exact
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,40}\s*", value):
         return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
     found = number(value, name)
+    if isinstance(value, int):
+        return value
     if found != math.floor(found):
         raise UsageError(f"{name} must be a whole number, as in 1000 or 2^20; found {_shown(value)}")
     return int(found)
@@ -154,8 +159,8 @@ def schedule(
     Raises:
         UsageError: the flags contradict each other, or one of them lacks another.
     """
-    if sampling not in SAMPLINGS:
-        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {sampling!r}")
+    if not isinstance(sampling, str) or sampling not in SAMPLINGS:
+        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {_shown(sampling)}")
     notes = []
     if batch is not None:
         if rate is not None:
@@ -199,6 +204,8 @@ def read_history(path: str | Path) -> list[dict[str, Any]]:
     Raises:
         MissingResource: the file cannot be read. UsageError: it is not such a list.
     """
+    if not isinstance(path, (str, Path)):
+        raise UsageError(f"--history must be the path of a JSON file; found {_shown(path)}")
     file = Path(path)
     try:
         if file.stat().st_size > MAX_HISTORY_BYTES:

@@ -23,10 +23,10 @@ TOL = 1e-4
 
 
 def calibrate(
-    mech: str | None,
+    mech: str | None = None,
     *,
-    eps: float,
-    delta: float,
+    eps: float | None = None,
+    delta: float | None = None,
     accountant: str = "pld",
     n: int | None = None,
     sampling: str = "none",
@@ -45,18 +45,22 @@ def calibrate(
     guarantee, which is returned, meets the target.
 
     Args:
-        eps, delta: the target. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
+        eps, delta: the target, both needed. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
         compare_classical: for gauss, add the sigmas of older formulas under ``extra["classical"]``.
         tol: relative width of the accountant's bracket, which the answer's distance from the best possible one follows.
     Returns:
         The Guarantee at ``delta`` (at eps = 0 where that is the target), whose safe ends meet the target, with
         ``extra["calibrated"] = {"parameter": name, "value": found}``.
     Raises:
-        UsageError: nothing is missing, or too much. Unsupported: the target cannot be reached (the message says how near one gets).
+        UsageError: the target or the step is faulty; nothing is missing, or too much.
+        Unsupported: the target cannot be reached (the message says how near one gets).
 
     >>> round(calibrate("gauss", eps=1, delta=1e-5).extra["calibrated"]["value"], 3)
     3.731
     """
+    if eps is None or delta is None:
+        raise UsageError("calibrate needs a target: give both --eps and --delta")
+    eps, delta, tol = build.number(eps, "--eps"), build.number(delta, "--delta"), build.number(tol, "--tol")
     _check_target(eps, delta)
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
     knob, spec, notes = unknown({"mech": mech, **params, **own})

@@ -65,6 +65,8 @@ def compare(
     >>> round(rows[0]["delta"], 6)
     0.126937
     """
+    if not isinstance(out, (str, Path, type(None))):
+        raise UsageError(f"out is the path of a directory; found {out!r:.60}")
     if (recipe is None) == (not flags):
         raise UsageError("compare takes a recipe, or the keys of one (process=..., accountants=..., eps=...); give one of the two")
     if recipe is None:

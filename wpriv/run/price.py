@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from wpriv.core import registry
 from wpriv.core.curve import Bracket, Curve, Guarantee
-from wpriv.core.process import Process, log_finite
+from wpriv.core.process import Process, log_finite, plain
 from wpriv.errors import Unsupported, UsageError
 
 DEFAULT_TOL = 1e-3
@@ -22,6 +22,7 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL) -> Curve:
         UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the process, or
             some step of it hides nothing at all.
     """
+    tol = plain(tol, "--tol")
     if not 1e-9 <= tol <= 0.5:
         raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
     if infinity_mass(process) >= 1:
