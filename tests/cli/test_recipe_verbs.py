@@ -91,6 +91,10 @@ def test_a_budget_recipe_may_have_several_steps_and_accountants(folder, capsys):
         ("calibrate steps.yaml", ("steps.yaml:2:10", "one step; found 2")),
         ("calibrate full.yaml", ("full.yaml:2:11", "nothing is left to solve for")),
         ("calibrate bad.yaml", ("bad.yaml:2:11", "sensitivity must be greater than 0")),
+        ("budget side.yaml", ("side.yaml:4:12", "no adjacency called 'sideways'", "replace-one")),
+        ("budget tol.yaml", ("tol.yaml:4:6", "0.5; found 0.9")),
+        ("budget none.yaml", ("none.yaml:2:10", "a list of at least 1 was wanted; found []")),
+        ("budget list.yaml", ("list.yaml:2:10", "must be a list")),
         ("budget nope", ("no recipe 'nope'", "wpriv recipe ls")),
         ("compare --mech gauss --sigma 1 --delta 1e-5 --why --accountant rdp", ("leave out --accountant",)),
         ("compare --mech gauss --sigma 1 --delta 1e-5 --why --out here", ("leave out --out",)),
@@ -98,6 +102,10 @@ def test_a_budget_recipe_may_have_several_steps_and_accountants(folder, capsys):
 )
 def test_what_contradicts_a_recipe_is_a_usage_error_that_names_both(folder, capsys, line, words):
     (folder / "two.yaml").write_text(BUDGET + "eps: 1\n")
+    (folder / "side.yaml").write_text(BUDGET + "adjacency: sideways\n")
+    (folder / "tol.yaml").write_text(BUDGET + "tol: 0.9\n")
+    (folder / "none.yaml").write_text("kind: budget\nprocess: []\ndelta: 1e-5\n")
+    (folder / "list.yaml").write_text("kind: budget\nprocess: 3\ndelta: 1e-5\n")
     (folder / "all.yaml").write_text("kind: calibrate\nprocess: [{mech: gauss}]\neps: 1\ndelta: 1e-5\naccountants: [all]\n")
     (folder / "steps.yaml").write_text("kind: calibrate\nprocess: [{mech: gauss}, {mech: gauss}]\neps: 1\ndelta: 1e-5\n")
     (folder / "full.yaml").write_text("kind: calibrate\nprocess: [{mech: gauss, sigma: 1, n: 3}]\neps: 1\ndelta: 1e-5\n")

@@ -118,7 +118,7 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
         if draw:
             from wpriv.run import plot  # matplotlib only when drawing
 
-            files += tuple(plot.draw(rows, plot.panels_of(job), out, ("png",)))
+            files += tuple(plot.draw(rows, plot.panels_of(job), out, ("png",), asked=False))
     return Comparison(job, rows, verdicts, out, files, reused)
 
 
