@@ -16,7 +16,7 @@ CASES = [
     ("budget --sigma", 2, ("--sigma", "requires an argument")),
     ("budget stray", 2, ("stray",)),
     ("budget stray other", 2, ("other",)),
-    ("recipe", 2, ("no command given", "ls, check")),
+    ("recipe", 2, ("no recipe command given", "ls, check")),
     ("recipe shwo", 2, ("no command 'shwo'", "did you mean 'show'?")),
     ("budget --delta 1e-5", 2, ("needs a mechanism", "gauss")),
     ("budget --mech gaus --delta 1e-5", 2, ("did you mean 'gauss'?", "laplace")),

@@ -134,8 +134,6 @@ def _usage(error: Any) -> str:
         known = [name for parameter in ctx.command.params for name in parameter.opts if name.startswith("--")]
         return f"{ctx.command_path} has no option {unknown}{near(unknown, sorted(known))}"
     known = ctx.command.list_commands(ctx) if ctx is not None and hasattr(ctx.command, "list_commands") else []
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return f"{ctx.command_path}: no command given. Known: {', '.join(known)}. Try {ctx.command_path} --help"
     said = " ".join(str(error.format_message()).split())
     if known and said.startswith("No such command '"):
         word = said.split("'")[1]
