@@ -35,10 +35,9 @@ def test_a_budget_recipe_prints_what_its_flags_print(folder, capsys, more):
         (folder / "b.yaml").write_text(BUDGET + "accountants: [pld]\n")
         assert printed(capsys, "budget b.yaml") == printed(capsys, f"budget {BUDGET_FLAGS} {more}")
     elif more == "--curve":
-        (folder / "b.yaml").write_text(BUDGET.replace("delta: 1e-4", "eps: 2"))
-        assert printed(capsys, "budget b.yaml --curve") == printed(
-            capsys, f"budget {BUDGET_FLAGS.replace('--delta 1e-4', '--eps 2')} --curve"
-        )
+        (folder / "b.yaml").write_text(BUDGET.replace("delta: 1e-4", "eps: 2") + "accountants: [rdp]\n")
+        flags = BUDGET_FLAGS.replace("--delta 1e-4", "--eps 2") + " --accountant rdp"
+        assert printed(capsys, "budget b.yaml --curve") == printed(capsys, f"budget {flags} --curve")
     else:
         assert printed(capsys, f"budget b.yaml {more}") == printed(capsys, f"budget {BUDGET_FLAGS} {more}")
 
