@@ -21,6 +21,7 @@ from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 
 FILES = sorted(p for p in Path(wpriv.accountants.__file__).parent.rglob("*.py") if not p.name.startswith("_"))
 NAMES = [p.stem.replace("_", "-") for p in FILES]
@@ -146,3 +147,12 @@ def test_a_rigorous_bracket_holds_the_exact_gauss(name: str, sigma: float, n: in
         assert bracket.lower is not None
         assert bracket.upper is not None
         assert bracket.lower * (1 - 1e-9) <= truth <= bracket.upper * (1 + 1e-9)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_that_hides_nothing_is_refused_or_priced_at_delta_one(name: str) -> None:
+    """Truth by definition: the neighbours share no outcome, so delta is 1 at every eps."""
+    found = curve(name, Process((Step(TruncatedGauss(1.0, 0.4), 3),)))
+    assert found.delta(1.0).safe == pytest.approx(1.0, rel=1e-12)
+    assert found.epsilon(1e-5).safe == math.inf

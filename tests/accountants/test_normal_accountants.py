@@ -16,7 +16,7 @@ from wpriv.core.normal import composed
 from wpriv.core.pair import AtomicPair
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported
-from wpriv.mechanisms.gauss import Gauss
+from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.uniform import Uniform
@@ -107,6 +107,18 @@ def test_a_delta_below_the_error_is_out_of_reach_of_berry_esseen_only() -> None:
     found = berry_esseen.account(SGD).at(delta=1e-4).epsilon
     assert found.upper == math.inf
     assert found.lower < 2.300765 < nagaev.account(SGD).at(delta=1e-4).epsilon.upper < math.inf
+
+
+def test_the_constant_for_equal_steps_is_used_for_equal_steps_only() -> None:
+    """The constants that Sommer et al. (2019) state: Lemma 13 for equal steps, the remark after it for any others."""
+    same, other = GaussPair(0.1), GaussPair(0.2)
+    for run, uniform in (([(same, 5)], 0.4748), ([(same, 2), (GaussPair(0.1), 3)], 0.4748), ([(same, 5), (other, 1)], 0.5600)):
+        found = composed(run)
+        ratio = found.third / found.variance**1.5
+        assert found.error(math.inf, nonuniform=False) == pytest.approx(uniform * ratio, rel=1e-12)
+        far = found.mean + 100 * math.sqrt(found.variance)
+        tail = {0.4748: 25.80, 0.5600: 31.935}[uniform]
+        assert found.error(far, nonuniform=True) == pytest.approx(tail * ratio / (1 + 1e6), rel=1e-12)
 
 
 def test_a_constant_inner_loss_is_bracketed_exactly() -> None:

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.core.moments import log_moment, loss_class
+from wpriv.core.moments import LossClass, log_moment, loss_class
+from wpriv.core.normal import composed
+from wpriv.core.orders import LogMoments
 from wpriv.core.pair import Array, AtomicPair, LossPair, Tails
 from wpriv.core.sampling import fixed, poisson
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
@@ -204,3 +206,46 @@ def test_the_cumulant_of_any_subsampled_gauss_is_convex_and_starts_at_its_mean(s
 def test_reversing_a_pair_twice_keeps_its_class() -> None:
     pair = AtomicPair(np.array([-0.5, 0.2, 1.5]), np.log([0.2, 0.3, 0.4]), infinity=0.1, lost=0.3)
     assert loss_class(pair.reverse().reverse()) == loss_class(pair)
+
+
+class Revealing(LossPair):
+    """Two laws without a common outcome, given by their tails."""
+
+    infinity = lost = 1.0
+    support = (0.0, 0.0)
+    symmetric = True
+
+    def tails(self, eps: Array) -> Tails:
+        zero = np.zeros_like(np.asarray(eps, dtype=float))
+        return Tails(zero, zero - np.inf, zero - np.inf, zero)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("pair", [TruncatedGauss(1.0, 0.4).pair(), Revealing()], ids=["atomic", "tails"])
+def test_laws_without_a_common_outcome_have_no_finite_loss_to_average(pair):
+    """By definition: the sums are empty, so that moments are 0 (their ln -inf) and the whole mass is at infinity."""
+    lam = np.array([0.5, 2.0])
+    assert np.all(log_moment(pair, lam) == np.inf)
+    assert np.all(log_moment(pair, lam, finite=True) == -np.inf)
+    assert loss_class(pair) == LossClass(0.0, 0.0, 0.0, 1.0)
+    run = LogMoments([(pair, 3)])
+    assert run.infinity == 1.0
+    assert np.all(run(lam) == -np.inf)
+    assert composed([(pair, 3)]).infinity == 1.0
+
+
+@pytest.mark.parametrize("infinity", [0.0, 0.1])
+def test_many_orders_of_many_atoms_are_right_on_either_side_of_the_plain_sum(infinity: float) -> None:
+    """Oracle: the sum in mpmath at 50 digits, at orders whose ln moment is from 1e-9 to 1e3."""
+    rng = np.random.default_rng(5)
+    p, q = rng.dirichlet(np.full(300, 3.0)), rng.dirichlet(np.full(300, 3.0))
+    pair = AtomicPair(np.log(p * (1 - infinity) / q), np.log(p * (1 - infinity)), infinity=infinity, log_q=np.log(q))
+    lam = np.array([1e-9, 1e-5, 1e-3, 0.1, 1.0, 30.0, 1e3])
+    found = log_moment(pair, lam, finite=True)
+    with mp.workdps(50):
+        for at, value in zip(lam, found, strict=True):
+            total = mp.fsum(
+                mp.mpf(float(b)) * mp.exp((1 + mp.mpf(float(at))) * mp.mpf(float(a)))
+                for a, b in zip(pair.losses, np.exp(pair.log_q), strict=True)
+            )
+            assert value == pytest.approx(float(mp.log(total)), rel=1e-9, abs=1e-15)

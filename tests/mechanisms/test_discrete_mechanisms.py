@@ -16,6 +16,7 @@ from wpriv.core.pair import AtomicPair
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss, LatticePair, _log_normaliser
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
+from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.randomized_response import MAX_POWER, RandomizedResponse, _log_binomial
 from wpriv.mechanisms.uniform import Uniform
 
@@ -224,3 +225,17 @@ def test_bad_parameters_are_named(make, error, named):
 def test_a_whole_number_may_be_written_as_a_float():
     assert Uniform(10.0).outcomes == 10
     assert isinstance(DiscreteGauss(1.0, 2.0).sensitivity, int)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sigma", [1e-8, 1e-3, 300.0, 1e5, 3.5e9, 3e11, 4e14])
+def test_no_sigma_of_the_discrete_gauss_loses_a_number(sigma):
+    """Oracle where sigma is large: the Gauss mechanism, of which the discrete one is then the limit."""
+    pair = DiscreteGauss(sigma).pair()
+    eps = np.concatenate([np.linspace(-5, 5, 101), np.geomspace(1e-14, 1e6, 80)])
+    for values in (*pair.tails(eps), pair.log_delta(eps), pair.reverse().log_delta(eps)):
+        assert not np.isnan(values).any()
+        assert values.max() <= 1e-12
+    if sigma >= 1e5:
+        near = np.array([0.0, 1.0, 3.0]) / sigma
+        np.testing.assert_allclose(pair.log_delta(near), GaussPair(1 / sigma).log_delta(near), rtol=10 / sigma + 1e-12)

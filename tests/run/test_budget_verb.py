@@ -191,3 +191,10 @@ def test_the_search_ends_on_the_least_grid_value(root, slope, off):
     assert root * (1 - 1e-15) <= found <= root * (1 + 3e-5)
     assert found == float(f"{found:.5e}")
     assert len(calls) <= 30
+
+
+def test_a_count_out_of_reach_is_told_after_few_evaluations():
+    asked = []
+    with pytest.raises(Unreachable):
+        solve(Knob("n", -1, 1, 2**40, whole=True), lambda n: asked.append(n) or 1 + n, 1e6, -0.55, 2e-5)
+    assert len(asked) <= 20

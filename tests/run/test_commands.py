@@ -137,3 +137,36 @@ def test_a_table_on_the_screen_loads_no_matplotlib_and_no_pandas():
     code = f"import sys; from wpriv.cli.main import main; main(sys.argv[1:]); print({heavy})"
     argv = [sys.executable, "-c", code, "compare", *JOB, "--eps", "1", "--accountant", "gdp"]
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()[-1] == "[]"
+
+
+CLASS = "kind: compare\nsource: a test\nprocess: [{mech: gauss, sigma: 1}]\ntable: class\n"
+
+
+def test_a_table_that_no_figure_fits_is_written_without_one(recipe, capsys):
+    recipe.write_text(CLASS)
+    assert main(["compare", "r.yaml"]) == 0
+    err = capsys.readouterr().err
+    assert "results/r/table.csv" in err
+    assert "figure" not in err
+
+
+@pytest.mark.parametrize("figure", ["loss-class", "eps-over-n", "delta-over-eps", "loss-law", "curves"])
+def test_a_figure_that_does_not_fit_is_refused_in_words(recipe, capsys, figure):
+    recipe.write_text(CLASS + f"figure: {figure}\n")
+    assert main(["compare", "r.yaml"]) == 2
+    assert f"the figure '{figure}' does not fit this table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("limits: {z: [1, 2]}", "unknown key 'z'; it should be 'x' or 'y'"),
+        ("limits: {x: [1]}", "a list of at least 2 was wanted; found [1]"),
+        ("quick: 3", "quick: must be a mapping of keys to values; found 3"),
+        ("cases: {a: []}", "a list of at least 1 was wanted; found []"),
+    ],
+)
+def test_a_fault_of_a_recipe_is_told_in_plain_words(recipe, capsys, line, words):
+    recipe.write_text(f"{CLASS}{line}\n")
+    assert main(["recipe", "check", "r.yaml"]) == 2
+    assert words in capsys.readouterr().err

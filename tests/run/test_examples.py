@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SCRIPTS = sorted(p for p in EXAMPLES.rglob("*") if p.suffix in (".sh", ".py"))
+SCRIPTS = sorted(p for p in EXAMPLES.rglob("*") if p.suffix in (".sh", ".py", ".yaml"))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def with_wpriv(tmp_path_factory):
 
 
 def test_there_are_examples():
-    assert len(SCRIPTS) >= 3
+    assert len(SCRIPTS) >= 5
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.name)

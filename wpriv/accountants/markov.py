@@ -31,6 +31,8 @@ _COARSE = np.concatenate([[0.0], np.geomspace(*LAMBDAS, 145)])
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """The Markov-ADP accountant, for every process; ``tol`` is not used."""
     runs = [LogMoments(run) for run in process.runs()]
+    if any(math.isinf(run.log_finite) for run in runs):  # no loss is finite in one order: delta is 1 at every eps
+        return Curve(process, "markov", NOTION, CLAIM, SOURCE, lambda _: Bracket.above(1.0), lambda _: Bracket.above(math.inf))
     coarse = [_lines(run, _COARSE) for run in runs]
     top = max(run.top for run in runs)
 
@@ -74,7 +76,9 @@ def _orders_at(lam: Array, line: Array, eps: float) -> Array:
     last = int(np.flatnonzero(height > height[first] - 45)[-1])
     low, high = lam[max(first - 1, 0)], lam[min(last + 1, lam.size - 1)]
     near = lam[max(first - 1, 0) : last + 2]
-    return np.unique(np.concatenate([[0.0], near, np.linspace(low, high, 300), np.geomspace(max(low, high / 1e3), high, 100)]))
+    orders = np.unique(np.concatenate([[0.0], near, np.linspace(low, high, 300), np.geomspace(max(low, high / 1e3), high, 100)]))
+    # between two that are nearly the same, rounding decides where their lines cross
+    return orders[np.diff(orders, prepend=-1.0) > 1e-6 * orders]
 
 
 def _log_integral(lam: Array, line: Array, eps: float) -> float:

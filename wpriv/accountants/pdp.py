@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from wpriv.core.certified import Composition
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.curve import Bracket, Curve, epsilon_at
 from wpriv.core.pair import LossPair
 from wpriv.core.process import Process, closed_form
 from wpriv.core.roots import least
+from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
 
 NOTION = "probabilistic-dp"
@@ -27,9 +29,21 @@ the convex profile f lies between the secants of its certified bracket on either
 
 # relative width at which the search for a certified eps ends
 SEARCH = 3e-4
-Tail = Callable[[float, float], tuple[float, float]]
-# the secants' span is chosen among these shifts of eps, as shares of one
+# the secants' span is one of these shares of eps, or of the spread of the loss where that is larger
 _SPANS = np.geomspace(1e-7, 1.0, 29)
+
+# what is smaller is bounded, but not bracketed narrowly
+NOUGHT = 1e-100
+
+Ends = tuple[float, float]
+
+
+class _Order(Protocol):
+    """One order of the neighbours; ``enough`` is an upper end below which nothing more need be known."""
+
+    def tail(self, eps: float, enough: float) -> Ends: ...
+
+    def epsilon(self, delta: float) -> Ends: ...
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
@@ -41,65 +55,152 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         Unsupported: the grid would not fit in memory (raised when the curve is asked).
     """
     runs = process.runs()
-    closed = [closed_form(run) for run in runs]
-    tails: list[Tail]
-    if all(pair is not None for pair in closed):
-        tails, claim = [_exact_tail(pair) for pair in closed if pair is not None], "exact"
-    else:
-        tails, claim = [_certified_tail(Composition(run), min(tol, 1e-2) / 10) for run in runs], CLAIM
-
-    def worst(eps: float) -> tuple[float, float]:
-        low, high = 0.0, 0.0
-        for tail in tails:
-            # a later order need not be known better than to lie far below an earlier one
-            ends = tail(eps, 1e-3 * low)
-            low, high = max(low, ends[0]), max(high, ends[1])
-        return low, high
+    closed = [pair for pair in map(closed_form, runs) if pair is not None]
+    exact = len(closed) == len(runs)
+    orders: list[_Order] = [*map(_Exact, closed)] if exact else [_Certified(Composition(run), min(tol, 1e-2) / 10) for run in runs]
 
     def delta(eps: float) -> Bracket:
-        low, high = worst(eps)
+        low, high = 0.0, 0.0
+        for order in orders:
+            # a later order need not be known better than to lie far below an earlier one
+            ends = order.tail(eps, max(1e-3 * low, NOUGHT))
+            low, high = max(low, ends[0]), max(high, ends[1])
         return Bracket((low + high) / 2, low, high)
 
-    def epsilon(delta_: float) -> Bracket:
-        if claim == "exact":
-            return Bracket.exact(_least_eps(lambda eps: worst(eps)[1], delta_, rtol=1e-12))
-        high = _least_eps(lambda eps: worst(eps)[1], delta_)
-        # the search ends above the root by at most its tolerance: on the safe side for the upper end only
-        low = min(_least_eps(lambda eps: worst(eps)[0], delta_, guess=high) * (1 - 1.01 * SEARCH), high)
+    def epsilon(delta: float) -> Bracket:
+        low, high = 0.0, 0.0
+        for order in orders:
+            # an order that meets delta below an earlier one's eps does not matter
+            if order.tail(low, 1e-3 * delta)[1] > delta:
+                ends = order.epsilon(delta)
+                low, high = max(low, ends[0]), max(high, ends[1])
         return Bracket((low + high) / 2, low, high)
 
-    return Curve(process, "pdp", NOTION, claim, SOURCE, delta, epsilon)
+    return Curve(process, "pdp", NOTION, "exact" if exact else CLAIM, SOURCE, delta, epsilon)
 
 
-def _exact_tail(pair: LossPair) -> Tail:
-    def tail(eps: float, enough: float) -> tuple[float, float]:
-        value = float(np.exp(pair.tails(np.array(eps)).sf_p))
+class _Exact:
+    """A composition in closed form."""
+
+    def __init__(self, pair: LossPair):
+        self.pair = pair
+
+    def tail(self, eps: float, enough: float) -> Ends:
+        value = float(np.exp(self.pair.tails(np.array(eps)).sf_p))
         return value, value
 
-    return tail
+    def epsilon(self, delta: float) -> Ends:
+        found = epsilon_at(lambda eps: float(self.pair.tails(np.array(eps)).sf_p), delta, high=self.pair.support[1])
+        return found, found
 
 
-def _certified_tail(composition: Composition, tol: float) -> Tail:
-    def tail(eps: float, enough: float) -> tuple[float, float]:
-        if eps >= composition.top:
-            return composition.infinity, composition.infinity
-        low, high = composition.delta(eps, tol, enough)
+class _Certified:
+    """A composition known by certified brackets of its profile."""
+
+    def __init__(self, composition: Composition, tol: float):
+        self.composition, self.tol = composition, tol
+
+    def tail(self, eps: float, enough: float) -> Ends:
+        if eps >= self.composition.top:
+            return self.composition.infinity, self.composition.infinity
+        low, high = self.composition.delta(eps, self.tol, enough)
         if high <= 0:
             return 0.0, 0.0
-        best_low, best_high = low, 1.0
-        both = composition.nearest(eps)
-        for span in _SPANS * max(abs(eps), 1e-3 * both.spread):
-            before, after = both.delta(eps - span)[1], both.delta(eps + span)[1]
-            best_high = min(best_high, high + (before - low) / -math.expm1(-span))
-            best_low = max(best_low, low + (low - after) / math.expm1(span))
-        return best_low, best_high
+        secants = _Secants(self._best(eps))
+        return max(low, secants.low(eps)), secants.high(eps)
 
-    return tail
+    def epsilon(self, delta: float) -> Ends:
+        top = self.composition.top
+        if delta <= self.composition.infinity:
+            return (top, top) if delta == self.composition.infinity else (math.inf, math.inf)
+        # the loss of approximate DP is below that of probabilistic DP, and mostly near it
+        floor, high = self.composition.epsilon(delta, 100 * self.tol)
+        secants = None
+        for _ in range(4):
+            if math.isinf(high):
+                return floor, high
+            # one composed law serves a whole search, and is good where delta is of the size that it was composed for
+            asked = high
+            if asked < top:
+                self.composition.delta(asked, self.tol)
+            law = self._best(asked)
+            if secants is not None and law is secants.both:
+                break
+            secants = _Secants(law)
+            high = min(_least_eps(secants.high, delta, max(asked, 0.1 * law.spread)), top)
+            if abs(high - asked) * (law.upper.tilt + 1 / law.spread) < 0.2:
+                break
+        assert secants is not None
+        # the search ends above the root by at most its tolerance: on the safe side for the upper end only
+        low = _least_eps(secants.low, delta, high) * (1 - 1.01 * SEARCH)
+        return min(max(low, floor), high), high
+
+    def _best(self, eps: float) -> Both:
+        """Of the laws composed so far, the smallest that brackets delta at eps as narrowly as asked, or else the narrowest."""
+
+        def rank(both: Both) -> tuple[float, int]:
+            low, high = _ends(both, eps)
+            return max(high - low, self.tol * high), both.cells
+
+        return min(self.composition.seen, key=rank)
 
 
-def _least_eps(upper: Callable[[float], float], delta: float, guess: float = 1.0, rtol: float = SEARCH) -> float:
+class _Secants:
+    """Bounds of P(Y > eps) by secants of one certified bracket of the profile, over the span that serves best.
+
+    Every span gives a bound. The best one is walked to on a ladder, from where the last eps had it: it hardly moves with eps.
+    """
+
+    def __init__(self, both: Both):
+        self.both = both
+        self.rungs = [_SPANS.size // 2] * 2
+
+    def high(self, eps: float) -> float:
+        low, high = _ends(self.both, eps)
+
+        def bound(span: float) -> float:
+            return high + (_ends(self.both, eps - span)[1] - low) / -math.expm1(-span)
+
+        return min(self._walk(0, eps, bound), 1.0)
+
+    def low(self, eps: float) -> float:
+        low, _ = _ends(self.both, eps)
+
+        def bound(span: float) -> float:
+            return (_ends(self.both, eps + span)[1] - low) / math.expm1(min(span, 700.0)) - low
+
+        return max(-self._walk(1, eps, bound), 0.0)
+
+    def _walk(self, side: int, eps: float, bound: Callable[[float], float]) -> float:
+        unit = max(abs(eps), self.both.spread)
+        known: dict[int, float] = {}
+
+        def at(rung: int) -> float:
+            if rung not in known:
+                known[rung] = bound(float(_SPANS[rung]) * unit)
+            return known[rung]
+
+        here = self.rungs[side]
+        for stride in (4, 1):
+            while True:
+                best = min((k for k in (here - stride, here + stride) if 0 <= k < _SPANS.size), key=at)
+                if at(best) >= at(here):
+                    break
+                here = best
+        self.rungs[side] = here
+        return at(here)
+
+
+def _ends(both: Both, eps: float) -> Ends:
+    """delta at eps from below and above; far below the middle of a tilted law what it left out would overflow, so it says nothing there."""
+    low, high = both.delta(eps)
+    beyond = both.upper.tilt * (both.upper.centre - eps) > 600
+    return low, 1.0 if beyond else high
+
+
+def _least_eps(bound: Callable[[float], float], delta: float, guess: float) -> float:
     target = math.log(delta)
     try:
-        return least(lambda eps: math.log(max(upper(eps), 1e-300)) - target, guess, rtol=rtol)
+        return least(lambda eps: math.log(max(bound(eps), 1e-300)) - target, guess, rtol=SEARCH)
     except Unsupported:
         return math.inf

@@ -10,7 +10,6 @@ import typer
 from wpriv.cli import flags
 from wpriv.errors import UsageError
 
-Recipe = Annotated[str | None, typer.Argument(metavar="[RECIPE]", help="A recipe: a path, or a shipped one as plc/fig7-dpsgd.")]
 Sweep = Annotated[
     list[str] | None, typer.Option("--sweep", metavar="NAME=VALUES", help="An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers).")
 ]
@@ -19,29 +18,14 @@ Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick o
 Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again, replacing what DIR holds.")]
 Why = Annotated[bool, typer.Option("--why", help="The same job under every reading, with the assumption that moves each figure.")]
 Figure = Annotated[str | None, typer.Option("--figure", metavar="NAME", help="The figure to draw, instead of the natural one.")]
-Tol = Annotated[flags.Text, typer.Option("--tol", metavar="X", help="Relative width of a certified bracket (default 1e-3).")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no table: files and exit code say it all.")]
 
 
+@flags.with_job
 def command(
-    recipe: Recipe = None,
-    mech: flags.Mech = None,
-    sigma: flags.Sigma = None,
-    scale: flags.Scale = None,
-    param: flags.Param = None,
-    sensitivity: flags.Sensitivity = None,
-    n: flags.N = None,
-    epochs: flags.Epochs = None,
-    sampling: flags.SamplingKind = "none",
-    rate: flags.Rate = None,
-    batch: flags.Batch = None,
-    records: flags.Records = None,
+    job: flags.Job,
+    recipe: flags.Recipe = None,
     history: flags.History = None,
-    adjacency: flags.Adjacency = None,
-    eps: flags.Eps = None,
-    delta: flags.Delta = None,
-    accountant: flags.Accountant = None,
-    tol: Tol = None,
     sweep: Sweep = None,
     figure: Figure = None,
     out: Out = None,
@@ -62,27 +46,31 @@ def command(
     from wpriv.run import compare, read
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
-    schedule = {"n": n, "epochs": epochs, "rate": rate, "batch": batch, "records": records}
-    params = flags.params(param, sigma=sigma, scale=scale, sensitivity=sensitivity)
-    asked = flags.numbers(eps=eps, delta=delta, tol=tol)
-    others = {"mech": mech, **params, **schedule, **asked, "history": history, "adjacency": adjacency, "figure": figure}
-    others |= {"accountant": accountant, "sweep": sweep, "sampling": None if sampling == "none" else sampling, "why": why or None}
-    given = [name.replace("_", "-") for name, value in others.items() if value is not None]
     if recipe is not None:
-        if given:
-            raise UsageError(f"a recipe says itself what to compare; leave out --{given[0]}, or leave out the recipe")
-        job = read.recipe(recipe, quick=quick)
-        done = compare.run(job, out or compare.default_out(job), fresh=fresh, progress=compare.on_terminal)
-    elif quick or not given:
+        flags.no_flags(recipe, job, history=history, sweep=sweep, figure=figure, why=why)
+        asked = read.recipe(recipe, quick=quick, kind="compare")
+        out = out or compare.default_out(asked)
+    elif quick or not (any(vars(job).values()) or history or sweep or figure or why):
         raise UsageError("compare takes a recipe (`wpriv recipe ls` lists them), or a job in flags, as in --mech gauss --sigma 4")
     elif why:
-        tables.why(compare.readings({"mech": mech, **params, **schedule}, history=history, **asked), mode)
+        others = {"history": history, "accountant": job.accountant, "sweep": sweep, "figure": figure, "out": out, "fresh": fresh}
+        if given := [name for name, value in others.items() if value]:
+            raise UsageError(f"--why reads one mechanism in its own set of ways; leave out --{given[0]}")
+        tables.why(compare.readings({"mech": job.mech, **job.params(), **job.schedule()}, **job.question()), mode)
         return
     else:
-        data: dict[str, Any] = {k: v for k, v in {**asked, "figure": figure}.items() if v is not None}
         axes = [read.sweep(text) for text in sweep or []]
-        data |= {"sweep": axes, "accountants": accountant or ["all"]} if axes else {"accountants": accountant or ["all"]}
-        data |= read.steps_of_flags(mech, params, schedule, sampling, adjacency, history, [axis["over"] for axis in axes])
-        done = compare.run(read.from_flags(data), out, fresh=fresh, progress=compare.on_terminal)
+        asked = read.from_flags(_recipe(job, history, axes, figure))
+    done = compare.run(asked, out, fresh=fresh, progress=compare.on_terminal)
     tables.comparison(done, mode)
     done.require()
+
+
+def _recipe(job: flags.Job, history: str | None, axes: list[dict[str, Any]], figure: str | None) -> dict[str, Any]:
+    """The keys of a recipe that the flags amount to."""
+    from wpriv.run import read
+
+    data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
+    data |= {key: value for key, value in (("figure", figure), ("sweep", axes)) if value}
+    swept = [axis["over"] for axis in axes]
+    return data | read.steps_of_flags(job.mech, job.params(), job.schedule(), job.adjacency, history, swept)

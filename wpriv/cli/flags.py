@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -11,6 +14,7 @@ from wpriv.errors import UsageError
 
 # every value arrives as text and is read by run/build.py, so that 1e-5, 2^20 and 256/60000 work everywhere and errors read alike
 Text = str | None
+Recipe = Annotated[Text, typer.Argument(metavar="RECIPE", help="Instead of flags, a recipe: a path, or a shipped one as plc/fig7-dpsgd.")]
 Mech = Annotated[Text, typer.Option("--mech", metavar="NAME", help="Mechanism: gauss, laplace, randomized-response, ...")]
 Sigma = Annotated[Text, typer.Option("--sigma", metavar="X", help="Standard deviation of the noise (noise multiplier x sensitivity).")]
 Scale = Annotated[Text, typer.Option("--scale", metavar="X", help="Scale b of Laplace noise.")]
@@ -18,7 +22,9 @@ Sensitivity = Annotated[Text, typer.Option("--sensitivity", metavar="X", help="S
 Param = Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="Any other parameter of the mechanism; repeatable.")]
 N = Annotated[Text, typer.Option("--n", metavar="K", help="Number of compositions (releases, steps): 1000, 1e6, 2^20.")]
 Epochs = Annotated[Text, typer.Option("--epochs", metavar="E", help="Instead of --n: n = ceil(E / rate).")]
-SamplingKind = Annotated[str, typer.Option("--sampling", metavar="KIND", help="none, poisson, or fixed (fixed size, without replacement).")]
+SamplingKind = Annotated[
+    Text, typer.Option("--sampling", metavar="KIND", help="none, poisson, or fixed (fixed size, without replacement).")
+]
 Rate = Annotated[Text, typer.Option("--rate", metavar="Q", help="Share of the records that takes part in a step: 0.01, 256/60000.")]
 Batch = Annotated[Text, typer.Option("--batch", metavar="B", help="Instead of --rate: rate = B / records.")]
 Records = Annotated[Text, typer.Option("--records", metavar="N", help="Size of the data set (never the number of compositions).")]
@@ -27,10 +33,71 @@ Eps = Annotated[Text, typer.Option("--eps", metavar="X", help="Epsilon, at least
 Delta = Annotated[Text, typer.Option("--delta", metavar="X", help="Delta, strictly between 0 and 1.")]
 Accountant = Annotated[list[str] | None, typer.Option("--accountant", metavar="NAME", help="Accountant (default pld); repeatable, or all.")]
 History = Annotated[Text, typer.Option("--history", metavar="FILE", help="JSON list of steps, or of [noise_multiplier, rate, steps].")]
+Tol = Annotated[Text, typer.Option("--tol", metavar="X", help="Relative width of a certified bracket (default 1e-3; calibrate 1e-4).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print a header and rows of comma-separated values.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the bare number, rounded to the safe side.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Add formula, sources, assumptions and how each flag was read.")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """The flags that say what runs and what is asked of it, as text: all that a recipe says as well."""
+
+    mech: Mech = None
+    sigma: Sigma = None
+    scale: Scale = None
+    param: Param = None
+    sensitivity: Sensitivity = None
+    n: N = None
+    epochs: Epochs = None
+    sampling: SamplingKind = None
+    rate: Rate = None
+    batch: Batch = None
+    records: Records = None
+    adjacency: Adjacency = None
+    eps: Eps = None
+    delta: Delta = None
+    accountant: Accountant = None
+    tol: Tol = None
+
+    def params(self) -> dict[str, Any]:
+        """The mechanism's parameters, from their own flags and from --param."""
+        return params(self.param, sigma=self.sigma, scale=self.scale, sensitivity=self.sensitivity)
+
+    def schedule(self) -> dict[str, Any]:
+        """How often the mechanism runs, on which share of the records."""
+        keys = ("n", "epochs", "rate", "batch", "records")
+        return {"sampling": "none" if self.sampling is None else self.sampling, **{key: getattr(self, key) for key in keys}}
+
+    def question(self) -> dict[str, float]:
+        """eps, delta and tol, as far as they were given."""
+        return {name: x for name, x in numbers(eps=self.eps, delta=self.delta, tol=self.tol).items() if x is not None}
+
+
+def with_job(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with one flag for each field of ``Job`` in place of its parameter ``job``: typer reads flags from the signature."""
+    types = get_type_hints(Job, include_extras=True)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    job = [inspect.Parameter(f.name, kind, default=f.default, annotation=types[f.name]) for f in dataclasses.fields(Job)]
+    own = inspect.signature(command, eval_str=True).parameters
+    together = [p for name, parameter in own.items() for p in (job if name == "job" else [parameter])]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(job=Job(**{f.name: given.pop(f.name) for f in dataclasses.fields(Job)}), **given)
+
+    run.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in together}
+    return run
+
+
+def no_flags(recipe: str, job: Job, **others: Any) -> None:
+    """Raises UsageError where a recipe is given together with a flag that says what the recipe says itself."""
+    given = [name for name, value in {**vars(job), **others}.items() if value]
+    if given:
+        flag = f"--{given[0].replace('_', '-')}"
+        raise UsageError(f"the recipe {recipe} says itself what runs, and so does {flag}; leave out {flag}, or leave out {recipe}")
 
 
 def numbers(**values: Text) -> dict[str, float | None]:

@@ -128,12 +128,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _usage(error: Any) -> str:
     """The parser's complaint as one line, with the option that was probably meant."""
-    ctx = getattr(error, "ctx", None)
+    ctx: Any = getattr(error, "ctx", None)
     unknown = getattr(error, "option_name", None)
     if unknown is not None and ctx is not None and type(error).__name__ == "NoSuchOption":
         known = [name for parameter in ctx.command.params for name in parameter.opts if name.startswith("--")]
         return f"{ctx.command_path} has no option {unknown}{near(unknown, sorted(known))}"
-    return " ".join(str(error.format_message()).split())
+    known = ctx.command.list_commands(ctx) if ctx is not None and hasattr(ctx.command, "list_commands") else []
+    said = " ".join(str(error.format_message()).split())
+    if known and said.startswith("No such command '"):
+        word = said.split("'")[1]
+        return f"{ctx.command_path} has no command {word!r}{near(word, known)}"
+    return said
 
 
 def _fail(message: str, code: int) -> int:

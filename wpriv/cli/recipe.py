@@ -7,13 +7,20 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Recipes: list, check, show and copy them, or their schema."
-)
+from wpriv.errors import UsageError
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a shipped recipe as plc/fig7-dpsgd.")]
 Names = Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Paths, or shipped recipes as plc/fig7-dpsgd.")]
 Quick = Annotated[bool, typer.Option("--quick", help="With the quick overrides applied.")]
 Target = Annotated[Path, typer.Argument(metavar="[TO]", help="The new file, or a directory.")]
+
+
+@app.callback(invoke_without_command=True)
+def top(ctx: typer.Context) -> None:
+    """Recipes: list, check, show and copy them, or their schema."""
+    if ctx.invoked_subcommand is None:
+        raise UsageError("no recipe command given. Known: ls, check, show, schema, cp. Try wpriv recipe --help")
 
 
 @app.command()

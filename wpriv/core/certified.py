@@ -29,8 +29,8 @@ LOG_TINY = -640.0
 LOG_FIRST = -30.0
 # the share of the room below an upper end that suffices which may be lost to the grid
 ROOM = 0.3
-# cells that a further round may take
-MOST_CELLS = 1 << 20
+# cells that a further round may take, and up to which one is tried whether or not the last one paid
+MOST_CELLS, SMALL_CELLS = 1 << 20, 1 << 15
 # the tails are taken to be right to this many roundings, relative to the loss they are asked at; a step's loss is shifted by as much
 TAIL_ROUNDINGS = 16
 
@@ -75,7 +75,7 @@ class Composition:
         elif enough > 0:
             # where an upper end is all that is asked, and has room, a coarse grid will do at first
             accuracy = max(accuracy, ROOM * (math.log(enough) - log_guess))
-        best, self.last_error = (0.0, 1.0), math.inf
+        best, width, self.last_error = (0.0, 1.0), math.inf, math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             guess = math.exp(min(_log_guess(state, tilt, eps), 0.0))
@@ -86,10 +86,10 @@ class Composition:
             best = (max(best[0], low), min(best[1], high))
             if best[1] - best[0] <= tol * best[1] or best[1] <= max(enough, 1e-300):
                 break
-            finer = _tighter((best[1] - best[0]) / best[1], tol, both)
+            finer = _tighter((high - low) / high, width, tol, both)
             if finer is None:
                 break
-            accuracy = min(accuracy * finer, tol / 1.9)
+            accuracy, width = min(accuracy * finer, tol / 1.9), (high - low) / high
         return _ordered(best)
 
     def nearest(self, eps: float) -> Both:
@@ -109,7 +109,7 @@ class Composition:
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
         if cumulants(self.probes, self.counts, tilt).variance > 20 * cumulants(self.probes, self.counts, 0.0).variance:
             accuracy /= 1.6
-        self.last_error = math.inf
+        width = self.last_error = math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             chernoff = (state.total - log_delta) / tilt if tilt > 0 else math.inf
@@ -135,16 +135,16 @@ class Composition:
             if far:
                 tilt = tilt_for_eps(self.probes, self.counts, high)
             else:
-                finer = _tighter((best[1] - best[0]) / best[1], tol, both)
+                finer = _tighter((high - low) / high, width, tol, both)
                 if finer is None:
                     break
-                accuracy *= finer
+                accuracy, width = accuracy * finer, (high - low) / high
         return _ordered(best)
 
     def _look(self, log_delta: float, tol: float) -> None:
         """Probes the pairs as deeply as a delta of this size needs, without the losses so rare that they cannot matter to it."""
-        # a small part of delta moves eps by less than the tolerance, and the further down delta is the less
-        self.neglected = tol * (0.3 if log_delta < -7 else 0.01)
+        # so small a part of delta moves eps by far less than the tolerance
+        self.neglected = 0.02 * tol
         wanted = log_delta - math.log(1e6 * self.total * self.kinds)
         depth = next((d for d in DEPTHS if math.log(d) <= wanted), DEPTHS[-1])
         found = [probe(*group.members, depth=depth) for group in self.groups]
@@ -242,7 +242,7 @@ class Composition:
             spread = math.sqrt(sum(float(n @ v) for n, v in zip(first, plain, strict=True)))
             cut = None
             if k > 1 and last < 0.3 and width > 24 * spread:
-                cut = self._cut(6 * spread, last, tilt, error, tail)
+                cut = self._cut(6 * spread, step, last, tilt, error, tail)
             if cut is not None:
                 width = self._reach(tilt, first, tail / blocks[0], delta, cut * last)
             cost = 8e3 * k + width / step * (1 + 0.2 * self.kinds) + whole / last * (1 + (0.2 * self.kinds if cut is not None else 0.0))
@@ -257,25 +257,27 @@ class Composition:
         assert best is not None
         return best[1]
 
-    def _cut(self, least_cut: float, last: float, tilt: float, error: float, tail: float) -> int | None:
+    def _cut(self, least_cut: float, step: float, last: float, tilt: float, error: float, tail: float) -> int | None:
         """The cut, in cells of the last lattice, beyond which losses are split off as jumps; None where they are not rare enough.
 
-        Far enough out for both costs of K jumps to be within the allowance: the shift of eps by K ln kappa, about their P-mass each, and
-        the K steps that the lower law leaves out.
+        Far enough out for the costs to be within the allowance: the shift of eps by K ln kappa for K jumps, about their P-mass each, and
+        the K steps that the lower law leaves out; or a shift by ln kappa for every step of a law that the first lattice does not resolve.
         """
         for wider in (1, 2, 4, 8, 16, 32):
             cut = max(math.ceil(wider * least_cut / last), 2)
             if all(float(p.y[-1]) < cut * last for p in self.probes):
                 return None
-            jumps = cost = 0.0
+            jumps = cost = fall = 0.0
             for p, n in zip(self.probes, self.counts, strict=True):
                 jumps += float(n @ weights(p, tilt)[:, np.abs(p.y) > cut * last].sum(axis=1))
                 rare = np.exp(p.log_p[:, p.y > cut * last]).sum(axis=1)
                 near = np.abs(p.y) <= cut * last
-                left_out = (np.exp(p.log_p[:, near]) * np.expm1(tilt * p.loss[:, near])).sum(axis=1) / max(tilt, 1e-9)
+                mass, loss = np.exp(p.log_p[:, near]), p.loss[:, near]
+                left_out = (mass * np.expm1(tilt * loss)).sum(axis=1) / max(tilt, 1e-9)
+                fall += float((n * rare)[(mass * loss**2).sum(axis=1) < step**2].sum())
                 cost = max(cost, float(rare.max()), 2 * float(np.abs(left_out).max()))
             most = most_jumps(jumps, tail)
-            if jumps < 60 and most < min(int(n.min()) for n in self.counts) / 4 and most * cost < 0.5 * error:
+            if jumps < 60 and most < min(int(n.min()) for n in self.counts) / 4 and most * cost + fall < 0.5 * error:
                 return cut
         return None
 
@@ -313,8 +315,9 @@ def _log_guess(state: Cumulants, tilt: float, eps: float) -> float:
     return state.total - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance))
 
 
-def _tighter(width: float, tol: float, both: Both) -> float | None:
-    """The factor by which the next round's allowance shrinks; None where its grid would be too large to be worth a try."""
+def _tighter(width: float, before: float, tol: float, both: Both) -> float | None:
+    """The factor by which the next round's allowance shrinks; None where its grid would be too large, or the last one did not pay."""
     least = (both.cells / MOST_CELLS) ** 2
     wanted = max(0.9 * tol / width, 0.05) if math.isfinite(width) else 0.1
-    return min(0.8, max(wanted, least)) if least < 0.5 else None
+    hopeless = least > 0.5 or (both.cells > SMALL_CELLS and width > 0.97 * before)
+    return None if hopeless else min(0.8, max(wanted, least))

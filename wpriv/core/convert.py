@@ -74,13 +74,27 @@ def normal_log_delta(eps: float, mean: float, variance: float) -> float:
     a = (eps - mean) / sigma
     if a > 1e6:  # far below every positive double; the factor left out is below 1
         return -a * a / 2
-    if sigma > 0.5 or a < -30:
-        tail = float(log_ndtr(-a))
-        other = eps - mean + variance / 2 + float(log_ndtr(-a - sigma))
-        return tail + float(log1mexp(min(other - tail, 0.0)))
-    # phi(a) [R(a) - R(a + sigma)], R the Mills ratio, as the integral of -R' = 1 - x R(x), which has one sign
-    x = a + sigma / 2 * (_NODES + 1)
+    return float(log_mills_drop(np.array(a), sigma))
+
+
+def log_mills_drop(a: Array, width: float) -> Array:
+    """ln of phi(a) [R(a) - R(a + width)], R(x) = Phi(-x) / phi(x) the Mills ratio, for a of any shape and width > 0.
+
+    It is ln E (1 - e^(a sigma - Y))_+ for Y = N(0, sigma^2), width = sigma. For a small width the difference is the integral of
+    -R' = 1 - x R(x), which has one sign, so nothing cancels.
+    """
+    tail = log_ndtr(-a)
+    by_tails = tail + log1mexp(np.minimum(width * (a + width / 2) + log_ndtr(-a - width) - tail, 0.0))
+    if width > 0.5:
+        return np.asarray(by_tails)
+    x = np.maximum(a, -30.0)[..., None] + width / 2 * (_NODES + 1)
+    integral = width / 2 * (_one_minus_x_mills(x) @ _WEIGHTS)
+    return np.where(a < -30, by_tails, -a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral))
+
+
+def _one_minus_x_mills(x: Array) -> Array:
+    """1 - x R(x); by its asymptotic series where the difference would cancel."""
     near = 1 - x * math.sqrt(math.pi / 2) * erfcx(np.minimum(x, 40.0) / math.sqrt(2))
     inverse = 1 / np.maximum(x, 40.0) ** 2
-    slope = np.where(x > 40, inverse * (1 - 3 * inverse * (1 - 5 * inverse * (1 - 7 * inverse))), near)
-    return -a * a / 2 - 0.5 * math.log(2 * math.pi) + math.log(sigma / 2 * float(slope @ _WEIGHTS))
+    far = inverse * (1 - 3 * inverse * (1 - 5 * inverse * (1 - 7 * inverse)))
+    return np.where(x > 40.0, far, near)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wpriv.core.pair import LossPair
-from wpriv.core.process import Process
+from wpriv.core.process import Process, plain
 from wpriv.core.roots import least
 from wpriv.errors import Unsupported, UsageError
 
@@ -110,10 +110,11 @@ class Curve:
         if (eps is None) == (delta is None):
             raise UsageError("give either eps or delta, not both: one of them is the question, the other the answer")
         if eps is not None:
-            if not 0 <= eps < float("inf"):
+            eps = plain(eps, "eps")
+            if eps < 0:
                 raise UsageError(f"eps must be a finite number of at least 0; found {eps}")
             return self._row(Bracket.exact(eps), self.delta(eps))
-        assert delta is not None
+        delta = plain(delta, "delta")
         if not 0 < delta < 1:
             raise UsageError(f"delta must lie strictly between 0 and 1; found {delta}")
         return self._row(self.epsilon(delta), Bracket.exact(delta))

@@ -66,11 +66,13 @@ def log_moment(pair: LossPair, lam: Array, *, finite: bool = False) -> Array:
     lam = np.atleast_1d(np.asarray(lam, dtype=float))
     if pair.infinity > 0 and not finite:
         return np.full(lam.shape, np.inf)
+    if pair.infinity >= 1:  # no loss is finite: an expectation over nothing
+        return np.full(lam.shape, -np.inf)
+    if isinstance(pair, AtomicPair):
+        return _atomic_log_moment(pair, lam)
     closed = pair.renyi(lam + 1)
     if closed is not None and pair.infinity == 0:
         return lam * closed
-    if isinstance(pair, AtomicPair):
-        return _atomic_log_moment(pair, lam)
     log_p = math.log1p(-pair.infinity)
     bend = np.log(lam) + np.log1p(lam) + _log_integral(_excess_nodes(pair), lam)
     return np.logaddexp((lam + 1) * log_p, bend)
@@ -226,30 +228,42 @@ def _log_bend(alpha: Array, y: Array) -> Array:
 
 
 def _atomic_log_moment(pair: AtomicPair, lam: Array) -> Array:
-    """The exact sum of ``log_moment`` over finitely many losses, about the centre ln P(L < inf)."""
-    log_p = math.log1p(-pair.infinity)
-    chunk, parts = max(1, 2**19 // max(pair.losses.size, 1)), []
-    for at in range(0, lam.size, chunk):
-        alpha = lam[at : at + chunk, None] + 1
-        bend = _log_bend(alpha, pair.losses - log_p) + pair.log_q
-        peak = np.maximum(bend.max(axis=1, initial=-np.inf), -1e300)
-        total = np.exp(bend - peak[:, None]).sum(axis=1)
-        with np.errstate(divide="ignore"):
-            parts.append(peak + np.log(total))
-            if pair.lost > 0:
-                parts[-1] = np.logaddexp(parts[-1], np.log(pair.lost * lam[at : at + chunk]))
-    return np.asarray((lam + 1) * log_p + np.logaddexp(0.0, np.concatenate(parts)))
+    """The exact sum of ``log_moment`` over finitely many losses, for some orders at a time."""
+    rows = max(1, 2**19 // max(pair.losses.size, 1))
+    return np.concatenate([_atomic_part(pair, lam[at : at + rows]) for at in range(0, lam.size, rows)])
+
+
+def _atomic_part(pair: AtomicPair, lam: Array) -> Array:
+    """Summed plainly; about the centre ln P(L < inf), at ten times the price, where the sum is too near 1 to keep its digits."""
+    found = _log_sum(lam[:, None] * pair.losses + pair.log_p)
+    near = np.abs(found) < 1e-3
+    if near.any():
+        few, centre = lam[near], math.log1p(-pair.infinity)
+        bend = _log_sum(_log_bend(few[:, None] + 1, pair.losses - centre) + pair.log_q)
+        if pair.lost > 0:
+            bend = np.logaddexp(bend, np.log(pair.lost * few))
+        found[near] = (few + 1) * centre + np.logaddexp(0.0, bend)
+    return found
+
+
+def _log_sum(exponent: Array) -> Array:
+    """ln of the sum of e^exponent over each row."""
+    peak = np.maximum(exponent.max(axis=1, initial=-np.inf), -1e300)
+    with np.errstate(divide="ignore"):
+        return np.asarray(peak + np.log(np.exp(exponent - peak[:, None]).sum(axis=1)))
 
 
 def loss_class(pair: LossPair) -> LossClass:
     """Mean, variance and third absolute central moment of the finite loss, and the mass at +inf, to about 1e-9 relative.
 
     The mean of a small loss is of second order in it, so it is taken from the excesses, where nothing cancels; variance and
-    third moment are integrals of one tail each, split at the mean.
+    third moment are integrals of one tail each, split at the mean. Where no loss is finite the three are 0.
 
     Source:
         Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 6 (third moment centred).
     """
+    if pair.infinity >= 1:
+        return LossClass(0.0, 0.0, 0.0, 1.0)
     if isinstance(pair, AtomicPair):
         return _atomic_class(pair)
     finite, log_p = 1 - pair.infinity, math.log1p(-pair.infinity)

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from wpriv.core.convert import normal_log_delta
 from wpriv.core.curve import Bracket, Curve, epsilon_at
 from wpriv.core.moments import loss_class
-from wpriv.core.process import Process, Run
+from wpriv.core.process import Process, Run, log_finite
 
+# Constants of others' theorems, taken as cited and not proven again here. Sommer et al. (2019) give all four: those for equal steps
+# in Lemma 13, those for any steps in the remark after it, from Pinelis (2017).
 # Kolmogorov distance / (sum of third moments / variance^(3/2)): equal steps (Shevtsova 2011), any steps (Shevtsova 2010)
 UNIFORM = {True: 0.4748, False: 0.5600}
-# the same with the factor 1 + |z|^3: equal steps (as in Sommer et al. 2019, Lemma 13), any steps (Paditz 1989)
+# the same with the factor 1 + |z|^3: equal steps (Lemma 13), any steps (Paditz 1989, elsewhere quoted as 32)
 NONUNIFORM = {True: 25.80, False: 31.935}
 
 
@@ -21,7 +23,7 @@ NONUNIFORM = {True: 25.80, False: 31.935}
 class Composed:
     """The class of a composition: mean, variance and summed third central moments of its finite loss, its mass at +inf.
 
-    ``top`` is its largest finite loss; ``equal`` says that all steps have the same class.
+    ``top`` is its largest finite loss; ``equal`` says that all steps have one and the same loss pair.
     """
 
     mean: float
@@ -63,14 +65,13 @@ def composed(run: Run) -> Composed:
         Sommer, Meiser, Mohammadi (2019), Theorem 4, with the third moments centred.
     """
     classes = [(loss_class(pair), n) for pair, n in run]
-    log_finite = math.fsum(n * math.log1p(-c.infinity) for c, n in classes)
     return Composed(
         mean=math.fsum(n * c.mean for c, n in classes),
         variance=math.fsum(n * c.variance for c, n in classes),
         third=math.fsum(n * c.third for c, n in classes),
-        infinity=-math.expm1(log_finite),
+        infinity=-math.expm1(log_finite(run)),
         top=math.fsum(n * pair.support[1] for pair, n in run),
-        equal=len({c for c, _ in classes}) == 1,
+        equal=len({pair for pair, _ in run}) == 1,
     )
 
 

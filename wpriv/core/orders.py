@@ -11,7 +11,7 @@ from wpriv.core.convert import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon
 from wpriv.core.curve import Bracket, Curve
 from wpriv.core.moments import log_moment
 from wpriv.core.pair import Array
-from wpriv.core.process import Process, Run
+from wpriv.core.process import Process, Run, log_finite
 from wpriv.core.roots import lowest
 from wpriv.errors import Unsupported
 
@@ -28,7 +28,7 @@ class LogMoments:
 
     def __init__(self, run: Run):
         self.run = run
-        self.log_finite = math.fsum(n * math.log1p(-pair.infinity) for pair, n in run)
+        self.log_finite = log_finite(run)
         self.infinity = -math.expm1(self.log_finite)
         self.top = math.fsum(n * pair.support[1] for pair, n in run) * (1 + 1e-15)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+import reprlib
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from wpriv.core.pair import LossPair
@@ -14,6 +17,30 @@ from wpriv.errors import Unsupported, UsageError
 ADJACENCIES = ("add-remove", "replace-one")
 SAMPLINGS = ("none", "poisson", "fixed")
 MAX_COUNT = 2**40
+
+
+def plain(value: Any, name: str, *, whole: bool = False) -> Any:
+    """A Python float (an int where ``whole``) from a finite real number of any type, numpy's included; text is no number here.
+
+    Raises:
+        UsageError: it is none; the message names it.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise UsageError(f"{name} must be a number; found {reprlib.repr(value)}")
+    try:
+        found = int(value) if isinstance(value, Integral) else float(value)
+        if not math.isfinite(found):
+            raise UsageError(f"{name} must be a finite number; found {found}")
+    except OverflowError:
+        raise UsageError(f"{name} is beyond the largest number that a computer holds (1.8e308)") from None
+    if whole and found != math.floor(found):
+        raise UsageError(f"{name} must be a whole number; found {found}")
+    return int(found) if whole else float(found)
+
+
+def type_words(f: dataclasses.Field[Any]) -> set[str]:
+    """The words of a field's type, which may be a class, or text as ``from __future__ import annotations`` leaves it."""
+    return set(re.findall(r"\w+", str(f.type)))
 
 
 def parameter(help: str, *, default: Any = dataclasses.MISSING, above: float | None = None, least: float | None = None) -> Any:
@@ -45,14 +72,15 @@ class Mechanism:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value, above, least = getattr(self, f.name), f.metadata.get("above"), f.metadata.get("least")
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
+            words = type_words(f)
+            if not words & {"int", "float"} or (value is None and "None" in words):
                 continue
-            if not math.isfinite(value):
-                raise UsageError(f"{self.name}: {f.name} must be a finite number; found {value}")
+            value = plain(value, f"{self.name}: {f.name}", whole="float" not in words)
             if above is not None and not value > above:
                 raise UsageError(f"{self.name}: {f.name} must be greater than {above:g}; found {value:g}")
             if least is not None and not value >= least:
                 raise UsageError(f"{self.name}: {f.name} must be at least {least:g}; found {value:g}")
+            object.__setattr__(self, f.name, value)
 
     @property
     def name(self) -> str:
@@ -76,8 +104,9 @@ class Sampling:
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.kind not in SAMPLINGS:
-            raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}; found {self.kind!r}")
+        if not isinstance(self.kind, str) or self.kind not in SAMPLINGS:
+            raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}; found {reprlib.repr(self.kind)}")
+        object.__setattr__(self, "rate", plain(self.rate, "the sampling rate"))
         if not 0 < self.rate <= 1:
             raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
         if self.kind == "none" and self.rate != 1:
@@ -93,7 +122,12 @@ class Step:
     sampling: Sampling = Sampling()
 
     def __post_init__(self) -> None:
-        if isinstance(self.n, bool) or not isinstance(self.n, int) or not 1 <= self.n <= MAX_COUNT:
+        if not isinstance(self.mechanism, Mechanism):
+            raise UsageError(f"a step needs a mechanism, such as Gauss(sigma=4); found {reprlib.repr(self.mechanism)}")
+        if not isinstance(self.sampling, Sampling):
+            raise UsageError(f"the sampling of a step is given as Sampling('poisson', rate); found {reprlib.repr(self.sampling)}")
+        object.__setattr__(self, "n", plain(self.n, "n, the number of compositions,", whole=True))
+        if not 1 <= self.n <= MAX_COUNT:
             raise UsageError(f"n, the number of compositions, must be a whole number from 1 to 2^40; found {self.n}")
 
     def describe(self) -> dict[str, Any]:
@@ -115,8 +149,13 @@ class Process:
     adjacency: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Step) for step in self.steps):
+            raise UsageError(f"a process is a tuple of Steps; found {reprlib.repr(self.steps)}")
         if not self.steps:
             raise UsageError("a process needs at least one step; found none")
+        object.__setattr__(self, "steps", tuple(self.steps))
+        if not isinstance(self.adjacency, str):
+            raise UsageError(f"adjacency must be one of {', '.join(ADJACENCIES)}; found {reprlib.repr(self.adjacency)}")
         if not self.adjacency:
             kinds = {step.sampling.kind for step in self.steps}
             own = self.steps[0].mechanism.adjacencies
@@ -137,6 +176,13 @@ class Process:
 
     def describe(self) -> list[dict[str, Any]]:
         return [step.describe() for step in self.steps]
+
+
+def log_finite(run: Run) -> float:
+    """ln of the probability that every loss of a run is finite; -inf where some step tells the neighbours apart for certain."""
+    if any(pair.infinity >= 1 for pair, _ in run):
+        return -math.inf
+    return math.fsum(n * math.log1p(-pair.infinity) for pair, n in run)
 
 
 def closed_form(run: Run) -> LossPair | None:

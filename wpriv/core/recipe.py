@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key, refuse
+from wpriv.core.process import ADJACENCIES, type_words
 from wpriv.core.schema import MODELS, Budget, Expect, Panel, Part, Step, Strict, Sweep
 
 _GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))
@@ -100,6 +101,10 @@ def _single(document: Document, kind: str, faults: list[Fault]) -> Recipe:
     assert isinstance(model, Budget)
     if kind == "budget" and (model.eps is None) == (model.delta is None):
         faults.append(Fault(document.place(()), "give either eps or delta: one of them is the question, the other the answer"))
+    if kind == "calibrate" and len(model.process) > 1:
+        faults.append(Fault(document.place(("process",)), f"calibrate solves for one step; found {len(model.process)}"))
+    if kind == "calibrate" and (len(model.accountants or ["pld"]) != 1 or model.accountants == ["all"]):
+        faults.append(Fault(document.place(("accountants",)), f"calibrate solves by one accountant; found {_shown(model.accountants)}"))
     return Recipe(_stem(document.name), kind, model.source or "", document.data)
 
 
@@ -169,8 +174,11 @@ def _fields(mech: Any) -> dict[str, Any]:
 def _name_faults(document: Document) -> list[Fault]:
     """Mechanisms, their parameters, accountants and figures that do not exist, wherever they are named."""
     faults: list[Fault] = []
+    neighbours: list[str] = sorted({*ADJACENCIES, *(a for mech in _mechanisms(document) for a in registry.mechanism(mech).adjacencies)})  # type: ignore[attr-defined]
     for path in document.values:
         value = document.at(path)
+        if path[-1:] == ("adjacency",) and isinstance(value, str) and value not in neighbours:
+            faults.append(Fault(document.place(path), _unknown("adjacency", value, neighbours)))
         before = ("", "", "", *path)[-3:]
         if isinstance(value, dict) and (before[1] == "process" or before[0] == "cases"):
             faults += _step_faults(document, value, path)
@@ -178,6 +186,12 @@ def _name_faults(document: Document) -> list[Fault]:
         if folder and isinstance(value, str) and value not in registry.names(folder) and (folder, value) != ("accountants", "all"):
             faults.append(Fault(document.place(path), _unknown(folder[:-1], value, registry.names(folder))))
     return faults
+
+
+def _mechanisms(document: Document) -> set[str]:
+    """The mechanisms named anywhere in a document, of those there are."""
+    named = {document.at(path) for path in document.values if path[-1:] == ("mech",) and isinstance(document.at(path), str)}
+    return named & set(registry.names("mechanisms"))
 
 
 def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fault]:
@@ -194,7 +208,7 @@ def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fa
             near = registry.did_you_mean(key, [*fields, *Step.model_fields])
             said = f"unknown key {key[:60]!r}{near or f'. {mech} takes ' + (', '.join(fields) or 'no parameters')}"
             faults.append(Fault(document.place((*path, key), at_key=True), said))
-        elif str(fields[key].type).partition(" ")[0] in ("float", "int") and type(value) not in (int, float):
+        elif type_words(fields[key]) & {"float", "int"} and type(value) not in (int, float):
             faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {_shown(value)}"))
     return faults
 
@@ -242,8 +256,13 @@ def _told(document: Document, model: type[Strict], fault: Any) -> Fault:
         return Fault(document.place(path, at_key=True), f"unknown key {name!r}{registry.did_you_mean(name, _keys_of(model, fault['loc']))}")
     if kind == "missing":
         return Fault(document.place(path), f"the key {name!r} is missing")
+    if name == "[key]":
+        return Fault(document.place(path, at_key=True), f"unknown key {str(fault['loc'][-2])!r}; it {fault['msg'][6:]}")
+    if kind == "too_short":
+        return Fault(document.place(path), f"a list of at least {fault['ctx']['min_length']} was wanted; found {_shown(fault['input'])}")
     said = str(fault.get("ctx", {}).get("error") or fault["msg"][0].lower() + fault["msg"][1:])
     said = said.replace("input should be", "must be").replace("valid ", "").replace("a integer", "a whole number")
+    said = "must be a mapping of keys to values" if kind in ("model_type", "dict_type") else said
     shown = "" if kind == "value_error" else f"; found {_shown(fault['input'])}"
     return Fault(document.place(path), f"{name}: {said}{shown}" if isinstance(fault["loc"][-1], str) else f"{said}{shown}")
 

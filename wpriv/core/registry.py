@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+import reprlib
 from functools import cache
 from types import ModuleType
 
@@ -26,8 +27,10 @@ def load(folder: str, name: str) -> ModuleType:
         UsageError: there is none of that name; the message lists those there are, the nearest first.
     """
     known = names(folder)
+    if not isinstance(name, str):
+        raise UsageError(f"the name of a {folder.rstrip('s')} must be text; found {reprlib.repr(name)}. Known: {', '.join(known)}")
     if name not in known:
-        raise UsageError(f"no {folder.rstrip('s')} called {name!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
+        raise UsageError(f"no {folder.rstrip('s')} called {name[:60]!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
     return importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
 
 

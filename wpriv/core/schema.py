@@ -70,6 +70,7 @@ Count = Annotated[int, BeforeValidator(whole, json_schema_input_type=int | float
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
+Tolerance = Annotated[float, Field(ge=1e-9, le=0.5)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Grid = Annotated[Any, BeforeValidator(_is_grid), WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"})]
 
@@ -127,7 +128,7 @@ class Part(Strict):
     adjacency: Word | None = None
     table: Literal["bounds", "class", "loss"] = Field("bounds", description="bounds of accountants, or the class or the law of the loss")
     accountants: Annotated[list[Word], Field(min_length=1)] | None = None
-    tol: Annotated[float, Field(gt=0, lt=1)] | None = None
+    tol: Tolerance | None = None
     eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     eps_per_n: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(None, description="eps asked for, per composition")
     delta: Probability | None = None
@@ -163,7 +164,7 @@ class Budget(Strict):
     process: Annotated[list[Step], Field(min_length=1)]
     adjacency: Word | None = None
     accountants: list[Word] | None = None
-    tol: Annotated[float, Field(gt=0, lt=1)] | None = None
+    tol: Tolerance | None = None
     eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     delta: Probability | None = None
 

@@ -28,6 +28,8 @@ NAMES = {
 
 def series(rows: list[Row], x: str, y: str) -> list[tuple[str, list[Row]]]:
     """The rows as curves y over x: one for each accountant, case and value of any other quantity that varies, sorted by x."""
+    if not any(y in row or row.get("reason") for row in rows):
+        raise KeyError(y)
     needed = [row for row in rows if _number(row.get(x)) is not None]
     told_apart = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
     others = [k for k in _swept(needed) if k not in (x, y, *told_apart)]

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Tails, log1mexp, mirrored
 from wpriv.core.process import Mechanism, parameter
@@ -97,9 +97,12 @@ class LatticePair(Derived):
         edge = mu * u - mu * mu / 2
         gauss = GaussPair(mu).log_delta(edge)
         density = -((u - mu) ** 2) / 2 - 0.5 * math.log(2 * math.pi)
-        inside = np.expm1(eps - edge) * np.exp(edge + log_ndtr(-u) - gauss)
-        corrected = (_correction(u - mu, self.sigma) - np.exp(eps - edge) * _correction(u, self.sigma)) * np.exp(density - gauss)
-        return np.asarray(gauss + np.log1p(-inside - corrected))
+        with np.errstate(over="ignore", invalid="ignore"):
+            inside = np.expm1(eps - edge) * np.exp(edge + log_ndtr(-u) - gauss)
+            corrected = (_correction(u - mu, self.sigma) - np.exp(eps - edge) * _correction(u, self.sigma)) * np.exp(density - gauss)
+            whole = gauss + np.log1p(-inside - corrected)
+        # further out the logs have no digits left for a correction, and delta is 0 to every question
+        return np.where(gauss > -1e4, whole, gauss)
 
 
 def _losses(k: Array, sigma: float, sensitivity: int) -> Array:
@@ -125,7 +128,7 @@ def _log_tail(first: Array, sigma: float) -> Array:
     tail = np.empty(first.shape)
     u = (first[smooth] - 0.5) / sigma
     # the density at the edge relative to the integral beyond it; the normaliser is sigma sqrt(2 pi) to rounding here
-    hazard = np.exp(-u * u / 2 - 0.5 * math.log(2 * math.pi) - log_ndtr(-u))
+    hazard = math.sqrt(2 / math.pi) / erfcx(u / math.sqrt(2))
     tail[smooth] = log_ndtr(-u) + np.log1p(-hazard * _correction(u, sigma))
     m = np.minimum(first[~smooth] / sigma, 1e200)
     with np.errstate(over="ignore"):

@@ -9,12 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfcx, log_ndtr
+from scipy.special import log_ndtr
 
-from wpriv.core.pair import Array, LossPair, Tails, column, log1mexp, mirrored
+from wpriv.core.convert import log_mills_drop
+from wpriv.core.pair import Array, LossPair, Tails, column, mirrored
 from wpriv.core.process import Mechanism, parameter
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 @dataclass(frozen=True)
@@ -63,30 +62,9 @@ class GaussPair(LossPair):
         return np.asarray(orders) * self.mu**2 / 2
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        """ln delta of Theorem 5, right to about 1e-13 relative for every eps and mu.
-
-        delta = phi(a) [R(a) - R(a + mu)], R the Mills ratio and a = eps/mu - mu/2; for small mu the difference is the
-        integral of 1 - x R(x), which has one sign, so nothing cancels.
-        """
+        """ln delta of Theorem 5, right to about 1e-13 relative for every eps and mu."""
         y = np.asarray(eps, dtype=float)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            above = self._log_delta_above(np.abs(y))
+            above = log_mills_drop(np.abs(y) / self.mu - self.mu / 2, self.mu)
         above = np.where(np.isnan(above), -np.inf, above)  # beyond 1e150 standard deviations the logs themselves overflow
         return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
-
-    def _log_delta_above(self, eps: Array) -> Array:
-        a = eps / self.mu - self.mu / 2
-        if self.mu > 0.5:
-            tail = log_ndtr(-a)
-            return np.asarray(tail + log1mexp(np.minimum(eps + log_ndtr(-a - self.mu) - tail, 0.0)))
-        x = a[..., None] + self.mu / 2 * (_NODES + 1)
-        integral = self.mu / 2 * (_one_minus_x_mills(x) @ _WEIGHTS)
-        return np.asarray(-a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral))
-
-
-def _one_minus_x_mills(x: Array) -> Array:
-    """1 - x R(x) with R(x) = Phi(-x)/phi(x); by its asymptotic series where the difference would cancel."""
-    near = 1 - x * math.sqrt(math.pi / 2) * erfcx(np.minimum(x, 40.0) / math.sqrt(2))
-    inverse = 1 / np.maximum(x, 40.0) ** 2
-    far = inverse * (1 - 3 * inverse * (1 - 5 * inverse * (1 - 7 * inverse)))
-    return np.where(x > 40.0, far, near)

@@ -54,6 +54,8 @@ class Histogram(Mechanism):
         super().__post_init__()
         if not isinstance(self.file, str) or not self.file:
             raise UsageError(f"histogram: file must be the path of a CSV file; found {self.file!r}")
+        if self.sigma > 1e300:
+            raise UsageError(f"histogram: sigma must be at most 1e300; found {self.sigma:g}")
         if not self.sigma and (self.bound or self.cell):
             raise UsageError("histogram: bound and cell shape the noise, so they need a sigma above 0; found sigma 0")
 

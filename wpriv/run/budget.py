@@ -63,8 +63,8 @@ def budget(
         adjacency=adjacency,
         history=history,
     )
-    row = answer(job, accountant, eps=eps, delta=delta, tol=tol, attack=attack)
-    return price.with_warnings(row, implausible(row, records))
+    row = answer(job, accountant, **build.question(eps=eps, delta=delta, tol=tol), attack=attack)
+    return price.with_warnings(row, implausible(row, job.records))
 
 
 def answer(

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step
+from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step, type_words
 from wpriv.errors import MissingResource, UsageError
 
 STEP_KEYS = ("mech", "n", "sampling", "rate")
+SCHEDULE_KEYS = ("n", "rate", "batch", "records", "epochs")
 MAX_HISTORY_BYTES = 50_000_000
 _POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
 
@@ -59,9 +60,9 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None) ->
         if steps and (steps[-1].mechanism, steps[-1].sampling) == (new.mechanism, new.sampling):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)
-    if adjacency == "":
+    if isinstance(adjacency, str) and not adjacency:
         raise UsageError("the adjacency is empty; give add-remove or replace-one, or leave it out")
-    return Process(tuple(steps), adjacency or "")
+    return Process(tuple(steps), "" if adjacency is None else adjacency)
 
 
 def flag(name: str) -> str:
@@ -76,13 +77,18 @@ def _sampling(kind: Any, rate: Any) -> Sampling:
 
 
 def _field_value(f: dataclasses.Field[Any], value: Any) -> Any:
-    """A parameter in the type of its field, which ``from __future__ import annotations`` leaves as text."""
-    words = set(re.findall(r"\w+", str(f.type)))
+    """A parameter in the type of its field."""
+    words = type_words(f)
     if words & {"str", "Path"}:
         return value
     if value is None and "None" in words:
         return None
     return whole(value, f.name) if "int" in words and "float" not in words else number(value, f.name)
+
+
+def question(**given: Any) -> dict[str, float]:
+    """eps, delta and tol as numbers, without those that are None."""
+    return {name: number(value, f"--{name}") for name, value in given.items() if value is not None}
 
 
 def number(value: Any, name: str) -> float:
@@ -95,7 +101,7 @@ def number(value: Any, name: str) -> float:
             above, below = value.split("/")
             found = float(above) / float(below)
         else:
-            found = float(value) if not isinstance(value, bool) else math.nan
+            found = float(value) if not isinstance(value, (bool, bytes)) else math.nan
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
         raise UsageError(f"{name} must be a number, as in 0.5, 1e-5 or 2^20; found {_shown(value)}") from None
     if not math.isfinite(found):
@@ -110,9 +116,9 @@ def whole(value: Any, name: str) -> int:
         return exact
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,40}\s*", value):
         return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
     found = number(value, name)
+    if isinstance(value, int):
+        return value
     if found != math.floor(found):
         raise UsageError(f"{name} must be a whole number, as in 1000 or 2^20; found {_shown(value)}")
     return int(found)
@@ -153,8 +159,8 @@ def schedule(
     Raises:
         UsageError: the flags contradict each other, or one of them lacks another.
     """
-    if sampling not in SAMPLINGS:
-        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {sampling!r}")
+    if not isinstance(sampling, str) or sampling not in SAMPLINGS:
+        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {_shown(sampling)}")
     notes = []
     if batch is not None:
         if rate is not None:
@@ -198,6 +204,8 @@ def read_history(path: str | Path) -> list[dict[str, Any]]:
     Raises:
         MissingResource: the file cannot be read. UsageError: it is not such a list.
     """
+    if not isinstance(path, (str, Path)):
+        raise UsageError(f"--history must be the path of a JSON file; found {_shown(path)}")
     file = Path(path)
     try:
         if file.stat().st_size > MAX_HISTORY_BYTES:
@@ -238,10 +246,11 @@ def _first_line(error: BaseException) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A process and, in words, how the arguments that made it were read."""
+    """A process, in words how the arguments that made it were read, and the size of the data set where it was given."""
 
     process: Process
     notes: tuple[str, ...] = ()
+    records: int | None = None
 
 
 def job(
@@ -265,9 +274,30 @@ def job(
             raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
         specs = read_history(history)
         return Job(process(specs, adjacency), (f"{len(specs)} different steps read from {history}",))
-    if records is not None and whole(records, "records") < 1:
-        raise UsageError(f"--records is the size of the data set, at least 1; found {records}")
-    plan = schedule(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
-    notes = plan.notes if plan.n is not None else (*plan.notes, "n = 1, since neither --n nor --epochs was given")
-    spec = {"mech": mech, **params, "sampling": sampling, "rate": plan.rate, "n": 1 if plan.n is None else plan.n}
-    return Job(process([spec], adjacency), notes)
+    own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
+    return job_of_steps([{"mech": mech, **params, **own}], adjacency)
+
+
+def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> Job:
+    """The process of steps as a recipe has them, each ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``."""
+    specs, notes, sizes = [], [], []
+    for written in steps:
+        spec, read = planned(written)
+        notes += read
+        if spec["n"] is None:
+            spec["n"] = 1
+            notes.append("n = 1, since neither --n nor --epochs was given")
+        specs.append(spec)
+        if written.get("records") is not None:
+            sizes.append(whole(written["records"], "records"))
+    if sizes and min(sizes) < 1:
+        raise UsageError(f"--records is the size of the data set, at least 1; found {min(sizes)}")
+    return Job(process(specs, adjacency), tuple(dict.fromkeys(notes)), max(sizes, default=None))
+
+
+def planned(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A step with batch, records and epochs turned into n and rate (None where nothing was said), and how they were read."""
+    sampling = "none" if written.get("sampling") is None else written["sampling"]
+    plan = schedule(**{key: written.get(key) for key in SCHEDULE_KEYS}, sampling=sampling)
+    rest = {key: value for key, value in written.items() if key not in SCHEDULE_KEYS}
+    return {**rest, "n": plan.n, "rate": plan.rate}, list(plan.notes)

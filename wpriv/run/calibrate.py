@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,10 @@ TOL = 1e-4
 
 
 def calibrate(
-    mech: str | None,
+    mech: str | None = None,
     *,
-    eps: float,
-    delta: float,
+    eps: float | None = None,
+    delta: float | None = None,
     accountant: str = "pld",
     n: int | None = None,
     sampling: str = "none",
@@ -45,22 +45,25 @@ def calibrate(
     guarantee, which is returned, meets the target.
 
     Args:
-        eps, delta: the target. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
+        eps, delta: the target, both needed. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
         compare_classical: for gauss, add the sigmas of older formulas under ``extra["classical"]``.
         tol: relative width of the accountant's bracket, which the answer's distance from the best possible one follows.
     Returns:
         The Guarantee at ``delta`` (at eps = 0 where that is the target), whose safe ends meet the target, with
         ``extra["calibrated"] = {"parameter": name, "value": found}``.
     Raises:
-        UsageError: nothing is missing, or too much. Unsupported: the target cannot be reached (the message says how near one gets).
+        UsageError: the target or the step is faulty; nothing is missing, or too much.
+        Unsupported: the target cannot be reached (the message says how near one gets).
 
     >>> round(calibrate("gauss", eps=1, delta=1e-5).extra["calibrated"]["value"], 3)
     3.731
     """
+    if eps is None or delta is None:
+        raise UsageError("calibrate needs a target: give both --eps and --delta")
+    eps, delta, tol = build.number(eps, "--eps"), build.number(delta, "--delta"), build.number(tol, "--tol")
     _check_target(eps, delta)
-    plan = build.schedule(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
-    spec = {"mech": mech, **params, "sampling": sampling, "rate": plan.rate, "n": plan.n}
-    knob, spec, notes = _missing(spec)
+    own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
+    knob, spec, notes = unknown({"mech": mech, **params, **own})
 
     def at(value: float) -> Process:
         return build.process([{**spec, knob.name: value}], adjacency)
@@ -72,7 +75,7 @@ def calibrate(
     if compare_classical:
         extra["classical"] = classical(eps, delta, float(row.process.steps[0].mechanism.sensitivity), int(spec["n"]))  # type: ignore[attr-defined]
     warnings = [f"every {knob.name} up to the largest allowed meets the target"] if found == knob.high and knob.sign < 0 else []
-    return price.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=[*plan.notes, *notes])
+    return price.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=notes)
 
 
 def _check_target(eps: float, delta: float) -> None:
@@ -82,10 +85,22 @@ def _check_target(eps: float, delta: float) -> None:
         raise UsageError(f"--delta must lie strictly between 0 and 1; found {delta}")
 
 
+def unknown(written: Mapping[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
+    """What a step leaves open, the rest of it, and how it was read.
+
+    Args:
+        written: the step as in a recipe, ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``.
+    Raises:
+        UsageError: nothing is left open, or too much.
+    """
+    spec, read = build.planned(written)
+    knob, rest, notes = _missing(spec)
+    return knob, rest, [*read, *notes]
+
+
 def _missing(spec: dict[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
-    """What to solve for, the rest of the step, and how that was read."""
     noise = build.mechanism(spec).noise
-    sampled = spec["sampling"] != "none"
+    sampled = (spec.get("sampling") or "none") != "none"
     if noise is not None and spec.get(noise) is None:
         if sampled and spec["rate"] is None:
             raise UsageError(f"{build.flag(noise)} and the sampling rate are both missing; give one of them")

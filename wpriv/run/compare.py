@@ -65,11 +65,13 @@ def compare(
     >>> round(rows[0]["delta"], 6)
     0.126937
     """
+    if not isinstance(out, (str, Path, type(None))):
+        raise UsageError(f"out is the path of a directory; found {out!r:.60}")
     if (recipe is None) == (not flags):
         raise UsageError("compare takes a recipe, or the keys of one (process=..., accountants=..., eps=...); give one of the two")
     if recipe is None:
         return run(read.from_flags(flags), None if out is None else Path(out), fresh=fresh)
-    job = read.recipe(recipe, quick=quick)
+    job = read.recipe(recipe, quick=quick, kind="compare")
     return run(job, default_out(job) if out is None else Path(out), fresh=fresh)
 
 
@@ -82,10 +84,8 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
     """Computes a checked recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run goes on from them.
 
     Raises:
-        UsageError: the recipe is of another kind, or ``out`` holds other results. Unsupported: no cell of the grid has an answer.
+        UsageError: ``out`` holds other results. Unsupported: no cell of the grid has an answer.
     """
-    if job.kind != "compare":
-        raise UsageError(f"{job.name} is a recipe of kind {job.kind!r}; compare runs those of kind 'compare'")
     started, todo = time.perf_counter(), grid.cells(job)
     if out is not None:
         write.claim(out, job, fresh=fresh)
@@ -118,15 +118,13 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
         if draw:
             from wpriv.run import plot  # matplotlib only when drawing
 
-            files += tuple(plot.draw(rows, plot.panels_of(job), out, ("png",)))
+            files += tuple(plot.draw(rows, plot.panels_of(job), out, ("png",), asked=False))
     return Comparison(job, rows, verdicts, out, files, reused)
 
 
-def readings(spec: dict[str, Any], *, history: str | None, eps: float | None, delta: float | None, tol: float | None) -> list[Row]:
-    """``compare --why``: see ``wpriv.run.why``."""
-    if history is not None:
-        raise UsageError("--why reads one mechanism in several ways; give --mech and its flags instead of --history")
-    return why({k: v for k, v in spec.items() if v is not None}, eps=eps, delta=delta, tol=tol or price.DEFAULT_TOL)
+def readings(spec: dict[str, Any], **question: float) -> list[Row]:
+    """``compare --why``: see ``wpriv.run.why``, which takes the question (eps or delta, and tol)."""
+    return why({k: v for k, v in spec.items() if v is not None}, **question)
 
 
 def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:

@@ -95,10 +95,9 @@ def _panel(panel: Panel) -> Iterator[Cell]:
 
 def spec(step: dict[str, Any]) -> dict[str, Any]:
     """A step as written in a recipe or with flags, with batch, records and epochs turned into n and rate."""
-    rest = {k: v for k, v in step.items() if k not in ("n", "rate", "batch", "records", "epochs")}
-    given = {k: step.get(k) for k in ("n", "rate", "batch", "records", "epochs")}
-    plan = build.schedule(**given, sampling=step.get("sampling") or "none")
-    return {**rest, "n": 1 if plan.n is None else plan.n, **({} if plan.rate is None else {"rate": plan.rate})}
+    found, _ = build.planned(step)
+    found["n"] = 1 if found["n"] is None else found["n"]
+    return {key: value for key, value in found.items() if value is not None or key not in build.STEP_KEYS}
 
 
 def _cell(panel: Panel, case: str, specs: list[dict[str, Any]], accountant: str, point: dict[str, Any]) -> Cell:

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from wpriv.core.moments import loss_class
 from wpriv.core.pair import Array, LossPair
-from wpriv.core.process import Process, Run, closed_form
+from wpriv.core.process import Process, Run, closed_form, log_finite
 from wpriv.errors import Unsupported
 
 DEFAULT_BINS = 400
@@ -39,8 +39,7 @@ def class_row(process: Process) -> dict[str, Any]:
 
 def _class(run: Run) -> tuple[float, float, float]:
     classes = [(loss_class(pair), n) for pair, n in run]
-    finite = sum(n * math.log1p(-c.infinity) if c.infinity < 1 else -math.inf for c, n in classes)
-    return sum(n * c.mean for c, n in classes), sum(n * c.variance for c, n in classes), -math.expm1(finite)
+    return sum(n * c.mean for c, n in classes), sum(n * c.variance for c, n in classes), -math.expm1(log_finite(run))
 
 
 def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, Any]]:

@@ -72,9 +72,11 @@ def _panel_of(row: dict[str, Any]) -> str:
     return "" if row.get("panel") is None else str(row["panel"])
 
 
-def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequence[str]) -> list[Path]:
+def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequence[str], *, asked: bool = True) -> list[Path]:
     """Draws every panel and writes ``figure.<format>`` into ``out``.
 
+    Args:
+        asked: somebody asked for a figure; otherwise a panel that names none, and that none fits, is left out.
     Raises:
         UsageError: a figure lacks columns of the table, or the files cannot be written.
     """
@@ -92,13 +94,16 @@ def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequ
         try:
             registry.load("figures", name).draw(own, axes)
         except KeyError as error:
+            if not asked and view.figure is None:
+                axes.remove()
+                continue
             raise UsageError(f"the figure {name!r} does not fit this table: it lacks {error}. Choose another with --figure") from None
         except (TypeError, ValueError, OverflowError) as error:
             raise UsageError(f"the figure {name!r} does not fit this table: {error}. Choose another with --figure") from None
         axes.set_title(view.title if view.title is not None else view.name, fontsize="medium")
         for axis, (low, high) in (view.limits or {}).items():
             getattr(axes, f"set_{axis}lim")(low, high)
-    return _save(figure, out, formats)
+    return [] if not figure.axes else _save(figure, out, formats)
 
 
 def _natural(rows: list[dict[str, Any]]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from wpriv.core import registry
 from wpriv.core.curve import Bracket, Curve, Guarantee
-from wpriv.core.process import Process
+from wpriv.core.process import Process, log_finite, plain
 from wpriv.errors import Unsupported, UsageError
 
 DEFAULT_TOL = 1e-3
@@ -22,6 +22,7 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL) -> Curve:
         UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the process, or
             some step of it hides nothing at all.
     """
+    tol = plain(tol, "--tol")
     if not 1e-9 <= tol <= 0.5:
         raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
     if infinity_mass(process) >= 1:
@@ -74,12 +75,7 @@ def _why_infinite(row: Guarantee) -> str:
 
 def infinity_mass(process: Process) -> float:
     """The probability that some step of the process tells its input outright, in the worse order of the neighbours."""
-    mass = 0.0
-    for run in process.runs():
-        if any(pair.infinity >= 1 for pair, _ in run):
-            return 1.0
-        mass = max(mass, -math.expm1(math.fsum(n * math.log1p(-pair.infinity) for pair, n in run)))
-    return mass
+    return max(-math.expm1(log_finite(run)) for run in process.runs())
 
 
 @dataclass(frozen=True)

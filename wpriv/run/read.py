@@ -16,6 +16,7 @@ from wpriv.core.document import Document, Fault, refuse
 from wpriv.core.recipe import BOUND_COLUMNS, Recipe, check
 from wpriv.errors import UsageError
 from wpriv.run import build, grid
+from wpriv.run.calibrate import unknown
 
 MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # what lies beyond is no eps, delta or parameter, and overflows in every plotting routine
@@ -59,11 +60,11 @@ def find(name: str) -> Path:
     raise UsageError(f"no recipe {name[:200]!r}: neither a file nor a shipped recipe{near or '.'} `wpriv recipe ls` lists those there are")
 
 
-def recipe(name: str | Path, *, quick: bool = False) -> Recipe:
+def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) -> Recipe:
     """Finds, checks and resolves a recipe; the processes it names are built once, so that their faults show here as well.
 
     Raises:
-        UsageError: every fault with its file, line and column.
+        UsageError: every fault with its file, line and column; or it is sound, but of another kind than ``kind``.
     """
     path = find(str(name))
     found = document.read(path, str(path))
@@ -77,7 +78,27 @@ def recipe(name: str | Path, *, quick: bool = False) -> Recipe:
             grid.cells(made)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
+    if kind is not None and made.kind != kind:
+        raise UsageError(f"{path} is a recipe of kind {made.kind!r}, not {kind!r}. Run it with `wpriv {made.kind} {name}`")
     return made
+
+
+def budget(name: str | Path) -> tuple[build.Job, list[str], dict[str, float]]:
+    """The process of a recipe of kind budget, who is to price it, and the question (eps or delta, and tol where given)."""
+    data = recipe(name, kind="budget").data
+    return build.job_of_steps(data["process"], data.get("adjacency")), data.get("accountants") or ["pld"], _question(data)
+
+
+def calibrate(name: str | Path) -> dict[str, Any]:
+    """The arguments of the verb ``calibrate`` that a recipe of that kind amounts to."""
+    data = recipe(name, kind="calibrate").data
+    (step,), (accountant,) = data["process"], data.get("accountants") or ["pld"]
+    given = {key: value for key, value in step.items() if value is not None}
+    return {**given, "adjacency": data.get("adjacency"), "accountant": accountant, **_question(data)}
+
+
+def _question(data: dict[str, Any]) -> dict[str, float]:
+    return {key: data[key] for key in ("eps", "delta", "tol") if data.get(key) is not None}
 
 
 def listing() -> list[tuple[str, str]]:
@@ -117,7 +138,6 @@ def steps_of_flags(
     mech: str | None,
     params: dict[str, Any],
     schedule: dict[str, Any],
-    sampling: str,
     adjacency: str | None,
     history: str | None,
     swept: list[str],
@@ -129,7 +149,7 @@ def steps_of_flags(
         blank = {f.name: 1.0 for f in fields if f.name in swept and f.name not in params}
     if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
         schedule = {**schedule, "rate": 1.0}
-    job = build.job(mech, params={**params, **blank}, **schedule, sampling=sampling, adjacency=adjacency, history=history)
+    job = build.job(mech, params={**params, **blank}, **schedule, adjacency=adjacency, history=history)
     steps = [{k: v for k, v in step.describe().items() if v is not None} for step in job.process.steps]
     return {"process": steps, "adjacency": job.process.adjacency}
 
@@ -172,6 +192,9 @@ def _built(found: Document) -> list[Fault]:
         try:
             fields = dataclasses.fields(registry.mechanism(step["mech"]))
             blank = {f.name: 1 for f in fields if f.name in swept and f.name not in step and "str" not in str(f.type)}
+            if found.data["kind"] == "calibrate":
+                knob, step, _ = unknown(step)
+                blank = {knob.name: 1}
             build.step(grid.spec({**step, **blank}))
         except UsageError as error:
             faults.append(Fault(found.place(where), str(error)))

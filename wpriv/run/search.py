@@ -119,6 +119,8 @@ def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[f
         if knob.at_end(x, toward):
             if f <= 0:
                 return x, None
+            if knob.whole:  # a count: more of it is never more private
+                raise search.unreachable()
             return _scan(search, guess)
         # aim a little beyond the root that the slope promises, so that the root ends up between the two
         aim = abs(f / slope) * 1.03 + rtol if math.isfinite(f) else 0.0

@@ -43,9 +43,8 @@ def why(
 
 def readings(spec: Mapping[str, Any]) -> list[Reading]:
     """The readings of a job, from the tightest accountant on the reading it is usually given to no amplification at all."""
-    keys = ("n", "rate", "batch", "records", "epochs")
-    base = {k: v for k, v in spec.items() if k not in (*keys, "sampling")}
-    given = {k: spec.get(k) for k in keys}
+    base = {k: v for k, v in spec.items() if k not in (*build.SCHEDULE_KEYS, "sampling")}
+    given = {k: spec.get(k) for k in build.SCHEDULE_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None
     plan = build.schedule(**given, sampling="poisson" if sampled else "none")
     n = plan.n or 1

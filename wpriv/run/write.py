@@ -37,6 +37,8 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
     Raises:
         UsageError: it holds another recipe's results or files that are not ours, or cannot be written.
     """
+    if "\0" in str(out):
+        raise UsageError(f"the results cannot be written to {str(out)!r}: no path holds a null byte")
     advice = "Name another one with --out, or replace what is there with --fresh"
     try:
         if out.is_dir() and any(out.iterdir()):

@@ -1,0 +1,88 @@
+"""Probabilistic DP holds the chance that the loss exceeds eps.
+
+Oracles: the tail of one Gauss loss (Sommer et al. 2019, Corollary 5.1), hidden from the accountant, and sums over all outcomes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.special import log_ndtr, ndtri_exp
+
+from wpriv.accountants.pdp import _Certified, account
+from wpriv.core.certified import Composition
+from wpriv.core.curve import Curve
+from wpriv.core.pair import AtomicPair
+from wpriv.core.process import Process, Sampling, Step
+from wpriv.mechanisms.gauss import Gauss, GaussPair
+
+
+class HiddenGauss(GaussPair):
+    """A Gauss pair that does not know how it composes."""
+
+    def power(self, n: int) -> GaussPair | None:  # type: ignore[override]
+        return self if n == 1 else None
+
+
+JOBS = [(1.5, 3), (0.3, 40), (0.05, 1000)]
+
+
+@pytest.mark.parametrize(("mu", "n"), JOBS)
+@pytest.mark.parametrize("z", [-0.5, 0.0, 1.0, 4.0, 10.0])
+def test_the_bracket_holds_the_gauss_tail(mu, n, z):
+    whole = mu * math.sqrt(n)
+    eps = max(0.0, whole * whole / 2 + z * whole)
+    low, high = _Certified(Composition([(HiddenGauss(mu), n)]), 3e-5).tail(eps, -1.0)
+    truth = math.exp(log_ndtr(whole / 2 - eps / whole))
+    assert low <= truth <= high
+    assert high - low <= 0.05 * truth
+
+
+@pytest.mark.parametrize(("mu", "n"), JOBS)
+@pytest.mark.parametrize("log_delta", [-0.7, -5.0, -20.0, -70.0])
+def test_the_bracket_holds_the_gauss_eps(mu, n, log_delta):
+    whole = mu * math.sqrt(n)
+    low, high = _Certified(Composition([(HiddenGauss(mu), n)]), 3e-5).epsilon(math.exp(log_delta))
+    truth = max(0.0, whole * whole / 2 - whole * ndtri_exp(log_delta))
+    assert low <= truth <= high
+    assert high - low <= 0.02 * max(truth, whole)
+
+
+def test_the_bracket_holds_a_sum_over_all_outcomes():
+    p, q, n = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.4, 0.25, 0.35, 0.0]), 5
+    losses = np.log(p[:3] / q[:3])
+    pair = AtomicPair(losses, np.log(p[:3]), infinity=0.05, lost=0.0)
+    order = _Certified(Composition([(pair, n)]), 3e-5)
+    sums = [(sum(losses[list(word)]), math.prod(p[list(word)])) for word in itertools.product(range(3), repeat=n)]
+    revealed = 1 - 0.95**n
+    for eps in (0.0, 0.2, 0.5, 0.9, 1.5):
+        low, high = order.tail(eps, -1.0)
+        truth = revealed + math.fsum(mass for loss, mass in sums if loss > eps)
+        assert low * (1 - 1e-14) <= truth <= high * (1 + 1e-14)
+    assert order.epsilon(0.9 * revealed) == (math.inf, math.inf)
+
+
+def curve() -> Curve:
+    return account(Process((Step(Gauss(3.0), 100, Sampling("fixed", 0.1)),)))
+
+
+def test_an_answer_holds_whatever_was_asked_before():
+    """A law that was composed for the far tail knows nothing of the bulk."""
+    fresh, used = curve(), curve()
+    used.delta(300.0)
+    for delta in (0.4, 1e-3):
+        a, b = fresh.epsilon(delta), used.epsilon(delta)
+        assert a.lower <= b.upper
+        assert b.lower <= a.upper
+        assert b.upper <= 1.05 * a.upper
+
+
+def test_eps_and_delta_agree():
+    found = curve()
+    for delta in (0.1, 1e-8, 1e-30):
+        bracket = found.epsilon(delta)
+        assert found.delta(bracket.upper).lower <= delta
+        assert found.delta(bracket.lower).upper >= delta
