@@ -27,6 +27,7 @@ def command(
     batch: flags.Batch = None,
     records: flags.Records = None,
     history: flags.History = None,
+    observed: flags.Observed = None,
     adjacency: flags.Adjacency = None,
     eps: flags.Eps = None,
     delta: flags.Delta = None,
@@ -58,7 +59,7 @@ def command(
     size = None if records is None else build.whole(records, "--records")
     params = flags.params(param, sigma=sigma, scale=scale, sensitivity=sensitivity)
     schedule: dict[str, Any] = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": size, "epochs": epochs}
-    job = build.job(mech, params=params, **schedule, adjacency=adjacency, history=history)
+    job = build.job(mech, params=params, **schedule, adjacency=adjacency, history=history, observed=observed)
     if curve:
         _curve(job, names[0], question, mode)
     else:

@@ -37,6 +37,7 @@ def command(
     batch: flags.Batch = None,
     records: flags.Records = None,
     history: flags.History = None,
+    observed: flags.Observed = None,
     adjacency: flags.Adjacency = None,
     eps: flags.Eps = None,
     delta: flags.Delta = None,
@@ -65,7 +66,16 @@ def command(
     schedule = {"n": n, "epochs": epochs, "rate": rate, "batch": batch, "records": records}
     params = flags.params(param, sigma=sigma, scale=scale, sensitivity=sensitivity)
     asked = flags.numbers(eps=eps, delta=delta, tol=tol)
-    others = {"mech": mech, **params, **schedule, **asked, "history": history, "adjacency": adjacency, "figure": figure}
+    others = {
+        "mech": mech,
+        **params,
+        **schedule,
+        **asked,
+        "history": history,
+        "observed": observed,
+        "adjacency": adjacency,
+        "figure": figure,
+    }
     others |= {"accountant": accountant, "sweep": sweep, "sampling": None if sampling == "none" else sampling, "why": why or None}
     given = [name.replace("_", "-") for name, value in others.items() if value is not None]
     if recipe is not None:
@@ -82,7 +92,7 @@ def command(
         data: dict[str, Any] = {k: v for k, v in {**asked, "figure": figure}.items() if v is not None}
         axes = [read.sweep(text) for text in sweep or []]
         data |= {"sweep": axes, "accountants": accountant or ["all"]} if axes else {"accountants": accountant or ["all"]}
-        data |= read.steps_of_flags(mech, params, schedule, sampling, adjacency, history, [axis["over"] for axis in axes])
+        data |= read.steps_of_flags(mech, params, schedule, sampling, adjacency, history, [axis["over"] for axis in axes], observed)
         done = compare.run(read.from_flags(data), out, fresh=fresh, progress=compare.on_terminal)
     tables.comparison(done, mode)
     done.require()

@@ -78,7 +78,9 @@ def absolute_moment(mean: ArrayLike, sigma: float, order: float) -> Array:
     top = float(np.max(logs, initial=-math.inf))
     if top > math.log(np.finfo(float).max):
         warnings.warn(
-            f"E|Z|^{order:g} is e^{top:.6g}, above the largest double: inf is returned; use log_absolute_moment", RuntimeWarning, stacklevel=2
+            f"E|Z|^{order:g} is e^{top:.6g}, above the largest double: inf instead; use log_absolute_moment",
+            RuntimeWarning,
+            stacklevel=2,
         )
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(logs))

@@ -92,6 +92,7 @@ class Step(Strict):
     batch: Count | None = None
     records: Count | None = None
     epochs: Positive | None = None
+    observed: Word | None = Field(None, description="pair distances or gradients of the run: a .npz or .csv file, or weibull:shape=0.5,...")
 
 
 class Sweep(Strict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,7 +88,7 @@ def gauss_mixture(weights: Sequence[float], means: Sequence[float], sigmas: Sequ
     # far out the cost |y - x|^mu can outweigh a falling density: by at most what the mixture can move an outcome there
     wide = math.sqrt(2 * order * float(np.max(-log_w))) if len(kept) > 1 else 0.0
     reach = _REACH + min(wide, order * float(np.max(np.abs(mean))) + 1) + 2 * math.sqrt(order)
-    edges = _edges([(m - reach * s, m + reach * s) for _, m, s in kept], 0.25 * min(s for _, _, s in kept))
+    edges = _edges([(m - reach * s, m + reach * s) for _, m, s in kept], 0.5 * min(s for _, _, s in kept))
     y, log_dy = _panels(edges)
     z = (y - mean) / sigma
     below, above = logsumexp(log_w + log_ndtr(z), axis=0), logsumexp(log_w + log_ndtr(-z), axis=0)
@@ -114,7 +115,7 @@ def subsampled_laplace(rate: float, distance: float, scale: float, order: float)
     reach = _REACH + 4 * order
     breaks = [0.0, _median(q, r), r]
     edges = np.unique(np.concatenate([breaks, _edges([(0.0, min(r, reach)), (max(r - reach, 0.0), r)], 0.5)]))
-    y, log_dy = _panels([(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b - a < 0.6 or b <= reach])
+    y, log_dy = _panels([(a, b) for a, b in pairwise(edges) if b - a < 0.6 or b <= reach])
     above = np.logaddexp(math.log1p(-q) - y - math.log(2), math.log(q) + np.log1p(-np.exp(y - r) / 2))
     below = np.logaddexp(math.log1p(-q) + np.log1p(-np.exp(-y) / 2), math.log(q) + y - r - math.log(2))
     x = np.where(above < below, -above - math.log(2), below + math.log(2))

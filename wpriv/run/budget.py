@@ -31,6 +31,7 @@ def budget(
     epochs: float | None = None,
     adjacency: str | None = None,
     history: str | Path | None = None,
+    observed: Any = None,
     tol: float = DEFAULT_TOL,
     attack: bool = False,
     **params: Any,
@@ -42,6 +43,7 @@ def budget(
         n: number of compositions (default 1); or ``epochs``, with a rate. ``records`` is the size of the data set.
         sampling, rate: ``none``, ``poisson`` or ``fixed`` and the share of the records in a step; or ``batch`` with ``records``.
         history: a JSON file of steps, instead of all of these.
+        observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator (``wpriv/run/observe.py``).
         tol: relative width asked of a certified bracket. attack: add what an attacker can do, under ``extra["attack"]``.
     Returns:
         One Guarantee; ``.epsilon.safe`` and ``.delta.safe`` are the ends that may be promised.
@@ -62,6 +64,7 @@ def budget(
         epochs=epochs,
         adjacency=adjacency,
         history=history,
+        observed=observed,
     )
     row = answer(job, accountant, eps=eps, delta=delta, tol=tol, attack=attack)
     return price.with_warnings(row, implausible(row, records))
@@ -123,7 +126,7 @@ def table(job: build.Job, accountants: list[str], **question: Any) -> Table:
     known = registry.names("accountants")
     asked = list(dict.fromkeys(known if "all" in accountants else accountants))
     for name in asked:
-        registry.load("accountants", name)
+        registry.accountant(name)
     rows, refused = [], []
     for name in asked:
         try:

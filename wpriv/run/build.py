@@ -13,14 +13,15 @@ from typing import Any
 from wpriv.core import registry
 from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step
 from wpriv.errors import MissingResource, UsageError
+from wpriv.run import observe
 
-STEP_KEYS = ("mech", "n", "sampling", "rate")
+STEP_KEYS = ("mech", "n", "sampling", "rate", "observed")
 MAX_HISTORY_BYTES = 50_000_000
 _POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
 
 
 def step(spec: Mapping[str, Any]) -> Step:
-    """One step of a process from ``{mech, <parameters of the mechanism>, n, sampling, rate}``.
+    """One step of a process from ``{mech, <parameters of the mechanism>, n, sampling, rate, observed}``.
 
     Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1 and sampling to none.
 
@@ -41,7 +42,8 @@ def step(spec: Mapping[str, Any]) -> Step:
         if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise UsageError(f"{spec['mech']} needs {flag(name)} ({f.metadata.get('help', 'a parameter of the mechanism')}); found none")
     kind = "none" if spec.get("sampling") is None else spec["sampling"]
-    return Step(cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")))
+    seen = None if spec.get("observed") is None else observe.observed(spec["observed"])
+    return Step(cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")), seen)
 
 
 def mechanism(spec: Mapping[str, Any]) -> type[Mechanism]:
@@ -56,7 +58,8 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None) ->
     steps: list[Step] = []
     for spec in specs:
         new = step(spec)
-        if steps and (steps[-1].mechanism, steps[-1].sampling) == (new.mechanism, new.sampling):
+        alike = bool(steps) and dataclasses.replace(steps[-1], n=1) == dataclasses.replace(new, n=1)
+        if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)
     if adjacency == "":
@@ -256,10 +259,19 @@ def job(
     epochs: Any = None,
     adjacency: str | None = None,
     history: str | Path | None = None,
+    observed: Any = None,
 ) -> Job:
     """The process that the arguments of ``budget`` describe: one mechanism under one schedule, or the steps of a history file."""
     if history is not None:
-        others = {"--mech": mech, "--n": n, "--rate": rate, "--batch": batch, "--epochs": epochs, **{flag(k): v for k, v in params.items()}}
+        others = {
+            "--mech": mech,
+            "--n": n,
+            "--rate": rate,
+            "--batch": batch,
+            "--epochs": epochs,
+            "--observed": observed,
+            **{flag(k): v for k, v in params.items()},
+        }
         given = [name for name, value in others.items() if value is not None]
         if given or sampling != "none":
             raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
@@ -270,4 +282,4 @@ def job(
     plan = schedule(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
     notes = plan.notes if plan.n is not None else (*plan.notes, "n = 1, since neither --n nor --epochs was given")
     spec = {"mech": mech, **params, "sampling": sampling, "rate": plan.rate, "n": 1 if plan.n is None else plan.n}
-    return Job(process([spec], adjacency), notes)
+    return Job(process([{**spec, "observed": observed}], adjacency), notes)

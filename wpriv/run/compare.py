@@ -151,7 +151,7 @@ def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
         if len(curves) > 64:
             curves.clear()  # a sweep over a parameter asks each curve once: keeping them all would only fill the memory
         try:
-            curves[key] = price.curve(cell.process(), cell.accountant, cell.tol or price.DEFAULT_TOL)
+            curves[key] = price.curve(cell.process(), cell.accountant, cell.tol or price.DEFAULT_TOL, **dict(cell.options))
         except Unsupported as error:
             curves[key] = str(error)
     curve = curves[key]
