@@ -121,7 +121,7 @@ def _beside(process: Process, variant: str, order: float, total: float) -> tuple
     except Unsupported:
         return ()
     truth = math.fsum(_total(step, own) for step, own in zip(process.steps, losses, strict=True))
-    where = "below" if total < truth * (1 - 1e-9) else "not below"
+    where = "BELOW" if total < truth * (1 - 1e-9) else "above"
     return (f"the published loss of all steps, {total:.6g}, lies {where} their exact W_{order:g}, {truth:.6g} (wdp:variant=exact)",)
 
 

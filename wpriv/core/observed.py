@@ -38,6 +38,11 @@ class Observed:
     def steps(self) -> int:
         return len(self.distances)
 
+    def told(self) -> str:
+        """Its size and unit in words."""
+        unit, far = (f"{found.min():.6g} to {found.max():.6g}" for found in (self.unit, self.distances))
+        return f"{self.steps} x {self.distances.shape[1]} pairs, unit {unit}, distances {far}"
+
     def total(self, losses: Array, n: int) -> float:
         """The sum over n steps of what each step loses, [steps]; a single one counts n times."""
         return n * float(losses[0]) if self.steps == 1 else math.fsum(losses[:n])

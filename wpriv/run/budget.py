@@ -11,6 +11,7 @@ from wpriv.core.curve import Curve, Guarantee
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.run import build, price
 from wpriv.run.attack import attack as attack_of
+from wpriv.run.attack import reading
 from wpriv.run.price import DEFAULT_TOL, Refusal
 
 CURVE_POINTS = 41
@@ -85,8 +86,8 @@ def answer(
     row = price.ask(on, eps=eps, delta=delta)
     extra: dict[str, Any] = {"reading": list(job.notes)}
     if attack:
-        found = attack_of(on)
-        extra |= {"attack": found} if found else {}
+        found, read = attack_of(on), reading(row)
+        extra |= {"attack": found} if found else {"attack_reading": read} if read else {}
     return row.with_extra(**extra)
 
 
@@ -99,7 +100,7 @@ def _check_question(eps: float | None, delta: float | None) -> None:
 def implausible(row: Guarantee, records: int | None) -> list[str]:
     """Answers that are right but that nobody should be content with."""
     notes = []
-    if row.epsilon.safe > LARGE_EPS:
+    if row.epsilon.safe > LARGE_EPS and row.notion == "approximate-dp":
         notes.append(f"eps above {LARGE_EPS:g} leaves an attacker nearly free; check sigma, n and the rate, and how they were read")
     if records is not None and row.delta.safe * records >= 1:
         notes.append(f"delta is not below 1 / records = {1 / records:.3g}: it allows some record to be published outright")

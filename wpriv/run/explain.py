@@ -33,7 +33,10 @@ def explain(row: Guarantee) -> dict[str, Any]:
     sources = [f"{row.accountant}: {row.source}"]
     sources += [f"{step.mechanism.name}: {step.mechanism.source}" for step in process.steps if step.mechanism.source]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), "every step draws fresh noise; steps may be chosen adaptively"]
+    order = "every step draws fresh noise; steps may be chosen adaptively"
+    if row.notion == "wdp":
+        order = "every step draws fresh noise and was fixed in advance: budgets of steps chosen by earlier outputs do not add up"
+    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), order]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
@@ -55,6 +58,8 @@ def _reading(step: Step) -> list[str]:
     elif "scale" in found:
         lines.append(f"scale = {found['scale']:g} is the Laplace b; with sensitivity {found['sensitivity']:g} one release has")
         lines[-1] += f" a loss of at most {found['sensitivity'] / found['scale']:g}"
+    if step.observed is not None:
+        lines.append(f"sigma and sensitivity are multiples of the unit of the observed steps (a clipping norm): {step.observed.told()}")
     if step.sampling.kind != "none":
         lines.append(f"rate = {step.sampling.rate:.6g} is the chance that a record takes part in a step ({step.sampling.kind} sampling)")
     return lines
