@@ -71,7 +71,7 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
     axes = [NAMES_IN_ROWS.get(axis.over, axis.over) for axis in panel.sweep or []]
     if panel.table != "bounds":
         columns = [*axes, *(["case"] if panel.cases else []), *SHOWN[panel.table]]
-        body = [[_plain(row.get(name)) for name in columns] for row in _thin(rows, most)]
+        body = [[_plain(row.get(name)) for name in columns] for row in _thin(rows, None if panel.table == "claims" else most)]
         return show.table(columns, body)
     answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
     if not axes:
@@ -89,6 +89,7 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
 
 NAMES_IN_ROWS = {"eps": "epsilon"}
 SHOWN = {"class": ("mean", "variance", "third", "infinity"), "loss": ("part", "loss", "mass", "density", "class_density")}
+SHOWN |= {"claims": ("proposition", "verdict", "published", "exact", "at", "statement")}
 
 
 def _job(rows: list[Row]) -> str:

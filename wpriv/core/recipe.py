@@ -22,8 +22,9 @@ COLUMNS = {
     "bounds": BOUND_COLUMNS,
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("mass", "density", "class_density", "infinity"),
+    "claims": ("published", "exact", "ratio"),
 }
-_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part")
+_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part", "proposition", "verdict")
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,10 @@ def _panel_faults(document: Document, panel: Panel, origin: dict[str, Key]) -> l
         return document.place(origin.get(key, root), at_key=True)
 
     faults: list[Fault] = []
-    if (panel.process is None) == (panel.cases is None):
+    if panel.table == "claims":
+        senseless = [k for k in ("process", "cases", "sweep", "bins", "adjacency") if getattr(panel, k) is not None]
+        faults += [Fault(at(k), f"'{k}' means nothing in a claims table, whose inputs are its own; remove it") for k in senseless]
+    elif (panel.process is None) == (panel.cases is None):
         faults.append(Fault(at("cases"), "give either 'process', a list of steps, or 'cases', several of them by name"))
     swept = [axis.over for axis in panel.sweep or []]
     if len(set(swept)) < len(swept):

@@ -126,7 +126,9 @@ class Part(Strict):
     process: Annotated[list[Step], Field(min_length=1)] | None = None
     cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(None, description="several processes side by side, by name")
     adjacency: Word | None = None
-    table: Literal["bounds", "class", "loss"] = Field("bounds", description="bounds of accountants, or the class or the law of the loss")
+    table: Literal["bounds", "class", "loss", "claims"] = Field(
+        "bounds", description="bounds of accountants, the class or the law of the loss, or a paper's claims held against exact values"
+    )
     accountants: Annotated[list[Word], Field(min_length=1)] | None = None
     tol: Annotated[float, Field(gt=0, lt=1)] | None = None
     eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None

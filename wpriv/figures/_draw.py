@@ -9,11 +9,11 @@ from typing import Any
 Row = dict[str, Any]
 
 # Okabe and Ito's colours, told apart with every common colour blindness; one accountant keeps its colour in all figures
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00")
 _OWN = {"pld": 0, "rdp": 1, "markov": 2, "clt": 3, "berry-esseen": 4, "nagaev": 5, "gdp": 6, "rdp-mironov": 7}
-_OWN |= {"pdp": 1, "zcdp": 7, "gdp-clt": 7}
+_OWN |= {"pdp": 1, "zcdp": 7, "gdp-clt": 7, "moments": 1, "bdp": 4, "wdp": 2, "renyi": 1}
 _STRENGTH = ("exact", "certified", "upper-bound", "as-published", "approximate")
-_MARKS = ("", "o", "s", "^", "D", "v")
+MARKS = ("", "o", "s", "^", "D", "v")
 _DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
 NAMES = {
     "epsilon": "ε",
@@ -23,6 +23,8 @@ NAMES = {
     "scale": "noise scale b",
     "rate": "sampling rate q",
     "sensitivity": "sensitivity",
+    "order": "order (μ of WDP, α of RDP, λ of BDP)",
+    "beta": "β",
 }
 
 
@@ -72,7 +74,7 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
         claim = max((row.get("claim") or "exact" for row in told), key=_STRENGTH.index, default=None)
         style = _style(own[0].get("accountant"), place, own_colours, claim)
         # more series than colours: markers tell apart those that share one
-        mark = _MARKS[min(used.count(style["color"]), len(_MARKS) - 1)]
+        mark = MARKS[min(used.count(style["color"]), len(MARKS) - 1)]
         style |= {"marker": mark, "markersize": 4.5, "markevery": max(1, len(own) // 10)}
         used.append(style["color"])
         positive = [row for row in told if not log_y or row[y] > 0]
@@ -83,7 +85,7 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
         xs = [row[x] for row in positive]
         line = axes.plot(xs, [row[y] for row in positive], **style)[0]
         _band(axes, xs, positive, y, bottom, style["color"])
-        handles.append((positive[-1][y], line, f"{label} ({_described(told[0], claim)})"))
+        handles.append((positive[-1][y], line, f"{label} ({described(told[0], claim)})"))
     if not handles:
         raise KeyError(f"rows with both {x} and {y}")
     if log_y:
@@ -97,6 +99,15 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     axes.grid(True, alpha=0.25, linewidth=0.6)
     handles.sort(key=lambda h: -h[0])
     legend(axes, [h[1] for h in handles], [h[2] for h in handles])
+    unit_note(axes, rows)
+
+
+def unit_note(axes: Any, rows: list[Row]) -> None:
+    """Says in the figure itself that curves of several notions share an axis but no unit."""
+    notions = list(dict.fromkeys(row["notion"] for row in rows if row.get("notion")))
+    if len(notions) > 1:
+        said = f"{', '.join(notions)}: no common unit; compare within one notion only"
+        axes.annotate(said, (0.5, 0.01), xycoords="axes fraction", ha="center", va="bottom", fontsize="x-small", color="#555555")
 
 
 def _even(xs: list[float]) -> bool:
@@ -106,7 +117,7 @@ def _even(xs: list[float]) -> bool:
     return abs(math.log(middle / math.sqrt(low * high))) < abs(math.log(middle / ((low + high) / 2)))
 
 
-def _described(row: Row, claim: str | None) -> str:
+def described(row: Row, claim: str | None) -> str:
     """The claim, and the notion where it is not the usual one."""
     notion = row.get("notion") or "approximate-dp"
     return str(claim) if notion == "approximate-dp" else f"{notion}, {claim}"
@@ -117,7 +128,7 @@ def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
 
 
 def _style(accountant: str | None, place: int, own: bool, claim: str | None) -> dict[str, Any]:
-    colour = _COLOURS[(_OWN.get(accountant or "", place) if own else place) % len(_COLOURS)]
+    colour = COLOURS[(_OWN.get(accountant or "", place) if own else place) % len(COLOURS)]
     # the tight answer is wide and lies below the others, so that a bound that agrees with it does not hide it
     tight = accountant in ("pld", "gdp")
     return {

@@ -12,7 +12,7 @@ from typing import Any
 from wpriv.core.curve import Curve
 from wpriv.core.recipe import BOUND_COLUMNS, Recipe
 from wpriv.errors import CheckFailed, Unsupported, UsageError
-from wpriv.run import build, expect, grid, law, price, read, write
+from wpriv.run import build, claims, expect, grid, law, price, read, write
 from wpriv.run.expect import Verdict
 from wpriv.run.grid import Cell
 from wpriv.run.why import why
@@ -134,6 +134,8 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
     try:
         if cell.table == "bounds":
             return [_bound(cell, curves)]
+        if cell.table == "claims":
+            return [{**cell.labels, **claims.row(cell.labels["proposition"])}]
         process = cell.process()
         about = {**cell.labels, **_process_columns(cell)}
         if cell.table == "class":

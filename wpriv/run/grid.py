@@ -18,7 +18,7 @@ from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe
 from wpriv.core.schema import Panel, Step, spread
 from wpriv.errors import UsageError
-from wpriv.run import build
+from wpriv.run import build, claims
 
 # beyond this a sweep is a mistake in the recipe, not a job
 MAX_CELLS = 100_000
@@ -87,6 +87,11 @@ def _who(panel: Panel) -> list[str]:
 
 
 def _panel(panel: Panel) -> Iterator[Cell]:
+    if panel.table == "claims":
+        for name in claims.STATEMENTS:
+            labels = {"panel": panel.name} if panel.name else {}
+            yield Cell("claims", {**labels, "proposition": name}, (), None)
+        return
     axes = [[(axis.over, value) for value in spread(axis.values)] for axis in panel.sweep or []]
     for (case, steps), accountant in itertools.product(_cases(panel).items(), _who(panel)):
         specs = [spec({**step.model_dump(exclude_none=True), **(step.model_extra or {})}) for step in steps]

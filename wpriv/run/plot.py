@@ -103,6 +103,8 @@ def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequ
 
 def _natural(rows: list[dict[str, Any]]) -> str:
     """The figure that suits a table where nobody named one."""
+    if any("proposition" in row for row in rows):
+        return "claims"
     if any("class_density" in row for row in rows):
         return "loss-law"
     if any("variance" in row for row in rows):

@@ -19,7 +19,25 @@ from wpriv.run import build, grid
 
 MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # what lies beyond is no eps, delta or parameter, and overflows in every plotting routine
-_WORDS = {"panel", "case", "accountant", "claim", "notion", "reason", "mech", "sampling", "adjacency", "asked", "part", "file", "observed"}
+_WORDS = {
+    "panel",
+    "case",
+    "accountant",
+    "claim",
+    "notion",
+    "reason",
+    "mech",
+    "sampling",
+    "adjacency",
+    "asked",
+    "part",
+    "file",
+    "observed",
+    "proposition",
+    "verdict",
+    "at",
+    "statement",
+}
 _PARAMETERS = {"n", "rate", "sigma", "scale", "sensitivity", "bound"}
 _NOT_NEGATIVE = {*BOUND_COLUMNS, *_PARAMETERS, "width", "mass", "density", "class_density", "variance"}
 _NUMBERS = _NOT_NEGATIVE | {"loss", "mean"}
