@@ -32,7 +32,14 @@ def series(rows: list[Row], x: str, y: str) -> list[tuple[str, list[Row]]]:
     """The rows as curves y over x: one for each accountant, case and value of any other quantity that varies, sorted by x."""
     needed = [row for row in rows if _number(row.get(x)) is not None]
     told_apart = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
-    others = [k for k in _swept(needed) if k not in (x, y, *told_apart)]
+    # what a case says by its name need not be said again
+    cases = {r.get("case") for r in needed}
+    own = {k for k in _swept(needed) if all(len({r.get(k) for r in needed if r.get("case") == case}) == 1 for case in cases)}
+    others = [k for k in _swept(needed) if k not in (x, y, *told_apart) and k not in own]
+    # what was asked tells curves apart where it is swept beside x
+    asked = {"epsilon": "delta", "delta": "epsilon"}.get(y, x)
+    points = {(r[x], r.get("case"), r.get("accountant"), *(r.get(k) for k in others)) for r in needed}
+    others += [asked] if asked != x and len(points) < len(needed) else []
     groups: dict[str, list[Row]] = {}
     varying = [k for k in [*told_apart, *others] if len({row.get(k) for row in needed}) > 1] or told_apart[-1:]
     for row in needed:
@@ -51,13 +58,12 @@ def _swept(rows: list[Row]) -> list[str]:
 
 
 def axis_of(rows: list[Row]) -> tuple[str, str]:
-    """The x and the y of a table of bounds: what was asked or swept, and what was answered."""
+    """The x and the y of a table of bounds: of what was asked or swept that with the most values, and what was answered."""
     y = "delta" if rows[0].get("asked") == "epsilon" else "epsilon"
     asked = "epsilon" if y == "delta" else "delta"
     swept = _swept(rows)
-    if len({row.get(asked) for row in rows}) > 1 and "n" not in swept:
-        return asked, y
-    return (swept[0] if swept else asked), y
+    varied = [asked, *swept] if len({row.get(asked) for row in rows}) > 1 and "n" not in swept else swept
+    return max(varied, key=lambda name: len({row.get(name) for row in rows}), default=asked), y
 
 
 def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
@@ -68,7 +74,8 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     bottom = 0.3 * min((v for row in rows if (v := _number(row.get(y))) and v > 0), default=1.0) if log_y else 0.0
     groups = series(rows, x, y)
     used: list[str] = []
-    own_colours = len({row.get("accountant") for row in rows}) == len(groups)
+    # an accountant with other options is another curve, and needs a colour of its own
+    own_colours = len({_bare(row.get("accountant")) for row in rows}) == len(groups)
     for place, (label, own) in enumerate(groups):
         told = [row for row in own if _number(row.get(y)) is not None]
         claim = max((row.get("claim") or "exact" for row in told), key=_STRENGTH.index, default=None)
@@ -107,7 +114,7 @@ def unit_note(axes: Any, rows: list[Row]) -> None:
     notions = list(dict.fromkeys(row["notion"] for row in rows if row.get("notion")))
     if len(notions) > 1:
         said = f"{', '.join(notions)}: no common unit; compare within one notion only"
-        axes.annotate(said, (0.5, 0.01), xycoords="axes fraction", ha="center", va="bottom", fontsize="x-small", color="#555555")
+        axes.set_xlabel(f"{axes.get_xlabel()}\n{said}", fontsize="small")
 
 
 def _even(xs: list[float]) -> bool:
@@ -127,8 +134,12 @@ def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
     axes.legend(handles, labels, fontsize="small" if len(labels) <= 8 else "x-small", framealpha=0.85, loc="best")
 
 
+def _bare(accountant: str | None) -> str:
+    return (accountant or "").partition(":")[0]
+
+
 def _style(accountant: str | None, place: int, own: bool, claim: str | None) -> dict[str, Any]:
-    colour = COLOURS[(_OWN.get(accountant or "", place) if own else place) % len(COLOURS)]
+    colour = COLOURS[(_OWN.get(_bare(accountant), place) if own else place) % len(COLOURS)]
     # the tight answer is wide and lies below the others, so that a bound that agrees with it does not hide it
     tight = accountant in ("pld", "gdp")
     return {

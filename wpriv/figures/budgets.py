@@ -29,5 +29,5 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_xlabel(_draw.NAMES[y])
     axes.set_ylabel("case")
     axes.grid(True, axis="x", alpha=0.25, linewidth=0.6)
-    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(0.0, -0.16), ncols=2, frameon=False)
+    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(0.0, -0.24), ncols=2, frameon=False)
     _draw.unit_note(axes, rows)
