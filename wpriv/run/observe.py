@@ -110,9 +110,9 @@ def _npz(text: str) -> Observed:
 def _csv(text: str) -> Observed:
     """Columns ``distance``, or ``step`` and ``distance``; else every row is the gradient of one record (with ``step``, at that step)."""
     try:
-        with open(text, encoding="utf-8") as file:
-            header = [name.strip() for name in file.readline().split(",")]
-            table = np.loadtxt(file, delimiter=",", ndmin=2)
+        lines = Path(text).read_text(encoding="utf-8").splitlines()
+        header = [name.strip() for name in "".join(lines[:1]).split(",")]
+        table = np.loadtxt(lines[1:], delimiter=",", ndmin=2) if len(lines) > 1 else np.empty((0, len(header)))
     except (OSError, ValueError) as error:
         raise UsageError(f"not a CSV of numbers with a header ({str(error)[:120]}); wanted {HELP}") from None
     if table.size == 0 or table.shape[1] != len(header):
