@@ -14,8 +14,9 @@ import numpy as np
 from wpriv.core import bdp
 from wpriv.core.convert import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
 from wpriv.core.curve import Bracket, Curve
+from wpriv.core.observed import Observed
 from wpriv.core.pair import Array
-from wpriv.core.process import Process, Step
+from wpriv.core.process import Mechanism, Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 
 NOTION = "bdp"
@@ -82,7 +83,7 @@ def _cost(step: Step, order: int, pairs: str, declared: int) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def _costs(mechanism, sampling, observed, order: int, pairs: str, declared: int) -> Array:  # type: ignore[no-untyped-def]
+def _costs(mechanism: Mechanism, sampling: Sampling, observed: Observed, order: int, pairs: str, declared: int) -> Array:
     """[observed steps] costs at one order."""
     sigma = mechanism.describe()["sigma"]
     rows = observed.distances if pairs == "combinations" else observed.independent()

@@ -15,8 +15,9 @@ import numpy as np
 
 from wpriv.core import wasserstein, wdp
 from wpriv.core.curve import Bracket, Curve
+from wpriv.core.observed import Observed
 from wpriv.core.pair import Array
-from wpriv.core.process import Process, Step
+from wpriv.core.process import Mechanism, Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 
 NOTION = "wdp"
@@ -126,7 +127,7 @@ def _beside(process: Process, variant: str, order: float, total: float) -> tuple
 
 
 @functools.lru_cache(maxsize=256)
-def _losses(mechanism, sampling, observed, variant: str, order: float, extra: float) -> Array:  # type: ignore[no-untyped-def]
+def _losses(mechanism: Mechanism, sampling: Sampling, observed: Observed | None, variant: str, order: float, extra: float) -> Array:
     """[observed steps] what each step loses, or [1] where none was observed; ``extra`` is the one option that the variant takes."""
     step = Step(mechanism, 1, sampling, observed)
     if variant in ("paper", "code"):

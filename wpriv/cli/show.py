@@ -8,10 +8,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wpriv.core.curve import Bracket, Guarantee
+from wpriv.core.curve import Bracket, Guarantee, unit_notes
 from wpriv.core.digits import text
 
 TABLE_SCHEMA = "wpriv.table/1"
@@ -110,17 +110,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns padded to their widest entry, two spaces apart, no lines drawn."""
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in [header, *rows])
-
-
-def unit_notes(notions: Iterable[str | None]) -> list[str]:
-    """What must stand with every table of several notions, whatever its format: which figures may not be compared."""
-    found = list(dict.fromkeys(notion for notion in notions if notion))
-    if len(found) < 2:
-        return []
-    notes = [f"{', '.join(found)} share no units: compare figures of the same notion only"]
-    if "wdp" in found:
-        notes.append("a wdp eps has the unit of the output and may grow with the noise; that it is the smallest says nothing of privacy")
-    return notes
 
 
 def comparison(rows: Sequence[Guarantee]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from wpriv import __version__
 from wpriv.cli import show
-from wpriv.core.curve import SCHEMA
+from wpriv.core.curve import SCHEMA, unit_notes
 from wpriv.core.digits import text
 from wpriv.core.schema import Panel
 from wpriv.run.compare import Comparison, Row
@@ -20,7 +20,7 @@ NAMES = {"epsilon": "eps"}
 
 def comparison(found: Comparison, mode: str) -> None:
     """Prints a comparison: text, json or csv; nothing with quiet, where files and exit code speak."""
-    notes = show.unit_notes(row.get("notion") for row in found.rows)
+    notes = unit_notes(row.get("notion") for row in found.rows)
     if mode == "json":
         rows = [{"schema": SCHEMA, **row, "version": __version__} for row in found.rows]
         verdicts = [v.as_dict() for v in found.verdicts]

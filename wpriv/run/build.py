@@ -282,4 +282,6 @@ def job(
     plan = schedule(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
     notes = plan.notes if plan.n is not None else (*plan.notes, "n = 1, since neither --n nor --epochs was given")
     spec = {"mech": mech, **params, "sampling": sampling, "rate": plan.rate, "n": 1 if plan.n is None else plan.n}
-    return Job(process([{**spec, "observed": observed}], adjacency), notes)
+    made = process([{**spec, "observed": observed}], adjacency)
+    seen = made.steps[0].observed
+    return Job(made, notes if seen is None else (*notes, f"sigma and sensitivity are multiples of the observed unit: {seen.told()}"))

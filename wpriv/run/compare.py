@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wpriv.core.curve import Curve
+from wpriv.core.curve import Curve, unit_notes
 from wpriv.core.recipe import BOUND_COLUMNS, Recipe
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.run import build, claims, expect, grid, law, price, read, write
@@ -113,6 +113,7 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
     if out is not None:
         about: dict[str, Any] = {"recipe": job.name, "source": job.source, "quick": job.quick, "cells": len(todo), "reused": reused}
         about |= {"accountants": {row["accountant"]: row["source"] for row in rows if row.get("source")}}
+        about |= {"notes": unit_notes(row.get("notion") for row in rows)}
         write.results(out, rows, {**about, "wall_seconds": round(time.perf_counter() - started, 3)})
         files = (out / write.TABLE, out / write.RECIPE, out / write.PROVENANCE)
         if draw:

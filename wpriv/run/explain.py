@@ -58,8 +58,6 @@ def _reading(step: Step) -> list[str]:
     elif "scale" in found:
         lines.append(f"scale = {found['scale']:g} is the Laplace b; with sensitivity {found['sensitivity']:g} one release has")
         lines[-1] += f" a loss of at most {found['sensitivity'] / found['scale']:g}"
-    if step.observed is not None:
-        lines.append(f"sigma and sensitivity are multiples of the unit of the observed steps (a clipping norm): {step.observed.told()}")
     if step.sampling.kind != "none":
         lines.append(f"rate = {step.sampling.rate:.6g} is the chance that a record takes part in a step ({step.sampling.kind} sampling)")
     return lines
