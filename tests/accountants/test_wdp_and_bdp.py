@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 
 import wpriv
 from wpriv.accountants import bdp, moments, renyi, wdp
+from wpriv.core.curve import Bracket, Guarantee
 from wpriv.core.observed import of_distances
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.core.wasserstein import subsampled_gauss
@@ -15,6 +18,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.run.attack import reading
 from wpriv.run.observe import observed
 
 SEEN = of_distances([0.3, 0.8, 1.5, 2.0], coordinates=10)
@@ -180,6 +184,18 @@ def test_the_renyi_accountant_answers_table_1():
         t + math.exp(-t) - 1, rel=1e-9
     )
     assert renyi.account(Process((Step(Gauss(2.0), 3),)), order=5).at(delta=0.1).epsilon.safe == pytest.approx(3 * 5 / 8, rel=1e-12)
+
+
+def golden_attacks() -> list[dict]:
+    path = Path(__file__).parents[1] / "golden" / "golden.json"
+    return [p for p in json.loads(path.read_text())["points"] if p["id"].startswith("000-attack-")]
+
+
+@pytest.mark.parametrize("point", golden_attacks(), ids=lambda p: p["id"])
+def test_the_golden_attack_probabilities(point):
+    process = Process((Step(Gauss(1.0)),))
+    row = Guarantee("wdp", "as-published", "wdp", Bracket(float(point["inputs"]["eps"])), Bracket(1e-5), process, "")
+    assert reading(row)["paper"] == pytest.approx(float(point["value"]), rel=1e-12)
 
 
 def test_the_paper_s_reading_stands_beside_what_the_notion_bounds():

@@ -112,3 +112,16 @@ def test_a_recipe_reads_observations_beside_itself_wherever_it_is_run(tmp_path, 
 def test_the_library_takes_arrays():
     found = wpriv.budget("gauss", sigma=1.0, observed=[1.0, 2.0, 3.0], delta=1e-5, accountant="bdp:order=2")
     assert found.notion == "bdp"
+
+
+def test_the_command_line_sweeps_observed_steps(capsys):
+    job = "--mech gauss --sigma 1 --n 1 --delta 1e-5 --accountant wdp:variant=code --accountant bdp:order=2"
+    seen = "weibull:shape=0.5,records=6,coordinates=4,steps=3,quantile=0.5"
+    assert main(["compare", *job.split(), "--observed", seen, "--sweep", "n=1,2,3"]) == 0
+    shown = capsys.readouterr()
+    rows = [line.split() for line in shown.out.splitlines() if line[:1].isdigit()]
+    assert [row[0] for row in rows] == ["1", "2", "3"]
+    assert float(rows[0][1]) < float(rows[1][1]) < float(rows[2][1])
+    assert "share no units" in shown.err
+    assert main(["compare", *job.split(), "--observed", seen, "--sweep", "n=4"]) == 2
+    assert "4 steps need as many observed; found 3" in capsys.readouterr().err
