@@ -112,6 +112,16 @@ def test_distances_grow_with_the_order_and_lie_between_q_d_and_the_whole_shift(k
 
 
 @pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("q", [1e-12, 0.01, 0.5, 1 - 1e-12])
+def test_a_record_far_beyond_the_noise_costs_its_whole_distance_on_its_share(kind, q):
+    """W -> q^(1/mu) d as d/s grows, from below, however far: no digits are lost at 1e12 noises' distance."""
+    for distance in (1e8, 1e12, 1e14):
+        for order in (1.5, 2, 900):
+            limit = q ** (1 / order) * distance
+            assert limit * (1 - 1e-5) <= LAWS[kind](q, distance, 1.0, order) <= limit * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kind", LAWS)
 @pytest.mark.parametrize("scale", [0.0, 1e-6, 1.0, 1e6])
 def test_order_one_is_the_difference_of_the_means_whatever_the_noise(kind, scale):
     assert LAWS[kind](0.25, 2.0, scale, 1) == 0.5

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -88,15 +87,14 @@ def gauss_mixture(weights: Sequence[float], means: Sequence[float], sigmas: Sequ
     # far out the cost |y - x|^mu can outweigh a falling density: by at most what the mixture can move an outcome there
     wide = math.sqrt(2 * order * float(np.max(-log_w))) if len(kept) > 1 else 0.0
     reach = _REACH + min(wide, order * float(np.max(np.abs(mean))) + 1) + 2 * math.sqrt(order)
-    edges = _edges([(m - reach * s, m + reach * s) for _, m, s in kept], 0.5 * min(s for _, _, s in kept))
-    y, log_dy = _panels(edges)
-    z = (y - mean) / sigma
-    below, above = logsumexp(log_w + log_ndtr(z), axis=0), logsumexp(log_w + log_ndtr(-z), axis=0)
-    log_density = logsumexp(log_w - z * z / 2 - np.log(sigma), axis=0) - 0.5 * math.log(2 * math.pi)
+    centre, z, log_dz = _panels([(m, -reach * s, reach * s) for _, m, s in kept], 0.5 * min(s for _, _, s in kept))
+    apart = (centre - mean + z) / sigma
+    below, above = logsumexp(log_w + log_ndtr(apart), axis=0), logsumexp(log_w + log_ndtr(-apart), axis=0)
+    log_density = logsumexp(log_w - apart * apart / 2 - np.log(sigma), axis=0) - 0.5 * math.log(2 * math.pi)
     with np.errstate(invalid="ignore"):
         x = np.where(below < above, ndtri_exp(np.minimum(below, 0.0)), -ndtri_exp(np.minimum(above, 0.0)))
-    gaps = np.where(np.isfinite(x), np.abs(y - x), 0.0)
-    return _norm(gaps, log_density + log_dy, order)
+    gaps = np.where(np.isfinite(x), np.abs(centre + (z - x)), 0.0)
+    return _norm(gaps, log_density + log_dz, order)
 
 
 def subsampled_laplace(rate: float, distance: float, scale: float, order: float) -> float:
@@ -110,18 +108,19 @@ def subsampled_laplace(rate: float, distance: float, scale: float, order: float)
         return known
     q, r = rate, distance / scale
     low = -math.log1p(q * math.expm1(-r))
-    high = math.log1p(-q) + np.logaddexp(0.0, math.log(q / (1 - q)) + r)
-    gaps, logs = [low, float(high)], [-math.log(2) - low, -math.log(2) + float(high) - r]
+    share = float(np.logaddexp(math.log1p(-q) - r, math.log(q)))  # beyond both centres every outcome moves by r + share
+    gaps, logs = [low, r + share], [-math.log(2) - low, -math.log(2) + share]
     reach = _REACH + 4 * order
-    breaks = [0.0, _median(q, r), r]
-    edges = np.unique(np.concatenate([breaks, _edges([(0.0, min(r, reach)), (max(r - reach, 0.0), r)], 0.5)]))
-    y, log_dy = _panels([(a, b) for a, b in pairwise(edges) if b - a < 0.6 or b <= reach])
-    above = np.logaddexp(math.log1p(-q) - y - math.log(2), math.log(q) + np.log1p(-np.exp(y - r) / 2))
-    below = np.logaddexp(math.log1p(-q) + np.log1p(-np.exp(-y) / 2), math.log(q) + y - r - math.log(2))
+    middle = _median(q, r)
+    near, far = (0.0, 0.0, min(r, reach)), (r, -min(r, reach), 0.0)
+    centre, z, log_dz = _panels([near, far], 0.5, breaks=(middle,))
+    y, rest = centre + z, centre - r + z  # the distances from either centre: one of them is z itself, to the last digit
+    above = np.logaddexp(math.log1p(-q) - y - math.log(2), math.log(q) + np.log1p(-np.exp(np.minimum(rest, 0.0)) / 2))
+    below = np.logaddexp(math.log1p(-q) + np.log1p(-np.exp(-y) / 2), math.log(q) + rest - math.log(2))
     x = np.where(above < below, -above - math.log(2), below + math.log(2))
-    density = np.logaddexp(math.log1p(-q) - y, math.log(q) + y - r) - math.log(2)
-    inner = np.maximum(y - x, 0.0)
-    return scale * _norm(np.concatenate([gaps, inner]), np.concatenate([logs, density + log_dy]), order)
+    density = np.logaddexp(math.log1p(-q) - y, math.log(q) + rest) - math.log(2)
+    inner = np.maximum(centre + (z - x), 0.0)
+    return scale * _norm(np.concatenate([gaps, inner]), np.concatenate([logs, density + log_dz]), order)
 
 
 def _median(q: float, r: float) -> float:
@@ -144,29 +143,33 @@ def _simple(rate: float, distance: float, scale: float, order: float) -> float |
         return 0.0
     if rate == 1 or order == 1:
         return rate * distance
-    if distance / scale > 1e12 if scale else True:  # the shifted part moves as a whole
+    if scale == 0 or distance / scale > 1e15:  # the shifted part moves as a whole
         return distance * math.exp(math.log(rate) / order)
     return None
 
 
-def _edges(spans: list[tuple[float, float]], width: float) -> Array:
-    """The ends of panels of at most this width that cover all spans, but not the gaps between them."""
-    points: list[Array] = []
+def _panels(spans: list[tuple[float, float, float]], width: float, breaks: tuple[float, ...] = ()) -> tuple[Array, Array, Array]:
+    """Gauss-Legendre nodes on panels of at most this width that cover all spans once, and end at the breaks.
+
+    Args:
+        spans: (centre, low, high), both ends as seen from the centre, which keeps the digits of what lies around a distant one.
+    Returns:
+        Of every node its centre, its place as seen from there, and the log of its weight.
+    """
+    centres, places, logs = [], [], []
     end = -math.inf
-    for low, high in sorted(spans):
-        start = max(low, end)
-        if high > start:
-            points.append(np.linspace(start, high, math.ceil((high - start) / width) + 1))
-            end = high
-    return np.unique(np.concatenate(points))
-
-
-def _panels(edges: Array | list[tuple[float, float]]) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes of all panels and the logs of their weights."""
-    ends = np.array(edges) if isinstance(edges, list) else np.stack([edges[:-1], edges[1:]], axis=1)
-    half = (ends[:, 1] - ends[:, 0])[:, None] / 2
-    y = ends[:, :1] + half * (_NODES + 1)
-    return y.ravel(), (np.log(half) + np.log(_WEIGHTS)).ravel()
+    for centre, low, high in sorted(spans, key=lambda span: span[0] + span[1]):
+        start = max(low, end - centre)
+        if high <= start:
+            continue
+        inside = [b - centre for b in breaks if start < b - centre < high]
+        edges = np.unique(np.append(np.linspace(start, high, math.ceil((high - start) / width) + 1), inside))
+        half = np.diff(edges)[:, None] / 2
+        places.append((edges[:-1, None] + half * (_NODES + 1)).ravel())
+        logs.append((np.log(half) + np.log(_WEIGHTS)).ravel())
+        centres.append(np.full(places[-1].shape, centre))
+        end = centre + high
+    return np.concatenate(centres), np.concatenate(places), np.concatenate(logs)
 
 
 def _norm(gaps: Array, log_mass: Array, order: float) -> float:
