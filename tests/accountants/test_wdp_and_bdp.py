@@ -61,6 +61,8 @@ def test_the_exact_variant_is_the_length_of_a_shift_and_sees_no_noise():
         assert found.epsilon.safe == 3.0
     many = wdp.account(Process((Step(Gauss(1.0), 5),)), variant="exact").at(delta=1e-5)
     assert (many.claim, many.epsilon.safe) == ("upper-bound", 5.0)
+    charged, several = (wdp.account(Process((Step(Gauss(1.0)),)), variant="exact", **o).claim for o in ({"beta": 1.0}, {"group": 2.0}))
+    assert (charged, several) == ("as-published", "upper-bound")
 
 
 def test_the_exact_variant_takes_the_furthest_observed_pair_and_says_so():

@@ -87,6 +87,10 @@ def account(
         return seal(wdp.published_epsilon(total, tail, math.log(delta)) if tail else total)
 
     claim, warnings = _claim(process, variant, order, total / group)
+    if variant == "exact" and tail:
+        claim = CLAIM  # Corollary 1 charges for delta, whatever the losses are
+    elif claim == "exact" and group > 1:
+        claim = "upper-bound"
     seal: Callable[[float], Bracket] = {"exact": Bracket.exact, "upper-bound": Bracket.above}.get(claim, Bracket)
     settings = f"order {order:g}" + (f", beta {beta or 1:g}" if tail else "") + (f", groups of {group:g}" if group > 1 else "")
     notion = "approximate-dp" if variant == "prop11" else NOTION
