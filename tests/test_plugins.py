@@ -12,7 +12,7 @@ import wpriv
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-FOLDERS = {"mechanisms": 9, "accountants": 14, "figures": 4}
+FOLDERS = {"mechanisms": 9, "accountants": 17, "figures": 4}
 
 COIN = '''
 from dataclasses import dataclass

@@ -21,6 +21,7 @@ import pytest
 import wpriv.mechanisms
 from wpriv.cli.main import COMMANDS, main
 from wpriv.core import registry
+from wpriv.core.observed import Observed, of_distances
 from wpriv.core.process import ADJACENCIES, Process, Sampling, Step
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
 
@@ -39,6 +40,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "truncated-laplace": {"scale": 1.0, "bound": 3.0},
     "uniform": {"outcomes": 10},
 }
+SEEN = of_distances([0.5, 1.0, 1.5], coordinates=10)
 KINDS = {"none": "N", "poisson": "P", "fixed": "F"}
 NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
 
@@ -189,17 +191,20 @@ def tables() -> str:
     return "\n".join(lines) + "\n"
 
 
-def process(name: str, kind: str, adjacency: str = "") -> Process | None:
+def process(name: str, kind: str, adjacency: str = "", observed: Observed | None = None) -> Process | None:
     mechanism = registry.mechanism(name)(**EXAMPLES[name])
     try:
-        return Process((Step(mechanism, 2, Sampling(kind, 1.0 if kind == "none" else 0.1)),), adjacency)
+        return Process((Step(mechanism, 2, Sampling(kind, 1.0 if kind == "none" else 0.1), observed),), adjacency)
     except (Unsupported, UsageError):
         return None
 
 
 def answers(accountant: str, name: str) -> str:
-    """The letters of the samplings under which an accountant prices two releases of a mechanism."""
-    return "".join(letter for kind, letter in KINDS.items() if priced(accountant, process(name, kind))) or "-"
+    """The letters of the samplings under which an accountant prices two releases of a mechanism, or does once they were observed."""
+    plain, seen = (
+        "".join(letter for kind, letter in KINDS.items() if priced(accountant, process(name, kind, observed=what))) for what in (None, SEEN)
+    )
+    return plain or (f"{seen} observed" if seen else "-")
 
 
 def priced(accountant: str, asked: Process | None) -> bool:

@@ -44,6 +44,15 @@ def test_dp_sgd_budget_brackets_the_known_eps(capsys):
     assert found["process"] == [{"mech": "gauss", "sigma": 4.0, "sensitivity": 1.0, "n": 65536, "sampling": "poisson", "rate": 0.01}]
 
 
+@pytest.mark.parametrize("accountant", ["wdp:variant=code,order=16", "wdp:variant=exact", "bdp", "renyi"])
+def test_other_notions_keep_the_published_schema(capsys, accountant):
+    seen = "weibull:shape=0.5,records=8,coordinates=10,steps=3,quantile=0.5"
+    found = as_json(capsys, f"budget --mech gauss --sigma 1 --n 3 --delta 1e-5 --accountant {accountant} --observed {seen} --explain")
+    assert found["notion"] != "approximate-dp"
+    assert found["process"][0]["observed"] == seen
+    assert ("attack_reading" in found) == (found["notion"] != "rdp")
+
+
 def test_laplace_budget_gives_delta_at_eps(capsys):
     point = GOLDEN["002-lapbig-1"]
     given = point["inputs"]

@@ -21,6 +21,12 @@ TABLES = {
     "loss-law": {"process": [{"mech": "laplace", "scale": 1, "n": 2}], "table": "loss", "bins": 50},
     "loss-class": {"cases": {"a": [GAUSS], "b": [GAUSS]}, "table": "class", "sweep": {"over": "sensitivity", "values": [1, 2]}},
     "adp-pdp": {"process": [{"mech": "truncated-gauss", "sigma": 1, "bound": 2.5}], "accountants": ["pld"], "eps": 0.3},
+    "claims": {"table": "claims"},
+    "budgets": {
+        "cases": {"a": [{"mech": "gauss", "sigma": 1}], "b": [{"mech": "laplace", "scale": 1}]},
+        "accountants": ["pld", "renyi", "wdp:variant=exact", "gdp"],
+        "delta": 1e-5,
+    },
 }
 
 
@@ -83,3 +89,26 @@ def test_infinite_and_missing_values_leave_gaps_rather_than_errors():
     rows = [{**told, "epsilon": x, "delta": y} for x, y in ((0, 0.5), (1, None), (2, 0.1), (3, math.inf))]
     (line,) = drawn("delta-over-eps", rows).get_lines()
     assert list(line.get_xdata()) == [0, 2]
+
+
+def test_several_notions_on_one_axis_carry_a_note_on_their_units():
+    assert "no common unit" in drawn("budgets").get_xlabel()
+    assert "no common unit" not in drawn("delta-over-eps").get_xlabel()
+    process = [{"mech": "gauss", "sigma": 1}]
+    rows = wpriv.compare(process=process, accountants=["renyi", "wdp:variant=exact"], delta=1e-5, sweep=N).rows
+    assert "rdp, wdp: no common unit" in drawn("eps-over-n", rows).get_xlabel()
+
+
+def test_what_is_asked_beside_a_longer_sweep_tells_curves_apart():
+    sweep = [{"over": "beta", "values": [1, 2, 5, 9]}, {"over": "delta", "values": [1e-3, 1e-6]}]
+    rows = wpriv.compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["wdp:variant=table1"], sweep=sweep).rows
+    axes = drawn("curves", rows)
+    assert axes.get_xlabel() == "β"
+    assert [entry.split(" (")[0] for entry in entries(axes)] == ["delta = 1e-06", "delta = 0.001"]
+
+
+def test_a_case_that_names_its_parameter_does_not_repeat_it():
+    cases = {"b = 1": [{"mech": "laplace", "scale": 1}], "b = 2": [{"mech": "laplace", "scale": 2}]}
+    sweep = {"over": "order", "values": [1, 2, 3]}
+    rows = wpriv.compare(cases=cases, accountants=["renyi"], delta=1e-5, sweep=sweep).rows
+    assert entries(drawn("curves", rows)) == ["b = 1 (rdp, exact)", "b = 2 (rdp, exact)"]

@@ -11,6 +11,7 @@ import numpy as np
 from wpriv.core.curve import Curve
 from wpriv.core.orders import moment_curve
 from wpriv.core.process import Process
+from wpriv.errors import UsageError
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
@@ -22,10 +23,15 @@ A rigorous upper bound (Chernoff); the moments are exact, by quadrature, not by 
 Not for mechanisms with distinguishing events (all moments are infinite)."""
 
 
-def account(process: Process, *, tol: float = 1e-3) -> Curve:
+def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve:
     """The moments accountant; ``tol`` is not used.
 
+    Args:
+        order: the one l to use, a whole number of at least 1; 0 takes the best of 1 to 256.
     Raises:
         Unsupported: some step has distinguishing events, so that every moment is infinite.
     """
-    return moment_curve(process, accountant="moments", source=SOURCE, conversion="tail", lam=ORDERS)
+    if order != int(order) or order < 0:
+        raise UsageError(f"moments: the order must be a whole number of at least 1 (or 0 for the best); found {order:g}")
+    lam = np.array([order]) if order else ORDERS
+    return moment_curve(process, accountant="moments", source=SOURCE + (f"; order {order:g}" if order else ""), conversion="tail", lam=lam)

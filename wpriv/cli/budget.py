@@ -18,6 +18,7 @@ def command(
     job: flags.Job,
     recipe: flags.Recipe = None,
     history: flags.History = None,
+    observed: flags.Observed = None,
     curve: Curve = False,
     max_eps: MaxEps = None,
     as_json: flags.Json = False,
@@ -35,11 +36,11 @@ def command(
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
     if recipe is None:
         names, question = job.accountant or ["pld"], job.question()
-        made = build.job(job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history)
+        made = build.job(job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history, observed=observed)
     else:
         from wpriv.run import read
 
-        flags.no_flags(recipe, job, history=history)
+        flags.no_flags(recipe, job, history=history, observed=observed)
         made, names, question = read.budget(recipe)
     if limit is not None and ("delta" not in question or curve):
         raise UsageError("--max-eps is about the eps at one --delta; give --delta, and no --curve")

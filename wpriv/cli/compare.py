@@ -26,6 +26,7 @@ def command(
     job: flags.Job,
     recipe: flags.Recipe = None,
     history: flags.History = None,
+    observed: flags.Observed = None,
     sweep: Sweep = None,
     figure: Figure = None,
     out: Out = None,
@@ -47,30 +48,38 @@ def command(
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     if recipe is not None:
-        flags.no_flags(recipe, job, history=history, sweep=sweep, figure=figure, why=why)
+        flags.no_flags(recipe, job, history=history, observed=observed, sweep=sweep, figure=figure, why=why)
         asked = read.recipe(recipe, quick=quick, kind="compare")
         out = out or compare.default_out(asked)
-    elif quick or not (any(vars(job).values()) or history or sweep or figure or why):
+    elif quick or not (any(vars(job).values()) or history or observed or sweep or figure or why):
         raise UsageError("compare takes a recipe (`wpriv recipe ls` lists them), or a job in flags, as in --mech gauss --sigma 4")
     elif why:
-        others = {"history": history, "accountant": job.accountant, "sweep": sweep, "figure": figure, "out": out, "fresh": fresh}
+        others = {
+            "history": history,
+            "observed": observed,
+            "accountant": job.accountant,
+            "sweep": sweep,
+            "figure": figure,
+            "out": out,
+            "fresh": fresh,
+        }
         if given := [name for name, value in others.items() if value]:
             raise UsageError(f"--why reads one mechanism in its own set of ways; leave out --{given[0]}")
         tables.why(compare.readings({"mech": job.mech, **job.params(), **job.schedule()}, **job.question()), mode)
         return
     else:
         axes = [read.sweep(text) for text in sweep or []]
-        asked = read.from_flags(_recipe(job, history, axes, figure))
+        asked = read.from_flags(_recipe(job, history, observed, axes, figure))
     done = compare.run(asked, out, fresh=fresh, progress=compare.on_terminal)
     tables.comparison(done, mode)
     done.require()
 
 
-def _recipe(job: flags.Job, history: str | None, axes: list[dict[str, Any]], figure: str | None) -> dict[str, Any]:
+def _recipe(job: flags.Job, history: str | None, observed: str | None, axes: list[dict[str, Any]], figure: str | None) -> dict[str, Any]:
     """The keys of a recipe that the flags amount to."""
     from wpriv.run import read
 
     data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
     data |= {key: value for key, value in (("figure", figure), ("sweep", axes)) if value}
     swept = [axis["over"] for axis in axes]
-    return data | read.steps_of_flags(job.mech, job.params(), job.schedule(), job.adjacency, history, swept)
+    return data | read.steps_of_flags(job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed)

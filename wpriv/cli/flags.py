@@ -31,9 +31,15 @@ Records = Annotated[Text, typer.Option("--records", metavar="N", help="Size of t
 Adjacency = Annotated[Text, typer.Option("--adjacency", metavar="NAME", help="Neighbours: add-remove or replace-one.")]
 Eps = Annotated[Text, typer.Option("--eps", metavar="X", help="Epsilon, at least 0.")]
 Delta = Annotated[Text, typer.Option("--delta", metavar="X", help="Delta, strictly between 0 and 1.")]
-Accountant = Annotated[list[str] | None, typer.Option("--accountant", metavar="NAME", help="Accountant (default pld); repeatable, or all.")]
+Accountant = Annotated[
+    list[str] | None,
+    typer.Option("--accountant", metavar="NAME", help="Accountant (default pld), as NAME or NAME:option=value; repeatable, or all."),
+]
 History = Annotated[Text, typer.Option("--history", metavar="FILE", help="JSON list of steps, or of [noise_multiplier, rate, steps].")]
 Tol = Annotated[Text, typer.Option("--tol", metavar="X", help="Relative width of a certified bracket (default 1e-3; calibrate 1e-4).")]
+Observed = Annotated[
+    Text, typer.Option("--observed", metavar="FILE", help="Pair distances or gradients: .npz, .csv, or weibull:shape=0.5,...")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print a header and rows of comma-separated values.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the bare number, rounded to the safe side.")]

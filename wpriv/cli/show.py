@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wpriv.core.curve import Bracket, Guarantee
+from wpriv.core.curve import Bracket, Guarantee, unit_notes
 from wpriv.core.digits import text
 
 TABLE_SCHEMA = "wpriv.table/1"
@@ -85,6 +85,10 @@ def details(row: Guarantee) -> list[str]:
         for point in found["tpr_at_fpr"]:
             shown = f"{text(point['tpr_upper'], up=True)} {_ends(point['tpr_lower'], point['tpr_upper'])}"
             out.append(f"attack: true-positive rate at most {shown} at a false-positive rate of {point['fpr']:g}")
+    read = row.extra.get("attack_reading")
+    if read:
+        out.append(f"attack: chance of a right guess as the paper reads eps, 1/(1 + e^-eps): {text(read['paper'], up=True)}")
+        out.append(f"attack: what {row.notion} bounds: {text(read['bound'], up=True)} ({read['why']})")
     for other in row.extra.get("classical", []):
         value = "no value" if other["sigma"] is None else f"sigma = {text(other['sigma'], up=True)}"
         out.append(f"other formula: {value} by {other['formula']}; {'' if other['valid'] else 'NOT VALID HERE: '}{other['note']}")
@@ -108,11 +112,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in [header, *rows])
 
 
-def comparison(rows: Sequence[Guarantee]) -> tuple[str, list[str]]:
-    """Several accountants on one process as a table, and notes on what may be compared with what.
-
-    Notions that share no units get columns of their own.
-    """
+def comparison(rows: Sequence[Guarantee]) -> str:
+    """Several accountants on one process as a table; notions that share no units get columns of their own."""
     notions = list(dict.fromkeys(row.notion for row in rows))
     name, _ = unknown(rows[0])
     header = ["accountant", "claim", *(name if notion == "approximate-dp" else f"{name} [{notion}]" for notion in notions), "source"]
@@ -120,8 +121,7 @@ def comparison(rows: Sequence[Guarantee]) -> tuple[str, list[str]]:
     for row in rows:
         cells = [_cell(unknown(row)[1]) if row.notion == notion else "" for notion in notions]
         body.append([row.accountant, row.claim, *cells, row.source])
-    notes = [] if len(notions) == 1 else ["columns of different notions share no units: compare eps with eps of the same notion only"]
-    return table(header, body), notes
+    return table(header, body)
 
 
 def _cell(found: Bracket) -> str:
@@ -190,15 +190,14 @@ def one(row: Guarantee, mode: str) -> None:
 
 def several(rows: Sequence[Guarantee], refused: Sequence[Mapping[str, str]], mode: str) -> None:
     """Prints the answers of several accountants to one question."""
-    notes: list[str] = []
+    notes = unit_notes(row.notion for row in rows)
     if mode == "text":
-        lines, notes = comparison(rows)
         emit(bold(f"{_question(rows[0])}; {circumstances(rows[0])}"))
-        emit(lines)
+        emit(comparison(rows))
         for row in rows:
             _explanation(row)
     else:
-        emit(rows_json(rows, refused=refused) if mode == "json" else as_csv(rows))
+        emit(rows_json(rows, refused=refused, notes=notes) if mode == "json" else as_csv(rows))
     for refusal in refused:
         say("note", f"{refusal['accountant']} has no answer: {refusal['reason']}")
     for note in notes:

@@ -6,7 +6,7 @@ from typing import Any
 
 from wpriv import __version__
 from wpriv.cli import show
-from wpriv.core.curve import SCHEMA
+from wpriv.core.curve import SCHEMA, unit_notes
 from wpriv.core.digits import text
 from wpriv.core.schema import Panel
 from wpriv.run.compare import Comparison, Row
@@ -14,16 +14,19 @@ from wpriv.run.expect import Verdict
 from wpriv.run.write import csv_text
 
 MAX_ROWS = 12  # of a recipe's panel; the table on disk has them all
+MAX_WARNINGS = 8
 NAMES = {"epsilon": "eps"}
 
 
 def comparison(found: Comparison, mode: str) -> None:
     """Prints a comparison: text, json or csv; nothing with quiet, where files and exit code speak."""
+    notes = unit_notes(row.get("notion") for row in found.rows)
     if mode == "json":
         rows = [{"schema": SCHEMA, **row, "version": __version__} for row in found.rows]
         verdicts = [v.as_dict() for v in found.verdicts]
         files = [str(path) for path in found.files]
-        show.emit(show.as_json({"schema": show.TABLE_SCHEMA, "rows": rows, "expect": verdicts, "files": files, "version": __version__}))
+        more = {"expect": verdicts, "notes": notes, "files": files, "version": __version__}
+        show.emit(show.as_json({"schema": show.TABLE_SCHEMA, "rows": rows, **more}))
     elif mode == "csv":
         show.emit(csv_text(found.rows).rstrip("\n"))
     elif mode == "text":
@@ -33,12 +36,15 @@ def comparison(found: Comparison, mode: str) -> None:
             show.emit(show.bold(panel.title or panel.name or found.recipe.source or _job(own)) + "\n" + lines + "\n")
         if found.verdicts:
             show.emit(_verdicts(found.verdicts))
-    if len({row["notion"] for row in found.rows if row.get("notion")}) > 1 and mode == "text":
-        show.say("note", "columns of different notions share no units: compare figures of the same notion only")
+    for note in notes:
+        show.say("note", note)
     for path in found.files if mode == "text" else ():
         show.say("wrote", str(path))
-    for line in dict.fromkeys(w if isinstance(w, str) else str(w) for row in found.rows for w in row.get("warnings") or []):
+    warnings = list(dict.fromkeys(w if isinstance(w, str) else str(w) for row in found.rows for w in row.get("warnings") or []))
+    for line in warnings[:MAX_WARNINGS]:
         show.say("warning", line)
+    if len(warnings) > MAX_WARNINGS:
+        show.say("warning", f"and {len(warnings) - MAX_WARNINGS} more; --json has them all, each with its row")
     for line in dict.fromkeys(f"{row.get('accountant', 'no answer')}: {row['reason']}" for row in found.rows if row.get("reason")):
         show.say("note", line)
 
@@ -65,7 +71,7 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
     axes = [NAMES_IN_ROWS.get(axis.over, axis.over) for axis in panel.sweep or []]
     if panel.table != "bounds":
         columns = [*axes, *(["case"] if panel.cases else []), *SHOWN[panel.table]]
-        body = [[_plain(row.get(name)) for name in columns] for row in _thin(rows, most)]
+        body = [[_plain(row.get(name)) for name in columns] for row in _thin(rows, None if panel.table == "claims" else most)]
         return show.table(columns, body)
     answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
     if not axes:
@@ -83,6 +89,7 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
 
 NAMES_IN_ROWS = {"eps": "epsilon"}
 SHOWN = {"class": ("mean", "variance", "third", "infinity"), "loss": ("part", "loss", "mass", "density", "class_density")}
+SHOWN |= {"claims": ("proposition", "verdict", "published", "exact", "at", "statement")}
 
 
 def _job(rows: list[Row]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -133,6 +133,17 @@ class Curve:
             f"{self.accountant}: the bracket of {name} could not be made as narrow as --tol {self.tol:g} asks; both of its ends hold, "
             f"[{bracket.lower:.6g}, {bracket.upper:.6g}]"
         )
+
+
+def unit_notes(notions: Iterable[str | None]) -> list[str]:
+    """What must stand with every table of several notions, whatever its format: which figures may not be compared."""
+    found = list(dict.fromkeys(notion for notion in notions if notion))
+    if len(found) < 2:
+        return []
+    notes = [f"{', '.join(found)} share no units: compare figures of the same notion only"]
+    if "wdp" in found:
+        notes.append("a wdp eps has the unit of the output and may grow with the noise; that it is the smallest says nothing of privacy")
+    return notes
 
 
 def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, source: str) -> Curve:

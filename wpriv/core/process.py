@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
+from wpriv.core.observed import Observed
 from wpriv.core.pair import LossPair
 from wpriv.core.sampling import fixed, poisson
 from wpriv.errors import Unsupported, UsageError
@@ -115,11 +116,15 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Step:
-    """``n`` independent (adaptively chosen) runs of one mechanism under one sampling."""
+    """``n`` independent (adaptively chosen) runs of one mechanism under one sampling.
+
+    ``observed`` is what the runs showed, for accountants that price it; then sigma and sensitivity are multiples of its unit.
+    """
 
     mechanism: Mechanism
     n: int = 1
     sampling: Sampling = Sampling()
+    observed: Observed | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.mechanism, Mechanism):
@@ -129,10 +134,13 @@ class Step:
         object.__setattr__(self, "n", plain(self.n, "n, the number of compositions,", whole=True))
         if not 1 <= self.n <= MAX_COUNT:
             raise UsageError(f"n, the number of compositions, must be a whole number from 1 to 2^40; found {self.n}")
+        if self.observed is not None and 1 < self.observed.steps < self.n:
+            raise UsageError(f"n = {self.n} steps need as many observed; found {self.observed.steps} (or give one, which stands for all)")
 
     def describe(self) -> dict[str, Any]:
         row = {**self.mechanism.describe(), "n": self.n, "sampling": self.sampling.kind}
-        return row if self.sampling.kind == "none" else {**row, "rate": self.sampling.rate}
+        row |= {} if self.sampling.kind == "none" else {"rate": self.sampling.rate}
+        return row if self.observed is None else {**row, "observed": self.observed.origin}
 
 
 Run = list[tuple[LossPair, int]]

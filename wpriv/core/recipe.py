@@ -13,6 +13,7 @@ from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key, refuse
 from wpriv.core.process import ADJACENCIES, type_words
 from wpriv.core.schema import MODELS, Budget, Expect, Panel, Part, Step, Strict, Sweep
+from wpriv.errors import UsageError
 
 _GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))
 _NOT_MERGED = ("kind", "source", "panels", "quick", "expect", "name")
@@ -22,8 +23,9 @@ COLUMNS = {
     "bounds": BOUND_COLUMNS,
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("mass", "density", "class_density", "infinity"),
+    "claims": ("published", "exact", "ratio"),
 }
-_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part")
+_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part", "proposition", "verdict")
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,10 @@ def _panel_faults(document: Document, panel: Panel, origin: dict[str, Key]) -> l
         return document.place(origin.get(key, root), at_key=True)
 
     faults: list[Fault] = []
-    if (panel.process is None) == (panel.cases is None):
+    if panel.table == "claims":
+        senseless = [k for k in ("process", "cases", "sweep", "bins", "adjacency") if getattr(panel, k) is not None]
+        faults += [Fault(at(k), f"'{k}' means nothing in a claims table, whose inputs are its own; remove it") for k in senseless]
+    elif (panel.process is None) == (panel.cases is None):
         faults.append(Fault(at("cases"), "give either 'process', a list of steps, or 'cases', several of them by name"))
     swept = [axis.over for axis in panel.sweep or []]
     if len(set(swept)) < len(swept):
@@ -151,8 +156,7 @@ def _panel_faults(document: Document, panel: Panel, origin: dict[str, Key]) -> l
     else:
         senseless = [k for k in ("eps", "eps_per_n", "delta", "accountants", "tol") if getattr(panel, k) is not None]
         faults += [Fault(at(k), f"'{k}' means nothing in a {panel.table} table; remove it") for k in senseless]
-    fields = _parameters(panel)
-    known = sorted({"n", "rate", "eps", "delta"} | fields)
+    known = sorted({"n", "rate", "eps", "delta"} | _parameters(panel) | _options(panel))
     wrong = [over for over in swept if over not in known]
     faults += [Fault(at("sweep"), f"cannot sweep over {w!r}{registry.did_you_mean(w, known)}. Known: {', '.join(known)}") for w in wrong]
     return faults
@@ -162,6 +166,16 @@ def _parameters(panel: Panel) -> set[str]:
     """The parameters of all mechanisms of a panel."""
     steps = [*(panel.process or []), *(step for steps in (panel.cases or {}).values() for step in steps)]
     return {name for step in steps for name in _fields(step.mech)}
+
+
+def _options(panel: Panel) -> set[str]:
+    """The numeric options of all accountants of a panel."""
+    found: set[str] = set()
+    for word in panel.accountants or []:
+        if word.partition(":")[0] in registry.names("accountants"):
+            module = registry.load("accountants", word.partition(":")[0])
+            found |= {name for name, default in registry.options(module).items() if not isinstance(default, str)}
+    return found
 
 
 def _fields(mech: Any) -> dict[str, Any]:
@@ -183,8 +197,16 @@ def _name_faults(document: Document) -> list[Fault]:
         if isinstance(value, dict) and (before[1] == "process" or before[0] == "cases"):
             faults += _step_faults(document, value, path)
         folder = "accountants" if before[1] == "accountants" else "figures" if before[2] == "figure" else ""
-        if folder and isinstance(value, str) and value not in registry.names(folder) and (folder, value) != ("accountants", "all"):
-            faults.append(Fault(document.place(path), _unknown(folder[:-1], value, registry.names(folder))))
+        if not folder or not isinstance(value, str) or (folder, value) == ("accountants", "all"):
+            continue
+        name, colon, _ = value.partition(":") if folder == "accountants" else (value, "", "")
+        if name not in registry.names(folder):
+            faults.append(Fault(document.place(path), _unknown(folder[:-1], name, registry.names(folder))))
+        elif colon:
+            try:
+                registry.accountant(value)
+            except UsageError as error:
+                faults.append(Fault(document.place(path), str(error)))
     return faults
 
 
@@ -229,7 +251,7 @@ def _expect(document: Document, path: Key, panel: Panel, faults: list[Fault]) ->
             faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {_shown(value)}"))
     if not columns:
         faults.append(Fault(document.place(path), f"an expect row needs a number to meet, under one of {', '.join(known)}"))
-    labels = {*_LABELS, *ALIASES, *_parameters(panel)}
+    labels = {*_LABELS, *ALIASES, *_parameters(panel), *_options(panel)}
     for key in expect.where:
         if key not in labels:
             said = f"unknown column {key!r}{registry.did_you_mean(key, sorted(labels))}"

@@ -7,8 +7,10 @@ import importlib
 import inspect
 import pkgutil
 import reprlib
+from collections.abc import Mapping
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 from wpriv.errors import UsageError
 
@@ -44,6 +46,54 @@ def mechanism(name: str) -> type:
         if issubclass(cls, Mechanism) and cls.__module__ == module.__name__:
             return cls
     raise TypeError(f"{module.__name__} defines no Mechanism")
+
+
+def accountant(text: str) -> tuple[ModuleType, dict[str, Any]]:
+    """The module and the options of an accountant named as ``wdp`` or ``wdp:order=16,variant=code``.
+
+    Options are the keyword parameters of its ``account`` beside ``tol``, in the type of their defaults.
+
+    Raises:
+        UsageError: no such accountant or option, or a value of another type.
+    """
+    name, given = split(text) if isinstance(text, str) else (text, {})
+    module = load("accountants", name)
+    return module, typed(name, given, options(module))
+
+
+def options(module: ModuleType) -> dict[str, Any]:
+    """The options of an accountant with their defaults."""
+    found = inspect.signature(module.account).parameters.values()
+    return {p.name: p.default for p in found if p.kind is p.KEYWORD_ONLY and p.name != "tol"}
+
+
+def split(text: str) -> tuple[str, dict[str, str]]:
+    """``name:key=value,key=value`` as the name and its options, both as text."""
+    name, _, rest = text.partition(":")
+    pairs = [part.partition("=") for part in rest.split(",")] if rest else []
+    for key, equals, value in pairs:
+        if not (key.strip() and equals and value.strip()):
+            raise UsageError(f"options are written as {name}:key=value,key=value; found {text[:80]!r}")
+    return name.strip(), {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def typed(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in the type of their defaults: a word, or a finite number."""
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in defaults:
+            known = f"Its options: {', '.join(defaults)}" if defaults else "It has none"
+            raise UsageError(f"{name} has no option {key[:60]!r}{did_you_mean(key, list(defaults)) or '.'} {known}")
+        if isinstance(defaults[key], str):
+            found[key] = str(value)
+            continue
+        try:
+            found[key] = float(value)
+        except ValueError:
+            raise UsageError(f"{name}: {key} must be a number; found {value!r}") from None
+        if not abs(found[key]) < float("inf"):
+            raise UsageError(f"{name}: {key} must be a finite number; found {value!r}")
+    return found
 
 
 def did_you_mean(word: str, known: list[str]) -> str:

@@ -12,8 +12,21 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln, logsumexp
 
 from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Reversed, Tails, column, log1mexp, mirrored
+
+MAX_BINOMIAL = 300  # orders beyond it are left to quadrature
+
+
+def log_binomial_excess(a: Array, k: Array, rate: float, log_moment: Array) -> Array:
+    """ln of sum over k of Binom(k; a, q) (e^m_k - 1), without cancellation; over the last axis of ``a`` [..., 1] and m [..., k]."""
+    rest = a - k
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_rest = np.where(rest == 0, 0.0, rest * (math.log1p(-rate) if rate < 1 else -math.inf))
+        choose = gammaln(a + 1) - gammaln(k + 1) - gammaln(np.maximum(rest, 0.0) + 1) + k * math.log(rate) + log_rest
+        grown = np.where(log_moment > 1, log_moment + log1mexp(-np.maximum(log_moment, 1.0)), np.log(np.expm1(np.minimum(log_moment, 1.0))))
+    return np.asarray(logsumexp(np.where(rest >= 0, choose + grown, -np.inf), axis=-1))
 
 
 def poisson(base: LossPair, rate: float) -> LossPair:
@@ -110,6 +123,18 @@ class _Poisson(Derived):
         inside = y > self.floor
         amplified = math.log(self.rate) + self.base.log_delta(_base_loss(np.where(inside, y, 0.0), self.rate))
         return np.where(inside, amplified, log1mexp(np.minimum(y, 0.0)))
+
+    def renyi(self, orders: Array) -> Array | None:
+        """At whole orders, from the base pair's: E_Q (1-q+qT)^a - 1 = sum over k >= 2 of Binom(k; a, q) (E_Q T^k - 1), all positive."""
+        a = np.asarray(orders, dtype=float)
+        if a.size == 0 or np.any(a != np.floor(a)) or a.min() < 2 or a.max() > MAX_BINOMIAL:
+            return None
+        k = np.arange(2.0, a.max() + 1)
+        base = self.base.renyi(k)
+        if base is None:
+            return None
+        excess = log_binomial_excess(a[..., None], k, self.rate, (k - 1) * base)
+        return np.asarray(np.logaddexp(0.0, excess) / (a - 1))
 
     def reverse(self) -> LossPair:
         return _PoissonReversed(self)

@@ -93,6 +93,7 @@ class Step(Strict):
     batch: Count | None = None
     records: Count | None = None
     epochs: Positive | None = None
+    observed: Word | None = Field(None, description="pair distances or gradients of the run: a .npz or .csv file, or weibull:shape=0.5,...")
 
 
 class Sweep(Strict):
@@ -126,7 +127,9 @@ class Part(Strict):
     process: Annotated[list[Step], Field(min_length=1)] | None = None
     cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(None, description="several processes side by side, by name")
     adjacency: Word | None = None
-    table: Literal["bounds", "class", "loss"] = Field("bounds", description="bounds of accountants, or the class or the law of the loss")
+    table: Literal["bounds", "class", "loss", "claims"] = Field(
+        "bounds", description="bounds of accountants, the class or the law of the loss, or a paper's claims held against exact values"
+    )
     accountants: Annotated[list[Word], Field(min_length=1)] | None = None
     tol: Tolerance | None = None
     eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None

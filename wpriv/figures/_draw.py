@@ -9,11 +9,11 @@ from typing import Any
 Row = dict[str, Any]
 
 # Okabe and Ito's colours, told apart with every common colour blindness; one accountant keeps its colour in all figures
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00")
 _OWN = {"pld": 0, "rdp": 1, "markov": 2, "clt": 3, "berry-esseen": 4, "nagaev": 5, "gdp": 6, "rdp-mironov": 7}
-_OWN |= {"pdp": 1, "zcdp": 7, "gdp-clt": 7}
+_OWN |= {"pdp": 1, "zcdp": 7, "gdp-clt": 7, "moments": 1, "bdp": 4, "wdp": 2, "renyi": 1}
 _STRENGTH = ("exact", "certified", "upper-bound", "as-published", "approximate")
-_MARKS = ("", "o", "s", "^", "D", "v")
+MARKS = ("", "o", "s", "^", "D", "v")
 _DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
 NAMES = {
     "epsilon": "ε",
@@ -23,6 +23,8 @@ NAMES = {
     "scale": "noise scale b",
     "rate": "sampling rate q",
     "sensitivity": "sensitivity",
+    "order": "order (μ of WDP, α of RDP, λ of BDP)",
+    "beta": "β",
 }
 
 
@@ -32,7 +34,14 @@ def series(rows: list[Row], x: str, y: str) -> list[tuple[str, list[Row]]]:
         raise KeyError(y)
     needed = [row for row in rows if _number(row.get(x)) is not None]
     told_apart = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
-    others = [k for k in _swept(needed) if k not in (x, y, *told_apart)]
+    # what a case says by its name need not be said again
+    cases = {r.get("case") for r in needed}
+    own = {k for k in _swept(needed) if all(len({r.get(k) for r in needed if r.get("case") == case}) == 1 for case in cases)}
+    others = [k for k in _swept(needed) if k not in (x, y, *told_apart) and k not in own]
+    # what was asked tells curves apart where it is swept beside x
+    asked = {"epsilon": "delta", "delta": "epsilon"}.get(y, x)
+    points = {(r[x], r.get("case"), r.get("accountant"), *(r.get(k) for k in others)) for r in needed}
+    others += [asked] if asked != x and len(points) < len(needed) else []
     groups: dict[str, list[Row]] = {}
     varying = [k for k in [*told_apart, *others] if len({row.get(k) for row in needed}) > 1] or told_apart[-1:]
     for row in needed:
@@ -51,13 +60,12 @@ def _swept(rows: list[Row]) -> list[str]:
 
 
 def axis_of(rows: list[Row]) -> tuple[str, str]:
-    """The x and the y of a table of bounds: what was asked or swept, and what was answered."""
+    """The x and the y of a table of bounds: of what was asked or swept that with the most values, and what was answered."""
     y = "delta" if rows[0].get("asked") == "epsilon" else "epsilon"
     asked = "epsilon" if y == "delta" else "delta"
     swept = _swept(rows)
-    if len({row.get(asked) for row in rows}) > 1 and "n" not in swept:
-        return asked, y
-    return (swept[0] if swept else asked), y
+    varied = [asked, *swept] if len({row.get(asked) for row in rows}) > 1 and "n" not in swept else swept
+    return max(varied, key=lambda name: len({row.get(name) for row in rows}), default=asked), y
 
 
 def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
@@ -68,13 +76,14 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     bottom = 0.3 * min((v for row in rows if (v := _number(row.get(y))) and v > 0), default=1.0) if log_y else 0.0
     groups = series(rows, x, y)
     used: list[str] = []
-    own_colours = len({row.get("accountant") for row in rows}) == len(groups)
+    # an accountant with other options is another curve, and needs a colour of its own
+    own_colours = len({_bare(row.get("accountant")) for row in rows}) == len(groups)
     for place, (label, own) in enumerate(groups):
         told = [row for row in own if _number(row.get(y)) is not None]
         claim = max((row.get("claim") or "exact" for row in told), key=_STRENGTH.index, default=None)
         style = _style(own[0].get("accountant"), place, own_colours, claim)
         # more series than colours: markers tell apart those that share one
-        mark = _MARKS[min(used.count(style["color"]), len(_MARKS) - 1)]
+        mark = MARKS[min(used.count(style["color"]), len(MARKS) - 1)]
         style |= {"marker": mark, "markersize": 4.5, "markevery": max(1, len(own) // 10)}
         used.append(style["color"])
         positive = [row for row in told if not log_y or row[y] > 0]
@@ -85,7 +94,7 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
         xs = [row[x] for row in positive]
         line = axes.plot(xs, [row[y] for row in positive], **style)[0]
         _band(axes, xs, positive, y, bottom, style["color"])
-        handles.append((positive[-1][y], line, f"{label} ({_described(told[0], claim)})"))
+        handles.append((positive[-1][y], line, f"{label} ({described(told[0], claim)})"))
     if not handles:
         raise KeyError(f"rows with both {x} and {y}")
     if log_y:
@@ -99,6 +108,15 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     axes.grid(True, alpha=0.25, linewidth=0.6)
     handles.sort(key=lambda h: -h[0])
     legend(axes, [h[1] for h in handles], [h[2] for h in handles])
+    unit_note(axes, rows)
+
+
+def unit_note(axes: Any, rows: list[Row]) -> None:
+    """Says in the figure itself that curves of several notions share an axis but no unit."""
+    notions = list(dict.fromkeys(row["notion"] for row in rows if row.get("notion")))
+    if len(notions) > 1:
+        said = f"{', '.join(notions)}: no common unit; compare within one notion only"
+        axes.set_xlabel(f"{axes.get_xlabel()}\n{said}", fontsize="small")
 
 
 def _even(xs: list[float]) -> bool:
@@ -108,7 +126,7 @@ def _even(xs: list[float]) -> bool:
     return abs(math.log(middle / math.sqrt(low * high))) < abs(math.log(middle / ((low + high) / 2)))
 
 
-def _described(row: Row, claim: str | None) -> str:
+def described(row: Row, claim: str | None) -> str:
     """The claim, and the notion where it is not the usual one."""
     notion = row.get("notion") or "approximate-dp"
     return str(claim) if notion == "approximate-dp" else f"{notion}, {claim}"
@@ -118,8 +136,12 @@ def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
     axes.legend(handles, labels, fontsize="small" if len(labels) <= 8 else "x-small", framealpha=0.85, loc="best")
 
 
+def _bare(accountant: str | None) -> str:
+    return (accountant or "").partition(":")[0]
+
+
 def _style(accountant: str | None, place: int, own: bool, claim: str | None) -> dict[str, Any]:
-    colour = _COLOURS[(_OWN.get(accountant or "", place) if own else place) % len(_COLOURS)]
+    colour = COLOURS[(_OWN.get(_bare(accountant), place) if own else place) % len(COLOURS)]
     # the tight answer is wide and lies below the others, so that a bound that agrees with it does not hide it
     tight = accountant in ("pld", "gdp")
     return {

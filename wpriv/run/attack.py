@@ -12,11 +12,31 @@ from typing import Any
 
 from scipy.special import ndtri
 
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.curve import Bracket, Curve, Guarantee
 
 RATES = (1e-3, 1e-2)
 CLOSE = 1e-3
 MOST_POINTS = 16
+
+
+def reading(row: Guarantee) -> dict[str, Any] | None:
+    """The chance of a right guess, neighbours being equally likely, as Yang et al. (2024) read it off any eps, and what the notion bounds.
+
+    1/(1 + e^-eps) is the bound of pure DP. (eps, delta)-BDP bounds the mean over records by (e^eps + delta)/(1 + e^eps); WDP bounds
+    nothing: a value released without noise has a finite WDP eps. None for notions that the paper does not read so.
+    """
+    eps, delta = row.epsilon.safe, row.delta.safe
+    chance = 1 / (1 + math.exp(-min(eps, 700.0)))
+    if row.notion == "wdp":
+        return {"paper": chance, "bound": 1.0, "why": "a wdp eps bounds no chance of a right guess: a release without noise has one too"}
+    if row.notion == "bdp":
+        bound = min(1.0, chance + delta * math.exp(-min(eps, 700.0)) * chance)
+        return {
+            "paper": chance,
+            "bound": bound,
+            "why": "(e^eps + delta)/(1 + e^eps), on average over records drawn like the observed pairs",
+        }
+    return None
 
 
 class Profile:

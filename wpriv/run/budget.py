@@ -11,6 +11,7 @@ from wpriv.core.curve import Curve, Guarantee
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.run import build, price
 from wpriv.run.attack import attack as attack_of
+from wpriv.run.attack import reading
 from wpriv.run.price import DEFAULT_TOL, Refusal
 
 CURVE_POINTS = 41
@@ -31,6 +32,7 @@ def budget(
     epochs: float | None = None,
     adjacency: str | None = None,
     history: str | Path | None = None,
+    observed: Any = None,
     tol: float = DEFAULT_TOL,
     attack: bool = False,
     **params: Any,
@@ -42,6 +44,7 @@ def budget(
         n: number of compositions (default 1); or ``epochs``, with a rate. ``records`` is the size of the data set.
         sampling, rate: ``none``, ``poisson`` or ``fixed`` and the share of the records in a step; or ``batch`` with ``records``.
         history: a JSON file of steps, instead of all of these.
+        observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator (``wpriv/run/observe.py``).
         tol: relative width asked of a certified bracket. attack: add what an attacker can do, under ``extra["attack"]``.
     Returns:
         One Guarantee; ``.epsilon.safe`` and ``.delta.safe`` are the ends that may be promised.
@@ -62,6 +65,7 @@ def budget(
         epochs=epochs,
         adjacency=adjacency,
         history=history,
+        observed=observed,
     )
     row = answer(job, accountant, **build.question(eps=eps, delta=delta, tol=tol), attack=attack)
     return price.with_warnings(row, implausible(row, job.records))
@@ -82,8 +86,8 @@ def answer(
     row = price.ask(on, eps=eps, delta=delta)
     extra: dict[str, Any] = {"reading": list(job.notes)}
     if attack:
-        found = attack_of(on)
-        extra |= {"attack": found} if found else {}
+        found, read = attack_of(on), reading(row)
+        extra |= {"attack": found} if found else {"attack_reading": read} if read else {}
     return row.with_extra(**extra)
 
 
@@ -96,7 +100,7 @@ def _check_question(eps: float | None, delta: float | None) -> None:
 def implausible(row: Guarantee, records: int | None) -> list[str]:
     """Answers that are right but that nobody should be content with."""
     notes = []
-    if row.epsilon.safe > LARGE_EPS:
+    if row.epsilon.safe > LARGE_EPS and row.notion == "approximate-dp":
         notes.append(f"eps above {LARGE_EPS:g} leaves an attacker nearly free; check sigma, n and the rate, and how they were read")
     if records is not None and row.delta.safe * records >= 1:
         notes.append(f"delta is not below 1 / records = {1 / records:.3g}: it allows some record to be published outright")
@@ -123,7 +127,7 @@ def table(job: build.Job, accountants: list[str], **question: Any) -> Table:
     known = registry.names("accountants")
     asked = list(dict.fromkeys(known if "all" in accountants else accountants))
     for name in asked:
-        registry.load("accountants", name)
+        registry.accountant(name)
     rows, refused = [], []
     for name in asked:
         try:

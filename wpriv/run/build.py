@@ -13,15 +13,16 @@ from typing import Any
 from wpriv.core import registry
 from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step, type_words
 from wpriv.errors import MissingResource, UsageError
+from wpriv.run import observe
 
-STEP_KEYS = ("mech", "n", "sampling", "rate")
+STEP_KEYS = ("mech", "n", "sampling", "rate", "observed")
 SCHEDULE_KEYS = ("n", "rate", "batch", "records", "epochs")
 MAX_HISTORY_BYTES = 50_000_000
 _POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
 
 
 def step(spec: Mapping[str, Any]) -> Step:
-    """One step of a process from ``{mech, <parameters of the mechanism>, n, sampling, rate}``.
+    """One step of a process from ``{mech, <parameters of the mechanism>, n, sampling, rate, observed}``.
 
     Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1 and sampling to none.
 
@@ -42,7 +43,8 @@ def step(spec: Mapping[str, Any]) -> Step:
         if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise UsageError(f"{spec['mech']} needs {flag(name)} ({f.metadata.get('help', 'a parameter of the mechanism')}); found none")
     kind = "none" if spec.get("sampling") is None else spec["sampling"]
-    return Step(cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")))
+    seen = None if spec.get("observed") is None else observe.observed(spec["observed"])
+    return Step(cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")), seen)
 
 
 def mechanism(spec: Mapping[str, Any]) -> type[Mechanism]:
@@ -57,7 +59,8 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None) ->
     steps: list[Step] = []
     for spec in specs:
         new = step(spec)
-        if steps and (steps[-1].mechanism, steps[-1].sampling) == (new.mechanism, new.sampling):
+        alike = bool(steps) and dataclasses.replace(steps[-1], n=1) == dataclasses.replace(new, n=1)
+        if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)
     if isinstance(adjacency, str) and not adjacency:
@@ -265,17 +268,27 @@ def job(
     epochs: Any = None,
     adjacency: str | None = None,
     history: str | Path | None = None,
+    observed: Any = None,
 ) -> Job:
     """The process that the arguments of ``budget`` describe: one mechanism under one schedule, or the steps of a history file."""
     if history is not None:
-        others = {"--mech": mech, "--n": n, "--rate": rate, "--batch": batch, "--epochs": epochs, **{flag(k): v for k, v in params.items()}}
+        others = {
+            "--mech": mech,
+            "--n": n,
+            "--rate": rate,
+            "--batch": batch,
+            "--epochs": epochs,
+            "--observed": observed,
+            **{flag(k): v for k, v in params.items()},
+        }
         given = [name for name, value in others.items() if value is not None]
         if given or sampling != "none":
             raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
         specs = read_history(history)
         return Job(process(specs, adjacency), (f"{len(specs)} different steps read from {history}",))
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
-    return job_of_steps([{"mech": mech, **params, **own}], adjacency)
+    seen = {} if observed is None else {"observed": observed}
+    return job_of_steps([{"mech": mech, **params, **own, **seen}], adjacency)
 
 
 def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> Job:
@@ -292,7 +305,10 @@ def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = Non
             sizes.append(whole(written["records"], "records"))
     if sizes and min(sizes) < 1:
         raise UsageError(f"--records is the size of the data set, at least 1; found {min(sizes)}")
-    return Job(process(specs, adjacency), tuple(dict.fromkeys(notes)), max(sizes, default=None))
+    made = process(specs, adjacency)
+    told = [step.observed.told() for step in made.steps if step.observed is not None]
+    notes += [f"sigma and sensitivity are multiples of the observed unit: {words}" for words in told]
+    return Job(made, tuple(dict.fromkeys(notes)), max(sizes, default=None))
 
 
 def planned(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wpriv.core.curve import Curve
+from wpriv.core.curve import Curve, unit_notes
 from wpriv.core.recipe import BOUND_COLUMNS, Recipe
 from wpriv.errors import CheckFailed, Unsupported, UsageError
-from wpriv.run import build, expect, grid, law, price, read, write
+from wpriv.run import build, claims, expect, grid, law, price, read, write
 from wpriv.run.expect import Verdict
 from wpriv.run.grid import Cell
 from wpriv.run.why import why
@@ -113,6 +113,7 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
     if out is not None:
         about: dict[str, Any] = {"recipe": job.name, "source": job.source, "quick": job.quick, "cells": len(todo), "reused": reused}
         about |= {"accountants": {row["accountant"]: row["source"] for row in rows if row.get("source")}}
+        about |= {"notes": unit_notes(row.get("notion") for row in rows)}
         write.results(out, rows, {**about, "wall_seconds": round(time.perf_counter() - started, 3)})
         files = (out / write.TABLE, out / write.RECIPE, out / write.PROVENANCE)
         if draw:
@@ -132,6 +133,8 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
     try:
         if cell.table == "bounds":
             return [_bound(cell, curves)]
+        if cell.table == "claims":
+            return [{**cell.labels, **claims.row(cell.labels["proposition"])}]
         process = cell.process()
         about = {**cell.labels, **_process_columns(cell)}
         if cell.table == "class":
@@ -149,7 +152,7 @@ def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
         if len(curves) > 64:
             curves.clear()  # a sweep over a parameter asks each curve once: keeping them all would only fill the memory
         try:
-            curves[key] = price.curve(cell.process(), cell.accountant, cell.tol or price.DEFAULT_TOL)
+            curves[key] = price.curve(cell.process(), cell.accountant, cell.tol or price.DEFAULT_TOL, **dict(cell.options))
         except Unsupported as error:
             curves[key] = str(error)
     curve = curves[key]

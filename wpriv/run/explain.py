@@ -33,7 +33,10 @@ def explain(row: Guarantee) -> dict[str, Any]:
     sources = [f"{row.accountant}: {row.source}"]
     sources += [f"{step.mechanism.name}: {step.mechanism.source}" for step in process.steps if step.mechanism.source]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), "every step draws fresh noise; steps may be chosen adaptively"]
+    order = "every step draws fresh noise; steps may be chosen adaptively"
+    if row.notion == "wdp":
+        order = "every step draws fresh noise and was fixed in advance: budgets of steps chosen by earlier outputs do not add up"
+    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), order]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),

@@ -18,7 +18,7 @@ from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe
 from wpriv.core.schema import Panel, Step, spread
 from wpriv.errors import UsageError
-from wpriv.run import build
+from wpriv.run import build, claims
 
 # beyond this a sweep is a mistake in the recipe, not a job
 MAX_CELLS = 100_000
@@ -37,6 +37,7 @@ class Cell:
     delta: float | None = None
     tol: float | None = None
     bins: int | None = None
+    options: tuple[tuple[str, float], ...] = ()
 
     def key(self) -> str:
         """A fingerprint of all that decides the result; the program's version is part of it."""
@@ -45,8 +46,8 @@ class Cell:
     def curve_key(self) -> str:
         """A fingerprint of the process and who prices it: cells that share it ask one curve at several points."""
         # a file is known by what is in it, which may change from one run to the next
-        inside = [_content(spec["file"]) for spec in self.specs if "file" in spec]
-        return _fingerprint([self.specs, self.adjacency, self.accountant, self.tol, inside])
+        inside = [_content(spec[key]) for spec in self.specs for key in ("file", "observed") if key in spec]
+        return _fingerprint([self.specs, self.adjacency, self.accountant, self.options, self.tol, inside])
 
     def process(self) -> Process:
         return build.process(self.specs, self.adjacency)
@@ -86,6 +87,11 @@ def _who(panel: Panel) -> list[str]:
 
 
 def _panel(panel: Panel) -> Iterator[Cell]:
+    if panel.table == "claims":
+        for name in claims.STATEMENTS:
+            labels = {"panel": panel.name} if panel.name else {}
+            yield Cell("claims", {**labels, "proposition": name}, (), None)
+        return
     axes = [[(axis.over, value) for value in spread(axis.values)] for axis in panel.sweep or []]
     for (case, steps), accountant in itertools.product(_cases(panel).items(), _who(panel)):
         specs = [spec({**step.model_dump(exclude_none=True), **(step.model_extra or {})}) for step in steps]
@@ -103,13 +109,21 @@ def spec(step: dict[str, Any]) -> dict[str, Any]:
 def _cell(panel: Panel, case: str, specs: list[dict[str, Any]], accountant: str, point: dict[str, Any]) -> Cell:
     question = {"eps": point.pop("eps", panel.eps), "delta": point.pop("delta", panel.delta)}
     specs = [dict(s) for s in specs]
+    known = registry.options(registry.accountant(accountant)[0]) if accountant else {}
+    options = tuple((name, float(value)) for name, value in point.items() if name in known)
     for name, value in point.items():
-        _set(specs, name, value)
+        if name not in known and not _some_option(panel, name):
+            _set(specs, name, value)
     if panel.eps_per_n is not None:
         question["eps"] = panel.eps_per_n * sum(s["n"] for s in specs)
     labels = {k: v for k, v in (("panel", panel.name), ("case", case)) if v} | point
     asked = (question["eps"], question["delta"])
-    return Cell(panel.table, labels, tuple(specs), panel.adjacency, accountant, *asked, panel.tol, panel.bins)
+    return Cell(panel.table, labels, tuple(specs), panel.adjacency, accountant, *asked, panel.tol, panel.bins, options)
+
+
+def _some_option(panel: Panel, name: str) -> bool:
+    """Whether another accountant of the panel has an option of this name: then one that has none keeps its value along the axis."""
+    return any(name in registry.options(registry.accountant(word)[0]) for word in _who(panel) if word)
 
 
 def _set(specs: list[dict[str, Any]], name: str, value: Any) -> None:

@@ -102,12 +102,16 @@ def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequ
             raise UsageError(f"the figure {name!r} does not fit this table: {error}. Choose another with --figure") from None
         axes.set_title(view.title if view.title is not None else view.name, fontsize="medium")
         for axis, (low, high) in (view.limits or {}).items():
+            if low <= 0:
+                getattr(axes, f"set_{axis}scale")("linear")
             getattr(axes, f"set_{axis}lim")(low, high)
     return [] if not figure.axes else _save(figure, out, formats)
 
 
 def _natural(rows: list[dict[str, Any]]) -> str:
     """The figure that suits a table where nobody named one."""
+    if any("proposition" in row for row in rows):
+        return "claims"
     if any("class_density" in row for row in rows):
         return "loss-law"
     if any("variance" in row for row in rows):

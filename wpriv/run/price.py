@@ -13,10 +13,11 @@ from wpriv.errors import Unsupported, UsageError
 DEFAULT_TOL = 1e-3
 
 
-def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL) -> Curve:
+def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options: float) -> Curve:
     """The curve of one accountant, found by its name.
 
     Args:
+        accountant: a name, with options where it has any (``wdp:order=16``); ``options`` are added to those.
         tol: relative width asked of a certified bracket, in [1e-9, 0.5].
     Raises:
         UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the process, or
@@ -25,9 +26,10 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL) -> Curve:
     tol = plain(tol, "--tol")
     if not 1e-9 <= tol <= 0.5:
         raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
+    module, own = registry.accountant(accountant)
     if infinity_mass(process) >= 1:
         raise Unsupported("some step tells the neighbours apart for certain: delta is 1 at every eps. Use noise that hides every outcome")
-    found: Curve = registry.load("accountants", accountant).account(process, tol=tol)
+    found: Curve = module.account(process, tol=tol, **own, **options)
     return found
 
 

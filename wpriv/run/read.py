@@ -20,7 +20,25 @@ from wpriv.run.calibrate import unknown
 
 MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # what lies beyond is no eps, delta or parameter, and overflows in every plotting routine
-_WORDS = {"panel", "case", "accountant", "claim", "notion", "reason", "mech", "sampling", "adjacency", "asked", "part", "file"}
+_WORDS = {
+    "panel",
+    "case",
+    "accountant",
+    "claim",
+    "notion",
+    "reason",
+    "mech",
+    "sampling",
+    "adjacency",
+    "asked",
+    "part",
+    "file",
+    "observed",
+    "proposition",
+    "verdict",
+    "at",
+    "statement",
+}
 _PARAMETERS = {"n", "rate", "sigma", "scale", "sensitivity", "bound"}
 _NOT_NEGATIVE = {*BOUND_COLUMNS, *_PARAMETERS, "width", "mass", "density", "class_density", "variance"}
 _NUMBERS = _NOT_NEGATIVE | {"loss", "mean"}
@@ -115,7 +133,7 @@ def copy(name: str, to: Path) -> list[Path]:
     path = find(name)
     found = document.read(path)
     steps = [found.at(p) for p in found.values]
-    inner = {s["file"] for s in steps if isinstance(s, dict) and isinstance(s.get("file"), str)}
+    inner = {s[key] for s in steps if isinstance(s, dict) for key in ("file", "observed") if isinstance(s.get(key), str)}
     target = to / path.name if to.is_dir() else to
     pairs = [(path, target), *((path.parent / f, target.parent / f) for f in sorted(inner) if (path.parent / f).is_file())]
     for _, new in pairs:
@@ -141,6 +159,7 @@ def steps_of_flags(
     adjacency: str | None,
     history: str | None,
     swept: list[str],
+    observed: str | None = None,
 ) -> dict[str, Any]:
     """``process`` and ``adjacency`` of a recipe, from the flags of ``budget``; a swept parameter need not be given."""
     blank = {}
@@ -149,7 +168,7 @@ def steps_of_flags(
         blank = {f.name: 1.0 for f in fields if f.name in swept and f.name not in params}
     if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
         schedule = {**schedule, "rate": 1.0}
-    job = build.job(mech, params={**params, **blank}, **schedule, adjacency=adjacency, history=history)
+    job = build.job(mech, params={**params, **blank}, **schedule, adjacency=adjacency, history=history, observed=observed)
     steps = [{k: v for k, v in step.describe().items() if v is not None} for step in job.process.steps]
     return {"process": steps, "adjacency": job.process.adjacency}
 
@@ -178,6 +197,9 @@ def _resolve_files(found: Document, folder: Path) -> None:
             given = step.get(f.name)
             if f.name == "file" and isinstance(given, str) and "\0" not in given and (folder / given).is_file():
                 step[f.name] = str((folder / given).resolve())
+        seen = step.get("observed")
+        if isinstance(seen, str) and seen.endswith((".npz", ".csv")) and "\0" not in seen and (folder / seen).is_file():
+            step["observed"] = str((folder / seen).resolve())
 
 
 def _built(found: Document) -> list[Fault]:

@@ -1,0 +1,210 @@
+"""The Wasserstein and Bayesian accountants: published figures, exact ones beside them, refusals, and what they say of themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import wpriv
+from wpriv.accountants import bdp, moments, renyi, wdp
+from wpriv.core.curve import Bracket, Guarantee
+from wpriv.core.observed import of_distances
+from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.wasserstein import subsampled_gauss
+from wpriv.errors import Unsupported, UsageError
+from wpriv.mechanisms.gauss import Gauss
+from wpriv.mechanisms.laplace import Laplace
+from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.run.attack import reading
+from wpriv.run.observe import observed
+
+SEEN = of_distances([0.3, 0.8, 1.5, 2.0], coordinates=10)
+POISSON = Sampling("poisson", 0.01)
+
+
+def seen(sigma: float = 1.0, n: int = 10, sampling: Sampling = POISSON, what=SEEN) -> Process:
+    return Process((Step(Gauss(sigma), n, sampling, what),))
+
+
+# eps after 100 steps at delta = 1e-5, order 16, by an independent run of the authors' methods (seed 0): DP, BDP, WDP
+COMPOSITION = [
+    (0.05, 0, 84267, 93048, 14055),
+    (0.50, 0, 84267, 66654, 16578),
+    (0.99, 0, 84267, 37066, 22038),
+    (0.05, 1, 84267, 37969, 14055),
+    (0.75, 1, 84267, 37893, 17914),
+]
+
+
+@pytest.mark.parametrize(("quantile", "clip", "dp", "bayes", "wasserstein"), COMPOSITION)
+def test_figures_2_and_4_are_those_of_an_independent_run(quantile, clip, dp, bayes, wasserstein):
+    text = f"weibull:shape=0.5,records=50,coordinates=1000,steps=100,quantile={quantile},clip={clip}"
+    process = Process((Step(Gauss(0.2, 2.0), 100, Sampling("poisson", 0.001), observed(text)),))
+    for module, options, published in ((moments, {}, dp), (bdp, {}, bayes), (wdp, {"variant": "code"}, wasserstein)):
+        found = module.account(process, order=16, **options).at(delta=1e-5).epsilon.safe
+        assert found == pytest.approx(published, abs=0.51)
+
+
+def test_without_observations_the_published_accountants_refuse_and_name_the_flag():
+    for module in (wdp, bdp):
+        with pytest.raises(Unsupported, match="--observed"):
+            module.account(Process((Step(Gauss(1.0), 10, POISSON),)))
+
+
+def test_the_exact_variant_is_the_length_of_a_shift_and_sees_no_noise():
+    for mechanism in (Gauss(0.01, 3.0), Gauss(100.0, 3.0), Laplace(7.0, 3.0)):
+        found = wdp.account(Process((Step(mechanism),)), variant="exact", order=7).at(delta=1e-5)
+        assert (found.claim, found.notion) == ("exact", "wdp")
+        assert found.epsilon.safe == 3.0
+    many = wdp.account(Process((Step(Gauss(1.0), 5),)), variant="exact").at(delta=1e-5)
+    assert (many.claim, many.epsilon.safe) == ("upper-bound", 5.0)
+    charged, several = (wdp.account(Process((Step(Gauss(1.0)),)), variant="exact", **o).claim for o in ({"beta": 1.0}, {"group": 2.0}))
+    assert (charged, several) == ("as-published", "upper-bound")
+
+
+def test_the_exact_variant_takes_the_furthest_observed_pair_and_says_so():
+    found = wdp.account(seen(0.5, 3), variant="exact", order=4).at(delta=0.5)
+    assert found.claim == "approximate"
+    assert found.epsilon.safe == pytest.approx(3 * subsampled_gauss(0.01, 2.0, 0.5, 4), rel=1e-12)
+    assert any("furthest observed pair" in line for line in found.warnings)
+
+
+def test_kantorovich_dp_is_order_one():
+    found = wdp.account(seen(0.5, 1), variant="exact", order=1).at(delta=0.5)
+    assert found.epsilon.safe == pytest.approx(0.01 * 2.0, rel=1e-14)
+
+
+@pytest.mark.parametrize("variant", ["paper", "code"])
+def test_the_published_figures_grow_with_the_noise_while_every_exact_one_does_not(variant):
+    published = [wdp.account(seen(s), variant=variant).at(delta=1e-5).epsilon.safe for s in (0.1, 1.0, 10.0)]
+    exact = [wdp.account(seen(s), variant="exact").at(delta=1e-5).epsilon.safe for s in (0.1, 1.0, 10.0)]
+    assert published == sorted(published)
+    assert published[-1] > 10 * published[0] - 100 * 1.0  # proportional to sigma but for the charge of delta
+    assert exact == sorted(exact, reverse=True)
+
+
+def test_the_published_figure_carries_the_exact_one_and_where_it_lies():
+    low = wdp.account(seen(1e-3, 1, what=of_distances([1.0] * 3)), variant="code").warnings
+    assert any("lies BELOW their exact W_2" in line for line in low)
+    assert any("lies above" in line for line in wdp.account(seen(10.0)).warnings)
+
+
+@pytest.mark.parametrize("variant", ["paper", "code", "exact"])
+def test_orders_up_to_1000_and_extreme_scales_give_numbers(variant):
+    for order in (1, 1.5, 37.3, 1000):
+        process = seen(1e-6, 3, what=of_distances([1e6, 2e6, 1.0], coordinates=10**6))
+        value = wdp.account(process, variant=variant, order=order).at(delta=1e-10).epsilon.safe
+        assert math.isfinite(value)
+        assert value > 0
+
+
+@pytest.mark.parametrize("variant", ["table1", "exact"])
+def test_budgets_without_path_randomness_grow_with_the_order(variant):
+    """Below 1 in noise units; above, the printed Gauss budget falls with mu (errata E-000-5)."""
+    values = [wdp.account(Process((Step(Gauss(2.0)),)), variant=variant, order=mu).at(delta=0.1).epsilon.safe for mu in (1, 2, 10, 100)]
+    assert values == sorted(values)
+    falling = [wdp.account(Process((Step(Gauss(0.2)),)), variant="table1", order=mu).at(delta=0.1).epsilon.safe for mu in (1, 2, 10)]
+    assert falling == sorted(falling, reverse=True)
+
+
+def test_delta_and_eps_of_corollary_1_invert_each_other():
+    curve = wdp.account(seen(), variant="code", order=3, beta=2.0)
+    for delta in (1e-3, 1e-10):
+        assert curve.delta(curve.epsilon(delta).safe).safe == pytest.approx(delta, rel=1e-9)
+
+
+def test_groups_cost_as_many_times_as_they_have_records():
+    one, three = (wdp.account(seen(), variant="code", group=k).at(delta=1e-5).epsilon.safe for k in (1, 3))
+    assert three == pytest.approx(3 * one, rel=1e-12)
+
+
+def test_conversions_start_from_the_mechanisms_own_guarantee():
+    laplace, gauss = Process((Step(Laplace(10.0)),)), Process((Step(Gauss(5.0)),))
+    assert wdp.account(laplace, variant="prop9", order=1).at(delta=0.1).epsilon.safe == pytest.approx(0.0725, abs=5e-5)
+    assert wdp.account(gauss, variant="prop10", order=1, alpha=2).at(delta=0.1).epsilon.safe == pytest.approx(0.1414, abs=5e-5)
+    back = wdp.account(Process((Step(Laplace(1.0, 4.0)),)), variant="prop11", order=1, lipschitz=1).at(delta=0.1)
+    assert (back.notion, back.claim, back.epsilon.safe) == ("approximate-dp", "as-published", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "error"),
+    [
+        (wdp, {"variant": "papr"}, UsageError),
+        (wdp, {"order": 0.5}, UsageError),
+        (wdp, {"beta": -1.0}, UsageError),
+        (wdp, {"group": 1.5}, UsageError),
+        (wdp, {"variant": "prop9"}, Unsupported),
+        (bdp, {"form": "mild"}, UsageError),
+        (bdp, {"order": 1.5}, UsageError),
+        (bdp, {"pairs": "independent"}, UsageError),
+        (renyi, {"order": 0.5}, UsageError),
+        (moments, {"order": 1.5}, UsageError),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(module, options, error):
+    with pytest.raises(error):
+        module.account(seen(), **options)
+
+
+def test_processes_that_are_not_covered_are_refused():
+    fixed = Process((Step(Gauss(1.0), 2, Sampling("fixed", 0.1), SEEN),))
+    response = Process((Step(RandomizedResponse(0.5), 2, observed=SEEN),))
+    for module, options in ((bdp, {}), (wdp, {"variant": "exact"}), (wdp, {"variant": "table1"})):
+        for process in (fixed, response):
+            with pytest.raises(Unsupported):
+                module.account(process, **options)
+    with pytest.raises(Unsupported, match="coordinates"):
+        wdp.account(seen(what=of_distances([1.0, 2.0, 3.0])))
+    assert wdp.account(seen(what=of_distances([1.0, 2.0, 3.0])), coordinates=10).at(delta=0.1).epsilon.safe > 0
+
+
+def test_the_bayesian_accountant_spends_its_confidence_and_warns_of_shared_records_and_too_many_steps():
+    curve = bdp.account(seen(n=1000), order=2)
+    assert curve.epsilon(999 * 2.0**-53).safe == math.inf
+    assert math.isfinite(curve.epsilon(1e-12).safe)
+    assert any("share records" in line for line in curve.warnings)
+    assert any("exceed the declared 10" in line for line in bdp.account(seen(n=1000), steps=10).warnings)
+    drawn = observed("weibull:shape=0.5,records=12,coordinates=5")
+    assert not any("share records" in line for line in bdp.account(seen(what=drawn), pairs="independent").warnings)
+
+
+def test_the_best_order_is_no_worse_than_any_and_the_weak_form_no_worse_than_the_strong():
+    at = {"delta": 1e-6}
+    best = bdp.account(seen()).at(**at).epsilon.safe
+    for order in bdp.ORDERS:
+        strong, weak = (bdp.account(seen(), order=order, form=form).at(**at).epsilon.safe for form in ("strong", "weak"))
+        assert best <= strong * (1 + 1e-12)
+        assert weak <= strong
+
+
+def test_the_renyi_accountant_answers_table_1():
+    t = 1.0
+    assert renyi.account(Process((Step(Laplace(1.0)),)), order=1).at(delta=0.1).epsilon.safe == pytest.approx(
+        t + math.exp(-t) - 1, rel=1e-9
+    )
+    assert renyi.account(Process((Step(Gauss(2.0), 3),)), order=5).at(delta=0.1).epsilon.safe == pytest.approx(3 * 5 / 8, rel=1e-12)
+
+
+def golden_attacks() -> list[dict]:
+    path = Path(__file__).parents[1] / "golden" / "golden.json"
+    return [p for p in json.loads(path.read_text())["points"] if p["id"].startswith("000-attack-")]
+
+
+@pytest.mark.parametrize("point", golden_attacks(), ids=lambda p: p["id"])
+def test_the_golden_attack_probabilities(point):
+    process = Process((Step(Gauss(1.0)),))
+    row = Guarantee("wdp", "as-published", "wdp", Bracket(float(point["inputs"]["eps"])), Bracket(1e-5), process, "")
+    assert reading(row)["paper"] == pytest.approx(float(point["value"]), rel=1e-12)
+
+
+def test_the_paper_s_reading_stands_beside_what_the_notion_bounds():
+    wide = {"sigma": 0.2, "sampling": "poisson", "rate": 0.01, "delta": 1e-5, "observed": [0.1, 0.2, 0.3, 0.2], "attack": True}
+    found = wpriv.budget("gauss", accountant="wdp:variant=code", **wide).extra["attack_reading"]
+    assert 0.5 < found["paper"] < found["bound"] == 1.0
+    row = wpriv.budget("gauss", accountant="bdp", **wide)
+    bayes, eps = row.extra["attack_reading"], row.epsilon.safe
+    assert bayes["bound"] == pytest.approx((math.exp(eps) + 1e-5) / (1 + math.exp(eps)), rel=1e-12)
+    assert "attack_reading" not in wpriv.budget("gauss", sigma=1.0, delta=1e-5, attack=True).extra

@@ -1,0 +1,69 @@
+"""Observed steps: pair distances as written down by hand, clipping, independent pairs, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wpriv.core.observed import of_distances, of_gradients, pair_distances
+from wpriv.core.process import Process, Step
+from wpriv.errors import UsageError
+from wpriv.mechanisms.gauss import Gauss
+
+SQUARE = np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 4.0], [3.0, 0.0]])
+
+
+def test_pairs_come_in_the_order_of_their_records():
+    assert list(pair_distances(SQUARE)) == [5.0, 4.0, 3.0, 3.0, 4.0, 5.0]
+
+
+def test_independent_pairs_share_no_record():
+    rng = np.random.default_rng(0)
+    for records in (4, 5, 9):
+        g = rng.normal(size=(2, records, 3))
+        found = of_gradients(g).independent()
+        wanted = [[np.linalg.norm(step[i] - step[i + 1]) for i in range(0, records - 1, 2)] for step in g]
+        assert found == pytest.approx(np.array(wanted), rel=1e-14)
+
+
+def test_clipped_gradients_lie_within_the_unit():
+    seen = of_gradients(10 * SQUARE, unit=2.0, clip=True)
+    assert seen.distances.max() <= 4.0
+    assert seen.distances[0, 0] == pytest.approx(2.0)  # the origin and a gradient clipped to norm 2
+    assert seen.coordinates == 2
+
+
+def test_equal_arrays_are_equal_observations_and_others_are_not():
+    a, b, c = of_distances([1.0, 2.0]), of_distances(np.array([1.0, 2.0])), of_distances([1.0, 2.0], unit=2.0)
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a != c
+    assert Step(Gauss(1.0), 3, observed=a) == Step(Gauss(1.0), 3, observed=b)
+
+
+def test_a_step_says_what_was_observed_and_has_as_many_steps_as_it_needs():
+    seen = of_distances(np.ones((5, 3)))
+    assert "5 x 3 distances" in Process((Step(Gauss(1.0), 5, observed=seen),)).describe()[0]["observed"]
+    with pytest.raises(UsageError, match="6 steps need as many observed; found 5"):
+        Step(Gauss(1.0), 6, observed=seen)
+    assert Step(Gauss(1.0), 6, observed=of_distances(np.ones(3))).n == 6
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: of_distances([]), "finite and at least 0"),
+        (lambda: of_distances([-1.0]), "finite and at least 0"),
+        (lambda: of_distances([np.nan]), "finite and at least 0"),
+        (lambda: of_distances([1.0], unit=0.0), "unit"),
+        (lambda: of_distances(np.ones((2, 3)), unit=np.ones(3)), "unit"),
+        (lambda: of_distances(np.ones((2, 3)), unit=np.ones((2, 1))), "unit"),
+        (lambda: of_gradients([[1.0, 2.0]]), "two records"),
+        (lambda: of_gradients(np.full((3, 2), np.inf)), "finite"),
+        (lambda: of_gradients(np.ones((2, 3, 2)), unit=np.ones(3)), "unit"),
+        (lambda: of_distances([1.0]).independent(), "gradients themselves"),
+    ],
+)
+def test_what_is_no_observation_is_refused(make, told):
+    with pytest.raises(UsageError, match=told):
+        make()

@@ -1,0 +1,90 @@
+"""Bayesian differential privacy: what a record drawn from the data's own distribution loses, estimated from sampled pairs.
+
+The estimator of Triastcyn and Faltings (2020) with its confidence limit. It must not be confused with differential privacy: an unusual
+record, one that the pairs do not represent, is promised nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from wpriv.core import bdp
+from wpriv.core.convert import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
+from wpriv.core.curve import Bracket, Curve
+from wpriv.core.observed import Observed
+from wpriv.core.pair import Array
+from wpriv.core.process import Mechanism, Process, Sampling, Step
+from wpriv.errors import Unsupported, UsageError
+
+NOTION = "bdp"
+CLAIM = "as-published"
+SOURCE = "Triastcyn, Faltings 2020, Theorem 4"
+EXPLAIN = """\
+eps = min over l of (sum of step costs - ln(delta - lost))/l; a step's cost is (1/T) ln of the upper t-limit of the mean of e^(T c_l(d))
+over the observed pairs at distance d, c_l the log moment of the subsampled Gauss mechanism; lost = 1 - (1 - 2^-53)^n, one limit a step.
+Strong form: P(loss >= eps) <= delta; weak form: like (eps, delta)-DP, by the conversion of 2020; both on average over the record drawn."""
+ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+FORMS = {"strong": (tail_to_log_delta, tail_to_epsilon), "weak": (rdp_to_log_delta, rdp_to_epsilon)}
+DRAWN = "bdp holds on average over records drawn like the observed pairs, if at all; it is no (eps, delta)-DP guarantee for each record"
+SHARED = "the observed pairs share records, so the confidence limit's independence does not hold; bdp:pairs=independent uses disjoint pairs"
+
+
+def account(
+    process: Process, *, tol: float = 1e-3, order: float = 0.0, form: str = "strong", pairs: str = "combinations", steps: float = 0.0
+) -> Curve:
+    """The Bayesian accountant of Gauss steps without or with Poisson sampling; ``tol`` is not used.
+
+    Args:
+        order: lambda, whole and at least 1; 0 takes the best of ``ORDERS``. form: ``strong`` or ``weak``.
+        pairs: ``combinations`` (all that were observed, as the authors' program) or ``independent`` (disjoint; needs gradients).
+        steps: the declared total T, 0 for as many as were observed or run.
+    Raises:
+        Unsupported: nothing was observed, fewer than three pairs, or another mechanism or sampling. UsageError: an option out of range.
+    """
+    if form not in FORMS or pairs not in ("combinations", "independent"):
+        raise UsageError(f"bdp: form is strong or weak, pairs are combinations or independent; found {form!r} and {pairs!r}")
+    if order != int(order) or order < 0 or steps != int(steps) or steps < 0:
+        raise UsageError(f"bdp: order and steps must be whole numbers from 1 (or 0 to leave them open); found {order:g} and {steps:g}")
+    orders = np.array([order] if order else ORDERS, dtype=float)
+    n = sum(step.n for step in process.steps)
+    declared = int(steps) or sum(max(step.n, step.observed.steps if step.observed else 0) for step in process.steps)
+    cost = np.array([math.fsum(_cost(step, int(lam), pairs, declared) for step in process.steps) for lam in orders])
+    lost = bdp.log_failure(n)
+    to_log_delta, to_epsilon = FORMS[form]
+
+    def delta(eps: float) -> Bracket:
+        return Bracket(min(1.0, math.exp(min(float(np.min(to_log_delta(orders, cost, eps))), 0.0)) + math.exp(lost)))
+
+    def epsilon(delta: float) -> Bracket:
+        room = delta - math.exp(lost)
+        return Bracket(max(float(np.min(to_epsilon(orders, cost, math.log(room)))), 0.0) if room > 0 else math.inf)
+
+    warnings = (DRAWN, *((SHARED,) if pairs == "combinations" else ()))
+    if n > declared:
+        warnings += (f"{n} steps exceed the declared {declared}: the exponent T of the estimator is too small for them",)
+    chosen = f"order {order:g}" if order else f"best of the orders {ORDERS[0]} to {ORDERS[-1]}"
+    return Curve(process, "bdp", NOTION, CLAIM, f"{SOURCE}; {form} form, {chosen}, {pairs}, T = {declared}", delta, epsilon, warnings)
+
+
+def _cost(step: Step, order: int, pairs: str, declared: int) -> float:
+    if step.observed is None:
+        raise Unsupported(
+            "bdp prices what a run showed, and nothing was observed: give --observed FILE (or in a recipe `observed:`), "
+            "pair distances or gradients; pld prices the sensitivity instead"
+        )
+    if step.mechanism.name != "gauss" or step.sampling.kind == "fixed":
+        raise Unsupported(
+            f"bdp is stated for Gauss noise, without or with Poisson sampling; found {step.mechanism.name}, sampling {step.sampling.kind}"
+        )
+    return step.observed.total(_costs(step.mechanism, step.sampling, step.observed, order, pairs, declared), step.n)
+
+
+@functools.lru_cache(maxsize=256)
+def _costs(mechanism: Mechanism, sampling: Sampling, observed: Observed, order: int, pairs: str, declared: int) -> Array:
+    """[observed steps] costs at one order."""
+    sigma = mechanism.describe()["sigma"]
+    rows = observed.distances if pairs == "combinations" else observed.independent()
+    return np.array([bdp.step_cost(d, sampling.rate, sigma * u, order, declared) for d, u in zip(rows, observed.unit, strict=True)])

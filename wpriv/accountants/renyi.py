@@ -1,0 +1,56 @@
+"""Renyi differential privacy at one order, left as it is: the divergence itself, without a conversion to (eps, delta).
+
+It must not be confused with ``rdp``, which turns the divergences of all orders into an (eps, delta) guarantee: the eps of this one belongs
+to (alpha, eps)-RDP and shares no scale with that of (eps, delta)-DP.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wpriv.core.curve import Bracket, Curve
+from wpriv.core.moments import loss_class
+from wpriv.core.orders import LogMoments
+from wpriv.core.process import Process, Run
+from wpriv.errors import Unsupported, UsageError
+
+NOTION = "rdp"
+CLAIM = "exact"
+SOURCE = "Mironov 2017, Definition 4 and Proposition 1"
+EXPLAIN = """\
+eps = D_alpha(P || Q) summed over all steps, in the worse order of the neighbours; at alpha = 1 the mean of the privacy loss (KL).
+Exact to rounding (a closed form or quadrature); has no delta: it is the same at every one. Use rdp for an (eps, delta) guarantee."""
+
+
+def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve:
+    """The Renyi divergence of the whole process at the order alpha >= 1; ``tol`` is not used.
+
+    Raises:
+        Unsupported: some step has distinguishing events, so that it is infinite. UsageError: alpha below 1.
+    """
+    if not order >= 1:
+        raise UsageError(f"renyi: the order alpha must be at least 1; found {order:g}")
+    value = max(_divergence(run, order) for run in process.runs())
+
+    def delta(eps: float) -> Bracket:
+        return Bracket.exact(float(eps < value))
+
+    def epsilon(delta: float) -> Bracket:
+        return Bracket.exact(value)
+
+    return Curve(process, "renyi", NOTION, CLAIM, f"{SOURCE}; order {order:g}", delta, epsilon)
+
+
+def _divergence(run: Run, order: float) -> float:
+    moments = LogMoments(run)
+    if moments.infinity > 0:
+        raise Unsupported(
+            f"Renyi divergences are infinite here: outcomes that only one of two neighbours can have carry probability "
+            f"{moments.infinity:.3g}. Use pld, markov or kov"
+        )
+    if order == 1:
+        return math.fsum(n * loss_class(pair).mean for pair, n in run)
+    lam = order - 1
+    return float(moments(np.array([lam]))[0]) / lam

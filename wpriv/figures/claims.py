@@ -1,0 +1,38 @@
+"""Claims of a paper: each published figure over the exact one, with the inputs at which it fails or is tightest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COLOURS = {"holds": "#007A5A", "fails": "#D55E00"}
+MARKS = {"holds": "o", "fails": "X"}
+
+
+def draw(rows: list[dict[str, Any]], axes: Any) -> None:
+    """Draws one line a claim: the ratio published / exact on a log axis; left of 1 an upper bound lies below the truth."""
+    ratios = [row["ratio"] for row in rows if row.get("ratio")]
+    if not ratios:
+        raise KeyError("rows with a ratio of published to exact figures")
+    for place, row in enumerate(rows):
+        colour, ratio = COLOURS[row["verdict"]], row.get("ratio")
+        if ratio:
+            axes.plot([1, ratio], [place, place], color=colour, linewidth=1.4, zorder=2)
+            axes.plot([ratio], [place], color=colour, marker=MARKS[row["verdict"]], markersize=6, zorder=3)
+        shown = f"{row['published']:.4g} against {row['exact']:.4g}:  {row['at']}"
+        axes.annotate(shown, (1.0, place), xycoords=("axes fraction", "data"), xytext=(6, 0), textcoords="offset points", va="center",
+                      fontsize="x-small", color=colour, annotation_clip=False)  # fmt: skip
+    axes.axvline(1, color="#000000", linewidth=0.8, zorder=1)
+    low, high = min(*ratios, 0.5) / 1.2, max(*ratios, 1.2) * 1.2
+    ticks = [k * 10.0**e for e in range(-12, 13) for k in (1, 2, 5) if low <= k * 10.0**e <= high]
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(rows)), [row["proposition"] for row in rows], fontsize="small")
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel("published / exact")
+    axes.set_ylabel("statement")
+    axes.grid(True, axis="x", alpha=0.25, linewidth=0.6)
+    handles = [axes.plot([], [], color=COLOURS[name], marker=MARKS[name], linestyle="none")[0] for name in COLOURS]
+    told = ["holds", "fails: smallest counterexample"]
+    axes.legend(handles, told, fontsize="x-small", loc="upper left", bbox_to_anchor=(0.0, -0.14), ncols=2, frameon=False)
