@@ -18,8 +18,8 @@ DELTA_SHARE = 1e-3
 """The delta error that prv_accountant and Opacus are allowed, as a share of delta; the default of Opacus, advised by prv_accountant."""
 
 
-def wpriv(job: Job, tol: float = 1e-3) -> Ends:
-    """Both ends, at a relative tolerance; what is calibrated comes back as (value, value)."""
+def wpriv(job: Job, tol: float | None = None) -> Ends:
+    """Both ends, at a relative tolerance or at the default one; what is calibrated comes back as (value, value)."""
     from wpriv.core import registry
     from wpriv.core.process import Process, Sampling, Step
 
@@ -30,21 +30,22 @@ def wpriv(job: Job, tol: float = 1e-3) -> Ends:
         mechanism = registry.mechanism(part.mech)(part.noise)
         sampling = Sampling("poisson", part.rate) if part.rate < 1 else Sampling()
         steps.append(Step(mechanism, part.n, sampling))
-    curve = registry.load("accountants", "pld").account(Process(tuple(steps)), tol=tol)
+    exactly = {} if tol is None else {"tol": tol}
+    curve = registry.load("accountants", "pld").account(Process(tuple(steps)), **exactly)
     found = curve.at(eps=job.eps, delta=job.delta)
     bracket = found.delta if job.delta is None else found.epsilon
     return bracket.lower, bracket.upper
 
 
-def _wpriv_calibrate(job: Job, tol: float) -> Ends:
+def _wpriv_calibrate(job: Job, tol: float | None) -> Ends:
     from wpriv.run.calibrate import calibrate
 
     (part,) = job.parts
-    given: dict[str, Any] = {"sigma": part.noise, "n": part.n, "rate": part.rate}
+    given: dict[str, Any] = {"sigma": part.noise, "n": part.n, "rate": part.rate, **({} if tol is None else {"tol": tol})}
     del given["sigma" if job.solve == "noise" else job.solve]
     assert job.eps is not None
     assert job.delta is not None
-    found = calibrate(part.mech, eps=job.eps, delta=job.delta, sampling="poisson", tol=tol, **given)
+    found = calibrate(part.mech, eps=job.eps, delta=job.delta, sampling="poisson", **given)
     value = float(found.extra["calibrated"]["value"])
     return value, value
 

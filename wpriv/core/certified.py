@@ -105,7 +105,7 @@ class Composition:
         log_delta = math.log(delta - self.infinity)
         self._look(log_delta, tol)
         tilt = tilt_for_delta(self.probes, self.counts, log_delta)
-        best, accuracy, guess, room = (0.0, math.inf), tol / 1.9, math.inf, enough
+        best, accuracy, guess = (0.0, math.inf), tol / 1.9, math.inf
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
         if cumulants(self.probes, self.counts, tilt).variance > 20 * cumulants(self.probes, self.counts, 0.0).variance:
             accuracy /= 1.6
@@ -119,9 +119,9 @@ class Composition:
             eps = max(min(near, chernoff, guess), 0.0)
             if eps > EPS_LIMIT:
                 raise Unsupported(f"eps would be about {eps:.3g}; beyond {EPS_LIMIT:g} there is no privacy left to certify. Add noise")
-            # where an upper end is all that is asked, and has room, a coarse grid will do at first
-            both = self._try(state, tilt, eps, max(accuracy * max(eps, 0.01 * spread), ROOM * (room - eps)), delta)
-            room = 0.0
+            # where an upper end is all that is asked, and has room, a coarse grid will do
+            lenient = min(ROOM * (enough - (eps if math.isinf(best[1]) else (2 * best[0] + best[1]) / 3)), self.last_error / 2)
+            both = self._try(state, tilt, eps, max(accuracy * max(eps, 0.01 * spread), lenient), delta)
             if both is None:
                 break
             low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
@@ -265,7 +265,7 @@ class Composition:
         """
         for wider in (1, 2, 4, 8, 16, 32):
             cut = max(math.ceil(wider * least_cut / last), 2)
-            if all(float(p.y[-1]) < cut * last for p in self.probes):
+            if not any(p.reaches(cut * last) for p in self.probes):
                 return None
             jumps = cost = fall = 0.0
             for p, n in zip(self.probes, self.counts, strict=True):
@@ -284,7 +284,7 @@ class Composition:
     def _dot(self, j: int, plan: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
         group, p = self.groups[j], self.probes[j]
         masses = self._negligible(delta, group.counts), max(1e-9 * share / self.total, 1e-300)
-        if plan.cut is None:
+        if plan.cut is None or not p.reaches(plan.cut * plan.last):
             return dot(group, p, plan.step, tilt, *masses)
         return dot_split(group, p, plan, tilt, *masses, tail)
 

@@ -25,16 +25,22 @@ DEPTHS = (1e-25, 1e-50, 1e-100, 1e-150)
 class Probe:
     """Losses y [m] (increasing) and ln of their P-mass [K, m], a row for each pair of a group; mass at +infinity left out.
 
-    ``loss`` [K, m] is where the mass of each row's cell lies, to second order: ln of its P-mass over its Q-mass.
+    ``loss`` [K, m] is where the mass of each row's cell lies, to second order: ln of its P-mass over its Q-mass. ``shortened`` says that
+    losses above the last one were left out.
     """
 
     y: Array
     log_p: Array
     loss: Array
+    shortened: bool = False
+
+    def reaches(self, cut: float) -> bool:
+        """Whether there are losses above the cut; or below it, and none above that only their rarity has left out."""
+        return float(self.y[-1]) >= cut or (float(self.y[0]) <= -cut and not self.shortened)
 
     def up_to(self, last: int) -> Probe:
         """The losses up to an index."""
-        return Probe(self.y[: last + 1], self.log_p[:, : last + 1], self.loss[:, : last + 1])
+        return Probe(self.y[: last + 1], self.log_p[:, : last + 1], self.loss[:, : last + 1], last < self.y.size - 1)
 
 
 @lru_cache(maxsize=512)
