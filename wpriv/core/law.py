@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from wpriv.core.pair import Array, Counts
 
+_EIGHTHS = np.arange(9) / 8
+
 
 @dataclass(frozen=True)
 class Law:
@@ -55,7 +57,8 @@ def reach(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]],
     # the best theta is near ``normal`` for a Gaussian-like law, and near 1 / (largest loss) where rare large losses rule
     normal = math.sqrt(2 * depth / variance)
     largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for (y, _), n in zip(points, counts, strict=True) if n.any())
-    theta = np.geomspace(min(0.04 * normal, 2 / largest), 1.4 * normal, 9)
+    least = min(0.04 * normal, 2 / largest)
+    theta = least * (1.4 * normal / least) ** _EIGHTHS
     cumulant = np.zeros((2, theta.size))
     below = above = 0.0
     for (y, mass), (means, _), n in zip(points, moments, counts, strict=True):
@@ -66,11 +69,11 @@ def reach(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]],
         x, rows, times, mean = y[alive], mass[run][:, alive], n[run], means[run]
         centre = float(mean.mean())
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            grown = np.exp(np.outer(theta, x - centre))
-            logs = np.log(np.stack([(1 / grown) @ rows.T, grown @ rows.T]))
-        logs = np.where(np.isnan(logs), np.inf, logs)
-        moved = np.outer(theta, mean - centre)
-        cumulant += (logs + np.stack([moved, -moved])) @ times
+            grown = np.exp(theta[:, None] * (x - centre))
+            logs = np.log(np.array([(1 / grown) @ rows.T, grown @ rows.T]))
+        logs[np.isnan(logs)] = np.inf
+        moved = theta[:, None] * (mean - centre)
+        cumulant += (logs + np.array([moved, -moved])) @ times
         below, above = below + float(times @ (mean - x[0])), above + float(times @ (x[-1] - mean))
     left, right = ((cumulant + depth) / theta).min(axis=1)
     return min(float(left), below), min(float(right), above)
