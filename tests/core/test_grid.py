@@ -143,7 +143,7 @@ def test_tiny_mass_far_above_a_bulk_cannot_lift_the_lower_profile():
 def test_the_middle_of_a_law_lies_between_its_dots(cut_below):
     # oracle: the tails of the pair; the profile of the losses within [a, b] is P(a < L <= b; L > eps) - e^eps Q(same)
     pair, y = poisson(GaussPair(1.0), 0.01), np.arange(-20, 41) * 5e-4
-    rest, log_kappa, upper, lower = within(cells(pair, y), cut_below)
+    rest, log_kappa, upper, lower, inner = within(cells(pair, y), cut_below)
     ends, eps = pair.tails(y[[0, -1]]), np.linspace(y[0], y[-1], 401)[:-1]
     inside = pair.tails(eps)
     exact = np.exp(inside.sf_p) - np.exp(ends.sf_p[1]) - np.exp(eps) * (np.exp(inside.sf_q) - np.exp(ends.sf_q[1]))
@@ -151,6 +151,10 @@ def test_the_middle_of_a_law_lies_between_its_dots(cut_below):
     assert np.all(profile(y, lower, 0.0, eps) <= exact + 1e-15)
     assert upper.sum() == pytest.approx(rest, rel=1e-14)
     assert q_mass(y, upper) == pytest.approx(rest * math.exp(log_kappa), rel=1e-13)
+    # the lower masses stand for what lies between the nodes, whether or not the rest is cut
+    p_inside = np.exp(ends.sf_p[0]) - np.exp(ends.sf_p[1])
+    q_inside = np.exp(ends.sf_q[0]) - np.exp(ends.sf_q[1])
+    assert inner == pytest.approx(math.log(q_inside / p_inside), abs=1e-15)
 
 
 @pytest.mark.parametrize("pair", [GaussPair(8.0), GaussPair(40.0), poisson(GaussPair(10.0), 0.3), LaplacePair(30.0)])

@@ -14,6 +14,7 @@ from wpriv.core.process import Sampling, Step
 from wpriv.errors import MissingResource, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.run import build
+from wpriv.run.number import number
 
 POISSON = {"sampling": "poisson"}
 
@@ -59,9 +60,9 @@ SPELLINGS = [("1e-5", 1e-5), ("2^20", 2.0**20), ("2**-3", None), ("1/4", 0.25), 
 def test_numbers_are_read_as_users_write_them(text, wanted):
     if wanted is None:
         with pytest.raises(UsageError):
-            build.number(text, "x")
+            number(text, "x")
     else:
-        assert build.number(text, "x") == wanted
+        assert number(text, "x") == wanted
 
 
 @given(st.text(max_size=30))

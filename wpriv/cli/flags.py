@@ -108,9 +108,9 @@ def no_flags(recipe: str, job: Job, **others: Any) -> None:
 
 def numbers(**values: Text) -> dict[str, float | None]:
     """Each flag's text as a finite number; None where it was not given."""
-    from wpriv.run import build
+    from wpriv.run.number import number
 
-    return {name: None if text is None else build.number(text, f"--{name.replace('_', '-')}") for name, text in values.items()}
+    return {name: None if text is None else number(text, f"--{name.replace('_', '-')}") for name, text in values.items()}
 
 
 def params(param: Sequence[str] | None, **named: Text) -> dict[str, Any]:

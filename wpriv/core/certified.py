@@ -6,17 +6,16 @@ the tolerance, dot every pair from above and from below, compose both, read the 
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 
 from wpriv.core.compose import compose
 from wpriv.core.group import groups
-from wpriv.core.lattice import Dotted, Lattice, Plan, dot, dot_split, most_jumps, top_index, weights
-from wpriv.core.law import reach
+from wpriv.core.lattice import Dotted, dot, dot_split
 from wpriv.core.pair import Counts, LossPair
-from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
+from wpriv.core.plan import Lattice, Plan, plan
+from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps, top_index
 from wpriv.core.process import Run
 from wpriv.core.spectra import UNIT
 from wpriv.core.twosided import Both
@@ -176,8 +175,9 @@ class Composition:
         relative = min(max(error * (tilt + 1 / math.sqrt(state.variance)), 1e-9), 1e-2)
         tilt, state, share = self._milder(tilt, state, eps, delta, relative)
         tail = max(1e-3 * relative * share, 1e-250)
-        plan = self._plan(state, tilt, error, Lattice.of(self.groups, fine), tail, delta)
-        made = [self._dot(j, plan, tilt, delta, share, tail) for j in range(len(self.groups))]
+        tops = [self._negligible(delta, n) for n in self.counts]
+        chosen = plan(self.probes, self.counts, tops, tilt, error, Lattice.of(self.groups, fine), tail)
+        made = [self._dot(j, chosen, tilt, delta, share, tail) for j in range(len(self.groups))]
         split = [(d.jumps, n) for d, n in zip(made, self.counts, strict=True) if d.jumps is not None]
         sides = []
         for upper in (True, False):
@@ -185,7 +185,7 @@ class Composition:
             laws = [d.upper if upper else d.lower for d in made]
             late = [(jumps.upper if upper else jumps.lower, n) for jumps, n in split]
             fewer = [n - d.jumps.most if d.jumps and not upper else n for d, n in zip(made, self.counts, strict=True)]
-            sides.append(compose(laws, fewer, plan.step, tilt, plan.stages, late=late, upper=upper, log_finite=finite, tail=tail))
+            sides.append(compose(laws, fewer, chosen.step, tilt, chosen.stages, late=late, upper=upper, log_finite=finite, tail=tail))
         sizes = [np.abs(m) + 10 * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
         drift = TAIL_ROUNDINGS * UNIT * sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
         drift += sum(float(jumps.most @ jumps.log_kappa) for jumps, _ in split)
@@ -209,97 +209,16 @@ class Composition:
             best = (factor * tilt, c, share)
         return best
 
-    def _reach(self, tilt: float, counts: list[Counts], tail: float, delta: float, cut: float = math.inf) -> float:
-        """The width, outside ``tail`` on either side, of a sum of ``counts`` tilted losses, by the probes."""
-        points, moments = [], []
-        for p, n in zip(self.probes, self.counts, strict=True):
-            start = int(np.searchsorted(p.y, -cut))
-            stop = min(top_index(p, self._negligible(delta, n)), int(np.searchsorted(p.y, cut)) - 1) + 1
-            y, w = p.y[start:stop], weights(p, tilt)[:, start:stop]
-            w = w / w.sum(axis=1)[:, None]
-            mean = w @ y
-            points.append((y, w))
-            moments.append((mean, (w * (y - mean[:, None]) ** 2).sum(axis=1)))
-        return sum(reach(points, moments, counts, -math.log(tail)))
-
     def _negligible(self, delta: float, counts: Counts) -> float:
         """P-mass of one of a group's steps that may go to +infinity without being seen in delta."""
         return max(self.neglected * delta / (int(counts.max()) * self.kinds), 1e-300)
 
-    def _plan(self, state: Cumulants, tilt: float, error: float, lattice: Lattice, tail: float, delta: float) -> Plan:
-        """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger."""
-        most = max(int(n.max()) for n in self.counts)
-        whole = self._reach(tilt, self.counts, tail, delta)
-        plain = cumulants(self.probes, self.counts, 0.0).variances
-        best: tuple[float, Plan] | None = None
-        for k in range(1, 6):
-            step, period = lattice.fit(math.sqrt(k))
-            blocks = [max(1, round(most ** ((k - s) / k))) for s in range(1, k + 1)]
-            stages = _factors(blocks, [lattice.fine * math.sqrt(self.total / number / k) for number in blocks], step, period)
-            last = step * math.prod(factor for _, factor in stages)
-            first = [-(-n // blocks[0]) for n in self.counts]
-            width = self._reach(tilt, first, tail / blocks[0], delta)
-            spread = math.sqrt(sum(float(n @ v) for n, v in zip(first, plain, strict=True)))
-            cut = None
-            if k > 1 and last < 0.3 and width > 24 * spread:
-                cut = self._cut(6 * spread, step, last, tilt, error, tail)
-            if cut is not None:
-                width = self._reach(tilt, first, tail / blocks[0], delta, cut * last)
-            cost = 8e3 * k + width / step * (1 + 0.2 * self.kinds) + whole / last * (1 + (0.2 * self.kinds if cut is not None else 0.0))
-            spacing = step
-            for (number, factor), (after, _) in itertools.pairwise(stages):
-                spacing *= factor
-                cost += 14 * math.sqrt(state.variance / after) / spacing if number > 1 else 0.0
-            if best is None or cost < best[0]:
-                best = (cost, Plan(stages, step, last, cut))
-            if most ** (1 / (k + 1)) < 8:
-                break
-        assert best is not None
-        return best[1]
-
-    def _cut(self, least_cut: float, step: float, last: float, tilt: float, error: float, tail: float) -> int | None:
-        """The cut, in cells of the last lattice, beyond which losses are split off as jumps; None where they are not rare enough.
-
-        Far enough out for the costs to be within the allowance: the shift of eps by K ln kappa for K jumps, about their P-mass each, and
-        the K steps that the lower law leaves out; or a shift by ln kappa for every step of a law that the first lattice does not resolve.
-        """
-        for wider in (1, 2, 4, 8, 16, 32):
-            cut = max(math.ceil(wider * least_cut / last), 2)
-            if not any(p.reaches(cut * last) for p in self.probes):
-                return None
-            jumps = cost = fall = 0.0
-            for p, n in zip(self.probes, self.counts, strict=True):
-                jumps += float(n @ weights(p, tilt)[:, np.abs(p.y) > cut * last].sum(axis=1))
-                rare = np.exp(p.log_p[:, p.y > cut * last]).sum(axis=1)
-                near = np.abs(p.y) <= cut * last
-                mass, loss = np.exp(p.log_p[:, near]), p.loss[:, near]
-                left_out = (mass * np.expm1(tilt * loss)).sum(axis=1) / max(tilt, 1e-9)
-                fall += float((n * rare)[(mass * loss**2).sum(axis=1) < step**2].sum())
-                cost = max(cost, float(rare.max()), 2 * float(np.abs(left_out).max()))
-            most = most_jumps(jumps, tail)
-            if jumps < 60 and most < min(int(n.min()) for n in self.counts) / 4 and most * cost + fall < 0.5 * error:
-                return cut
-        return None
-
-    def _dot(self, j: int, plan: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
+    def _dot(self, j: int, chosen: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
         group, p = self.groups[j], self.probes[j]
         masses = self._negligible(delta, group.counts), max(1e-9 * share / self.total, 1e-300)
-        if plan.cut is None or not p.reaches(plan.cut * plan.last):
-            return dot(group, p, plan.step, tilt, *masses)
-        return dot_split(group, p, plan, tilt, *masses, tail)
-
-
-def _factors(blocks: list[int], spacings: list[float], step: float, period: int) -> list[tuple[int, int]]:
-    """Per stage the number of blocks it leaves and how many cells are then merged into one.
-
-    A lattice whose atoms recur every ``period`` cells is merged by multiples of it, so that their comb is not cut unevenly.
-    """
-    stages = []
-    for number, spacing in zip(blocks, spacings, strict=True):
-        factor = 1 if number == 1 else max(1, int(spacing / step * (1 + 1e-9)) // period * period)
-        stages.append((number, factor))
-        step, period = step * factor, period if factor == 1 else 1
-    return stages
+        if chosen.cut is None or not p.reaches(chosen.cut * chosen.last):
+            return dot(group, p, chosen.step, tilt, *masses)
+        return dot_split(group, p, chosen, tilt, *masses, tail)
 
 
 def _ordered(ends: tuple[float, float]) -> tuple[float, float]:

@@ -201,4 +201,5 @@ def _or_point(law: Law, coarse: Law, step: float, factor: int, tilt: float) -> t
     off = max(math.log1p(float(plain @ np.expm1(-y)) / mass) + 1e-15, 0.0)
     if float(coarse.moments(step * factor)[0][0]) >= -off:
         return coarse, 0.0
-    return Law(np.zeros(1, dtype=np.int64), np.ones(1), float(law.log_norm) + math.log(mass)), off
+    # no law has a P-mass above one, whatever rounding far below zero makes of it
+    return Law(np.zeros(1, dtype=np.int64), np.ones(1), min(float(law.log_norm) + math.log(mass), 0.0)), off

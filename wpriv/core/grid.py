@@ -135,22 +135,24 @@ def lower_dots(c: Cells, infinity: float) -> Array:
     return _settled(c, low, c.rest - infinity, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
 
 
-def within(c: Cells, cut_below: bool) -> tuple[Array, Array, Array, Array]:
+def within(c: Cells, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
     """The part of the law between the first and the last node, what lies above (and, if asked, below) being left to others.
 
     Returns:
-        Its P-mass, ln of its Q-mass over its P-mass, and its upper and lower P-mass on each node.
+        Its P-mass, ln of its Q-mass over its P-mass, its upper and lower P-mass on each node, and the second again for what the lower
+        masses stand for, which leave out all that lies below the first node.
     """
     above, q_above = c.top[0] + c.top[1], c.top[0] * _decay(c.nodes[-1])
     rest = 1 - above - (c.bottom if cut_below else 0.0)
     off = above + c.bottom - q_above - c.bottom_q
     low = push_down(np.diff(c.nodes), c.chords(), c.gap, c.below, c.above, 0.0)
     low = _settled(c, low, 1 - above - c.bottom, off)
+    inner_kappa = np.log1p(off / (1 - above - c.bottom))
     mass = c.chords()
     if not cut_below:
         mass[..., 0] += c.bottom
         off = off + c.bottom * math.expm1(min(-float(c.nodes[0]), 700.0))
-    return rest, np.log1p(off / rest), _settled(c, mass, rest, off), low
+    return rest, np.log1p(off / rest), _settled(c, mass, rest, off), low, inner_kappa
 
 
 def _settled(c: Cells, mass: Array, total: Array, expected: Array) -> Array:

@@ -21,22 +21,13 @@ from wpriv.core.group import Group
 from wpriv.core.law import Law
 from wpriv.core.minorant import push_down
 from wpriv.core.pair import Array, Counts, LossPair
-from wpriv.core.probe import Probe
+from wpriv.core.plan import Plan, loose, most_jumps
+from wpriv.core.probe import Probe, top_index, weights
 from wpriv.errors import Unsupported
 
 MAX_NODES = 1 << 22
 # the share of the lattice's own error that sparser nodes may add
 EXTRA = 0.3
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Stages (blocks left, cells then merged into one), the first and last spacing, and the cut of the jumps in last cells."""
-
-    stages: list[tuple[int, int]]
-    step: float
-    last: float
-    cut: int | None
 
 
 @dataclass(frozen=True)
@@ -94,7 +85,7 @@ def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, 
     outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=int(counts.max()) / plan.stages[-2][0])
     high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
     up, infinity = _jumps_above(cells(pair, high * coarse), pair.infinity)
-    rest, kappa, bulk_upper, bulk_lower = within(bulk, falls)
+    rest, kappa, bulk_upper, bulk_lower, inner_kappa = within(bulk, falls)
     spots, upper, lower = [np.array([0]), high], [rest[..., None], up[0]], [rest[..., None], up[1]]
     if falls:
         low = np.concatenate([outer[outer < -cut], [-cut]])
@@ -105,14 +96,26 @@ def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, 
     laws = [_tilted(index, np.concatenate(parts, axis=-1), far, tilt) for parts in (upper, lower)]
     at_zero = laws[0].rows[:, laws[0].index == 0].sum(axis=1)
     most = np.array([most_jumps(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)])
-    above, below = (_tilted(inner, mass / rest[..., None], y, tilt) for mass in (bulk_upper, bulk_lower))
+    above = _tilted(inner, bulk_upper / rest[..., None], y, tilt)
+    below, fall = _resolved(inner, np.atleast_2d(bulk_lower / rest[..., None]), step, tilt, np.atleast_1d(np.maximum(inner_kappa, 0.0)))
     log_kappa = np.atleast_1d(np.maximum(kappa, 0.0))
+    return Dotted(above, below, np.atleast_1d(infinity), Jumps(laws[0], laws[1], most, log_kappa, float(counts @ fall)))
+
+
+def _resolved(index: NDArray[np.int64], mass: Array, step: float, tilt: float, log_kappa: Array) -> tuple[Law, Array]:
+    """Lower laws of bulks on the first lattice, a point at zero in the place of each that lies below it on average.
+
+    Args:
+        mass: [K, m] lower P-masses. log_kappa: [K] ln of the bulks' Q-mass over their P-mass.
+    Returns:
+        The tilted laws, and by how much in eps each then lies too high at every step.
+    """
+    below = _tilted(index, mass.copy(), np.asarray(index * step, dtype=np.float64), tilt)
     unresolved = below.moments(step)[0] < -log_kappa
     if unresolved.any():
-        point = np.where(below.index == 0, 1.0, 0.0)
-        below = Law(below.index, np.where(unresolved[:, None], point, below.rows), np.where(unresolved, 0.0, below.log_norm))
-    fall = float((counts * log_kappa)[unresolved].sum())
-    return Dotted(above, below, np.atleast_1d(infinity), Jumps(laws[0], laws[1], most, log_kappa, fall))
+        mass = np.where(unresolved[:, None], np.where(index == 0, mass.sum(axis=1)[:, None], 0.0), mass)
+        below = _tilted(index, mass, np.asarray(index * step, dtype=np.float64), tilt)
+    return below, np.where(unresolved, log_kappa, 0.0)
 
 
 def _jumps_above(c: Cells, infinity: float) -> tuple[tuple[Array, Array], Array]:
@@ -129,14 +132,6 @@ def _jumps_below(c: Cells) -> tuple[Array, Array]:
     low = push_down(np.diff(c.nodes), upper.copy(), c.gap, c.below, c.above, 0.0)
     upper[..., 0] += c.bottom
     return upper, low
-
-
-def most_jumps(mean: float, tail: float) -> int:
-    """The least K with P(more than K jumps) <= tail for a number of rare jumps of this mean (Chernoff)."""
-    count = max(1, math.ceil(mean))
-    while count * math.log((count + 1) / max(mean, 1e-300)) - count - 1 + mean < -math.log(tail) and count < 10**6:
-        count += 1
-    return count
 
 
 def _tilted(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> Law:
@@ -163,65 +158,6 @@ def _excess(mass: Array) -> float:
     return 0.0 if abs(excess) < 1e-14 else excess
 
 
-def weights(p: Probe, tilt: float) -> Array:
-    """[K, m] the tilted probabilities of the probe's losses."""
-    exponent = p.log_p + tilt * p.y
-    weight = np.exp(exponent - exponent.max(axis=1)[:, None])
-    normal: Array = weight / weight.sum(axis=1)[:, None]
-    return normal
-
-
-@dataclass(frozen=True)
-class Lattice:
-    """Where the first lattice should lie: atoms on nodes cost nothing, so only the rest of the mass asks for a fine spacing."""
-
-    fine: float
-    spacing: float
-    atoms: Array
-    comb: bool
-
-    @staticmethod
-    def of(groups: list[Group], fine: float) -> Lattice:
-        """``fine`` is the spacing that mass off the nodes needs; pairs with more than a few atoms count as having none."""
-        few = [group.pair.atoms.size <= 8 for group in groups]
-        sets = [np.unique(np.abs(g.pair.atoms[g.pair.atoms != 0])) if ok else np.empty(0) for g, ok in zip(groups, few, strict=True)]
-        atoms = np.unique(np.concatenate(sets))
-        if not 0 < atoms.size <= 8:
-            return Lattice(fine, fine, np.empty(0), False)
-        loose = [_loose(group.pair) if ok else 1.0 for group, ok in zip(groups, few, strict=True)]
-        totals = [int(group.counts.sum()) for group in groups]
-        share = sum(n * part for n, part in zip(totals, loose, strict=True)) / sum(totals)
-        return Lattice(fine, fine / math.sqrt(max(share, 1e-12)), atoms, min(loose) < 0.5)
-
-    def fit(self, divisor: float) -> tuple[float, int]:
-        """A spacing of at most ``spacing / divisor`` that puts the atoms on nodes, or near, and their comb's period in cells."""
-        step = self.spacing / divisor
-        if self.atoms.size:
-            unit = float(self.atoms[0])
-            # where no spacing meets all atoms their mass is loose too, and the best of the fine ones has to do
-            for wanted in (step, self.fine / divisor):
-                least_parts = max(1, math.ceil(unit / wanted * (1 - 1e-9)))
-                parts = np.arange(least_parts, 3 * least_parts + 20)
-                places = np.outer(parts, self.atoms / unit)
-                off = np.abs(places - np.round(places)).max(axis=1)
-                exact = np.flatnonzero(off < 1e-7)
-                count = int(parts[exact[0] if exact.size else off.argmin()])
-                step = unit / count
-                if exact.size:
-                    return step, 2 * count if self.comb else 1
-        return step, 1
-
-
-def _loose(pair: LossPair) -> float:
-    """The share of the P-mass that is not on the pair's atoms; of stacked pairs, the largest."""
-    if not pair.atoms.size:
-        return 1.0
-    hair = 1e-12 * np.maximum(np.abs(pair.atoms), float(np.abs(pair.atoms).max()))
-    before, after = pair.tails(pair.atoms - hair), pair.tails(pair.atoms + hair)
-    mass = np.maximum(np.exp(before.sf_p) - np.exp(after.sf_p), np.exp(after.cdf_p) - np.exp(before.cdf_p))
-    return min(max(1.0 - float(np.min(mass.sum(axis=-1))), 0.0), 1.0)
-
-
 def _steepness(p: Probe) -> Array:
     """How fast the tails fall at each of the probe's losses, per nat of loss: the largest of the hazard rates."""
     if p.y.size == 1:
@@ -233,12 +169,6 @@ def _steepness(p: Probe) -> Array:
     rate = np.where(np.isfinite(rates), rates, 0.0).max(axis=(0, 1))
     steepest: Array = np.maximum(np.maximum(np.append(rate, 0.0), np.append(0.0, rate)), 1e-300)
     return steepest
-
-
-def top_index(p: Probe, top_mass: float) -> int:
-    """Index of the probe's loss beyond which every row's P-mass is below ``top_mass``."""
-    plain = np.cumsum(np.exp(p.log_p)[:, ::-1], axis=1).max(axis=0)[::-1]
-    return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)
 
 
 def _stretch(p: Probe, share: Array, extra: float) -> Array:
@@ -285,7 +215,7 @@ def nodes(
         high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, high)
     high = max(high, low + step)
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
-    extra = EXTRA * (_loose(pair) if 0 < pair.atoms.size <= 8 else 1.0)
+    extra = EXTRA * (loose(pair) if 0 < pair.atoms.size <= 8 else 1.0)
     stretch = np.interp(y, p.y, _stretch(p, weight * weights(p, tilt).max(axis=0), extra))
     spacing = np.clip(stretch, 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
     # however little mass there is, the profile must not fall by a large factor within a cell, or the lower dots lose their footing

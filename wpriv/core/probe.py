@@ -180,3 +180,17 @@ def _decreasing_root(f, scale: float) -> float:  # type: ignore[no-untyped-def]
         else:
             high, f_high = middle, value
     return high
+
+
+def weights(p: Probe, tilt: float) -> Array:
+    """[K, m] the tilted probabilities of the probe's losses."""
+    exponent = p.log_p + tilt * p.y
+    weight = np.exp(exponent - exponent.max(axis=1)[:, None])
+    normal: Array = weight / weight.sum(axis=1)[:, None]
+    return normal
+
+
+def top_index(p: Probe, top_mass: float) -> int:
+    """Index of the probe's loss beyond which every row's P-mass is below ``top_mass``."""
+    plain = np.cumsum(np.exp(p.log_p)[:, ::-1], axis=1).max(axis=0)[::-1]
+    return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)

@@ -72,7 +72,7 @@ class Spectra:
         first = {}
         for j, k in widest:
             first[j, k] = spectrum(self.laws[j].index - self.centres[j][k], self.laws[j].rows[k], self.size)
-            envelope *= np.minimum(np.abs(first[j, k]), 1.0) ** int(least[j][k])
+            envelope *= np.minimum(np.abs(first[j, k]) + self.rounding * UNIT, 1.0) ** int(least[j][k])
         beyond = np.sqrt(2 * np.cumsum(envelope[::-1] ** 2)[::-1])
         cut = int(np.searchsorted(-beyond, -error))
         if cut >= self.cut or len(self.rows) * cut > ROOM:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step, type_words
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import UsageError
 from wpriv.run import observe
+from wpriv.run.history import read_history
+from wpriv.run.number import number, shown, whole
 
 STEP_KEYS = ("mech", "n", "sampling", "rate", "observed")
 SCHEDULE_KEYS = ("n", "rate", "batch", "records", "epochs")
-MAX_HISTORY_BYTES = 50_000_000
-_POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^|\*\*)\s*(\d{1,4})\s*")
 
 
 def step(spec: Mapping[str, Any]) -> Step:
@@ -94,54 +92,6 @@ def question(**given: Any) -> dict[str, float]:
     return {name: number(value, f"--{name}") for name, value in given.items() if value is not None}
 
 
-def number(value: Any, name: str) -> float:
-    """A finite number from a number or from text such as ``1e-5``, ``2^20`` or ``256/60000``; UsageError names the flag."""
-    exact = _power(value, name)
-    try:
-        if exact is not None:
-            return float(exact)
-        if isinstance(value, str) and value.count("/") == 1:
-            above, below = value.split("/")
-            found = float(above) / float(below)
-        else:
-            found = float(value) if not isinstance(value, (bool, bytes)) else math.nan
-    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
-        raise UsageError(f"{name} must be a number, as in 0.5, 1e-5 or 2^20; found {_shown(value)}") from None
-    if not math.isfinite(found):
-        raise UsageError(f"{name} must be a finite number; found {_shown(value)}")
-    return found
-
-
-def whole(value: Any, name: str) -> int:
-    """A whole number from a number or from text such as ``1000``, ``1e4``, ``2^20``; UsageError names the flag."""
-    exact = _power(value, name)
-    if exact is not None:
-        return exact
-    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,40}\s*", value):
-        return int(value)
-    found = number(value, name)
-    if isinstance(value, int):
-        return value
-    if found != math.floor(found):
-        raise UsageError(f"{name} must be a whole number, as in 1000 or 2^20; found {_shown(value)}")
-    return int(found)
-
-
-def _power(value: Any, name: str) -> int | None:
-    match = _POWER.fullmatch(value) if isinstance(value, str) else None
-    if not match:
-        return None
-    base, exponent = int(match[1]), int(match[2])
-    if exponent * math.log2(max(base, 2)) > 1000:
-        raise UsageError(f"{name} is too large; found {_shown(value)}")
-    return int(base**exponent)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 @dataclasses.dataclass(frozen=True)
 class Schedule:
     """How often and at which rate: n compositions, the sampling rate (None without sampling), and how the flags were read."""
@@ -163,7 +113,7 @@ def schedule(
         UsageError: the flags contradict each other, or one of them lacks another.
     """
     if not isinstance(sampling, str) or sampling not in SAMPLINGS:
-        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {_shown(sampling)}")
+        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {shown(sampling)}")
     notes = []
     if batch is not None:
         if rate is not None:
@@ -196,55 +146,6 @@ def schedule(
     per_epoch = of / size if size else 1 / found
     notes.append(f"n = {count} steps = ceil({passes:g} epochs x {per_epoch:.6g} steps an epoch), rounded up once over the whole run")
     return Schedule(count, found, tuple(notes))
-
-
-def read_history(path: str | Path) -> list[dict[str, Any]]:
-    """The steps of a JSON file, as mappings for ``process``; equal steps are merged, in the order they first appear.
-
-    The file holds a list of step mappings, or what Opacus keeps: a list of [noise_multiplier, sample_rate, steps], or the state
-    of its accountant with such a list under ``history`` (Poisson-sampled Gauss steps of sensitivity 1).
-
-    Raises:
-        MissingResource: the file cannot be read. UsageError: it is not such a list.
-    """
-    if not isinstance(path, (str, Path)):
-        raise UsageError(f"--history must be the path of a JSON file; found {_shown(path)}")
-    file = Path(path)
-    try:
-        if file.stat().st_size > MAX_HISTORY_BYTES:
-            raise UsageError(f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first")
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, OSError):
-            raise MissingResource(f"--history {file}: cannot be read ({error.strerror}); give the path of a JSON file") from None
-        raise UsageError(f"--history {file}: not a JSON file of steps ({_first_line(error)})") from None
-    if isinstance(data, dict) and "history" in data:
-        data = data["history"]
-    if not isinstance(data, list) or not data:
-        raise UsageError(f"--history {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found {_shown(data)}")
-    merged: dict[str, dict[str, Any]] = {}
-    for place, item in enumerate(data, start=1):
-        spec = _history_step(item, f"--history {file}, entry {place}")
-        key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
-        merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
-    return list(merged.values())
-
-
-def _history_step(item: Any, place: str) -> dict[str, Any]:
-    try:
-        if isinstance(item, dict):
-            return {**item, "n": whole(item.get("n", 1), "n")}
-        if isinstance(item, list) and len(item) == 3:
-            rate = number(item[1], "sample_rate")
-            sampled = {"sampling": "poisson", "rate": rate} if rate != 1 else {}
-            return {"mech": "gauss", "sigma": number(item[0], "noise_multiplier"), **sampled, "n": whole(item[2], "steps")}
-    except UsageError as error:
-        raise UsageError(f"{place}: {error}") from None
-    raise UsageError(f"{place}: wanted a step mapping or [noise_multiplier, sample_rate, steps]; found {_shown(item)}")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or ["nested too deeply"])[0][:120]
 
 
 @dataclasses.dataclass(frozen=True)

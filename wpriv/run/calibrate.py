@@ -15,6 +15,7 @@ from wpriv.core.process import MAX_COUNT, Mechanism, Process
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.run import build, price
 from wpriv.run.classical import classical
+from wpriv.run.number import number
 from wpriv.run.search import Knob, Unreachable, solve
 
 # the answer comes within PRECISION of the least sufficient value, on top of the width of the accountant's bracket
@@ -60,7 +61,7 @@ def calibrate(
     """
     if eps is None or delta is None:
         raise UsageError("calibrate needs a target: give both --eps and --delta")
-    eps, delta, tol = build.number(eps, "--eps"), build.number(delta, "--delta"), build.number(tol, "--tol")
+    eps, delta, tol = number(eps, "--eps"), number(delta, "--delta"), number(tol, "--tol")
     _check_target(eps, delta)
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
     knob, spec, notes = unknown({"mech": mech, **params, **own})

@@ -17,6 +17,7 @@ from wpriv.core.recipe import BOUND_COLUMNS, Recipe, check
 from wpriv.errors import UsageError
 from wpriv.run import build, grid
 from wpriv.run.calibrate import unknown
+from wpriv.run.number import number
 
 MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # what lies beyond is no eps, delta or parameter, and overflows in every plotting routine
@@ -183,7 +184,7 @@ def sweep(text: str) -> dict[str, Any]:
     kind, colon, numbers = values.rpartition(":")
     if not equals or not over.strip() or not numbers.strip():
         raise UsageError(f"--sweep wants name=values, as in n=64,256,1024 or eps=linspace:0,4,81; found {text[:80]!r}")
-    points = [build.number(part, f"--sweep {over}") for part in numbers.split(",")]
+    points = [number(part, f"--sweep {over}") for part in numbers.split(",")]
     return {"over": over.strip(), "values": {kind.strip(): points} if colon else points}
 
 

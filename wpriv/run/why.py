@@ -11,6 +11,7 @@ from typing import Any
 from wpriv.core.recipe import BOUND_COLUMNS
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, price
+from wpriv.run.number import number
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def readings(spec: Mapping[str, Any]) -> list[Reading]:
     poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
     fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
     told = spec.get("epochs")
-    passes = max(1, math.ceil((n * plan.rate if told is None else build.number(told, "epochs")) * (1 - 1e-9)))
+    passes = max(1, math.ceil((n * plan.rate if told is None else number(told, "epochs")) * (1 - 1e-9)))
     shuffled = "shuffled batches: each record in one batch an epoch, no amplification claimed"
     return [
         *_by_all(poisson, "add-remove", "each record joins each step by itself with the same chance; neighbours differ by one record"),
