@@ -48,6 +48,8 @@ def test_what_was_written_is_read_packed_or_not(tmp_path, name, packed):
     assert np.array_equal(found.x_test[:, 0], ARRAYS["t10k-images-idx3-ubyte"])
     assert found.y_train.tolist() == [0, 9, 3, 3, 1]
     assert found.y_test.tolist() == [7, 2]
+    assert found.x_train.flags.c_contiguous
+    assert found.x_test.flags.writeable
     assert found.name == f"{name}-unverified"  # what is not the published data set never passes under its name
     assert len(found.classes) == 10
 

@@ -95,6 +95,8 @@ def test_usps_comes_out_upright_in_zero_to_one_from_either_form(tmp_path, kind):
     found = usps(tmp_path, kind)
     assert found.x_train.dtype == np.float32
     np.testing.assert_allclose(found.x_train[:, 0], IMAGES, atol=1e-6)
+    assert found.x_train.flags.c_contiguous
+    assert found.x_test.flags.writeable
     assert found.y_train.tolist() == DIGITS.tolist()
     assert found.x_test.shape == (2, 1, 16, 16)
 

@@ -11,11 +11,8 @@ from typing import Any
 from wpriv import data
 from wpriv.core import registry
 from wpriv.core.process import type_words
-from wpriv.data._files import HOW_TO_NAME, VERDICTS, exists, looked
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run.number import number
-
-__all__ = ["HOW_TO_NAME", "VERDICTS", "convert", "details", "listing", "looked"]
 
 
 def listing(root: Path | None = None) -> list[dict[str, Any]]:
@@ -66,12 +63,11 @@ def convert(name: str, source: Path, target: Path) -> list[Path]:
     Raises:
         UsageError: no such converter, or the target cannot be written. MissingResource: the source is not what it says.
     """
-    from wpriv.data import _sheets
-
-    known = {"cifar10": _sheets.convert}
+    known = {other: reader.convert for other in registry.names("data") if hasattr(reader := registry.load("data", other), "convert")}
     if name not in known:
-        raise UsageError(f"nothing converts {name[:60]!r}. Known: cifar10, from PNG sheets to its binary version")
-    return known[name](source, target)
+        raise UsageError(f"nothing converts {name[:60]!r}. Known: {', '.join(known)}")
+    found: list[Path] = known[name](source, target)
+    return found
 
 
 def _check_root(root: Path | None) -> None:
@@ -80,7 +76,7 @@ def _check_root(root: Path | None) -> None:
     Raises:
         MissingResource: it is none.
     """
-    if root is not None and not exists(root, "folder"):
+    if root is not None and not data.exists(root, "folder"):
         raise MissingResource(f"--data-root {str(root)[:300]!r}: no such folder; give the one that holds the data sets")
 
 
