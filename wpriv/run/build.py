@@ -209,6 +209,7 @@ def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = Non
     made = process(specs, adjacency)
     told = [step.observed.told() for step in made.steps if step.observed is not None]
     notes += [f"sigma and sensitivity are multiples of the observed unit: {words}" for words in told]
+    notes += [line for step in made.steps for line in step.mechanism.reading()]
     return Job(made, tuple(dict.fromkeys(notes)), max(sizes, default=None))
 
 

@@ -75,6 +75,7 @@ def calibrate(
     extra: dict[str, Any] = {"calibrated": {"parameter": knob.name, "value": int(found) if knob.whole else found}}
     if compare_classical:
         extra["classical"] = classical(eps, delta, float(row.process.steps[0].mechanism.sensitivity), int(spec["n"]))  # type: ignore[attr-defined]
+    notes += row.process.steps[0].mechanism.reading()
     warnings = [f"every {knob.name} up to the largest allowed meets the target"] if found == knob.high and knob.sign < 0 else []
     return price.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=notes)
 

@@ -17,6 +17,8 @@ NEIGHBOURS = {
     "add-remove": "neighbours differ in the presence of one record",
     "replace-one": "neighbours differ in the value of one record",
     "given-pair": "the two given laws, in both orders",
+    "replace-within-group": "neighbours differ in the value of one record within its group; group sizes and labels are the same and public",
+    "any-two": "any two inputs of one person are neighbours (local differential privacy)",
 }
 
 
