@@ -12,7 +12,7 @@ import wpriv
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-FOLDERS = {"mechanisms": 9, "accountants": 17, "figures": 4, "tables": 1}
+FOLDERS = {"mechanisms": 12, "accountants": 17, "figures": 9, "tables": 5}
 
 COIN = '''
 from dataclasses import dataclass

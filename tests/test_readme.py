@@ -184,7 +184,9 @@ def tables() -> str:
     for name in names:
         cls = registry.mechanism(name)
         fields = [told(f) for f in dataclasses.fields(cls)]
-        cells = [", ".join(a for a in dict.fromkeys((*ADJACENCIES, *cls.adjacencies)) if process(name, kind, a)) or "refused" for kind in KINDS]
+        cells = [
+            ", ".join(a for a in dict.fromkeys((*ADJACENCIES, *cls.adjacencies)) if process(name, kind, a)) or "refused" for kind in KINDS
+        ]
         lines.append(f"| `{name}` | {', '.join(fields)} | {' | '.join(cells)} |")
     lines += ["", f"| accountant | claim | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
     for accountant in registry.names("accountants"):

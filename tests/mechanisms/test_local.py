@@ -113,12 +113,12 @@ def test_there_is_no_batch_to_sample_and_no_other_neighbour(mechanism):
 
 
 def test_nonnegative_is_yes_or_no():
-    with pytest.raises(UsageError, match="1 .* or 0"):
+    with pytest.raises(UsageError, match=r"1 .* or 0"):
         LocalGauss(1.0, 1.0, 2)
 
 
 def test_the_readings_of_a_job_are_refused_where_it_has_no_neighbours_to_set_side_by_side(capsys):
     from wpriv.cli.main import main
 
-    assert main("compare --mech local-gauss --sigma 1 --param radius=1 --delta 1e-4 --why".split()) == 3
+    assert main(["compare", "--mech", "local-gauss", "--sigma", "1", "--param", "radius=1", "--delta", "1e-4", "--why"]) == 3
     assert "any-two" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The wgrad mechanism: a Gauss mechanism at the sensitivity of a clipped Wasserstein gradient, within groups, with what it does not hide."""
+"""The wgrad mechanism: Gauss at the sensitivity of a clipped Wasserstein gradient, within groups, and it says what it does not hide."""
 
 from __future__ import annotations
 

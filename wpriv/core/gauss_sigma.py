@@ -6,6 +6,7 @@ import math
 
 from wpriv.core.convert import normal_log_delta
 from wpriv.core.roots import least
+from wpriv.errors import UsageError
 
 
 def exact(eps: float, delta: float) -> float:
@@ -32,12 +33,16 @@ def classical(eps: float, delta: float) -> float:
 
 
 def zhao(eps: float, delta: float) -> float:
-    """(c + sqrt(c^2 + eps))/(eps sqrt 2), c^2 = ln(2/(sqrt(16 delta + 1) - 1)), for eps > 0 and delta < 1/2; nan beyond. Sufficient, not least.
+    """(c + sqrt(c^2 + eps))/(eps sqrt 2), c^2 = ln(2/(sqrt(16 delta + 1) - 1)): sufficient at every eps > 0, not least.
 
+    Raises:
+        UsageError: delta is not below 1/2, where c has no value.
     Source:
         Zhao et al. (2019), quoted as equation (4) of Reshetova, Chen, Ozgur (2023).
     """
+    if not 0 < delta < 0.5:
+        raise UsageError(f"equation (4) needs a delta below 1/2; found {delta:g}")
     # sqrt(16 delta + 1) - 1, without cancellation
     root = 16 * delta / (math.sqrt(16 * delta + 1) + 1)
     square = math.log(2 / root)
-    return (math.sqrt(square) + math.sqrt(square + eps)) / (eps * math.sqrt(2)) if square > 0 else math.nan
+    return (math.sqrt(square) + math.sqrt(square + eps)) / (eps * math.sqrt(2))

@@ -48,7 +48,9 @@ def readings(spec: Mapping[str, Any]) -> list[Reading]:
     base = {k: v for k, v in spec.items() if k not in (*build.SCHEDULE_KEYS, "sampling")}
     own = build.mechanism(base).adjacencies
     if not set(own) & set(ADJACENCIES):
-        raise Unsupported(f"--why sets readings under {' and '.join(ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only")
+        raise Unsupported(
+            f"--why sets readings under {' and '.join(ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only"
+        )
     given = {k: spec.get(k) for k in build.SCHEDULE_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None
     plan = build.schedule(**given, sampling="poisson" if sampled else "none")
