@@ -219,7 +219,8 @@ def _gauss_mu(eps: float, delta: float) -> float:
 
 
 def _check_classical(spec: dict[str, Any]) -> None:
-    if spec["mech"] not in classical.KNOWN or spec["sampling"] != "none" or spec.get(build.mechanism(spec).noise) is not None:
+    noise = build.mechanism(spec).noise
+    if spec["mech"] not in classical.KNOWN or spec["sampling"] != "none" or (noise is not None and spec.get(noise) is not None):
         raise UsageError(
             f"--compare-classical shows other formulas for the noise of --mech {', '.join(classical.KNOWN)}: it needs one of them, "
             f"without sampling, and with the noise left to solve for"

@@ -49,7 +49,7 @@ def readings(spec: Mapping[str, Any]) -> list[Reading]:
     own = build.mechanism(base).adjacencies
     if not set(own) & set(ADJACENCIES):
         raise Unsupported(
-            f"--why sets readings under {' and '.join(ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only"
+            f"--why sets readings under {' and '.join(ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only. Use budget"
         )
     given = {k: spec.get(k) for k in build.SCHEDULE_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None
