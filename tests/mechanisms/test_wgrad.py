@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import wpriv
+from wpriv.cli.main import main
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
@@ -110,3 +111,12 @@ def test_what_cannot_be_is_refused(given, told):
 def test_other_batches_and_other_neighbours_are_refused(kind, adjacency):
     with pytest.raises(Unsupported):
         Process((Step(Wgrad(1.0, **PARITY), 1, Sampling(kind, 1.0 if kind == "none" else 0.1)),), adjacency)
+
+
+def test_several_accountants_say_it_once(capsys):
+    flags = [f"--param={name}={value}" for name, value in PARITY.items()]
+    job = ["budget", "--mech", "wgrad", "--sigma", "0.05", *flags, "--sampling", "fixed", "--rate", "0.2", "--delta", "1e-6"]
+    assert main([*job, "--accountant", "rdp", "--accountant", "gdp-clt"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line.count("NOT protected") for line in said] == [1, 0]
+    assert "gdp-clt: gdp-clt is a limit" in said[1]

@@ -17,12 +17,13 @@ class LocalLaplace(Mechanism):
 
     Any two inputs are neighbours: the sensitivity is the DIAMETER 2 radius (also of the nonnegative part: e_1 against e_2), and a
     report is pure (2 radius/scale)-DP. The pair is that of a shift of ONE coordinate by the diameter, which dominates shifts spread
-    over many: moving the coordinates one after another is a chain of neighbours, along which trade-off functions compose, and those of
-    a log-concave noise compose to that of the summed shift (see ``LaplacePair`` and the test that holds this).
+    over many. Move the coordinates one after another: a chain, along which T(P, R) >= g(1 - f(.)) where T(P, Q) >= f and T(Q, R) >= g,
+    T the least type II error at a type I error. For log-concave noise of cdf F a shift by t has f(a) = F(F^-1(1-a) - t), so the chain's
+    bound is the curve of the summed shift, which is the l1 distance.
 
     Source:
-        Dwork, McSherry, Nissim, Smith (2006); Dong, Roth, Su (2019), Lemma A.5 (chains); Reshetova, Chen, Ozgur (2023), Corollary 1,
-        which takes the radius for the diameter.
+        Dwork, McSherry, Nissim, Smith (2006); Dong, Roth, Su (2019) for chains (group privacy); Reshetova, Chen, Ozgur (2023),
+        Corollary 1, which takes the radius for the diameter.
     """
 
     noise: ClassVar[str | None] = "scale"
