@@ -14,7 +14,7 @@ from wpriv.cli.main import main
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-FOLDERS = {"mechanisms": 9, "accountants": 17, "figures": 4, "tables": 1, "data": 11, "models": 7}
+FOLDERS = {"mechanisms": 12, "accountants": 17, "figures": 9, "tables": 5, "data": 11, "models": 7}
 
 COIN = '''
 from dataclasses import dataclass
