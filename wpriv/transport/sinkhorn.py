@@ -92,12 +92,11 @@ def entropic(
     batch, (n, m) = x.shape[:-2], (x.shape[-2], y.shape[-2])
     first, second = x.detach().reshape(-1, n, x.shape[-1]), y.detach().reshape(-1, m, y.shape[-1])
     weights_a, weights_b = _weights(a, "a", x), _weights(b, "b", y)
-    with torch.no_grad():
+    with torch.no_grad(), full_precision(x.device):
         cost = exponents(first, second, lam, p)
-        _check_rounding(float(cost.largest.max()), lam, x.dtype)
+        _check_rounding(float(cost.largest.amax()), lam, x, y)
         gamma = None if start is None else (_potential(start, y) - cost.column) / lam
-        with full_precision(x.device):
-            found = scaling.solve(cost.matrix, weights_a, weights_b, gamma, tol, most)
+        found = scaling.solve(cost.matrix, weights_a, weights_b, gamma, tol, most)
         f, g = found.phi * lam + cost.row, found.gamma * lam + cost.column
         value = (weights_a * f).sum(1) + (weights_b * g).sum(1)
     plan, error = found.plan.reshape(*batch, n, m), found.error.reshape(batch)
@@ -146,9 +145,10 @@ class _Envelope(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         shapes = [t.shape for t in ctx.saved_tensors]
         x, y, plan = (t.detach().reshape(-1, *t.shape[-2:]) for t in ctx.saved_tensors)
-        scale = grad.reshape(-1, 1, 1)
-        grad_x = (pull(plan, x, y, ctx.p) * scale).reshape(shapes[0]) if ctx.needs_input_grad[0] else None
-        grad_y = (pull(plan.mT, y, x, ctx.p) * scale).reshape(shapes[1]) if ctx.needs_input_grad[1] else None
+        plan = plan * grad.reshape(-1, 1, 1)
+        with full_precision(x.device):
+            grad_x = pull(plan, x, y, ctx.p).reshape(shapes[0]) if ctx.needs_input_grad[0] else None
+            grad_y = pull(plan.mT, y, x, ctx.p).reshape(shapes[1]) if ctx.needs_input_grad[1] else None
         return grad_x, grad_y, None, None, None
 
 
@@ -158,8 +158,6 @@ def _check(x: Tensor, y: Tensor, lam: float, p: float, tol: float, most: int) ->
         raise UsageError(f"x and y must both be float32 or both float64, on one device; found {told}")
     if x.ndim < 2 or y.ndim != x.ndim or x.shape[:-2] != y.shape[:-2] or x.shape[-1] != y.shape[-1] or not (x.numel() and y.numel()):
         raise UsageError(f"wanted points [..., n, d] and [..., m, d], at least one on each side; found {list(x.shape)} and {list(y.shape)}")
-    if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
-        raise UsageError("x and y must be finite; found inf or nan among the points")
     if not 0 < lam < math.inf:
         raise UsageError(
             f"lambda must be greater than 0 and finite; found {lam}. For plain optimal transport on the line see transport.line"
@@ -173,13 +171,16 @@ def _check(x: Tensor, y: Tensor, lam: float, p: float, tol: float, most: int) ->
         raise UsageError(f"most, the number of iterations, must be at least 1; found {most}")
 
 
-def _check_rounding(largest: float, lam: float, dtype: torch.dtype) -> None:
-    """Refuses exponents whose rounding is worse than COARSE."""
-    off = largest * torch.finfo(dtype).eps
-    if not off <= COARSE:
-        least = f"lambda >= {lam * off / COARSE:.2g}" if math.isfinite(off) else "smaller points"
-        other = "float64, or " if dtype == torch.float32 else ""
-        raise Unsupported(f"lambda = {lam:g} is too small for {dtype}: rounding the cost changes the plan by {off:.1g}. Use {other}{least}")
+def _check_rounding(largest: float, lam: float, x: Tensor, y: Tensor) -> None:
+    """Refuses points that are not finite, and exponents whose rounding is worse than COARSE."""
+    off = largest * torch.finfo(x.dtype).eps
+    if off <= COARSE:
+        return
+    if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
+        raise UsageError("x and y must be finite; found inf or nan among the points")
+    other = "float64, or " if x.dtype == torch.float32 else ""
+    least = f"lambda >= {lam * off / COARSE:.2g}" if math.isfinite(off) else "smaller points"
+    raise Unsupported(f"lambda = {lam:g} is too small for {x.dtype}: rounding the cost changes the plan by {off:.1g}. Use {other}{least}")
 
 
 def _weights(given: Tensor | None, name: str, points: Tensor) -> Tensor:
