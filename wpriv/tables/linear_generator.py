@@ -24,8 +24,8 @@ from wpriv.errors import UsageError
 if TYPE_CHECKING:
     from torch import Tensor
 
-COLUMNS = ("exact", "grid", "sampled", "marginal_error")
-SHOWN = ("exact", "grid", "sampled", "marginal_error")
+COLUMNS = ("data", "exact", "grid", "sampled", "marginal_error")
+SHOWN = ("data", "exact", "grid", "sampled", "marginal_error")
 ORDERS = {"gauss": 2, "laplace": 1}
 
 
@@ -56,7 +56,8 @@ def rows(params: Params) -> list[dict[str, Any]]:
     errors: list[float] = []
     grid = minimiser(params, *_grids(params), errors, tol=1e-8)
     sampled = minimiser(params, *_batches(params), errors, tol=1e-4) if params.draws else None
-    return [{"exact": exact(params), "grid": grid, "sampled": sampled, "marginal_error": max(errors), "reason": None}]
+    found = {"data": params.s**2, "exact": exact(params), "grid": grid, "sampled": sampled}
+    return [{**found, "marginal_error": max(errors), "reason": None}]
 
 
 def exact(params: Params) -> float | None:
