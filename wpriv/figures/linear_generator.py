@@ -6,7 +6,7 @@ from typing import Any
 
 from wpriv.figures import _draw
 
-LINES = {
+LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "exact": ("population loss, closed form", {"linewidth": 2.6}),
     "grid": ("population loss, by Sinkhorn", {"marker": "o", "linestyle": "none", "markersize": 6}),
     "sampled": ("mean loss of batches", {"marker": "s", "linewidth": 1.2, "markersize": 4.5}),

@@ -38,7 +38,7 @@ class Params(Parameters):
     scale: float = parameter("sigma of Gauss noise, b of Laplace noise", default=1.0, above=0)
     lam: float = parameter("lambda, as a multiple of what the theorem asks for: 2 sigma^2, or b", default=1.0, above=0)
     batch: int = parameter("points on either side of a batch", default=200, least=1)
-    draws: int = parameter("batches whose mean loss is minimised; 0 leaves them out", default=4, least=0)
+    draws: int = parameter("batches whose mean loss is minimised, each with Z and with -Z; 0 leaves them out", default=4, least=0)
     seed: int = parameter("seed of the batches", default=0, least=0)
 
     def __post_init__(self) -> None:
@@ -119,4 +119,6 @@ def _batches(params: Params) -> tuple[Tensor, Tensor, None, None]:
     shape = (params.draws, params.batch, 1)
     noise: Callable[..., Any] = rng.normal if params.noise == "gauss" else rng.laplace
     y = rng.normal(0.0, params.s, shape) + noise(0.0, params.scale, shape)
-    return torch.from_numpy(rng.normal(size=shape)), torch.from_numpy(y), None, None
+    z = rng.normal(size=shape)
+    # each batch also with -Z, which has the same law: the mean loss is then even in a, as its expectation is
+    return torch.from_numpy(np.concatenate([z, -z])), torch.from_numpy(np.concatenate([y, y])), None, None
