@@ -10,31 +10,33 @@ import numpy as np
 import torch
 
 Array = Any  # np.ndarray or torch.Tensor
-_PASSES, _FEW = 8, 2048
+_FEW, _ROOM = 2048, 29  # below so many entries argsort is as fast; bits of a float64 that a float32 leaves empty
+_PASSES = 8
 
 
 def ordered(rows: Array) -> tuple[Array, Array]:
     """Each row of ``rows`` [k, n] in ascending order, and the places [k, n] where its entries stood in the flat table.
 
-    numpy sorts 64-bit integers several times faster than it finds the order of floats. So the high bits of an integer key are those of the
-    number, and the low ones its place. The places of float64 numbers take the room of their last bits; what that left the wrong way round is mended.
+    numpy sorts numbers several times faster than it finds their order. So each number carries its place in its last bits and is sorted with it:
+    a float32 has room for that as a float64; a float64 gives up some bits, and what they would have decided is mended.
     """
     if not isinstance(rows, np.ndarray):
         found = torch.sort(rows, dim=-1)
         return found.values, found.indices + rows.shape[1] * torch.arange(len(rows), device=rows.device)[:, None]
-    if rows.size <= _FEW:
-        return _argsorted(rows)
-    single = rows.dtype == np.float32
     low = rows.size.bit_length()
-    bits = rows.view(np.int32 if single else np.int64)
-    # the bits of negative floats count backwards; flipping all but the sign makes the order of the integers that of the numbers
-    keys = bits ^ ((bits >> (31 if single else 63)) & (0x7FFFFFFF if single else 0x7FFFFFFFFFFFFFFF))
-    keys = keys.astype(np.int64) << low if single else (keys >> low) << low
-    keys |= np.arange(rows.size).reshape(rows.shape)
+    if rows.size <= _FEW or low > _ROOM:
+        return _argsorted(rows)
+    keys = rows.astype(np.float64)
+    bits = keys.view(np.int64)
+    if rows.dtype == np.float64:
+        bits &= -1 << low
+    bits |= np.arange(rows.size).reshape(rows.shape)
     keys.sort(axis=-1)
-    keys &= (1 << low) - 1
-    values = rows.reshape(-1)[keys]
-    return (values, keys) if single else _mended(rows, values, keys)
+    if np.isnan(keys[:, -1]).any():  # an infinity or nan, whose last bits numpy may change
+        return _argsorted(rows)
+    bits &= (1 << low) - 1
+    values = rows.reshape(-1)[bits]
+    return (values, bits) if rows.dtype == np.float32 else _mended(rows, values, bits)
 
 
 def _mended(rows: Array, values: Array, places: Array) -> tuple[Array, Array]:
@@ -99,6 +101,11 @@ def signs(numbers: Array) -> Array:
 
 def double(numbers: Array) -> Array:
     return numbers.astype(np.float64) if isinstance(numbers, np.ndarray) else numbers.double()
+
+
+def cast(numbers: Array, like: Array) -> Array:
+    """The same numbers in the precision of another array."""
+    return numbers.astype(like.dtype, copy=False) if isinstance(numbers, np.ndarray) else numbers.to(like.dtype)
 
 
 def joined(rows: Array, others: Array) -> Array:

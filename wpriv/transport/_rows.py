@@ -18,6 +18,7 @@ from wpriv.errors import UsageError
 from wpriv.transport._arrays import (
     Array,
     ascending,
+    cast,
     columns,
     counted,
     double,
@@ -57,7 +58,8 @@ def solve(x: Tensor, y: Tensor, p: float, needs: tuple[bool, bool], weights: tup
     heavy = None if weights is None else [w.numpy() for w in weights] if on_host else list(weights)
     cost = empty(x_array[:, 0])
     into = [empty(array) if need else None for array, need in zip((x_array, y_array), needs, strict=True)]
-    fill(x_array, y_array, p, heavy, cost, into)
+    with np.errstate(over="ignore", invalid="ignore"):  # told below
+        fill(x_array, y_array, p, heavy, cost, into)
     if not isfinite(cost).all():
         if not (isfinite(x_array).all() and isfinite(y_array).all()):
             raise UsageError("positions must be finite; found inf or nan among them")
@@ -94,7 +96,7 @@ def _uniform(x: Array, y: Array, p: float, into: list[Array]) -> Array:
 def _scatter(into: Array, stood: Array, values: Array, slopes: Array, masses: Array = None) -> None:
     """Shares the slopes among ties and brings them back to where their positions stood."""
     _share_ties(values, slopes, masses)
-    into.reshape(-1)[stood] = slopes
+    into.reshape(-1)[stood] = cast(slopes, into)
 
 
 def _side(xs: Array, ys: Array, p: float) -> tuple[Array, Array]:
@@ -102,14 +104,10 @@ def _side(xs: Array, ys: Array, p: float) -> tuple[Array, Array]:
     n, m = xs.shape[1], ys.shape[1]
     if n == m:
         gaps = (xs - ys)[:, None]
-        slopes = _slope(gaps, p)
-        slopes *= 1 / n
-        return gaps, slopes
+        return gaps, _slope(gaps, p, 1 / n)
     index, share = _overlaps(n, m, xs.dtype, xs.device if isinstance(xs, Tensor) else None)
     gaps = xs[:, None] - columns(ys, index)
-    slopes = _slope(gaps, p)
-    slopes *= share
-    return gaps, slopes
+    return gaps, _slope(gaps, p, share)
 
 
 @lru_cache(maxsize=8)
@@ -128,11 +126,11 @@ def _overlaps(n: int, m: int, dtype: Any, device: torch.device | None) -> tuple[
     return torch.from_numpy(index).to(device), torch.from_numpy(share).to(device, dtype)
 
 
-def _slope(gaps: Array, p: float) -> Array:
-    """The derivative of |gap|^p; for p = 1 at 0 it is taken as 0, the middle of those that a convex function may have there."""
+def _slope(gaps: Array, p: float, share: Array | float) -> Array:
+    """``share`` times the derivative of |gap|^p; for p = 1 at 0 it is taken as 0, the middle of those that a convex function may have there."""
     if p == 2:
-        return gaps + gaps
-    return signs(gaps) if p == 1 else p * signs(gaps) * abs(gaps) ** (p - 1)
+        return gaps * (2 * share)
+    return signs(gaps) * share if p == 1 else signs(gaps) * (abs(gaps) ** (p - 1) * (p * share))
 
 
 def _weighted(x: Array, y: Array, p: float, masses: list[Array], into: list[Array]) -> Array:
@@ -150,7 +148,7 @@ def _weighted(x: Array, y: Array, p: float, masses: list[Array], into: list[Arra
     row = counted(len(x), like=x_ended)[:, None]
     x_cell, y_cell = x_ended.clip(0, n - 1) + n * row, y_ended.clip(0, m - 1) + m * row
     gaps = double(xs).reshape(-1)[x_cell] - double(ys).reshape(-1)[y_cell]
-    slopes = lengths * _slope(gaps, p)
+    slopes = _slope(gaps, p, lengths)
     for out, values, where, mass, cell, pieces in (
         (into[0], xs, x_places, x_mass, x_cell, slopes),
         (into[1], ys, y_places, y_mass, y_cell, -slopes),

@@ -114,6 +114,8 @@ def widest(
     (tensor(25.0000), tensor([0.6000, 0.8000]))
     """
     _check(x, y, p, directions, None, None)
+    if not bool((directions.norm(dim=0) > 0).all()):
+        raise UsageError("a direction of length 0 leads nowhere; leave it out")
     with torch.no_grad():
         starts = directions / directions.norm(dim=0)
         costs = _chunked(x, y, starts, float(p), _NO_NOISE, None, budget, (False, False, False)).costs
