@@ -14,7 +14,7 @@ from wpriv.core.process import Parameters, parameter
 
 LABELS = ("case",)
 COLUMNS = ("distance", "spread")
-SHOWN = ("sigma", "c", "case", "distance", "spread", "claim")
+SHOWN = ("case", "distance", "spread", "claim")
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,13 @@ class Params(Parameters):
 def rows(params: Params) -> list[dict[str, Any]]:
     """SW_2 of samples without and with noise, each the mean and the standard deviation over the draws, and the limit of many records."""
     found = zip(*(_drawn(params, draw) for draw in range(params.draws)), strict=True)
+    about = {"c": params.c, "sigma": params.sigma, "records": params.records}
     told = [
-        {"case": case, "distance": mean(values), "spread": stdev(values), "claim": "approximate"}
+        {**about, "case": case, "distance": mean(values), "spread": stdev(values), "claim": "approximate"}
         for case, values in zip(("SWD", "DP-SWD"), found, strict=True)
     ]
     limit = math.sqrt(closed_form(abs(params.c) * math.sqrt(params.d), params.d, params.sigma))
-    return [*told, {"case": "closed form", "distance": limit, "spread": 0.0, "claim": "exact"}]
+    return [*told, {**about, "case": "closed form", "distance": limit, "spread": 0.0, "claim": "exact"}]
 
 
 def closed_form(apart: float, d: int, sigma: float, s1: float = 1.0, s2: float = 1.0, p: int = 2) -> float:
