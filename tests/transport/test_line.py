@@ -192,6 +192,17 @@ def test_ties_take_the_mean_of_the_gradient_over_their_ranks():
     assert float(tied[1]) == pytest.approx(float(split[1]), rel=1e-9)
 
 
+@pytest.mark.parametrize(("n", "m"), [(6, 6), (6, 9), (2000, 2000)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ties_of_one_sample_change_nothing_in_the_other(n, m, weighted):
+    x, y = drawn(n).sign(), drawn(m, seed=1)
+    weights = {"x_weights": torch.ones(n), "y_weights": torch.ones(m)} if weighted else {}
+    plan = ot.emd_1d(x.numpy(), y.numpy(), metric="sqeuclidean", dense=True)
+    pull = -2 * (plan * (x.numpy()[:, None] - y.numpy())).sum(0)
+    assert line.gradients(x, y, **weights).y.numpy() == pytest.approx(pull, rel=1e-9, abs=1e-13)
+    assert line.gradients(y, x).x.numpy() == pytest.approx(pull, rel=1e-9, abs=1e-13)
+
+
 def test_clipped_scores_give_a_gradient_that_does_not_hang_on_their_order():
     """With ties broken by position this sum over records would change by 4 M L, whatever n, when the records are reversed."""
     scores, other = torch.zeros(100, dtype=torch.float64), torch.cat([-torch.ones(50), torch.ones(50)]).double()
@@ -309,7 +320,7 @@ def test_the_cost_alone_is_that_beside_the_gradients():
         both = float(line.gradients(x, y).cost)
         for needs in ((False, False), (True, False), (False, True)):
             found = line.wasserstein(x.clone().requires_grad_(needs[0]), y.clone().requires_grad_(needs[1]))
-            assert float(found) == pytest.approx(both, rel=1e-13)
+            assert found.item() == pytest.approx(both, rel=1e-13)
 
 
 ONE = torch.ones(3)

@@ -88,10 +88,11 @@ def _uniform(x: Array, y: Array, p: float, into: list[Array]) -> Array:
     gaps, slopes = _side(xs, ys, p)
     # the gap times its slope is p times its cost; the pieces of one side are all there is to pay
     cost = (gaps * slopes).sum((-2, -1)) / p
-    if into[0] is not None:
-        _scatter(into[0], x_places, xs, folded(slopes))
     if into[1] is not None:
         _scatter(into[1], y_places, ys, folded(-slopes if x.shape == y.shape else _side(ys, xs, p)[1]))
+    # last, for ties of x change its slopes in place
+    if into[0] is not None:
+        _scatter(into[0], x_places, xs, folded(slopes))
     return cost
 
 

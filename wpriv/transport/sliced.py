@@ -19,7 +19,7 @@ from wpriv.transport import _rows
 from wpriv.transport.line import as_masses, check_pair
 
 BUDGET = 256 * 2**20
-SAMPLED = 256  # records that the origin is estimated from
+SAMPLED = 16  # records that the origin is estimated from
 FAR = 16  # times the spread: nearer data lose at most four of their bits
 BLOCK = 4096  # records moved to the origin at once
 HALVINGS = 30
@@ -113,7 +113,7 @@ def widest(x: Tensor, y: Tensor, p: float = 2.0, *, directions: Tensor, steps: i
 
     >>> found = widest(torch.zeros(4, 2), torch.tensor([[3.0, 4.0]]), directions=torch.eye(2))
     >>> found.cost, found.direction.abs()
-    (tensor(25.0000), tensor([0.6000, 0.8000]))
+    (tensor(25.), tensor([0.6000, 0.8000]))
     """
     _check(x, y, p, directions, None, None)
     if not bool((directions.norm(dim=0) > 0).all()):
@@ -230,10 +230,10 @@ def _origin(x: Tensor, y: Tensor) -> Tensor | None:
     Moving both samples moves no distance. The point and the spread are those of a few records, spaced evenly: they cost nothing and decide
     nothing but how the rounding falls.
     """
-    few = torch.cat([sample[:: len(sample) // SAMPLED + 1] for sample in (x, y)]).double()
+    few = torch.cat([sample[:: len(sample) // SAMPLED + 1] for sample in (x, y)])
     centre = few.mean(0)
     far = centre.norm() > FAR * (few - centre).square().sum(1).mean().sqrt()
-    return centre.to(x.dtype) if bool(far) else None
+    return centre if bool(far) else None
 
 
 def _blocks(sample: Tensor, origin: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
