@@ -22,6 +22,7 @@ TABLES = {
     "loss-class": {"cases": {"a": [GAUSS], "b": [GAUSS]}, "table": "class", "sweep": {"over": "sensitivity", "values": [1, 2]}},
     "adp-pdp": {"process": [{"mech": "truncated-gauss", "sigma": 1, "bound": 2.5}], "accountants": ["pld"], "eps": 0.3},
     "claims": {"table": "claims"},
+    "sliced-distance": {"table": "sliced-distance", "params": {"records": 20}, "sweep": {"over": "c", "values": [0, 1]}},
     "sensitivity": {
         "table": "wgrad-sensitivity",
         "params": {"bound": 1, "lipschitz_x": 1, "lipschitz_z": 1, "size_x": 100, "size_z": 100, "clip": 5},
