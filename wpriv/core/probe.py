@@ -7,6 +7,7 @@ only steers the certified computation (tilt, grid, windows); no answer depends o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -144,41 +145,45 @@ def log_tail_factor(tilt: float, deviation: float) -> float:
 def tilt_for_delta(probes: list[Probe], counts: list[Counts], log_delta: float) -> float:
     """The tilt lambda >= 0 at which the saddle-point approximation of ln delta meets the target (to about 1%)."""
 
-    def miss(tilt: float) -> float:
+    def miss(tilt: float) -> tuple[float, float]:
         c = cumulants(probes, counts, tilt)
-        return c.total - tilt * c.mean + log_tail_factor(tilt, math.sqrt(max(c.variance, 0.0))) - log_delta
+        spread = math.sqrt(c.variance)
+        value = c.total - tilt * c.mean + log_tail_factor(tilt, spread) - log_delta
+        return value, tilt * c.variance + 1 / (tilt + 1 / spread)
 
-    return _decreasing_root(miss, _scale(probes, counts))
+    at_zero, spread = miss(0.0)
+    # a normal loss needs at most this tilt
+    return _root(miss, at_zero, math.sqrt(2 * at_zero) / spread) if at_zero > 0 else 0.0
 
 
 def tilt_for_eps(probes: list[Probe], counts: list[Counts], eps: float) -> float:
-    """The tilt lambda >= 0 at which the tilted mean of the composed loss is eps."""
-    return _decreasing_root(lambda tilt: eps - cumulants(probes, counts, tilt).mean, _scale(probes, counts))
+    """The tilt lambda >= 0 at which the tilted mean of the composed loss is eps (to about 1%)."""
+
+    def miss(tilt: float) -> tuple[float, float]:
+        c = cumulants(probes, counts, tilt)
+        return eps - c.mean, c.variance
+
+    short, variance = miss(0.0)
+    return _root(miss, short, short / variance) if short > 0 else 0.0
 
 
-def _scale(probes: list[Probe], counts: list[Counts]) -> float:
-    variance = cumulants(probes, counts, 0.0).variance
-    return 1 / math.sqrt(variance) if variance > 0 else 1.0
-
-
-def _decreasing_root(f, scale: float) -> float:  # type: ignore[no-untyped-def]
-    """A root of a decreasing function on [0, inf), to one percent; 0 where it starts below zero."""
-    if f(0.0) <= 0:
-        return 0.0
-    low, high, f_low, f_high = 0.0, scale, math.inf, f(scale)
-    while f_high > 0 and high < 1e12 * scale:
-        low, f_low, high = high, f_high, high * 3
-        f_high = f(high)
-    for _ in range(40):
-        if high - low <= 0.01 * high or high < 1e-6 * scale:
-            break
-        share = f_low / (f_low - f_high) if math.isfinite(f_low) and math.isfinite(f_high) and f_low > f_high else 0.5
-        middle = low + (high - low) * min(max(share, 0.1), 0.9)
-        value = f(middle)
-        if value > 0:
-            low, f_low = middle, value
+def _root(f: Callable[[float], tuple[float, float]], at_zero: float, start: float) -> float:
+    """A root of a function that decreases from ``at_zero``, given with how fast it falls: Newton's steps while they converge quickly."""
+    low, high, x, last = 0.0, math.inf, start, math.inf
+    for _ in range(60):
+        value, fall = f(x)
+        low, high = (x, high) if value > 0 else (low, x)
+        step = x + value / fall
+        near = abs(step - x) <= 0.01 * x and abs(value) <= 0.02 * at_zero
+        if near or high < 1e-6 * start or high - low <= 0.01 * high:
+            return min(max(step, low), high)
+        if low < step < min(high, 4 * x) and abs(value) < 0.2 * last:
+            x = step
+        elif math.isinf(high):
+            x *= 4
         else:
-            high, f_high = middle, value
+            x = math.sqrt(max(low, high / 16) * high)
+        last = abs(value)
     return high
 
 
