@@ -67,7 +67,13 @@ def dot(group: Group, p: Probe, step: float, tilt: float, top_mass: float, botto
         return Dotted(_tilted(index, mass, y, tilt), lambda: _tilted(index, low, y, tilt), np.atleast_1d(infinity))
     made = cells(pair, y)
     mass, infinity = upper_dots(made, pair.infinity)
-    return Dotted(_tilted(index, mass, y, tilt), lambda: _tilted(index, lower_dots(made, pair.infinity), y, tilt), np.atleast_1d(infinity))
+
+    def lower() -> Law:
+        low = np.atleast_2d(lower_dots(made, pair.infinity))
+        # without mass at infinity, a pair dominates a point at zero
+        return _tilted(index, low, y, tilt) if pair.infinity > 0 else _resolved(index, low, step, tilt, np.zeros(low.shape[0]))[0]
+
+    return Dotted(_tilted(index, mass, y, tilt), lower, np.atleast_1d(infinity))
 
 
 def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, bottom_mass: float, tail: float) -> Dotted:
@@ -115,8 +121,9 @@ def _resolved(index: NDArray[np.int64], mass: Array, step: float, tilt: float, l
     """
     below = _tilted(index, mass.copy(), np.asarray(index * step, dtype=np.float64), tilt)
     unresolved = below.moments(step)[0] < -log_kappa
-    if unresolved.any():
-        mass = np.where(unresolved[:, None], np.where(index == 0, mass.sum(axis=1)[:, None], 0.0), mass)
+    if unresolved.any() and index[0] <= 0:
+        zero = index == index[index <= 0][-1]
+        mass = np.where(unresolved[:, None], np.where(zero, mass.sum(axis=1)[:, None], 0.0), mass)
         below = _tilted(index, mass, np.asarray(index * step, dtype=np.float64), tilt)
     return below, np.where(unresolved, log_kappa, 0.0)
 
