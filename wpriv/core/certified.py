@@ -16,8 +16,9 @@ from wpriv.core.group import groups
 from wpriv.core.lattice import Dotted, dot, dot_split
 from wpriv.core.pair import Counts, LossPair
 from wpriv.core.plan import Lattice, Plan, plan
-from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps, top_index
+from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
 from wpriv.core.process import Run
+from wpriv.core.scan import Scan, scan
 from wpriv.core.spectra import UNIT
 from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
@@ -45,7 +46,7 @@ class Composition:
         self.groups = groups(merged)
         self.counts = [group.counts for group in self.groups]
         self.total, self.kinds = sum(merged.values()), len(merged)
-        self.looked, self.neglected, self.probes = math.inf, 0.0, list[Probe]()
+        self.looked, self.neglected, self.scans, self.probes = math.inf, 0.0, list[Scan](), list[Probe]()
         masses = [(pair.infinity, n) for pair, n in merged.items() if pair.infinity > 0]
         self.log_finite = -math.inf if any(mass >= 1 for mass, _ in masses) else sum(n * math.log1p(-mass) for mass, n in masses)
         self.infinity = -math.expm1(self.log_finite)
@@ -75,6 +76,8 @@ class Composition:
         elif enough > 0:
             # where an upper end is all that is asked, and has room, a coarse grid will do at first
             accuracy = max(accuracy, ROOM * (math.log(enough) - log_guess))
+        if self._bounded(tilt, eps, enough):
+            return 0.0, enough
         best, width, self.last_error = (0.0, 1.0), math.inf, math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
@@ -108,6 +111,8 @@ class Composition:
         log_delta = math.log(delta - self.infinity)
         self._look(log_delta, tol)
         tilt = tilt_for_delta(self.probes, self.counts, log_delta)
+        if self._bounded(tilt, enough, delta):
+            return 0.0, enough
         best, accuracy, guess = (0.0, math.inf), tol / 1.9, math.inf
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
         if cumulants(self.probes, self.counts, tilt).variance > 20 * cumulants(self.probes, self.counts, 0.0).variance:
@@ -152,9 +157,25 @@ class Composition:
         self.neglected = 0.02 * tol
         wanted = log_delta - math.log(1e6 * self.total * self.kinds)
         depth = next((d for d in DEPTHS if math.log(d) <= wanted), DEPTHS[-1])
-        found = [probe(*group.members, depth=depth) for group in self.groups]
+        self.scans = [scan(*group.members, depth=depth) for group in self.groups]
+        found = [Probe.of(seen, float(group.pair.infinity)) for seen, group in zip(self.scans, self.groups, strict=True)]
         tops = [self._negligible(math.exp(log_delta), group.counts) for group in self.groups]
         self.looked, self.probes = log_delta, [p.up_to(top_index(p, top)) for p, top in zip(found, tops, strict=True)]
+
+    def _bounded(self, tilt: float, eps: float, delta: float) -> bool:
+        """Whether Chernoff's bound, at the tilt or somewhat above, shows that delta at eps >= 0 is no larger."""
+        if eps < 0 or delta <= 0 or tilt <= 0:
+            return False
+        room = eps - self._drift(cumulants(self.probes, self.counts, tilt))
+        for theta in (tilt, 1.15 * tilt):
+            found = [seen.chernoff(theta) for seen in self.scans]
+            log_moment = sum(float(n @ log) for n, (log, _) in zip(self.counts, found, strict=True))
+            beyond = -math.expm1(sum(float(n @ np.log1p(-above)) for n, (_, above) in zip(self.counts, found, strict=True)))
+            # the largest (1 - e^-x) e^{-theta x} over x > 0
+            log_peak = -theta * math.log1p(1 / theta) - math.log1p(theta)
+            if beyond + math.exp(min(log_moment - theta * room + log_peak, 0.0)) <= delta * (1 - 1e-12):
+                return True
+        return False
 
     def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float, target: tuple[float, float]) -> Both | None:
         """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already.
@@ -198,11 +219,14 @@ class Composition:
             fewer = [n - d.jumps.most if d.jumps and not upper else n for d, n in zip(made, self.counts, strict=True)]
             return compose(laws, fewer, chosen.step, tilt, chosen.stages, late=late, upper=upper, log_finite=finite, tail=tail)
 
-        sizes = [np.abs(m) + 10 * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
-        drift = TAIL_ROUNDINGS * UNIT * sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
-        drift += sum(float(jumps.most @ jumps.log_kappa) for jumps, _ in split)
+        drift = self._drift(state) + sum(float(jumps.most @ jumps.log_kappa) for jumps, _ in split)
         fall = drift + sum(jumps.fall for jumps, _ in split)
         return Both(side(True), partial(side, False), drift, fall, math.sqrt(state.variance))
+
+    def _drift(self, state: Cumulants) -> float:
+        """By how much in eps rounding in the tails may shift the composed loss."""
+        sizes = [np.abs(m) + 10 * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
+        return TAIL_ROUNDINGS * UNIT * sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
 
     def _milder(self, tilt: float, state: Cumulants, eps: float, delta: float, relative: float) -> tuple[float, Cumulants, float]:
         """The tilt to compute with, its cumulants, and the share of the tilted mass that decides delta at eps.

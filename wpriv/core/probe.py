@@ -1,7 +1,6 @@
 """A cheap first look at loss pairs: where their losses live, their cumulant functions, and which tilt a question asks for.
 
-The nodes are geometric in |loss| and refined where mass gathers, so that no scale has to be known beforehand. What is found here
-only steers the certified computation (tilt, grid, windows); no answer depends on its accuracy.
+What is found here only steers the certified computation (tilt, grid, windows); no answer depends on its accuracy.
 """
 
 from __future__ import annotations
@@ -9,15 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import erfcx
 
 from wpriv.core.group import stacked
 from wpriv.core.pair import Array, Counts, LossPair
+from wpriv.core.scan import Scan, scan
 
-_LADDER = np.geomspace(1e-15, 1e9, 120)
 # P-masses down to which tails can be resolved: the deeper, the smaller a delta can be asked about, and the more losses are probed
 DEPTHS = (1e-25, 1e-50, 1e-100, 1e-150)
 
@@ -35,6 +33,25 @@ class Probe:
     loss: Array
     shortened: bool = False
 
+    @staticmethod
+    def of(found: Scan, infinity: float) -> Probe:
+        """The cells of a scan, each at a loss; ``infinity`` is the pair's own."""
+        y, (mass, other) = found.y, found.masses()
+        mass[:, 0] = np.maximum(mass[:, 0], np.minimum(found.tails[1, :, 1], 1.0 - infinity))
+        beyond = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
+        # the far tail sits at the lower end of a cell that was not refined: its middle would weigh far too much when tilted
+        falls = (mass > 0.5 * beyond).any(axis=0) & (y[1:] > 0)
+        middle = np.where(falls, y[:-1], (y[1:] + y[:-1]) / 2)
+        keep = (mass > 1e-300).any(axis=0)
+        if not keep.any():
+            nothing = np.zeros((mass.shape[0], 1))
+            return Probe(np.zeros(1), nothing - np.inf, nothing)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_p = np.log(mass)
+            # where Q has no digits left the middle has to do
+            loss = np.where((other > 1e-290) & (mass > 1e-290), np.clip(log_p - np.log(other), y[:-1], y[1:]), middle)
+        return Probe(middle[keep], log_p[:, keep], loss[:, keep])
+
     def reaches(self, cut: float) -> bool:
         """Whether there are losses above the cut; or below it, and none above that only their rarity has left out."""
         return float(self.y[-1]) >= cut or (float(self.y[0]) <= -cut and not self.shortened)
@@ -44,63 +61,9 @@ class Probe:
         return Probe(self.y[: last + 1], self.log_p[:, : last + 1], self.loss[:, : last + 1], last < self.y.size - 1)
 
 
-@lru_cache(maxsize=512)
 def probe(*members: LossPair, depth: float = DEPTHS[-1]) -> Probe:
-    """Probes one pair, or several that can be stacked, down to P-masses of ``depth``; cached by the pairs' identity or value."""
-    pair = stacked(members)
-    low, high = pair.support
-    ladder = np.concatenate([-_LADDER[::-1], [0.0], _LADDER])
-    y = ladder[(ladder > low) & (ladder < high)]
-    ends = [v for v in (low, high) if math.isfinite(v)]
-    if len(ends) == 2 and high > low:
-        # a bounded loss has its law's detail near the ends
-        inwards = (high - low) * np.geomspace(1e-7, 0.5, 30)
-        y = np.concatenate([y, low + inwards, high - inwards])
-    few_atoms = pair.atoms if pair.atoms.size <= 64 else np.empty(0)
-    y = np.unique(np.concatenate([y, ends, few_atoms]))
-    if y.size < 2:
-        y = np.array([y[0] - 1e-9, y[0]]) if y.size else np.array([-1e-9, 0.0])
-    tails = _tails(pair, y)
-    while True:
-        mass = _between(*tails[:2])
-        mass[:, 0] = np.maximum(mass[:, 0], np.minimum(tails[1, :, 1], 1.0 - pair.infinity))
-        beyond = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
-        steep = ((mass > 0.7 * beyond) & (mass > depth) | (mass > 0.3 * beyond) & (mass > 1e-15)).any(axis=0)
-        last = np.arange(mass.shape[1]) == mass.shape[1] - 1
-        heavy = (mass > 0.02).any(axis=0)
-        # no finer than the ladder: an atom at zero would be halved for ever
-        finest = np.maximum(np.where(heavy, 1e-9, 1e-3) * np.abs(y[1:]), 1e-15)
-        wide = (heavy | steep & ~last) & (np.diff(y) > finest)
-        if not wide.any():
-            break
-        new = (y[:-1][wide, None] + np.diff(y)[wide, None] * np.arange(1, 6) / 6).ravel()
-        y = np.concatenate([y, new])
-        order = np.argsort(y, kind="stable")
-        y, tails = y[order], np.concatenate([tails, _tails(pair, new)], axis=2)[:, :, order]
-    # the far tail sits at the lower end of a cell that was not refined: its middle would weigh far too much when tilted
-    falls = (mass > 0.5 * beyond).any(axis=0) & (y[1:] > 0)
-    middle = np.where(falls, y[:-1], (y[1:] + y[:-1]) / 2)
-    keep = (mass > 1e-300).any(axis=0)
-    if not keep.any():
-        nothing = np.zeros((mass.shape[0], 1))
-        return Probe(np.zeros(1), nothing - np.inf, nothing)
-    other = _between(*tails[2:])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_p = np.log(mass)
-        # where Q has no digits left the middle has to do
-        loss = np.where((other > 1e-290) & (mass > 1e-290), np.clip(log_p - np.log(other), y[:-1], y[1:]), middle)
-    return Probe(middle[keep], log_p[:, keep], loss[:, keep])
-
-
-def _tails(pair: LossPair, y: Array) -> Array:
-    """[4, K, m] P above, P below, Q above and Q below each loss."""
-    return np.array([np.atleast_2d(np.exp(tail)) for tail in pair.tails(y)])
-
-
-def _between(above: Array, below: Array) -> Array:
-    """The mass of every cell, by whichever tail is the smaller."""
-    smaller = above[:, :-1] < below[:, 1:]
-    return np.maximum(np.where(smaller, above[:, :-1] - above[:, 1:], below[:, 1:] - below[:, :-1]), 0.0)
+    """Probes one pair, or several that can be stacked, down to P-masses of ``depth``."""
+    return Probe.of(scan(*members, depth=depth), float(stacked(members).infinity))
 
 
 @dataclass(frozen=True)
