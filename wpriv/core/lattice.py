@@ -222,7 +222,7 @@ def nodes(
     if first > 0 or not math.isfinite(low):
         low = max(float(p.y[first]) - step, low)
     if last < p.y.size - 1 or not math.isfinite(high):
-        high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, high)
+        high = min((float(p.y[last + 1]) if last < p.y.size - 1 else p.end) + step, high)
     high = max(high, low + step)
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
     extra = EXTRA * (loose(pair) if 0 < pair.atoms.size <= 8 else 1.0)

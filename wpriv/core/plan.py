@@ -15,6 +15,9 @@ from wpriv.core.group import Group
 from wpriv.core.law import Chernoff, steepnesses
 from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.probe import Probe, cumulants, top_index, weights
+from wpriv.errors import Unsupported
+
+MAX_PARTS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class Lattice:
             # where no spacing meets all atoms their mass is loose too, and the best of the fine ones has to do
             for wanted in (step, self.fine / divisor):
                 least_parts = max(1, math.ceil(unit / wanted * (1 - 1e-9)))
+                if least_parts > MAX_PARTS:
+                    raise Unsupported(
+                        f"pld needs {least_parts:.3g} cells between two atoms; the limit is {MAX_PARTS:,}. Raise --tol, or use rdp"
+                    )
                 parts = np.arange(least_parts, 3 * least_parts + 20)
                 places = np.outer(parts, self.atoms / unit)
                 off = np.abs(places - np.round(places)).max(axis=1)

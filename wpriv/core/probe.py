@@ -25,12 +25,13 @@ class Probe:
     """Losses y [m] (increasing) and ln of their P-mass [K, m], a row for each pair of a group; mass at +infinity left out.
 
     ``loss`` [K, m] is where the mass of each row's cell lies, to second order: ln of its P-mass over its Q-mass. ``shortened`` says that
-    losses above the last one were left out.
+    losses above the last one were left out, ``end`` that all lie below it but for P-masses that no double can tell from zero.
     """
 
     y: Array
     log_p: Array
     loss: Array
+    end: float
     shortened: bool = False
 
     @staticmethod
@@ -45,12 +46,12 @@ class Probe:
         keep = (mass > 1e-300).any(axis=0)
         if not keep.any():
             nothing = np.zeros((mass.shape[0], 1))
-            return Probe(np.zeros(1), nothing - np.inf, nothing)
+            return Probe(np.zeros(1), nothing - np.inf, nothing, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             log_p = np.log(mass)
             # where Q has no digits left the middle has to do
             loss = np.where((other > 1e-290) & (mass > 1e-290), np.clip(log_p - np.log(other), y[:-1], y[1:]), middle)
-        return Probe(middle[keep], log_p[:, keep], loss[:, keep])
+        return Probe(middle[keep], log_p[:, keep], loss[:, keep], float(y[1:][keep][-1]))
 
     def reaches(self, cut: float) -> bool:
         """Whether there are losses above the cut; or below it, and none above that only their rarity has left out."""
@@ -58,7 +59,9 @@ class Probe:
 
     def up_to(self, last: int) -> Probe:
         """The losses up to an index."""
-        return Probe(self.y[: last + 1], self.log_p[:, : last + 1], self.loss[:, : last + 1], last < self.y.size - 1)
+        if last >= self.y.size - 1:
+            return self
+        return Probe(self.y[: last + 1], self.log_p[:, : last + 1], self.loss[:, : last + 1], float(self.y[last]), True)
 
 
 def probe(*members: LossPair, depth: float = DEPTHS[-1]) -> Probe:
