@@ -31,7 +31,7 @@ LOG_FIRST = -30.0
 # the share of the room below an upper end that suffices which may be lost to the grid
 ROOM = 0.3
 # cells that a further round may take, and up to which one is tried whether or not the last one paid
-MOST_CELLS, SMALL_CELLS = 1 << 20, 1 << 19
+MOST_CELLS, SMALL_CELLS = 1 << 20, 1 << 15
 # the tails are taken to be right to this many roundings, relative to the loss they are asked at; a step's loss is shifted by as much
 TAIL_ROUNDINGS = 16
 
