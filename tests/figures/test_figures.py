@@ -36,6 +36,7 @@ TABLES = {
     "wp-gradient": {"table": "wp-gradient", "params": {"order": 2}, "sweep": {"over": "records", "values": [10, 100]}},
     "sigma-over-eps": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
     "sigma-ratio": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
+    "linear-generator": {"table": "linear-generator", "params": {"batch": 20}, "sweep": {"over": "lam", "values": [1, 2]}},
     "budgets": {
         "cases": {"a": [{"mech": "gauss", "sigma": 1}], "b": [{"mech": "laplace", "scale": 1}]},
         "accountants": ["pld", "renyi", "wdp:variant=exact", "gdp"],

@@ -233,7 +233,7 @@ def test_the_divergence_is_0_at_equality_and_positive_elsewhere(p):
     x, y = draw(37, 12, 2).requires_grad_(), draw(38, 15, 2)
     same = divergence(x, x.detach().clone(), 0.5, p, **TIGHT)
     assert same.converged
-    assert abs(float(same.value)) < 1e-12
+    assert abs(same.value.item()) < 1e-12
     assert torch.autograd.grad(same.value, x)[0].abs().max() < 1e-10
     found = divergence(x, y, 0.5, p, **TIGHT)
     parts = [float(entropic(*two, 0.5, p, **TIGHT).value) for two in ((x, y), (x, x), (y, y))]
@@ -268,7 +268,8 @@ def test_no_box_of_points_and_lambda_gives_nan(n, m, d, seed, size, lam, p, dtyp
     for told in (found.value, found.marginal_error, found.f, found.g, found.plan, x.grad):
         assert torch.isfinite(told).all()
     cost = cost_matrix(x.detach().double(), y.double(), p)
-    assert float(found.value.double()) <= float(cost.mean()) * (1 + 1e-4) + 1e-30  # the independent coupling costs no less
+    # the independent coupling costs no less; potentials are rounded as numbers of the size of lambda
+    assert float(found.value.double()) <= float(cost.mean()) * (1 + 1e-4) + 10**lam * torch.finfo(dtype).eps
     assert bool(found.converged) == bool(found.marginal_error <= 1e-4)
     assert torch.allclose(found.plan.double().sum(1), torch.tensor(1 / n).double(), rtol=1e-3)
 
