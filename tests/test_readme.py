@@ -35,6 +35,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "gauss": {"sigma": 1.3},
     "histogram": {"file": "pair.csv"},
     "laplace": {"scale": 0.7},
+    "projection": {"d": 20, "k": 5, "sigma": 1.0},
     "randomized-response": {"eps0": 1.2},
     "truncated-gauss": {"sigma": 1.0, "bound": 2.5},
     "truncated-laplace": {"scale": 1.0, "bound": 3.0},

@@ -25,6 +25,7 @@ EXAMPLES = {
     "truncated-laplace": [{"scale": 1.0, "bound": 3.0}, {"scale": 1.0, "bound": 0.8}, {"scale": 500.0, "bound": 4000.0}],
     "discrete-gauss": [{"sigma": 0.8}, {"sigma": 12.0, "sensitivity": 3}, {"sigma": 2e4}],
     "discrete-laplace": [{"scale": 0.9}, {"scale": 7.0, "sensitivity": 5}],
+    "projection": [{"d": 50, "k": 12, "sigma": 0.7}, {"d": 3, "k": 1, "sigma": 2.0}, {"d": 784, "k": 200, "sigma": 30.0}],
     "histogram": [{"file": "table"}, {"file": "table", "sigma": 0.8}, {"file": "table", "sigma": 0.8, "bound": 1.0}],
 }
 TABLE = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"

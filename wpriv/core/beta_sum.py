@@ -184,17 +184,30 @@ def log_moment(d: int, s: Array) -> Array:
     for n in range(120):
         term = term * (0.5 + n) / (b + n) * near / (n + 1)
         series = series + term
-    # the integrand y^(1/2) (1-y)^(b-1/2) e^(s y) d logit(y) has its peak where s y^2 + (b - s) y = 1/2, and bends there by y (1-y) root
-    root = np.hypot(far - b, np.sqrt(2 * far))
-    y = np.where(far > b, (far - b + root) / (2 * far), 1 / (np.abs(far - b) + root))
-    rest = (2 * b - 1) / (far + b + root)
+    total = np.logaddexp.reduce(_integrand(b, far)[0], axis=-1) - _log_beta(b - 0.5)
+    return np.asarray(np.where(s <= bound, np.log1p(series), total))
+
+
+def _integrand(b: float, s: Array) -> tuple[Array, Array]:
+    """ln of weight times integrand y^(1/2) (1-y)^(b-1/2) e^(s y) d logit(y) at 241 nodes along the last axis, and the nodes y."""
+    # its peak is where s y^2 + (b - s) y = 1/2, and it bends there by y (1-y) root
+    root = np.hypot(s - b, np.sqrt(2 * s))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = np.where(s > b, (s - b + root) / (2 * s), 1 / (np.abs(s - b) + root))
+    rest = (2 * b - 1) / (s + b + root)
     bend = y * rest * root
     q = np.linspace(-6.0, 6.0, 241)
     logit = np.log(y) - np.log(rest) + np.sinh(q) / np.sqrt(bend)
     log_y, log_rest = -np.logaddexp(0.0, -logit), -np.logaddexp(0.0, logit)
-    value = 0.5 * log_y + (b - 0.5) * log_rest + far * np.exp(log_y) + np.log(np.cosh(q)) - 0.5 * np.log(bend)
-    total = np.logaddexp.reduce(value, axis=-1) + math.log(q[1] - q[0]) - _log_beta(b - 0.5)
-    return np.asarray(np.where(s <= bound, np.log1p(series), total))
+    at = np.exp(log_y)
+    return 0.5 * log_y + (b - 0.5) * log_rest + s * at + np.log(np.cosh(q) * (q[1] - q[0])) - 0.5 * np.log(bend), at
+
+
+def tilted(d: int, s: float) -> tuple[Array, Array]:
+    """Nodes and probabilities of Beta(1/2, (d-1)/2) tilted by e^(s y), s >= 0: exact to rounding for smooth functions."""
+    log_weight, y = _integrand(d / 2, np.array([max(s, 0.0)]))
+    weight = np.exp(log_weight - log_weight.max())
+    return y, weight / weight.sum()
 
 
 def _log_beta(b: float) -> float:

@@ -222,6 +222,16 @@ def between(run: Run, tol: float) -> tuple[Run, Run] | None:
     return [(low, n) for (low, _), n in ends], [(high, n) for (_, high), n in ends]
 
 
+def need_laws(process: Process, accountant: str) -> None:
+    """Refuses a process some pair of which is known only between two, for accountants whose lower ends need the law itself."""
+    for run in process.runs():
+        if between(run, 1.0) is not None:
+            raise Unsupported(
+                f"{accountant} needs the very law of the privacy loss; that of a projection is known between two, which bracket eps and "
+                f"delta. Use pld"
+            )
+
+
 def _sampled(step: Step) -> LossPair:
     pair, sampling = step.mechanism.pair(), step.sampling
     if sampling.kind == "none":

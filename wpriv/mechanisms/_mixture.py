@@ -27,7 +27,7 @@ class GaussMixture(Derived):
         y = np.asarray(eps, dtype=float)
         flat = y.ravel()
         rows = max(_BLOCK // self.mu.size, 1)
-        found = np.concatenate([self._tails(flat[at : at + rows]) for at in range(0, flat.size, rows)], axis=1)
+        found = np.concatenate([self._tails(flat[at : at + rows]) for at in range(0, max(flat.size, 1), rows)], axis=1)
         with np.errstate(divide="ignore"):
             return Tails(*np.log(np.minimum(found, 1.0)).reshape(4, *y.shape))
 
