@@ -12,9 +12,8 @@ from wpriv.core.process import Run, between, closed_form
 
 # the brackets of the two runs themselves take half of the tolerance
 SHARE = 0.5
-ROUNDS = 3
-# nothing is asked more finely than this
-FINEST = 1e-7
+# a bracket of delta too wide by more than this is left as it is: far out in the tail every sum would have to be hundreds of times finer
+MOST = 20.0
 
 
 class Outer:
@@ -38,13 +37,15 @@ class Outer:
         return self._narrowed(lambda side, most: side.epsilon(delta, SHARE * tol, most), tol, enough)
 
     def _narrowed(self, ask: Callable[[Composition | _Known, float], tuple[float, float]], tol: float, enough: float) -> tuple[float, float]:
-        for turn in range(ROUNDS):
-            high = ask(self.above, enough)[1]
-            low = min(ask(self.below, -1.0)[0], high)
-            if turn == ROUNDS - 1 or high <= enough or not tol * high < high - low < math.inf or self.tol <= FINEST:
-                break
-            self._place(max(0.6 * self.tol * tol * high / (high - low), FINEST))
+        high, low = self._ends(ask, enough)
+        if high > enough and tol * high < high - low <= MOST * tol * high and self.tol >= tol:
+            self._place(0.6 * tol * tol * high / (high - low))
+            high, low = self._ends(ask, enough)
         return low, high
+
+    def _ends(self, ask: Callable[[Composition | _Known, float], tuple[float, float]], enough: float) -> tuple[float, float]:
+        high = ask(self.above, enough)[1]
+        return high, min(ask(self.below, -1.0)[0], high)
 
 
 class _Known:
