@@ -28,7 +28,9 @@ def inversion(k: int, d: int, sigma: float, n: int, eps: float) -> float:
 
         def part(u: mp.mpf) -> mp.mpf:
             s = c + 1j * u
-            return mp.re(mp.hyp1f1(0.5, mp.mpf(d) / 2, s * (s + 1) / (2 * mp.mpf(sigma) ** 2)) ** (k * n) * mp.exp(-s * eps) / (s * (1 + s)))
+            return mp.re(
+                mp.hyp1f1(0.5, mp.mpf(d) / 2, s * (s + 1) / (2 * mp.mpf(sigma) ** 2)) ** (k * n) * mp.exp(-s * eps) / (s * (1 + s))
+            )
 
         return float(mp.quad(part, [0, 1, 2, 4, 8, 16, 40, 100]) / mp.pi)
 

@@ -54,13 +54,19 @@ def account(process: Process, *, tol: float = 1e-3, w: str = "bernstein", charge
     parts = [(step.mechanism.describe(), step.n, step.sampling.rate) for step in process.steps]
     told = [_CLT] if w == "clt" else []
     told += [_SAMPLED] if sampled else []
-    told += [f"swd-tail: one failure probability stands for {total} steps, each with directions of its own"] if total > 1 and charge == "once" else []
+    told += (
+        [f"swd-tail: one failure probability stands for {total} steps, each with directions of its own"]
+        if total > 1 and charge == "once"
+        else []
+    )
     claim = "upper-bound" if not told else "approximate" if told == [_CLT] else CLAIM
     seal: Callable[[float], Bracket] = Bracket.above if claim == "upper-bound" else Bracket
 
     def at(log_delta: float) -> float:
         log_failure = log_delta - math.log(2) - (math.log(total) if charge == "every" else 0.0)
-        rho = [about["sensitivity"] ** 2 * WIDTHS[w](about["k"], about["d"], -log_failure) / (2 * about["sigma"] ** 2) for about, _, _ in parts]
+        rho = [
+            about["sensitivity"] ** 2 * WIDTHS[w](about["k"], about["d"], -log_failure) / (2 * about["sigma"] ** 2) for about, _, _ in parts
+        ]
         if not sampled:
             # every order is a rho: the best one in closed form
             return zcdp_to_epsilon(math.fsum(r * n for r, (_, n, _) in zip(rho, parts, strict=True)), log_delta - math.log(2))

@@ -126,7 +126,7 @@ def _add(one: Lengths, other: Lengths, c: float, nodes: Array, upper: bool) -> L
     at = _coordinate(c, nodes)
     if upper:
         return _split(at, nodes, cell, u, weight)
-    mass = np.bincount(cell, weight, nodes.size - 1)
+    mass: Array = np.bincount(cell, weight, nodes.size - 1).astype(float)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.bincount(cell, weight * at.of(u), nodes.size - 1) / mass
     return _settle(at, nodes, mass, np.where(mass > 0, mean, 0.0))
@@ -142,7 +142,8 @@ def _split(at: _Coordinate, nodes: Array, cell: np.typing.NDArray[np.int64], u: 
     start, wide = x[cell], np.diff(x)[cell]
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(wide > 0, np.clip((at.of(u) - start) / wide + 1e-10, 0.0, 1.0), 1.0)
-    mass = np.bincount(cell, weight * (1 - share), nodes.size) + np.bincount(cell + 1, weight * share, nodes.size)
+    mass: Array = np.bincount(cell, weight * (1 - share), nodes.size).astype(float)
+    mass += np.bincount(cell + 1, weight * share, nodes.size)
     mass[-1] += mass.size**2 * NEGLIGIBLE
     mass /= mass.sum()
     points = nodes.copy()

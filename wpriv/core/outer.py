@@ -36,7 +36,9 @@ class Outer:
         """Lower and upper eps >= 0 at delta; see ``Composition.epsilon``."""
         return self._narrowed(lambda side, most: side.epsilon(delta, SHARE * tol, most), tol, enough)
 
-    def _narrowed(self, ask: Callable[[Composition | _Known, float], tuple[float, float]], tol: float, enough: float) -> tuple[float, float]:
+    def _narrowed(
+        self, ask: Callable[[Composition | _Known, float], tuple[float, float]], tol: float, enough: float
+    ) -> tuple[float, float]:
         high, low = self._ends(ask, enough)
         if high > enough and tol * high < high - low <= MOST * tol * high and self.tol >= tol:
             self._place(0.6 * tol * tol * high / (high - low))

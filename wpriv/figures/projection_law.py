@@ -34,7 +34,15 @@ def draw(rows: list[Row], axes: Any) -> None:
             handles.append(axes.axvline(bounds[name], color=colour, linewidth=1.4, linestyle=":" if name == "clt" else "-"))
             labels.append(f"{label} {bounds[name]:.3g}")
         elif name in bounds:
-            axes.annotate(f"{label} {bounds[name]:.3g} →", (0.985, 0.5), xycoords="axes fraction", ha="right", color=colour, fontsize="small")
+            axes.annotate(
+                f"{label} {bounds[name]:.3g} →",
+                (0.985, 0.5),
+                xycoords="axes fraction",
+                ha="right",
+                color=colour,
+                fontsize="small",
+                backgroundcolor="white",
+            )
     axes.set_xlim(0 if x[0] - half < 0.2 * right else x[0] - half, right)
     axes.set_ylim(0, top)
     axes.set_xlabel("squared length H of the projected difference")

@@ -59,4 +59,6 @@ def rows(params: Params) -> list[dict[str, Any]]:
     ]
     log_inverse = -math.log(params.delta)
     marks = [(name, width(k, d, log_inverse)) for name, width in swd.WIDTHS.items()]
-    return found + [{"part": "bound", "name": name, "x": w, "density": None, "drawn": None, "normal": None, "claim": CLAIMS[name]} for name, w in marks]
+    return found + [
+        {"part": "bound", "name": name, "x": w, "density": None, "drawn": None, "normal": None, "claim": CLAIMS[name]} for name, w in marks
+    ]
