@@ -28,7 +28,7 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     """The Renyi divergence of the whole process at the order alpha >= 1; ``tol`` is not used.
 
     Raises:
-        Unsupported: some step has distinguishing events, so that it is infinite, or a law known only between two. UsageError: alpha below 1.
+        Unsupported: some step has distinguishing events (infinite), or its law is known only between two. UsageError: alpha below 1.
     """
     if not order >= 1:
         raise UsageError(f"renyi: the order alpha must be at least 1; found {order:g}")

@@ -47,7 +47,7 @@ def clt(k: int, d: int, log_inverse: float) -> float:
 
 
 def quantile(k: int, d: int, log_inverse: float) -> float:
-    """H's own upper quantile, to about 1e-9; for 2 to 29 directions Chernoff's bound with the exact moments, rigorous and a little above."""
+    """H's own upper quantile, to about 1e-9; for 2 to 29 directions Chernoff's bound with the exact moments, which is rigorous."""
     if k == 1:
         return float(betainccinv(0.5, (d - 1) / 2, math.exp(-log_inverse)))
     if k < SMOOTH:
