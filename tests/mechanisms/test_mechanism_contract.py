@@ -41,7 +41,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Los
     made = {}
     for name, i in CASES:
         values = {k: str(file) if v == "table" else v for k, v in EXAMPLES[name][i].items()}
-        made[name, i] = registry.mechanism(name)(**values).pair()
+        found = registry.mechanism(name)(**values).pair()
+        # a pair known only between two is checked by its upper one, whose tails and divergences are of one law
+        made[name, i] = (found.between(1e-3) or (found, found))[1]
     return made
 
 

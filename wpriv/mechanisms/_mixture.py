@@ -28,8 +28,10 @@ class GaussMixture(Derived):
         flat = y.ravel()
         rows = max(_BLOCK // self.mu.size, 1)
         found = np.concatenate([self._tails(flat[at : at + rows]) for at in range(0, max(flat.size, 1), rows)], axis=1)
+        other = np.minimum(found[[1, 0, 3, 2]], 1.0)
         with np.errstate(divide="ignore"):
-            return Tails(*np.log(np.minimum(found, 1.0)).reshape(4, *y.shape))
+            # the larger of two tails by the smaller one, which has all its digits
+            return Tails(*np.where(other < 0.5, np.log1p(-other), np.log(found)).reshape(4, *y.shape))
 
     def _tails(self, eps: Array) -> Array:
         """[4, m] plain probabilities; the smaller tail of each Gaussian is computed, the larger one follows."""
