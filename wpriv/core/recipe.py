@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
-from wpriv.core import registry
+from wpriv.core import registry, training
 from wpriv.core.document import Document, Fault, Key, refuse
+from wpriv.core.faults import model_faults, shown, unknown
 from wpriv.core.process import ADJACENCIES, type_words
-from wpriv.core.schema import MODELS, Budget, Expect, Panel, Part, Step, Strict, Sweep
+from wpriv.core.schema import MODELS, Budget, Expect, Panel, Step, Train
 from wpriv.errors import UsageError
 
 _GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))
@@ -24,6 +22,7 @@ COLUMNS = {
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("mass", "density", "class_density", "infinity"),
     "claims": ("published", "exact", "ratio"),
+    "training": (*BOUND_COLUMNS, "sigma", "n"),
 }
 _LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part", "proposition", "verdict")
 
@@ -55,6 +54,7 @@ class Recipe:
     panels: tuple[Panel, ...] = ()
     checks: tuple[Check, ...] = ()
     quick: bool = False
+    training: Train | None = None
 
 
 def check(document: Document, *, quick: bool = False) -> Recipe:
@@ -69,10 +69,11 @@ def check(document: Document, *, quick: bool = False) -> Recipe:
         known = ", ".join(MODELS)
         said = f"the key 'kind' is missing; it is one of {known}" if "kind" not in data else f"kind must be one of {known}; found {kind!r}"
         raise refuse(document.name, document.lines, [Fault(document.place(("kind",)), said)])
-    faults = _model_faults(document, MODELS[kind]) + _name_faults(document)
+    faults = model_faults(document, MODELS[kind]) + _name_faults(document)
     if faults:
         raise refuse(document.name, document.lines, faults)
-    recipe = _compare(document, quick, faults) if kind == "compare" else _single(document, kind, faults)
+    kinds = {"compare": _compare, "train": _train, "budget": _single, "calibrate": _single}
+    recipe = kinds[kind](document, quick, faults)
     if faults:
         raise refuse(document.name, document.lines, faults)
     return recipe
@@ -98,7 +99,15 @@ def _compare(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
     return Recipe(_stem(document.name), "compare", data["source"], whole, tuple(panels), tuple(checks), quick)
 
 
-def _single(document: Document, kind: str, faults: list[Fault]) -> Recipe:
+def _train(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
+    data, model = training.resolve(document, quick, faults)
+    results = (*COLUMNS["training"], *training.results(model.task))
+    checks = [Check("", _expect_row(document, ("expect", i), results, {"accountant"}, faults)) for i in range(len(model.expect))]
+    return Recipe(_stem(document.name), "train", model.source, data, (), tuple(checks), quick, model)
+
+
+def _single(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
+    kind = document.data["kind"]
     model = MODELS[kind].model_validate(document.data)
     assert isinstance(model, Budget)
     if kind == "budget" and (model.eps is None) == (model.delta is None):
@@ -106,7 +115,7 @@ def _single(document: Document, kind: str, faults: list[Fault]) -> Recipe:
     if kind == "calibrate" and len(model.process) > 1:
         faults.append(Fault(document.place(("process",)), f"calibrate solves for one step; found {len(model.process)}"))
     if kind == "calibrate" and (len(model.accountants or ["pld"]) != 1 or model.accountants == ["all"]):
-        faults.append(Fault(document.place(("accountants",)), f"calibrate solves by one accountant; found {_shown(model.accountants)}"))
+        faults.append(Fault(document.place(("accountants",)), f"calibrate solves by one accountant; found {shown(model.accountants)}"))
     return Recipe(_stem(document.name), kind, model.source or "", document.data)
 
 
@@ -192,7 +201,7 @@ def _name_faults(document: Document) -> list[Fault]:
     for path in document.values:
         value = document.at(path)
         if path[-1:] == ("adjacency",) and isinstance(value, str) and value not in neighbours:
-            faults.append(Fault(document.place(path), _unknown("adjacency", value, neighbours)))
+            faults.append(Fault(document.place(path), unknown("adjacency", value, neighbours)))
         before = ("", "", "", *path)[-3:]
         if isinstance(value, dict) and (before[1] == "process" or before[0] == "cases"):
             faults += _step_faults(document, value, path)
@@ -201,7 +210,7 @@ def _name_faults(document: Document) -> list[Fault]:
             continue
         name, colon, _ = value.partition(":") if folder == "accountants" else (value, "", "")
         if name not in registry.names(folder):
-            faults.append(Fault(document.place(path), _unknown(folder[:-1], name, registry.names(folder))))
+            faults.append(Fault(document.place(path), unknown(folder[:-1], name, registry.names(folder))))
         elif colon:
             try:
                 registry.accountant(value)
@@ -221,7 +230,7 @@ def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fa
     if not isinstance(mech, str):
         return []  # the model tells
     if mech not in names:
-        return [Fault(document.place((*path, "mech")), _unknown("mechanism", mech, names))]
+        return [Fault(document.place((*path, "mech")), unknown("mechanism", mech, names))]
     fields, faults = _fields(mech), []
     for key, value in step.items():
         if key in Step.model_fields:
@@ -231,72 +240,31 @@ def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fa
             said = f"unknown key {key[:60]!r}{near or f'. {mech} takes ' + (', '.join(fields) or 'no parameters')}"
             faults.append(Fault(document.place((*path, key), at_key=True), said))
         elif type_words(fields[key]) & {"float", "int"} and type(value) not in (int, float):
-            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {_shown(value)}"))
+            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {shown(value)}"))
     return faults
 
 
-def _unknown(kind: str, word: str, known: list[str]) -> str:
-    near = registry.did_you_mean(word, known)
-    return f"no {kind} called {word[:60]!r}{near or '.'} Known: {', '.join(known) or 'none'}"
-
-
 def _expect(document: Document, path: Key, panel: Panel, faults: list[Fault]) -> Expect:
+    return _expect_row(document, path, COLUMNS[panel.table], {*_LABELS, *ALIASES, *_parameters(panel), *_options(panel)}, faults)
+
+
+def _expect_row(document: Document, path: Key, known: tuple[str, ...], labels: set[str], faults: list[Fault]) -> Expect:
+    """One expected row, its columns among ``known`` and what tells it apart among ``labels``."""
     expect = Expect.model_validate(document.at(path))
-    known, columns = list(COLUMNS[panel.table]), expect.model_extra or {}
+    columns = expect.model_extra or {}
     for key, value in columns.items():
         if ALIASES.get(key, key) not in known:
             said = f"unknown key {key!r}{registry.did_you_mean(key, [*known, *Expect.model_fields])}"
             faults.append(Fault(document.place((*path, key), at_key=True), said))
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
-            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {_shown(value)}"))
+            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {shown(value)}"))
     if not columns:
         faults.append(Fault(document.place(path), f"an expect row needs a number to meet, under one of {', '.join(known)}"))
-    labels = {*_LABELS, *ALIASES, *_parameters(panel), *_options(panel)}
     for key in expect.where:
         if key not in labels:
             said = f"unknown column {key!r}{registry.did_you_mean(key, sorted(labels))}"
             faults.append(Fault(document.place((*path, "where", key), at_key=True), said))
     return expect
-
-
-def _model_faults(document: Document, model: type[Strict]) -> list[Fault]:
-    """pydantic's faults, in the words of this program and at the place they are about."""
-    try:
-        model.model_validate(document.data)
-    except ValidationError as error:
-        return [_told(document, model, fault) for fault in error.errors(include_url=False)]
-    return []
-
-
-def _told(document: Document, model: type[Strict], fault: Any) -> Fault:
-    path: Key = ()
-    for part in fault["loc"]:
-        if (*path, part) in document.values:
-            path = (*path, part)
-    kind, name = fault["type"], str(fault["loc"][-1])
-    if kind == "extra_forbidden":
-        return Fault(document.place(path, at_key=True), f"unknown key {name!r}{registry.did_you_mean(name, _keys_of(model, fault['loc']))}")
-    if kind == "missing":
-        return Fault(document.place(path), f"the key {name!r} is missing")
-    if name == "[key]":
-        return Fault(document.place(path, at_key=True), f"unknown key {str(fault['loc'][-2])!r}; it {fault['msg'][6:]}")
-    if kind == "too_short":
-        return Fault(document.place(path), f"a list of at least {fault['ctx']['min_length']} was wanted; found {_shown(fault['input'])}")
-    said = str(fault.get("ctx", {}).get("error") or fault["msg"][0].lower() + fault["msg"][1:])
-    said = said.replace("input should be", "must be").replace("valid ", "").replace("a integer", "a whole number")
-    said = "must be a mapping of keys to values" if kind in ("model_type", "dict_type") else said
-    shown = "" if kind == "value_error" else f"; found {_shown(fault['input'])}"
-    return Fault(document.place(path), f"{name}: {said}{shown}" if isinstance(fault["loc"][-1], str) else f"{said}{shown}")
-
-
-def _keys_of(model: type[Strict], loc: tuple[Any, ...]) -> list[str]:
-    """Keys known where an unknown one was found: those of the innermost model along the path."""
-    inner: dict[Any, type[Strict]] = {"quick": Part, "panels": Panel, "sweep": Sweep}
-    return list(next((inner[part] for part in reversed(loc[:-1]) if part in inner), model).model_fields)
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, default=str)[:60]
 
 
 def _stem(name: str) -> str:
