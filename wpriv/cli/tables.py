@@ -35,7 +35,7 @@ def comparison(found: Comparison, mode: str) -> None:
             lines = _panel(panel, own, None if found.out is None else MAX_ROWS)
             show.emit(show.bold(panel.title or panel.name or found.recipe.source or _job(own)) + "\n" + lines + "\n")
         if found.verdicts:
-            show.emit(verdicts(found.verdicts))
+            show.emit(expected(found.verdicts))
     for note in notes:
         show.say("note", note)
     for path in found.files if mode == "text" else ():
@@ -132,7 +132,7 @@ def thin(items: list[Any], most: int | None) -> list[Any]:
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
-def verdicts(found: list[Verdict]) -> str:
+def expected(found: list[Verdict]) -> str:
     body = []
     for v in found:
         where = ", ".join(f"{NAMES.get(k, k)} {x}" for k, x in {**({"panel": v.panel} if v.panel else {}), **v.where}.items())

@@ -76,14 +76,16 @@ def results(done: Trained, as_json: bool) -> None:
         show.emit(json.dumps(about))
         return
     last = done.metrics[-1]
-    told = ", ".join(f"{key} {value:.4g}" for key, value in last.items() if key not in ("epoch", "step", "epsilon", "seconds") and value is not None)
+    told = ", ".join(
+        f"{key} {value:.4g}" for key, value in last.items() if key not in ("epoch", "step", "epsilon", "seconds") and value is not None
+    )
     show.emit(show.bold(f"{done.plan.recipe.name}: {told} after {last['step']} steps"))
     for row in done.guarantees:
         show.emit(show.headline(row))
     if done.plan.private is None:
         show.emit("trained without privacy: no guarantee")
     if done.verdicts:
-        show.emit(tables.verdicts(done.verdicts))
+        show.emit(tables.expected(done.verdicts))
     for refusal in done.refused:
         show.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
     for warning in done.statement.get("warnings", []):

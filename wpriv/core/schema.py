@@ -226,7 +226,9 @@ class Privacy(Strict):
     clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")
     norm: Positive = Field(1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped")
     mask: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="share of coordinates set to zero at each step, after the noise")
-    pairs: Annotated[int, Field(ge=3, le=100)] = Field(8, description="records whose gradients are compared for the accountants bdp and wdp")
+    pairs: Annotated[int, Field(ge=3, le=100)] = Field(
+        8, description="records whose gradients are compared for the accountants bdp and wdp"
+    )
     method: Literal["auto", "ghost", "vmap", "loop"] = Field("auto", description="how per-example gradients are clipped; all agree")
 
 
@@ -281,9 +283,12 @@ class Train(Strict):
     accountants: Annotated[list[Word], Field(min_length=1)] = Field(default=["pld"])
     title: str | None = None
     expect: list[Expect] = Field(default_factory=list)
-    sweep: Annotated[
-        list[Axis], BeforeValidator(lambda v: _listed(v), json_schema_input_type=Axis | list[Axis]), Field(min_length=1, max_length=4)
-    ] | None = Field(None, description="one axis, or a list of axes whose product is the grid")
+    sweep: (
+        Annotated[
+            list[Axis], BeforeValidator(lambda v: _listed(v), json_schema_input_type=Axis | list[Axis]), Field(min_length=1, max_length=4)
+        ]
+        | None
+    ) = Field(None, description="one axis, or a list of axes whose product is the grid")
     quick: dict[str, Any] | None = Field(None, description="keys that differ in a quick run; inner mappings are merged")
 
 

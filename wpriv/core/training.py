@@ -14,6 +14,8 @@ from wpriv.core.process import type_words
 from wpriv.core.schema import Train
 from wpriv.errors import UsageError
 
+# keys of the published procedure alone
+BATCH_MEAN = ("norm", "mask")
 # what says something about a run without changing it
 COSMETIC = ("source", "title", "expect", "checkpoint", "quick")
 
@@ -33,7 +35,9 @@ def resolve(document: Document, quick: bool, faults: list[Fault]) -> tuple[dict[
     faults += _combinations(document, model) + _plugins(document, model)
     plain = model.model_dump(exclude_none=True, exclude={"privacy", "quick"})
     plain = {key: value for key, value in plain.items() if value != []}
-    private = "none" if model.privacy is None else model.privacy.model_dump(exclude_none=True)
+    private: Any = "none" if model.privacy is None else model.privacy.model_dump(exclude_none=True)
+    if model.privacy is not None and model.privacy.clip != "batch-mean":
+        private = {key: value for key, value in private.items() if key not in BATCH_MEAN}
     # the order in which recipes are written
     order = [key for key in Train.model_fields if key in {*plain, "privacy"}]
     return {key: private if key == "privacy" else plain[key] for key in order}, model
@@ -97,7 +101,9 @@ def _combinations(document: Document, model: Train) -> list[Fault]:
     if private is None:
         return faults
     if private.eps is None and private.sigma is None:
-        wrong(("privacy",), "privacy needs a target (eps and delta), or the noise (sigma, and delta to price it); found neither eps nor sigma")
+        wrong(
+            ("privacy",), "privacy needs a target (eps and delta), or the noise (sigma, and delta to price it); found neither eps nor sigma"
+        )
     if private.delta is None:
         wrong(("privacy",), "privacy needs delta, at which eps is asked or told")
     if private.sampling != "none" and model.batch is None:
@@ -108,7 +114,7 @@ def _combinations(document: Document, model: Train) -> list[Fault]:
     if proven and private.adjacency not in (None, proven):
         wrong(("privacy", "adjacency"), f"{private.sampling} sampling is accounted under {proven} neighbours; found {private.adjacency}")
     if private.clip != "batch-mean":
-        for key in ("mask", "norm"):
+        for key in BATCH_MEAN:
             if key in private.model_fields_set:
                 wrong(("privacy", key), f"'{key}' belongs to the published procedure (clip: batch-mean); remove it")
     elif private.eps is not None:

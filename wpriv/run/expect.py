@@ -88,4 +88,6 @@ def _verdict(check: Check, column: str, paper: float, ours: float | None) -> Ver
         if not expect.absolute:
             difference = difference / abs(paper) if paper else math.copysign(math.inf, difference) if difference else 0.0
         ok = (-difference if expect.at_least else abs(difference)) <= expect.within
-    return Verdict(check.panel, check.where, column, paper, ours, difference, expect.within, expect.absolute, ok or not expect.held, expect.source)
+    return Verdict(
+        check.panel, check.where, column, paper, ours, difference, expect.within, expect.absolute, ok or not expect.held, expect.source
+    )

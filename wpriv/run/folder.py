@@ -15,7 +15,8 @@ from wpriv.errors import UsageError
 from wpriv.run import write
 
 RECIPE, PROVENANCE = write.RECIPE, write.PROVENANCE
-METRICS, STATEMENT, TOLD, LEDGER = "metrics.csv", "statement.json", "statement.md", "ledger.jsonl"
+METRICS = write.METRICS
+STATEMENT, TOLD, LEDGER = "statement.json", "statement.md", "ledger.jsonl"
 CHECKPOINT, MODEL = "checkpoint.pt", "model.pt"
 RESULTS = (STATEMENT, TOLD, METRICS, "figure.png", MODEL, LEDGER, RECIPE, PROVENANCE)
 

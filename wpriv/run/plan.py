@@ -75,7 +75,9 @@ class Plan:
             return None
         if steps not in self._eps:
             try:
-                self._eps[steps] = price.ask(price.curve(self.process(steps), ACCOUNTANT, calibrate.TOL), delta=self.private.delta).epsilon.safe
+                self._eps[steps] = price.ask(
+                    price.curve(self.process(steps), ACCOUNTANT, calibrate.TOL), delta=self.private.delta
+                ).epsilon.safe
             except Unsupported:
                 self._eps[steps] = None
         return self._eps[steps]
@@ -95,7 +97,9 @@ def plan(recipe: Recipe, records: int, before: tuple[Step, ...] = ()) -> Plan:
     batch = records if train.batch is None else train.batch
     if batch > records:
         raise UsageError(f"{recipe.name}: batch: {batch} records were asked for and the training set has {records}; take fewer")
-    kind = "none" if batch == records and (private is None or private.sampling == "none") else "fixed" if private is None else private.sampling
+    kind = (
+        "none" if batch == records and (private is None or private.sampling == "none") else "fixed" if private is None else private.sampling
+    )
     sampling = Sampling(kind, 1.0 if kind == "none" else batch / records)
     notes: tuple[str, ...] = ()
     if train.steps is not None:
@@ -136,9 +140,7 @@ def _private(plan: Plan, private: Privacy) -> Plan:
     after = made.eps()
     if after is not None and after <= eps:
         return made
-    most, row = calibrate.solved(
-        Knob("n", -1, 1, plan.steps, whole=True), lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta
-    )
+    most, row = calibrate.solved(Knob("n", -1, 1, plan.steps, whole=True), lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta)
     told = f"stops after {int(most)} of {plan.steps} steps, where eps = {row.epsilon.safe:.6g}: one more would exceed {eps:g}"
     return replace(made, steps=int(most), stopped=True, notes=(*notes, told), _eps={})
 

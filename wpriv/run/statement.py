@@ -34,9 +34,9 @@ NOT_COVERED = [
     "checkpoint.pt, which holds the state of the noise and sampling generators (it is deleted when the run ends)",
 ]
 NOT_ASSESSED = [
-    "float32 arithmetic: noise and sums are rounded, and the guarantee is about real numbers",
-    "the generators: numpy PCG64 draws records and torch's generator (Mersenne Twister on CPU, Philox on CUDA) the noise; neither is "
-    "cryptographic",
+    "float32 arithmetic: noise has a grid and gaps in its tails, sums are rounded, and the guarantee is about real numbers",
+    "the generators: numpy PCG64 (128 bits of seed) draws records, torch's Mersenne Twister on CPU or Philox on CUDA (64 bits) the noise; "
+    "neither is cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
 ]
 PUBLISHED = (
@@ -47,19 +47,27 @@ PUBLISHED = (
 FIXED_SEED = "the seed is fixed and recorded: whoever knows it can draw the same noise and subtract it. Leave seed out for a release"
 
 
-def statement(
-    plan: Plan, process: Process | None, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]
-) -> dict[str, Any]:
+def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]) -> dict[str, Any]:
     """All that is to be said of a finished run, as plain data.
 
     Args:
         process: what ran, from the ledger; None without privacy. rows, refused: what the accountants say of it. about: provenance.
     """
     private, train = plan.private, plan.train
-    head = {"schema": SCHEMA, "recipe": plan.recipe.name, "source": plan.recipe.source, "task": train.task, "private": private is not None}
+    head: dict[str, Any] = {
+        "schema": SCHEMA,
+        "recipe": plan.recipe.name,
+        "source": plan.recipe.source,
+        "task": train.task,
+        "private": private is not None,
+    }
     versions = {key: about.get(key) for key in ("wpriv", "python", "torch", "numpy", "device", "gpu", "git_commit")}
-    data = {"name": train.data.name, "records": plan.records, **{k: about[k] for k in ("data_source", "data_fingerprint") if k in about}}
-    tail = {"seed": train.seed, "versions": versions, "data": data}
+    data: dict[str, Any] = {
+        "name": train.data.name,
+        "records": plan.records,
+        **{k: about[k] for k in ("data_source", "data_fingerprint") if k in about},
+    }
+    tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
     if private is None or process is None:
         return {**head, "promise": "none: trained without clipping and without noise", **tail}
     batch_mean = private.clip == "batch-mean"
@@ -106,9 +114,13 @@ def told(said: dict[str, Any]) -> str:
         return "\n".join([*lines, f"Promise: {said['promise']}.", "", *_tail(said)])
     lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")]
     for row in said["guarantees"]:
-        ends = f", in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]" if row["claim"] == "certified" else ""
+        ends = (
+            f", in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]" if row["claim"] == "certified" else ""
+        )
         notion = "" if row["notion"] == "approximate-dp" else f" ({row['notion']}, no (eps, delta) guarantee)"
-        lines.append(f"- eps = {text(row['epsilon'], up=True)} at delta = {row['delta']:g}{notion}: {row['claim']} by {row['accountant']}{ends}")
+        lines.append(
+            f"- eps = {text(row['epsilon'], up=True)} at delta = {row['delta']:g}{notion}: {row['claim']} by {row['accountant']}{ends}"
+        )
     lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"

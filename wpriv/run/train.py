@@ -144,7 +144,7 @@ def run(
     about = {"device": device, "seed": job.train.seed, "data_source": str(data.source), "data_fingerprint": data.fingerprint}
     launch.device_of(device)  # before anything is written
     _together(lambda: folder.take(place, made, {**about, **launch.about()}))
-    tell = _Progress(job, place, say if spread.first() else None)
+    tell = _Progress(job, place, say, writes=spread.first())
     with _signals() as stop:
         launch.launch(
             job.train,
@@ -236,16 +236,17 @@ def _conclude(job: Plan, place: Folder, about: dict[str, Any]) -> None:
 class _Progress:
     """Adds eps to the rows of metrics, keeps them on disk, and tells how far the run is."""
 
-    def __init__(self, job: Plan, place: Folder, say: Say | None):
-        self.job, self.place, self.say = job, place, say
+    def __init__(self, job: Plan, place: Folder, say: Say | None, *, writes: bool):
+        self.job, self.place, self.say, self.writes = job, place, say if writes else None, writes
         self.rows: list[Row] = []
         self.started = self.ticked = time.monotonic()
 
     def epoch(self, row: Row) -> Row:
         eps = self.job.eps(row["step"])
         whole = {**row, "epsilon": eps, "seconds": round(time.monotonic() - self.started, 2)}
-        if self.say is not None:
+        if self.writes:
             self._keep(whole)
+        if self.say is not None:
             self.say(f"{self._where(row['step'])}, epoch {row['epoch']}: {_told(whole)}", True)
         return whole
 
@@ -290,7 +291,9 @@ def _data(made: Recipe, root: str | Path | None) -> Any:
     found = readers.read(asked.name, root=root or asked.root, **asked.parameters())
     size = len(found.y_train)
     if asked.records is not None and size != asked.records:
-        raise UsageError(f"{made.name}: data: records: the recipe counts on {asked.records} training records; found {size} in {found.source}")
+        raise UsageError(
+            f"{made.name}: data: records: the recipe counts on {asked.records} training records; found {size} in {found.source}"
+        )
     if asked.limit is not None:
         most = asked.limit
         cut = {key: getattr(found, key)[:most] for key in ("x_train", "y_train", "x_test", "y_test")}
@@ -328,8 +331,8 @@ def _signals() -> Iterator[Callable[[], str | None]]:
         signal.signal(number, before[number])
 
     with contextlib.suppress(ValueError):  # outside the main thread there are no signals to wait for
-        for number in SIGNALS:
-            before[number] = signal.signal(number, note)
+        for each in SIGNALS:
+            before[each] = signal.signal(each, note)
     try:
         yield lambda: came[0] if came else None
     finally:

@@ -22,6 +22,7 @@ from wpriv.core.recipe import Recipe
 from wpriv.errors import UsageError
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
+METRICS = "metrics.csv"
 # these change what is said about the numbers, not the numbers
 _COSMETIC = {"figure", "title", "limits", "expect", "source"}
 

@@ -163,7 +163,9 @@ class Engine:
             self.ledger.spend(self.done + 1, plan.step)
         gathered = self.job.gather(spread.own_share(indices))
         # of several processes one adds the noise, before the sums are added up: it is there once
-        parts = noisy(gathered.total, plan.multiplier, self.noise, private=plan.step is not None) if spread.first() else gathered.total.parts
+        parts = (
+            noisy(gathered.total, plan.multiplier, self.noise, private=plan.step is not None) if spread.first() else gathered.total.parts
+        )
         parts = spread.added(parts)
         torch._foreach_div_(parts, gathered.divisor)
         keep = self._mask(parts)
@@ -185,7 +187,7 @@ class Engine:
         """Writes the weights; the checkpoint, from whose generator states the noise could be drawn again, is deleted."""
         self._force()
         if spread.first():
-            content = {"weights": self.job.model.state_dict(), "identity": self.identity, "rows": json.dumps(self.rows)}
+            content: dict[str, Any] = {"weights": self.job.model.state_dict(), "identity": self.identity, "rows": json.dumps(self.rows)}
             if self.distances:
                 content["distances"] = torch.stack(self.distances)
                 content["coordinates"] = sum(weight.numel() for weight in self.weights)

@@ -12,13 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-SEED_WARNING = "the seed is fixed and recorded: whoever knows it can draw the same noise and subtract it. Leave seed out for a real release"
-GENERATORS = (
-    "noise: float32 normal variates of torch's generator (CPU: Mersenne Twister; CUDA: Philox), sampling: numpy PCG64, seeded with 64 and 128 "
-    "bits. Neither is a cryptographic generator, and float32 noise has a grid and gaps in its tails, which the guarantee (a statement "
-    "about real numbers) leaves out"
-)
-
 
 @dataclass(frozen=True)
 class Seeds:
