@@ -61,8 +61,8 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
         cost = "no finite eps" if eps is None else f"eps = {text(eps, up=True)}"
         show.emit(f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours")
         show.emit(f"noise: multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity), clipping {private.clip}")
-        told = [[str(r["epoch"]), str(r["step"]), "none" if r["epsilon"] is None else text(float(r["epsilon"]), up=True)] for r in rows]
-        show.emit(show.table(["epoch", "step", "eps"], told))
+        lines = [[str(r["epoch"]), str(r["step"]), "none" if r["epsilon"] is None else text(float(r["epsilon"]), up=True)] for r in rows]
+        show.emit(show.table(["epoch", "step", "eps"], lines))
     for note in plan.notes:
         show.emit(f"read as: {note}")
     show.emit(f"writes: {place.path}{os.sep} {', '.join(folder.RESULTS)}")

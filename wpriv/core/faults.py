@@ -1,7 +1,8 @@
-"""What pydantic finds wrong with a recipe, in the words of this program and at the place that it is about."""
+"""Faults of a recipe in the words of this program, at the line and column they are about: of form (pydantic's) and of names."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -9,11 +10,15 @@ from pydantic import BaseModel, ValidationError
 
 from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key
-from wpriv.core.schema import Axis, DataSet, Optimizer, Panel, Part, Privacy, Sweep
+from wpriv.core.process import ADJACENCIES, type_words
+from wpriv.core.schema import PRICED, Axis, DataSet, Optimizer, Panel, Part, Privacy, Step, Sweep
+from wpriv.errors import UsageError
+
+_FOLDERS = {"figure": "figures", "table": "tables"}
 
 
 def model_faults(document: Document, model: type[BaseModel], at: Key = ()) -> list[Fault]:
-    """The faults of a document, or of the part of it at a path, held against a model."""
+    """pydantic's faults with a document, or with the part of it at a path, at the place they are about."""
     try:
         model.model_validate(document.at(at))
     except ValidationError as error:
@@ -50,12 +55,70 @@ def _keys_of(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     return list(next((inner[part] for part in reversed(loc[:-1]) if part in inner), model).model_fields)
 
 
-def shown(value: Any) -> str:
-    """A value as a fault shows it, cut to 60 characters."""
-    return json.dumps(value, default=str)[:60]
+def name_faults(document: Document) -> list[Fault]:
+    """Mechanisms, their parameters, accountants and figures that do not exist, wherever they are named."""
+    faults: list[Fault] = []
+    neighbours: list[str] = sorted({*ADJACENCIES, *(a for mech in _mechanisms(document) for a in registry.mechanism(mech).adjacencies)})  # type: ignore[attr-defined]
+    for path in document.values:
+        value = document.at(path)
+        if path[-1:] == ("adjacency",) and isinstance(value, str) and value not in neighbours:
+            faults.append(Fault(document.place(path), unknown("adjacency", value, neighbours)))
+        before = ("", "", "", *path)[-3:]
+        if isinstance(value, dict) and (before[1] == "process" or before[0] == "cases"):
+            faults += _step_faults(document, value, path)
+        folder = "accountants" if before[1] == "accountants" else _FOLDERS.get(str(before[2]), "")
+        own = {"accountants": ("all",), "tables": tuple(PRICED)}.get(folder, ())
+        if not folder or not isinstance(value, str) or value in own:
+            continue
+        name, colon, _ = value.partition(":") if folder == "accountants" else (value, "", "")
+        if name not in registry.names(folder):
+            faults.append(Fault(document.place(path), unknown(folder[:-1], name, [*own, *registry.names(folder)])))
+        elif colon:
+            try:
+                registry.accountant(value)
+            except UsageError as error:
+                faults.append(Fault(document.place(path), str(error)))
+    return faults
+
+
+def _mechanisms(document: Document) -> set[str]:
+    """The mechanisms named anywhere in a document, of those there are."""
+    named = {document.at(path) for path in document.values if path[-1:] == ("mech",) and isinstance(document.at(path), str)}
+    return named & set(registry.names("mechanisms"))
+
+
+def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fault]:
+    mech, names = step.get("mech"), registry.names("mechanisms")
+    if not isinstance(mech, str):
+        return []  # the model tells
+    if mech not in names:
+        return [Fault(document.place((*path, "mech")), unknown("mechanism", mech, names))]
+    own, faults = fields(mech), []
+    for key, value in step.items():
+        if key in Step.model_fields:
+            continue
+        if key not in own:
+            near = registry.did_you_mean(key, [*own, *Step.model_fields])
+            said = f"unknown key {key[:60]!r}{near or f'. {mech} takes ' + (', '.join(own) or 'no parameters')}"
+            faults.append(Fault(document.place((*path, key), at_key=True), said))
+        elif type_words(own[key]) & {"float", "int"} and type(value) not in (int, float):
+            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {shown(value)}"))
+    return faults
 
 
 def unknown(kind: str, word: str, known: list[str]) -> str:
-    """What is said of a name that no plug-in has."""
+    """That there is no such name, with the nearest one and all there are."""
     near = registry.did_you_mean(word, known)
     return f"no {kind} called {word[:60]!r}{near or '.'} Known: {', '.join(known) or 'none'}"
+
+
+def fields(mech: Any) -> dict[str, Any]:
+    """The parameters of a mechanism by name; none where there is no such mechanism."""
+    if mech not in registry.names("mechanisms"):
+        return {}
+    return {f.name: f for f in dataclasses.fields(registry.mechanism(mech))}
+
+
+def shown(value: Any) -> str:
+    """A value as it may stand in a message: JSON, cut short."""
+    return json.dumps(value, default=str)[:60]
