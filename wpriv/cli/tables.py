@@ -71,14 +71,8 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
     """One panel as text: the sweep downwards, cases and accountants across; or the rows themselves where there is no sweep."""
     axes = [NAMES_IN_ROWS.get(axis.over, axis.over) for axis in panel.sweep or []]
     if panel.table != "bounds":
-<<<<<<< HEAD
-        columns = [*axes, *(["case"] if panel.cases else []), *SHOWN[panel.table]]
-        body = [[_plain(row.get(name)) for name in columns] for row in thin(rows, None if panel.table == "claims" else most)]
-        return show.table(columns, body)
-=======
         columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *(SHOWN.get(panel.table) or _shown(panel.table))]))
-        return show.table(columns, [[_plain(row.get(name)) for name in columns] for row in _thin(rows, most)])
->>>>>>> main
+        return show.table(columns, [[_plain(row.get(name)) for name in columns] for row in thin(rows, most)])
     answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
     if not axes:
         body = [[*_who(row), row.get("claim") or "no answer", _safe(row.get(answer)), _ends(row, answer)] for row in rows]
