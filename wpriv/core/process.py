@@ -44,25 +44,36 @@ def type_words(f: dataclasses.Field[Any]) -> set[str]:
     return set(re.findall(r"\w+", str(f.type)))
 
 
-def parameter(help: str, *, default: Any = dataclasses.MISSING, above: float | None = None, least: float | None = None) -> Any:
+def parameter(
+    help: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    above: float | None = None,
+    least: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
     """A dataclass field of a plug-in: its help text and its range, checked by ``Parameters`` itself.
 
     Args:
         help: one line with the unit, as shown by ``--help`` and in tables.
         default: the value where the user gives none.
-        above, least: open or closed lower end of the allowed range.
+        above, least: open or closed lower end of the allowed range. choices: the words allowed, where it is one of a few.
     """
-    return field(default=default, metadata={"help": help, "above": above, "least": least})
+    return field(default=default, metadata={"help": help, "above": above, "least": least, "choices": choices})
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, numbers checked against their ranges when it is built."""
+    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, checked against their ranges when it is built."""
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value, above, least = getattr(self, f.name), f.metadata.get("above"), f.metadata.get("least")
-            words = type_words(f)
+            words, choices = type_words(f), f.metadata.get("choices")
+            if choices and value not in choices:
+                raise UsageError(f"{self.name}: {f.name} must be one of {', '.join(choices)}; found {reprlib.repr(value)}")
+            if words == {"bool"} and not isinstance(value, bool):
+                raise UsageError(f"{self.name}: {f.name} must be true or false; found {reprlib.repr(value)}")
             if not words & {"int", "float"} or (value is None and "None" in words):
                 continue
             value = plain(value, f"{self.name}: {f.name}", whole="float" not in words)

@@ -1,0 +1,1 @@
+"""Data sets, one reader a file, by the name users type."""
