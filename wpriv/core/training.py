@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+import ast
 import importlib
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key
 from wpriv.core.faults import model_faults, shown, unknown
-from wpriv.core.process import type_words
 from wpriv.core.schema import Train
 from wpriv.errors import UsageError
 
@@ -133,7 +134,7 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
         if name not in known:
             faults.append(Fault(document.place((key, "name")), unknown(folder.rstrip("s"), name, known)))
             continue
-        faults += _parameters(document, key, name, own, _taken(folder, name))
+        faults += _parameters(document, key, folder, name, own)
     tasks = registry.names("tasks")
     if model.task not in tasks:
         return [*faults, Fault(document.place(("task",)), unknown("task", model.task, tasks))]
@@ -150,19 +151,33 @@ def _with_options(document: Document, model: Train) -> Document:
     return Document(document.name, document.lines, {"options": model.options}, document.keys, document.values)
 
 
-def _taken(folder: str, name: str) -> dict[str, Any]:
-    """The parameters of a model or of a reader: the fields of its ``Params``, by name."""
-    params = getattr(importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}"), "Params", None)
-    return {} if params is None else {f.name: f for f in dataclasses.fields(params)}
-
-
-def _parameters(document: Document, key: str, name: str, given: Mapping[str, Any], fields: Mapping[str, Any]) -> list[Fault]:
-    faults = []
+def _parameters(document: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Fault]:
+    """Parameters that a model or a reader does not take. A model's ranges are checked when it is built: its file loads torch."""
+    known, faults = _written(folder, name), []
     for word, value in given.items():
-        if word not in fields:
-            near = registry.did_you_mean(word, list(fields))
-            said = f"unknown key {word[:60]!r}{near or f'. {name} takes ' + (', '.join(fields) or 'no parameters')}"
+        if word not in known:
+            near = registry.did_you_mean(word, list(known))
+            said = f"unknown key {word[:60]!r}{near or f'. {name} takes ' + (', '.join(known) or 'no parameters')}"
             faults.append(Fault(document.place((key, word), at_key=True), said))
-        elif type_words(fields[word]) & {"float", "int"} and type(value) not in (int, float):
-            faults.append(Fault(document.place((key, word)), f"{word} must be a number; found {shown(value)}"))
+        elif type(value).__name__ not in known[word] and not ("float" in known[word] and type(value) is int):
+            wanted = " or ".join(sorted(known[word] - {"None"}))
+            faults.append(Fault(document.place((key, word)), f"{word} must be of type {wanted}; found {shown(value)}"))
+    if folder == "data" and not faults:
+        try:
+            registry.params(folder, name, given)
+        except UsageError as error:
+            faults.append(Fault(document.place((key,)), str(error)))
     return faults
+
+
+def _written(folder: str, name: str) -> dict[str, set[str]]:
+    """The fields of a plug-in's ``Params`` and the words of their types, read from its file without running it."""
+    package = importlib.import_module(f"wpriv.{folder}")
+    for place in package.__path__:
+        path = Path(place) / f"{name.replace('-', '_')}.py"
+        if path.is_file():
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Params"]
+            body = [node for cls in classes for node in cls.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
+            return {node.target.id: set(re.findall(r"\w+", ast.unparse(node.annotation))) for node in body}  # type: ignore[union-attr]
+    return {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import training
+from wpriv.core import registry, training
 from wpriv.core.curve import Guarantee
 from wpriv.core.document import Document
 from wpriv.core.observed import of_distances
@@ -284,12 +284,13 @@ def _data(made: Recipe, root: str | Path | None) -> Any:
     Raises:
         MissingResource: it is not there. UsageError: it has another size than the recipe counts on.
     """
-    from wpriv.run import data as readers
-
     assert made.training is not None
     asked = made.training.data
-    found = readers.read(asked.name, root=root or asked.root, **asked.parameters())
-    size = len(found.y_train)
+    named = root or asked.root
+    found = registry.load("data", asked.name).read(
+        None if named is None else Path(named), registry.params("data", asked.name, asked.parameters())
+    )
+    size = found.records
     if asked.records is not None and size != asked.records:
         raise UsageError(
             f"{made.name}: data: records: the recipe counts on {asked.records} training records; found {size} in {found.source}"

@@ -51,8 +51,8 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     inputs, targets = _ready(data.x_train, data.y_train, options, device)
     test_inputs, test_targets = _ready(data.x_test, data.y_test, options, device)
     loss = functools.partial(cross_entropy, reduction="none")
-    module = registry.load("models", recipe.model.name)
-    model = module.build(module.Params(**recipe.model.parameters()), tuple(inputs.shape[1:]), data.classes).to(device)
+    params = registry.params("models", recipe.model.name, recipe.model.parameters())
+    model = registry.load("models", recipe.model.name).build(params, tuple(inputs.shape[1:]), len(data.classes)).to(device)
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)
 
@@ -80,10 +80,11 @@ def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torc
     """Records as float32 (bytes become [0, 1]) and classes as whole numbers, on the device."""
     import torch
 
-    inputs = torch.from_numpy(x).to(device)
+    # a copy: what a reader returns may be the file itself, which nothing may write to
+    inputs = torch.tensor(x, device=device)
     inputs = inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs.float()
     if options.normalise is not None:
         shape = (1, -1, *[1] * (inputs.dim() - 2))
         mean, std = (torch.tensor(v, device=device).view(shape) for v in (options.normalise.mean, options.normalise.std))
         inputs = (inputs - mean) / std
-    return inputs, torch.from_numpy(y).to(device).long()
+    return inputs, torch.tensor(y, device=device).long()

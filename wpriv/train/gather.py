@@ -28,12 +28,12 @@ class Gathered:
     """One step's sum before noise. What else is seen is of the private records: neither noisy nor accounted.
 
     Args:
-        total: the bounded sum. divisor: what it is divided by after the noise.
+        total: the bounded sum. divisor: what it is divided by after the noise; None for the number of records that took part.
         seen: [3] number of records, sum of their losses, number of those whose gradient was clipped.
     """
 
     total: Bounded
-    divisor: float
+    divisor: float | None
     seen: Tensor
 
 
@@ -111,9 +111,9 @@ def batch_mean(batches: Batches, indices: Indices, *, norm: float) -> Gathered:
 
 
 def plain(batches: Batches, indices: Indices) -> Gathered:
-    """The mean gradient, unbounded: training without privacy."""
+    """The sum of the gradients, unbounded, for their mean: training without privacy."""
     parts, losses = batches.gradient_sum(indices)
-    return Gathered(Bounded(parts, 0.0, "replace-one"), float(max(len(indices), 1)), _seen(indices, losses))
+    return Gathered(Bounded(parts, 0.0, "replace-one"), None, _seen(indices, losses))
 
 
 def _seen(indices: Indices, losses: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 
 from wpriv.core import registry
 from wpriv.core.schema import Train
-from wpriv.errors import MissingResource
+from wpriv.errors import MissingResource, Unsupported
 from wpriv.train import seeds, spread
 from wpriv.train.loop import Engine, Row, Schedule
 
@@ -52,6 +52,8 @@ def launch(
     """
     spread.join()
     where = device_of(device)
+    if spread.size() > 1 and recipe.privacy is not None and recipe.privacy.clip == "batch-mean":
+        raise Unsupported("clip: batch-mean clips the mean of a whole batch, which no single process sees; run it without torchrun")
     own = spread.told(seeds.seeds(recipe.seed))
     seeds.seed_model(own)
     job = registry.load("tasks", recipe.task).start(recipe, data, where, adjacency=schedule.adjacency)

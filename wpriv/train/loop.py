@@ -61,7 +61,9 @@ class Schedule:
         """The epoch that ends with a step (or the last, cut short, with the last step); an epoch is records / batch steps."""
         whole = math.floor(step * self.batch / self.records + 1e-9)
         before = math.floor((step - 1) * self.batch / self.records + 1e-9)
-        return max(whole, 1) if step == self.steps else whole if whole > before else None
+        if step == self.steps:
+            return math.ceil(step * self.batch / self.records - 1e-9)
+        return whole if whole > before else None
 
 
 @dataclass
@@ -166,15 +168,15 @@ class Engine:
         parts = (
             noisy(gathered.total, plan.multiplier, self.noise, private=plan.step is not None) if spread.first() else gathered.total.parts
         )
-        parts = spread.added(parts)
-        torch._foreach_div_(parts, gathered.divisor)
+        parts, seen = spread.added(parts), spread.added([gathered.seen])[0]
+        torch._foreach_div_(parts, gathered.divisor or max(float(seen[0]), 1.0))
         keep = self._mask(parts)
         if keep:
             torch._foreach_mul_(parts, keep)
         if self.job.watch is not None:
             self.distances.append(self.job.watch(indices, keep).cpu())
         self._move(parts)
-        self.seen += spread.added([gathered.seen])[0]
+        self.seen += seen
         self.done += 1
 
     def save(self) -> None:
