@@ -12,7 +12,7 @@ import wpriv
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-FOLDERS = {"mechanisms": 9, "accountants": 17, "figures": 4, "tables": 1, "models": 7}
+FOLDERS = {"mechanisms": 9, "accountants": 17, "figures": 4, "tables": 1, "data": 11, "models": 7}
 
 COIN = '''
 from dataclasses import dataclass

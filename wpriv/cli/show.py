@@ -151,6 +151,13 @@ def rows_json(rows: Sequence[Guarantee], **more: Any) -> str:
     return as_json({"schema": TABLE_SCHEMA, "rows": [row.as_dict() for row in rows], **more, "version": __version__})
 
 
+def rows_of(rows: Sequence[Mapping[str, Any]], schema: str) -> str:
+    """Rows that are no guarantees as one JSON object."""
+    from wpriv import __version__
+
+    return as_json({"schema": schema, "rows": list(rows), "version": __version__})
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}

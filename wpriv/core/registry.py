@@ -29,11 +29,11 @@ def load(folder: str, name: str) -> ModuleType:
     Raises:
         UsageError: there is none of that name; the message lists those there are, the nearest first.
     """
-    known = names(folder)
+    known, kind = names(folder), "data set" if folder == "data" else folder.rstrip("s")
     if not isinstance(name, str):
-        raise UsageError(f"the name of a {folder.rstrip('s')} must be text; found {reprlib.repr(name)}. Known: {', '.join(known)}")
+        raise UsageError(f"the name of a {kind} must be text; found {reprlib.repr(name)}. Known: {', '.join(known)}")
     if name not in known:
-        raise UsageError(f"no {folder.rstrip('s')} called {name[:60]!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
+        raise UsageError(f"no {kind} called {name[:60]!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
     return importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
 
 
