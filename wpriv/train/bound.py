@@ -28,18 +28,26 @@ def losses_of(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
     """The losses [B] of a batch.
 
     Raises:
-        UsageError: the loss gives something else than one number for each example.
+        UsageError: the loss gives something else than one number for each example, or does not depend on what is trained.
     """
     losses = loss(outputs, targets)
     if losses.shape != targets.shape[:1]:
         wanted = f"the loss must give one number for each of {len(targets)} examples"
         raise UsageError(f"{wanted}; found shape {tuple(losses.shape)}. Losses of torch need reduction='none'")
+    if not losses.requires_grad:
+        raise UsageError("the loss does not depend on the model's trainable parameters")
     return losses
 
 
 def total(squares: dict[str, Tensor]) -> Tensor:
     """Squared norms [B] over all parameters."""
     return torch.stack(list(squares.values())).sum(dim=0)
+
+
+def roughness(dtype: torch.dtype) -> float:
+    """The relative error of a product as torch takes it in this precision."""
+    coarse = PRODUCTS[torch.get_float32_matmul_precision()] if dtype == torch.float32 else 0.0
+    return torch.finfo(dtype).eps + coarse
 
 
 def clip_factors(squares: dict[str, Tensor], norm: float, weights: Tensor | None) -> Tensor:
@@ -50,8 +58,6 @@ def clip_factors(squares: dict[str, Tensor], norm: float, weights: Tensor | None
     precision, the slack is that of the products.
     """
     length = total(squares).sqrt()
-    slack = 64 * torch.finfo(length.dtype).eps
-    if length.dtype == torch.float32:
-        slack += PRODUCTS[torch.get_float32_matmul_precision()]
+    slack = 63 * torch.finfo(length.dtype).eps + roughness(length.dtype)
     found = (norm / (length * (1 + slack))).clamp(max=1.0)
     return found if weights is None else found * weights.to(found.dtype)

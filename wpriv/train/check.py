@@ -10,11 +10,6 @@ from torch import Tensor, nn
 
 from wpriv.errors import Unsupported, UsageError
 
-_BATCH_NORM = "use nn.GroupNorm, which normalises each example by itself"
-_MIXERS: tuple[tuple[type[nn.Module], str], ...] = (
-    (nn.modules.batchnorm._BatchNorm, _BATCH_NORM),
-    (nn.modules.instancenorm._InstanceNorm, "leave track_running_stats off"),
-)
 PRECISIONS = (torch.float32, torch.float64)
 
 
@@ -25,27 +20,39 @@ def check(model: nn.Module) -> None:
     unknown kind cannot be judged by its kind: ``probe`` tries the model on data.
 
     Raises:
-        Unsupported: a module mixes examples; the message names it and what to use instead. Or a parameter is in a precision in
-            which the bound on a clipped gradient would not hold.
+        Unsupported: a module mixes examples; the message names it and what to use instead. Or the trainable parameters differ in
+            precision or device, or are in a precision in which the bound on a clipped gradient would not hold.
         UsageError: nothing is trainable.
     """
     for name, module in model.named_modules():
-        for kind, instead in _MIXERS:
-            if isinstance(module, kind) and _mixes(module):
-                told = f"{name or 'the model'!r} ({type(module).__name__}) mixes the examples of a batch"
-                raise Unsupported(f"{told}, so that no example's influence can be bounded; {instead}")
+        instead = _instead(module)
+        if instead:
+            told = f"{name or 'the model'!r} ({type(module).__name__}) mixes the examples of a batch"
+            raise Unsupported(f"{told}, so that no example's influence can be bounded; {instead}")
     trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if not trainable:
         raise UsageError("the model has no trainable parameters: requires_grad is false for all of them")
+    first, like = trainable[0]
     for name, parameter in trainable:
         if parameter.dtype not in PRECISIONS:
             raise Unsupported(f"parameters must be float32 or float64 for clipping to hold its bound; {name!r} is {parameter.dtype}")
+        if parameter.dtype != like.dtype or parameter.device != like.device:
+            places = f"{first!r} is {like.dtype} on {like.device}, {name!r} {parameter.dtype} on {parameter.device}"
+            raise Unsupported(f"trainable parameters must share one precision and one device; {places}")
 
 
-def _mixes(module: nn.Module) -> bool:
-    if isinstance(module, nn.modules.instancenorm._InstanceNorm):
-        return bool(module.training and module.track_running_stats)
-    return bool(module.training or getattr(module, "running_mean", None) is None)
+def _instead(module: nn.Module) -> str:
+    """What to use instead of a module that mixes examples; nothing where it does not."""
+    if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
+        return "use nn.GroupNorm, which normalises each example by itself"
+    if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.training and module.track_running_stats:
+        return "leave track_running_stats off"
+    if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        if module.scale_grad_by_freq:
+            return "leave scale_grad_by_freq off, which counts words over the batch"
+        if module.max_norm is not None:
+            return "leave max_norm out, which changes the weight by the words of the batch"
+    return ""
 
 
 def probe(model: nn.Module, inputs: Tensor) -> None:

@@ -1,25 +1,27 @@
 """Per-example clipping: the sum over a batch of each example's gradient, scaled down to a norm of at most C where it is longer.
 
-Three methods give the same sum to rounding. ``ghost`` (wpriv/train/ghost.py) takes the norms from what the layers saw and never
-holds the gradients of all examples at once; ``vmap`` holds them, and knows any model that torch.func can batch; ``loop`` runs one
-example after another.
+Three methods give the same sum to rounding. ``ghost`` (wpriv/train/ghost.py) takes norms and sum from what the layers saw, in about
+the time and memory of ordinary training; ``vmap`` (wpriv/train/persample.py) forms the gradient of every example, and knows any model
+that torch.func can batch; ``loop`` runs one example after another. ``auto`` is ghost where every layer allows it, and vmap elsewhere.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from wpriv.errors import UsageError
-from wpriv.train import persample
-from wpriv.train.bound import Loss, total
+from wpriv.errors import Unsupported, UsageError
+from wpriv.train.bound import Loss, Summed, total
 from wpriv.train.check import check
+from wpriv.train.ghost import ghost
+from wpriv.train.persample import loop, vmap
 from wpriv.train.release import Bounded
 
-METHODS = ("auto", "vmap", "loop")
+METHODS = {"ghost": ghost, "vmap": vmap, "loop": loop}
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ def clipped_sum(
     within ``norm`` in floating point too.
 
     Args:
-        model: its output for an example must depend on that example alone.
-        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], one for each example.
+        model: its output for an example must depend on that example alone (``check.probe`` tries it).
+        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], each of its own example alone.
         inputs, targets: [B, ...]; B may be 0.
         norm: the bound C > 0, in units of the gradient.
         adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
@@ -66,8 +68,8 @@ def clipped_sum(
     """
     if not 0 < norm < math.inf:
         raise UsageError(f"the clipping norm must be finite and above 0; found {norm}")
-    if method not in METHODS:
-        raise UsageError(f"no clipping method called {method!r}. Known: {', '.join(METHODS)}")
+    if method != "auto" and method not in METHODS:
+        raise UsageError(f"no clipping method called {method!r}. Known: auto, {', '.join(METHODS)}")
     if len(inputs) != len(targets) or (weights is not None and weights.shape != inputs.shape[:1]):
         other = "" if weights is None else f" and weights of shape {tuple(weights.shape)}"
         raise UsageError(f"each example needs one target and one weight; found {len(inputs)} inputs, {len(targets)} targets{other}")
@@ -78,10 +80,49 @@ def clipped_sum(
         nothing = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
         return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), nothing, nothing)
 
-    how = persample.loop if method == "loop" else persample.vmap
-    found = how(model, loss, inputs, targets, norm, weights)
+    with torch.enable_grad():
+        found = _summed(method, model, loss, inputs, targets, norm, weights)
     _refuse_nonfinite(found.squares, weights)
     return Clipped(Bounded(found.parts, sensitivity, adjacency), total(found.squares).sqrt(), found.losses)
+
+
+def choose(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> str:
+    """The fastest method that agrees with ``loop`` on a few examples: to be asked once before training, in place of ``auto``.
+
+    Finds what no look at the layers can, such as a weight that is used once more behind its layer's back, or a loss that mixes
+    examples. Tried on a copy of the model in evaluation mode, where dropout draws nothing.
+
+    Args:
+        inputs, targets: [B, ...] a few examples are enough; at most 4 are used.
+    Raises:
+        As ``clipped_sum``.
+    """
+    trial = copy.deepcopy(model).eval()
+    few = inputs[:4], targets[:4]
+    wanted = clipped_sum(trial, loss, *few, norm=1.0, adjacency="add-remove", method="loop")
+    for method in ("ghost", "vmap"):
+        try:
+            found = clipped_sum(trial, loss, *few, norm=1.0, adjacency="add-remove", method=method)
+        except Unsupported:
+            continue
+        if _agree([found.norms, *found.total.parts], [wanted.norms, *wanted.total.parts]):
+            return method
+    return "loop"
+
+
+def _agree(found: list[Tensor], wanted: list[Tensor]) -> bool:
+    """Whether two lists of tensors are the same up to what float32 and another order of sums do to them."""
+    near = [(f - w).norm() <= 1e-3 * w.norm() + 1e-6 for f, w in zip(found, wanted, strict=True)]
+    return bool(torch.stack(near).all())
+
+
+def _summed(method: str, model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
+    if method == "auto":
+        try:
+            return ghost(model, loss, inputs, targets, norm, weights)
+        except Unsupported:
+            method = "vmap"
+    return METHODS[method](model, loss, inputs, targets, norm, weights)
 
 
 def _refuse_nonfinite(squares: dict[str, Tensor], weights: Tensor | None) -> None:
