@@ -25,7 +25,9 @@ def test_what_was_spent_comes_back_as_a_process(tmp_path):
     book.spend(1, OTHER)
     book.close()
     spent = ledger.entries(tmp_path / "l.jsonl")
-    assert ledger.process(spent, "add-remove") == Process((Step(Gauss(1.5), 3, Sampling("poisson", 0.1)), Step(Gauss(2.0, 2.0))), "add-remove")
+    assert ledger.process(spent, "add-remove") == Process(
+        (Step(Gauss(1.5), 3, Sampling("poisson", 0.1)), Step(Gauss(2.0, 2.0))), "add-remove"
+    )
 
 
 def test_a_step_is_on_disk_before_spend_returns(tmp_path):
@@ -64,7 +66,16 @@ def test_a_line_cut_short_is_forgotten_and_written_again(tmp_path, left):
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"{}", b"[1]", b"nonsense", b'{"run": 1, "step": 3, "mech": "gauss"}', b'{"run": 0, "step": 2}', b'{"run": true, "step": 2}', b"\xff"],
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b"nonsense",
+        b'{"run": 1, "step": 3, "mech": "gauss"}',
+        b'{"run": 0, "step": 2}',
+        b'{"run": true, "step": 2}',
+        b"\xff",
+    ],
 )
 def test_a_ledger_that_something_else_has_written_is_refused(tmp_path, line):
     path = tmp_path / "l.jsonl"

@@ -115,7 +115,9 @@ def test_a_crash_before_a_step_is_used_loses_no_entry_and_resuming_pays_nothing_
     assert again.done < at
     again.run()
     assert torch.equal(weights(again), weights(whole))
-    assert ledger.process(ledger.entries(tmp_path / "cut" / LEDGER), "add-remove").steps == (Step(Gauss(0.7), 30, Sampling("poisson", BATCH / RECORDS)),)
+    assert ledger.process(ledger.entries(tmp_path / "cut" / LEDGER), "add-remove").steps == (
+        Step(Gauss(0.7), 30, Sampling("poisson", BATCH / RECORDS)),
+    )
 
 
 KILLED = """
@@ -130,7 +132,9 @@ own.run(on_step=lambda step: print(step, flush=True))
 def test_kill_9_at_a_random_moment_loses_at_most_the_last_interval_and_no_entry(tmp_path):
     folder, every = tmp_path / "killed", 0.1
     script = KILLED.format(root=str(ROOT), folder=str(folder), every=every)
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ) as child:
         assert child.stdout is not None
         while int(child.stdout.readline()) < 50:
             pass
@@ -203,7 +207,9 @@ def test_the_sum_and_its_bound_do_not_hang_on_the_physical_batch(physical):
     assert torch.allclose(one.seen, other.seen)
 
 
-@pytest.mark.parametrize(("adjacency", "neighbours", "bound"), [("add-remove", ([0, 1], [0]), 0.05), ("replace-one", ([0, 1], [0, 2]), 0.1)])
+@pytest.mark.parametrize(
+    ("adjacency", "neighbours", "bound"), [("add-remove", ([0, 1], [0]), 0.05), ("replace-one", ([0, 1], [0, 2]), 0.1)]
+)
 def test_gradients_of_neighbouring_data_sets_of_two_records_are_no_further_apart_than_the_sensitivity(adjacency, neighbours, bound):
     torch.manual_seed(1)
     own = batches()

@@ -31,12 +31,24 @@ def batches(physical: int = RECORDS) -> gather.Batches:
     return gather.Batches(model, LOSS, lambda places: (x[torch.from_numpy(places)], y[torch.from_numpy(places)]), physical)
 
 
-def schedule(steps: int = 30, *, kind: str = "poisson", multiplier: float = 0.7, every: float = 60.0, run: int = 1, **own: float) -> Schedule:
+def schedule(
+    steps: int = 30, *, kind: str = "poisson", multiplier: float = 0.7, every: float = 60.0, run: int = 1, **own: float
+) -> Schedule:
     sampling = Sampling(kind, 1.0 if kind == "none" else BATCH / RECORDS)
     step = Step(Gauss(multiplier), 1, sampling) if multiplier else None
     optimizer = Optimizer(lr=0.2, momentum=0.9, decay="cosine")
     return Schedule(
-        sampling, RECORDS, RECORDS if kind == "none" else BATCH, steps, step, multiplier, "add-remove", optimizer, run=run, every=every, **own
+        sampling,
+        RECORDS,
+        RECORDS if kind == "none" else BATCH,
+        steps,
+        step,
+        multiplier,
+        "add-remove",
+        optimizer,
+        run=run,
+        every=every,
+        **own,
     )
 
 

@@ -30,7 +30,7 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
     """Prints what a training would do."""
     ends = plan.epoch_ends
     shown = tables.thin(list(enumerate(ends, start=1)), MOST_EPOCHS)
-    rows = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in shown]
+    rows: list[dict[str, Any]] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in shown]
     private = plan.private
     about: dict[str, Any] = {
         "schema": "wpriv.plan/1",
@@ -76,9 +76,9 @@ def results(done: Trained, as_json: bool) -> None:
         show.emit(json.dumps(about))
         return
     last = done.metrics[-1]
-    told = ", ".join(
-        f"{key} {value:.4g}" for key, value in last.items() if key not in ("epoch", "step", "epsilon", "seconds") and value is not None
-    )
+    # what is measured on training records is told while it runs, and is no result
+    measured = [key for key in last if key not in ("epoch", "step", "epsilon", "seconds", "loss", "clipped")]
+    told = ", ".join(f"{key} {last[key]:.4g}" for key in measured)
     show.emit(show.bold(f"{done.plan.recipe.name}: {told} after {last['step']} steps"))
     for row in done.guarantees:
         show.emit(show.headline(row))
@@ -90,4 +90,4 @@ def results(done: Trained, as_json: bool) -> None:
         show.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
     for warning in done.statement.get("warnings", []):
         show.say("warning", warning)
-    show.say("wrote", ", ".join(str(path) for path in done.files))
+    show.say("wrote", f"{done.out}{os.sep} {', '.join(path.name for path in done.files)}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import registry, training
+from wpriv.core import training
 from wpriv.core.curve import Guarantee
 from wpriv.core.document import Document
 from wpriv.core.observed import of_distances
@@ -113,7 +113,7 @@ def planned(made: Recipe, out: Path, *, root: str | Path | None = None, **how: b
     assert made.training is not None
     records = made.training.data.records
     if records is None or made.training.data.limit is not None:
-        records = len(_data(made, root).y_train)
+        records = _data(made, root).records
     return plan.plan(made, records, found.before()), found
 
 
@@ -136,12 +136,18 @@ def run(
     started = time.time()
     data = _data(made, root)
     place = _together(lambda: folder.look(out, made, resume=resume, fork=fork, fresh=fresh))
-    job = plan.plan(made, len(data.y_train), place.before())
+    job = plan.plan(made, data.records, place.before())
     if place.done:
         return finished(job, place)
     from wpriv.train import launch, spread
 
-    about = {"device": device, "seed": job.train.seed, "data_source": str(data.source), "data_fingerprint": data.fingerprint}
+    about = {
+        "device": device,
+        "seed": job.train.seed,
+        "data_set": data.name,
+        "data_source": data.source,
+        "data_fingerprint": data.fingerprint,
+    }
     launch.device_of(device)  # before anything is written
     _together(lambda: folder.take(place, made, {**about, **launch.about()}))
     tell = _Progress(job, place, say, writes=spread.first())
@@ -151,7 +157,7 @@ def run(
             data,
             schedule(job, place.run),
             out,
-            identity=folder.identity(made, job.steps, job.multiplier, str(data.fingerprint)),
+            identity=folder.identity(made, job.steps, job.multiplier, data.fingerprint),
             device=device,
             resume=place.resume,
             fork=place.fork,
@@ -282,24 +288,20 @@ def _data(made: Recipe, root: str | Path | None) -> Any:
     """The data set of a recipe, cut to its limit.
 
     Raises:
-        MissingResource: it is not there. UsageError: it has another size than the recipe counts on.
+        MissingResource: it is not there. UsageError: it has another size than the recipe counts on, or no test records.
     """
+    from wpriv import data
+
     assert made.training is not None
     asked = made.training.data
     named = root or asked.root
-    found = registry.load("data", asked.name).read(
-        None if named is None else Path(named), registry.params("data", asked.name, asked.parameters())
-    )
-    size = found.records
-    if asked.records is not None and size != asked.records:
-        raise UsageError(
-            f"{made.name}: data: records: the recipe counts on {asked.records} training records; found {size} in {found.source}"
-        )
-    if asked.limit is not None:
-        most = asked.limit
-        cut = {key: getattr(found, key)[:most] for key in ("x_train", "y_train", "x_test", "y_test")}
-        found = replace(found, **cut)
-    return found
+    found = data.read(asked.name, root=None if named is None else Path(named), **asked.parameters())
+    if asked.records is not None and found.records != asked.records:
+        told = f"{made.name}: data: records: the recipe counts on {asked.records} training records"
+        raise UsageError(f"{told}; found {found.records} in {found.name}")
+    if not len(found.x_test):
+        raise UsageError(f"{made.name}: data: {found.name} has no test records, on which a training is measured; give some")
+    return found if asked.limit is None else found.limited(asked.limit)
 
 
 def _together(what: Callable[[], Any]) -> Any:
