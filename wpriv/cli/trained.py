@@ -71,7 +71,7 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
 def results(done: Trained, as_json: bool) -> None:
     """Prints what came out, beside what was published."""
     if as_json:
-        about = {"schema": "wpriv.training/1", "metrics": done.metrics[-1], "statement": done.statement}
+        about: dict[str, Any] = {"schema": "wpriv.training/1", "metrics": done.metrics[-1], "statement": done.statement}
         about |= {"expect": [v.as_dict() for v in done.verdicts], "files": [str(path) for path in done.files]}
         show.emit(json.dumps(about))
         return

@@ -152,7 +152,8 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[pric
     rows, refused = [], []
     for name in plan.train.accountants:
         try:
-            rows.append(price.ask(price.curve(process, name, calibrate.TOL), delta=private.delta))
+            found = price.ask(price.curve(process, name, calibrate.TOL), delta=private.delta)
+            rows.append(replace(found, accountant=name))  # with its options, which tell apart what it says
         except Unsupported as error:
             refused.append(price.Refusal(name, str(error)))
     return rows, refused

@@ -6,6 +6,7 @@ Three ways: ``per_example`` (DP-SGD), ``batch_mean`` (the procedure published wi
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ class Gathered:
 
     Args:
         total: the bounded sum. divisor: what it is divided by after the noise; None for the number of records that took part.
-        seen: [3] number of records, sum of their losses, number of those whose gradient was clipped.
+        seen: [3] number of records, sum of their losses, number of those whose gradient was clipped (nan where none is by itself).
     """
 
     total: Bounded
@@ -117,7 +118,7 @@ def plain(batches: Batches, indices: Indices) -> Gathered:
 
 
 def _seen(indices: Indices, losses: Tensor) -> Tensor:
-    return torch.stack([losses.new_tensor(len(indices)), losses, losses.new_zeros(())])
+    return torch.stack([losses.new_tensor(len(indices)), losses, losses.new_tensor(math.nan)])
 
 
 def clipped(parts: list[Tensor], norm: float) -> list[Tensor]:

@@ -213,7 +213,7 @@ class Engine:
     def _row(self, epoch: int) -> Row:
         count, loss, clipped = self.seen.tolist()
         self.seen.zero_()
-        mean = {"loss": loss / count if count else None, "clipped": clipped / count if count else None}
+        mean = {"loss": loss / count if count else None, "clipped": clipped / count if count and not math.isnan(clipped) else None}
         was = self.job.model.training
         self.job.model.eval()
         figures = self.job.evaluate()
