@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -11,10 +12,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import wpriv
+from wpriv import data
 from wpriv.cli.main import main
 from wpriv.errors import CheckFailed, UsageError
 from wpriv.run import expect, folder, read, train
@@ -244,19 +247,39 @@ def test_a_gpu_that_is_not_there_is_an_error_of_the_environment(recipe, tmp_path
 
 
 def test_a_model_that_mixes_examples_is_refused(recipe, capsys, monkeypatch):
-    recipe.write_text(RECIPE.replace("digits, limit: 300", "fashion-mnist, limit: 300").replace("name: mlp, width: 16, depth: 1, activation: tanh", "name: grey-cnn, norm: paper"))  # fmt: skip
-    from wpriv import data
-
+    mlp, cnn = "name: mlp, width: 16, depth: 1, activation: tanh", "name: grey-cnn, norm: paper"
+    recipe.write_text(RECIPE.replace(mlp, cnn))
     digits = data.read("digits")
-    import numpy as np
-
-    big = {name: np.repeat(np.repeat(getattr(digits, name), 4, 2), 4, 3)[:, :, 2:30, 2:30] for name in ("x_train", "x_test")}
-    import dataclasses
-
+    big = {name: np.kron(getattr(digits, name), np.ones((1, 1, 4, 4), np.float32))[:, :, 2:30, 2:30] for name in ("x_train", "x_test")}
     monkeypatch.setattr(data, "read", lambda name, **_: dataclasses.replace(digits, **big))
     code, _, err = run(capsys, recipe)
     assert code == 3
     assert "BatchNorm" in err
+
+
+def test_a_sweep_trains_its_cells_in_shards_and_gathers_them(recipe, tmp_path, capsys):
+    grid = "sweep: [{over: privacy.eps, values: [1, 4]}, {over: seed, values: [0, 1]}]\n"
+    held = "expect: [{where: {privacy.eps: 4, seed: 1}, accuracy: 0.1, within: 0.1, at_least: true, source: x}]\n"
+    recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + grid + held)
+    code, out, _ = run(capsys, recipe, "--out", "grid", "--shard", "2/2")
+    assert code == 0
+    assert "2 of 4 trainings are done" in out
+    code, out, err = run(capsys, recipe, "--out", "grid", "--jobs", "2", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert [(row["privacy.eps"], row["seed"]) for row in told["rows"]] == [(1, 0), (1, 1), (4, 0), (4, 1)]
+    assert all(row["epsilon"] <= row["privacy.eps"] for row in told["rows"])
+    assert [v["ok"] for v in told["expect"]] == [True]
+    assert same(weights(tmp_path / "grid" / "privacy.eps=4,seed=1"), weights(wpriv.train(recipe_alone(recipe, grid + held), out="one",
+                                                                             set={"privacy.eps": 4, "seed": 1}).out))  # fmt: skip
+    for words in (["--shard", "0/2"], ["--shard", "3/2"], ["--shard", "x"], ["--resume"]):
+        assert run(capsys, recipe, "--out", "grid", *words)[0] == 2
+
+
+def recipe_alone(path, rest):
+    alone = path.with_name("alone.yaml")
+    alone.write_text(path.read_text().replace(rest, ""))
+    return alone
 
 
 def test_the_verb_and_the_folder_share_a_name(recipe, tmp_path):
@@ -277,7 +300,12 @@ def test_two_runs_without_a_seed_differ_and_say_nothing_of_it(recipe, tmp_path):
 
 def test_a_number_is_held_shown_or_needs_only_be_reached(recipe):
     base = RECIPE + "expect: [{accuracy: 0.5, within: 0.01, %s source: x}]\n"
-    for extra, found, ok in (("", 0.6, False), ("at_least: true,", 0.6, True), ("at_least: true,", 0.4, False), ("held: false,", 0.1, True)):
+    for extra, found, ok in (
+        ("", 0.6, False),
+        ("at_least: true,", 0.6, True),
+        ("at_least: true,", 0.4, False),
+        ("held: false,", 0.1, True),
+    ):
         recipe.write_text(base % extra)
         verdicts = expect.verdicts(read.recipe(recipe), [{"accuracy": found}], first=True)
         assert [v.ok for v in verdicts] == [ok]

@@ -92,7 +92,8 @@ def top(
 ) -> None:
     """How private is this, exactly? A certified privacy calculator.
 
-    Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 something is missing; 70 a bug; 130 interrupted.
+    Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 something is missing; 70 a bug; 75 interrupted, to be
+    resumed; 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
         raise UsageError(f"no command given. Known: {', '.join(COMMANDS)}. Try wpriv --help")

@@ -22,6 +22,10 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Begin again; what DIR hold
 Dry = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done and what it would cost.")]
 Root = Annotated[Path | None, typer.Option("--data-root", metavar="DIR", help="Where the data set lies (before $WPRIV_DATA).")]
 
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Trainings of a sweep at once.")]
+Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Only this part of a sweep: 3/16.")]
+Backend = Annotated[str, typer.Option("--backend", metavar="NAME", help="joblib's backend for --jobs: loky, dask, ray.")]
+
 
 def command(
     recipe: Recipe,
@@ -34,6 +38,9 @@ def command(
     fresh: Fresh = False,
     dry_run: Dry = False,
     data_root: Root = None,
+    jobs: Jobs = 1,
+    shard: Shard = None,
+    backend: Backend = "loky",
     as_json: flags.Json = False,
 ) -> None:
     """Train with differential privacy, and account for what really ran.
@@ -45,19 +52,30 @@ def command(
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import trained
-    from wpriv.run import train
+    from wpriv.run import sweep, train
 
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device is cpu or cuda; found {device!r}")
     made = train.recipe_of(recipe, quick=quick, changes=_changes(changes or []))
     where = out or train.default_out(made)
     how = {"resume": resume, "fork": fork, "fresh": fresh}
+    if made.training is not None and made.training.sweep is not None:
+        if resume or fork or fresh or dry_run:
+            raise UsageError("a sweep always goes on where it was; leave out --resume, --fork, --fresh and --dry-run")
+        trained.swept(
+            sweep.run(made, where, jobs=jobs, part=shard or "1/1", backend=backend, device=device, root=data_root, say=trained.progress),
+            as_json,
+        )
+        return
+    if shard is not None or jobs > 1:
+        raise UsageError("--jobs and --shard split a sweep, and the recipe has no 'sweep'")
     if dry_run:
         plan, place = train.planned(made, where, root=data_root, **how)
         trained.dry(plan, place, as_json)
         return
     done = train.run(made, where, device=device, root=data_root, say=trained.progress, **how)
-    trained.results(done, as_json)
+    if os.environ.get("RANK", "0") == "0":  # of several processes (torchrun) one speaks
+        trained.results(done, as_json)
     done.require()
 
 

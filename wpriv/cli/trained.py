@@ -9,8 +9,9 @@ from typing import Any
 
 from wpriv.cli import show, tables
 from wpriv.core.digits import text
-from wpriv.run import folder
+from wpriv.run import expect, folder
 from wpriv.run.plan import Plan
+from wpriv.run.sweep import Swept
 from wpriv.run.train import Trained
 
 MOST_EPOCHS = 12
@@ -91,3 +92,23 @@ def results(done: Trained, as_json: bool) -> None:
     for warning in done.statement.get("warnings", []):
         show.say("warning", warning)
     show.say("wrote", f"{done.out}{os.sep} {', '.join(path.name for path in done.files)}")
+
+
+def swept(done: Swept, as_json: bool) -> None:
+    """Prints the table of a sweep, as far as it is done."""
+    if as_json:
+        about: dict[str, Any] = {"schema": "wpriv.sweep/1", "rows": done.rows, "cells": done.cells}
+        show.emit(json.dumps({**about, "expect": [v.as_dict() for v in done.verdicts]}))
+    else:
+        show.emit(show.bold(f"{done.recipe.name}: {len(done.rows)} of {done.cells} trainings are done"))
+        if done.rows:
+            names = [name for name in done.rows[0] if name not in ("epoch", "step", "seconds", "loss", "clipped", "delta")]
+            show.emit(show.table(names, [[_plain(row.get(name)) for name in names] for row in done.rows]))
+        if done.verdicts:
+            show.emit(tables.expected(done.verdicts))
+        show.say("wrote", str(done.table))
+    expect.require(done.verdicts)
+
+
+def _plain(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

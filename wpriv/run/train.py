@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,11 @@ class Trained:
     statement: dict[str, Any]
     out: Path
     files: tuple[Path, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+
+    def results(self) -> list[Row]:
+        """The last metrics beside what each accountant says; alone where there is no privacy."""
+        ran = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
+        return [{**ran, **_bounds(row)} for row in self.guarantees] or [self.metrics[-1]]
 
     def require(self) -> None:
         """Raises CheckFailed where a published number was missed."""
@@ -107,13 +111,15 @@ def default_out(made: Recipe) -> Path:
     return Path("results") / (f"{made.name}-quick" if made.quick else made.name)
 
 
-def planned(made: Recipe, out: Path, *, root: str | Path | None = None, **how: bool) -> tuple[Plan, Folder]:
-    """What a run would do, without doing it: neither torch nor the records are loaded where the recipe says how many there are."""
+def planned(made: Recipe, out: Path, *, root: str | Path | None = None, records: int | None = None, **how: bool) -> tuple[Plan, Folder]:
+    """What a run would do, without doing it: neither torch nor the records are loaded where it is known how many there are."""
     found = folder.look(out, made, **how)
     assert made.training is not None
-    records = made.training.data.records
-    if records is None or made.training.data.limit is not None:
-        records = _data(made, root).records
+    asked = made.training.data
+    if records is None:
+        known = asked.records is not None and asked.limit is None
+        records = asked.records if known else _data(made, root).records
+    assert records is not None
     return plan.plan(made, records, found.before()), found
 
 
@@ -133,6 +139,8 @@ def run(
     Args:
         say: told of progress, a line an epoch that stays and others that do not.
     """
+    if made.training is not None and made.training.sweep is not None:
+        raise UsageError(f"{made.name} is a sweep of several trainings: run it with `wpriv train`, or one cell of it with its keys set")
     started = time.time()
     data = _data(made, root)
     place = _together(lambda: folder.look(out, made, resume=resume, fork=fork, fresh=fresh))
@@ -195,10 +203,9 @@ def finished(job: Plan, place: Folder) -> Trained:
     metrics = read.table(place.path / folder.METRICS)
     rows, refused = ([], []) if job.private is None else plan.guarantees(job, ran(job, place))
     said = json.loads((place.path / folder.STATEMENT).read_text(encoding="utf-8"))
-    results = [{**metrics[-1], "sigma": job.multiplier, "n": job.steps, **_bounds(row)} for row in rows] or [metrics[-1]]
-    verdicts = expect.verdicts(job.recipe, results, first=True)
     files = tuple(place.path / name for name in folder.RESULTS if (place.path / name).is_file())
-    return Trained(job, metrics, rows, refused, verdicts, said, place.path, files, job.notes)
+    done = Trained(job, metrics, rows, refused, [], said, place.path, files)
+    return replace(done, verdicts=expect.verdicts(job.recipe, done.results(), first=True))
 
 
 def _bounds(row: Guarantee) -> Row:

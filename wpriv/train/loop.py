@@ -62,7 +62,7 @@ class Schedule:
         whole = math.floor(step * self.batch / self.records + 1e-9)
         before = math.floor((step - 1) * self.batch / self.records + 1e-9)
         if step == self.steps:
-            return math.ceil(step * self.batch / self.records - 1e-9)
+            return before + 1
         return whole if whole > before else None
 
 
