@@ -152,7 +152,10 @@ def test_the_new_mechanism_is_one_file_that_every_command_finds(tmp_path, monkey
     sys.modules.pop("wpriv.mechanisms.kary_response", None)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *registry.names("mechanisms"), *registry.names("accountants"), *registry.names("figures")])
+PLUGINS = [name for folder in ("mechanisms", "accountants", "figures", "data", "models") for name in registry.names(folder)]
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *PLUGINS])
 def test_every_name_is_in_the_readme(name):
     assert f"`{name}`" in TEXT or f"wpriv {name} " in TEXT
 

@@ -34,6 +34,7 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
             raise UsageError(f"--data-root and --json go behind {ctx.invoked_subcommand}, as in wpriv data show mnist --data-root DIR")
         return
     from wpriv.cli import show
+    from wpriv.data import HOW_TO_NAME, looked
     from wpriv.run import data
 
     rows = data.listing(data_root)
@@ -46,7 +47,7 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
             show.emit(row["reason"])
         elif row["status"] != "found":
             show.emit(f"{row['name']}: {row['about']}. {row['get']}")
-    show.say("note", f"looked in {data.looked(data_root)}. Each data set lies in a folder of its name there; {data.HOW_TO_NAME}")
+    show.say("note", f"looked in {looked(data_root)}. Each data set lies in a folder of its name there; {HOW_TO_NAME}")
 
 
 @app.command("show")
@@ -56,6 +57,7 @@ def details(name: Name, param: Param = None, data_root: Root = None, as_json: fl
     wpriv data show table --param file=people.csv --param target=income
     """
     from wpriv.cli import show
+    from wpriv.data import VERDICTS
     from wpriv.run import data
 
     found = data.details(name, data_root, flags.params(param))
@@ -69,7 +71,7 @@ def details(name: Name, param: Param = None, data_root: Root = None, as_json: fl
     show.emit(f"source: {found['source']}")
     show.emit(f"fingerprint: {found['fingerprint']}")
     for file in found["files"]:
-        show.emit(f"file: {file['path']}, sha256 {file['sha256']}, {file['verdict']}: {data.VERDICTS[file['verdict']]}")
+        show.emit(f"file: {file['path']}, sha256 {file['sha256']}, {file['verdict']}: {VERDICTS[file['verdict']]}")
     for note in found["notes"]:
         show.say("note", note)
 

@@ -6,10 +6,13 @@ A reader gives what the files hold, or a clear error: nothing is made up, downlo
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from wpriv.data._record import Data
+from wpriv.core import registry
+from wpriv.data._files import HOW_TO_NAME, VERDICTS, exists, looked
+from wpriv.data._record import Data, scaled
+
+__all__ = ["HOW_TO_NAME", "VERDICTS", "Data", "exists", "looked", "read", "scaled"]
 
 
 def read(name: str, *, root: str | Path | None = None, **given: Any) -> Data:
@@ -21,7 +24,5 @@ def read(name: str, *, root: str | Path | None = None, **given: Any) -> Data:
     Raises:
         UsageError: no such reader or parameter. MissingResource: the files are not there, damaged or not what they say.
     """
-    from wpriv.core import registry
-
     found: Data = registry.load("data", name).read(None if root is None else Path(root), registry.params("data", name, given))
     return found

@@ -86,7 +86,7 @@ class Place:
         """The folders to look into; a root that was named is the only one."""
         base = _base(root)
         own = [] if base is None else [base / folder for folder in (*self.folders, ".")]
-        return own if root is not None else own + [Path(folder) for folder in self.system if Path(folder).is_dir()]
+        return own if root is not None else own + [Path(folder) for folder in self.system if exists(Path(folder), "folder")]
 
     def verdict(self, path: Path, content: bytes, verify: bool) -> File:
         """The file with what its checksum says.
@@ -126,14 +126,16 @@ def looked(root: Path | None) -> str:
     )
 
 
+def exists(path: Path, kind: str) -> bool:
+    """Whether there is a ``file`` or ``folder`` of that name; also for names that none can have."""
+    try:
+        return path.is_dir() if kind == "folder" else path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def _present(folder: Path, name: str) -> Path | None:
-    for path in (folder / name, folder / f"{name}.gz"):
-        try:
-            if path.is_file():
-                return path
-        except (OSError, ValueError):  # a name no file can have
-            return None
-    return None
+    return next((path for path in (folder / name, folder / f"{name}.gz") if exists(path, "file")), None)
 
 
 def named(name: str, kind: str, given: str, root: Path | None) -> Path:
@@ -147,9 +149,9 @@ def named(name: str, kind: str, given: str, root: Path | None) -> Path:
     base = _base(root)
     tried = [Path(given).expanduser()] + ([] if base is None else [base / given])
     for path in reversed(tried):
-        if path.is_dir() if kind == "folder" else path.is_file():
+        if exists(path, kind):
             return path
-    raise MissingResource(f"{name}: no such {kind}: looked for {' and '.join(str(path) for path in tried)}")
+    raise MissingResource(f"{name}: no such {kind}: looked for {' and '.join(repr(str(path)[:300]) for path in tried)}")
 
 
 def content(path: Path, limit: int = MAX_BYTES) -> bytes:

@@ -46,6 +46,9 @@ class Data:
     sensitive_test: Array | None = None
 
     def __post_init__(self) -> None:
+        # views of a file's bytes cannot be written to, which torch warns of, and turned axes make every batch slow to gather
+        for name in ("x_train", "x_test"):
+            object.__setattr__(self, name, np.require(getattr(self, name), requirements=["C", "W"]))
         if len(self.x_train) == 0:
             raise MissingResource(f"{self.name}: the training set is empty")
         if self.x_train.dtype != self.x_test.dtype or self.x_train.shape[1:] != self.x_test.shape[1:]:

@@ -45,6 +45,8 @@ def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: st
         raise MissingResource(
             f"{path}: the first line must name every column, each by another name; found {', '.join(header)[:120] or 'none'}"
         )
+    if not any(line.strip() for line in text.splitlines()[1:]):
+        raise MissingResource(f"{path}: has no rows below the names of its columns")
     dropped = [column.strip() for column in roles.drop.split(",") if column.strip()]
     for column in [roles.target, *([roles.sensitive] if roles.sensitive else []), *dropped]:
         if column not in header:

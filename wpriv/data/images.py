@@ -69,7 +69,9 @@ def _picture(path: Path, params: Params, whole: hashlib._Hash) -> Array:
                     f"{path}: a square of {side} cannot be cut from {image.width} x {image.height} pixels; choose a smaller crop"
                 )
             left, top = (image.width - side) // 2, (image.height - side) // 2
-            small = image.convert("RGB").resize((params.size,) * 2, Image.Resampling.BILINEAR, (left, top, left + side, top + side))
+            # cut before it is resized: the filter would look beyond the edges
+            square = image.convert("RGB").crop((left, top, left + side, top + side))
+            small = square.resize((params.size, params.size), Image.Resampling.BILINEAR)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise MissingResource(f"{path}: not a whole picture ({error})") from None
     return np.asarray(small, np.uint8).transpose(2, 0, 1)

@@ -11,18 +11,16 @@ from typing import Any
 from wpriv import data
 from wpriv.core import registry
 from wpriv.core.process import type_words
-from wpriv.data._files import HOW_TO_NAME, VERDICTS, looked
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run.number import number
-
-__all__ = ["HOW_TO_NAME", "VERDICTS", "convert", "details", "listing", "looked"]
 
 
 def listing(root: Path | None = None) -> list[dict[str, Any]]:
     """One mapping for every reader, in order of name; what is there was read from end to end.
 
-    ``status`` is ``found``, ``missing`` or ``damaged`` (with ``reason``), or ``own`` where the reader wants a file of the user's.
-    ``checksums`` is the worst verdict of its files: published, known or unknown, and ``package`` where it has none.
+    ``name`` is that of the reader. ``status`` is ``found``, ``missing`` or ``damaged`` (with ``reason``), or ``own`` where the
+    reader wants a file of the user's. ``checksums`` is the worst verdict of its files: published, known or unknown, and ``package``
+    where it has none.
     """
     _check_root(root)
     rows = []
@@ -33,7 +31,7 @@ def listing(root: Path | None = None) -> list[dict[str, Any]]:
             rows.append({**row, "status": "own"})
             continue
         try:
-            rows.append({**row, "status": "found", **_found(data.read(name, root=root))})
+            rows.append({**_found(data.read(name, root=root)), **row})
         except MissingResource as error:
             rows.append({**row, "status": "damaged" if _there(reader, root) else "missing", "reason": str(error)})
     return rows
@@ -56,7 +54,7 @@ def details(name: str, root: Path | None = None, given: Mapping[str, Any] | None
     _check_root(root)
     fields = {f.name: f for f in dataclasses.fields(registry.load("data", name).Params)}
     typed = {key: _typed(fields[key], value) if key in fields else value for key, value in (given or {}).items()}
-    return {"status": "found", **_found(data.read(name, root=root, **typed))}
+    return _found(data.read(name, root=root, **typed))
 
 
 def convert(name: str, source: Path, target: Path) -> list[Path]:
@@ -65,12 +63,11 @@ def convert(name: str, source: Path, target: Path) -> list[Path]:
     Raises:
         UsageError: no such converter, or the target cannot be written. MissingResource: the source is not what it says.
     """
-    from wpriv.data import _sheets
-
-    known = {"cifar10": _sheets.convert}
+    known = {other: reader.convert for other in registry.names("data") if hasattr(reader := registry.load("data", other), "convert")}
     if name not in known:
-        raise UsageError(f"nothing converts {name[:60]!r}. Known: cifar10, from PNG sheets to its binary version")
-    return known[name](source, target)
+        raise UsageError(f"nothing converts {name[:60]!r}. Known: {', '.join(known)}")
+    found: list[Path] = known[name](source, target)
+    return found
 
 
 def _check_root(root: Path | None) -> None:
@@ -79,8 +76,8 @@ def _check_root(root: Path | None) -> None:
     Raises:
         MissingResource: it is none.
     """
-    if root is not None and not root.is_dir():
-        raise MissingResource(f"--data-root {root}: no such folder; give the one that holds the data sets")
+    if root is not None and not data.exists(root, "folder"):
+        raise MissingResource(f"--data-root {str(root)[:300]!r}: no such folder; give the one that holds the data sets")
 
 
 def _found(read: Any) -> dict[str, Any]:
@@ -88,7 +85,7 @@ def _found(read: Any) -> dict[str, Any]:
     verdicts = {file["verdict"] for file in found["files"]}
     worst = next((v for v in ("unknown", "known", "published") if v in verdicts), "package")
     folders = list(dict.fromkeys(str(Path(file["path"]).parent) for file in found["files"]))
-    return {**found, "where": folders, "checksums": worst}
+    return {**found, "status": "found", "where": folders, "checksums": worst}
 
 
 def _typed(field: dataclasses.Field[Any], value: Any) -> Any:
