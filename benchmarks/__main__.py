@@ -1,5 +1,6 @@
 """``python -m benchmarks [--quick] [--jobs TEXT] [--programs A,B] [--out DIR]``: wpriv side by side with its peers.
 
+``python -m benchmarks training`` does so for steps of private training (benchmarks/training.py).
 The tables go to standard output as markdown, and with ``--out`` to DIR/benchmarks.md and DIR/benchmarks.csv.
 """
 
@@ -51,4 +52,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["training"]:
+        from benchmarks import training
+
+        sys.exit(training.main(sys.argv[2:]))
     sys.exit(main())

@@ -50,7 +50,8 @@ def loop(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: fl
     for at in range(len(inputs)):
         near = slice(at, at + 1)
         losses = losses_of(model(inputs[near]), targets[near], loss)
-        found = torch.autograd.grad(losses.sum(), list(trainable.values()), allow_unused=True, materialize_grads=True)
+        grads = torch.autograd.grad(losses.sum(), list(trainable.values()), allow_unused=True, materialize_grads=True)
+        found = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
         squares = {name: grad.square().sum().view(1) for name, grad in zip(trainable, found, strict=True)}
         factor = clip_factors(squares, norm, None if weights is None else weights[near])
         pieces.append(Summed([grad * factor for grad in found], squares, losses.detach()))
