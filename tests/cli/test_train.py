@@ -160,7 +160,7 @@ def test_another_recipe_in_the_same_folder_is_refused_forked_or_moved_aside(reci
 
 
 def test_a_budget_and_a_noise_stop_the_run_before_the_budget_is_exceeded(recipe, tmp_path, capsys):
-    code, out, _ = run(capsys, recipe, "--set", "privacy.sigma=1.5", "--set", "privacy.eps=2", "--out", "done")
+    code, _, _ = run(capsys, recipe, "--set", "privacy.sigma=1.5", "--set", "privacy.eps=2", "--out", "done")
     assert code == 0
     steps = len(ledger.entries(tmp_path / "done" / folder.LEDGER))
     assert steps < 18

@@ -15,8 +15,9 @@ MAX_HISTORY_BYTES = 50_000_000
 def read_history(path: str | Path) -> list[dict[str, Any]]:
     """The steps of a JSON file, as mappings for ``process``; equal steps are merged, in the order they first appear.
 
-    The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or what Opacus keeps: a list of [noise_multiplier, sample_rate, steps], or the state
-    of its accountant with such a list under ``history`` (Poisson-sampled Gauss steps of sensitivity 1).
+    The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or what Opacus keeps: a list of
+    [noise_multiplier, sample_rate, steps], or the state of its accountant with such a list under ``history`` (Poisson-sampled
+    Gauss steps of sensitivity 1).
 
     Raises:
         MissingResource: the file cannot be read. UsageError: it is not such a list.
