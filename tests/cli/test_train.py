@@ -66,6 +66,7 @@ def test_a_run_leaves_every_file_it_names_and_accounts_for_what_ran(recipe, tmp_
     assert code == 0
     assert re.search(r"eps = 3\.99\d+ at delta = 1e-05, certified by pld", out)
     assert "an upper bound by rdp" in out
+    assert "read as: n = 18 steps = ceil(3 epochs x 6 steps an epoch), rounded up once over the whole run" in err
     assert re.search(r"step 18 of 18, epoch 3: loss .*, accuracy .*, eps 4, ", err)
     assert {path.name for path in (tmp_path / "done").iterdir()} == set(folder.RESULTS)
     said = json.loads((tmp_path / "done" / folder.STATEMENT).read_text())
@@ -157,6 +158,12 @@ def test_another_recipe_in_the_same_folder_is_refused_forked_or_moved_aside(reci
     assert len(ledger.entries(tmp_path / "done" / folder.LEDGER)) == 18
     kept = [len(ledger.entries(path)) for path in (tmp_path / "done").glob(f"before-*/{folder.LEDGER}")]
     assert kept == [36]
+
+
+def test_weights_trained_without_privacy_are_never_the_start_of_a_private_run(recipe, tmp_path, capsys):
+    assert run(capsys, recipe, "--set", "privacy=none", "--set", "epochs=1", "--out", "done")[0] == 0
+    code, _, err = run(capsys, recipe, "--out", "done", "--fork")
+    assert (code, "trained without privacy" in err) == (3, True)
 
 
 def test_a_budget_and_a_noise_stop_the_run_before_the_budget_is_exceeded(recipe, tmp_path, capsys):

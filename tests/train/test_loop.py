@@ -60,6 +60,14 @@ def test_two_runs_without_a_seed_draw_different_noise_and_two_with_one_the_same(
     assert np.array_equal(steps_of(still(tmp_path / "c"))[1], steps_of(still(tmp_path / "d"))[1])
 
 
+def test_no_run_of_a_ledger_shares_a_stream_with_another_even_under_one_seed():
+    drawn = [seeds.seeds(7, run) for run in (1, 2, 3)] + [seeds.seeds(8)]
+    numbers = [number for own in drawn for number in (own.sampling, own.noise, own.model)]
+    assert len(set(numbers)) == len(numbers)
+    assert seeds.seeds(7) == drawn[0]
+    assert seeds.seeds(None) != seeds.seeds(None)
+
+
 def test_a_mask_zeroes_its_share_after_the_noise(tmp_path):
     first, second = steps_of(still(tmp_path, mask=0.9))
     for part in (first, second):
@@ -240,3 +248,13 @@ def test_leaving_records_out_by_difference_is_leaving_them_out():
     quick, literal = (gather.left_out_distances(own, indices, chosen, norm=10.0, keep=keep, mixing=m) for m in (False, True))
     assert quick.shape == (3,)
     assert torch.allclose(quick, literal, rtol=1e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_noise_on_a_gpu_has_the_same_law(tmp_path):
+    own = still(tmp_path)
+    gathered = gather.Gathered(Bounded([torch.zeros(1, 20000, device="cuda")], 0.4, "add-remove"), 10.0, torch.zeros(3, device="cuda"))
+    job = Job(own.job.model.cuda(), lambda _: gathered, dict)
+    there = Engine(job, own.schedule, seeds.seeds(0), tmp_path, torch.device("cuda"), identity="still")
+    there.step()
+    assert stats.kstest(weights(there).cpu().double().numpy() / (1.3 * 0.4 / 10), "norm").pvalue > 1e-4

@@ -11,7 +11,7 @@ from typing import Any
 from wpriv.core import document, training
 from wpriv.core.process import Process, Step
 from wpriv.core.recipe import Recipe
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.run import write
 
 RECIPE, PROVENANCE = write.RECIPE, write.PROVENANCE
@@ -55,6 +55,7 @@ def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False
 
     Raises:
         UsageError: it holds another recipe's run, an unfinished one and nobody said --resume, or files that are not ours.
+        Unsupported: a private run is to go on from weights that were trained without privacy.
     """
     if resume + fork + fresh > 1:
         raise UsageError("--resume goes on, --fork goes on under another recipe, --fresh begins again; give one of them")
@@ -70,6 +71,11 @@ def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False
     if fork:
         if not any((path / name).is_file() for name in (CHECKPOINT, MODEL)):
             raise UsageError(f"--fork goes on from the weights of a run, and {path} holds none yet")
+        if (_stored(path) or {}).get("privacy", "none") == "none" and recipe.data["privacy"] != "none":
+            raise Unsupported(
+                f"the weights in {path} were trained without privacy: whatever goes on from them has seen the records in the clear, and "
+                f"no later noise takes that back. Train from the start, in another folder"
+            )
         return Folder(path, run + 1, fork=True)
     if _stored(path) != json.loads(json.dumps(training.essence(recipe.data))):
         raise UsageError(

@@ -159,6 +159,7 @@ def run(
     launch.device_of(device)  # before anything is written
     _together(lambda: folder.take(place, made, {**about, **launch.about()}))
     tell = _Progress(job, place, say, writes=spread.first())
+    tell.begin()
     with _signals() as stop:
         launch.launch(
             job.train,
@@ -253,6 +254,12 @@ class _Progress:
         self.job, self.place, self.say, self.writes = job, place, say if writes else None, writes
         self.rows: list[Row] = []
         self.started = self.ticked = time.monotonic()
+
+    def begin(self) -> None:
+        """How the recipe was read."""
+        if self.say is not None:
+            for note in self.job.notes:
+                self.say(f"read as: {note}", True)
 
     def epoch(self, row: Row) -> Row:
         eps = self.job.eps(row["step"])

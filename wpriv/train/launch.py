@@ -54,7 +54,7 @@ def launch(
     where = device_of(device)
     if spread.size() > 1 and recipe.privacy is not None and recipe.privacy.clip == "batch-mean":
         raise Unsupported("clip: batch-mean clips the mean of a whole batch, which no single process sees; run it without torchrun")
-    own = spread.told(seeds.seeds(recipe.seed))
+    own = spread.told(seeds.seeds(recipe.seed, schedule.run))
     seeds.seed_model(own)
     job = registry.load("tasks", recipe.task).start(recipe, data, where, adjacency=schedule.adjacency)
     engine = Engine(job, schedule, own, folder, where, identity=identity, resume=resume, fork=fork)

@@ -22,9 +22,15 @@ class Seeds:
     model: int
 
 
-def seeds(fixed: int | None) -> Seeds:
-    """Three independent streams, from the operating system or from one fixed number."""
-    root = np.random.SeedSequence(secrets.randbits(128) if fixed is None else fixed)
+def seeds(fixed: int | None, run: int = 1) -> Seeds:
+    """Three independent streams, from the operating system or from one fixed number.
+
+    Args:
+        run: the number of the run in its ledger. A fork must not draw the noise of the run before it again: the difference of two
+            sums with the same noise has none.
+    """
+    entropy: int | list[int] = [fixed or 0, run] if run > 1 else fixed or 0
+    root = np.random.SeedSequence(secrets.randbits(128) if fixed is None else entropy)
     sampling, noise, model = (int.from_bytes(part.generate_state(2, np.uint64).tobytes(), "little") for part in root.spawn(3))
     # torch's generators take 64 bits
     return Seeds(sampling, noise % 2**64, model % 2**64)
