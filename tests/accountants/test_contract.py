@@ -52,7 +52,10 @@ def processes(n: int, noise: float) -> dict[str, Process]:
 
 # accountants of (eps, delta)-DP price the sensitivity, whatever was observed
 OBSERVED = [name for name in NAMES if registry.load("accountants", name).NOTION not in ("approximate-dp", "probabilistic-dp")]
-CASES = [(name, kind) for name in NAMES for kind in processes(1, 1.0) if kind != "observed gauss" or name in OBSERVED]
+# a projection is a mixture of many Gauss pairs: slow, and nothing new, for those who read it as they read any law
+PROJECTED = {"projection": ("pld", "rdp", "swd-tail", "pdp", "nagaev"), "fixed-size projection": ("pld", "swd-tail")}
+ASKED = {"observed gauss": OBSERVED, **PROJECTED}
+CASES = [(name, kind) for name in NAMES for kind in processes(1, 1.0) if name in ASKED.get(kind, NAMES)]
 
 
 SPLIT = ("gauss", "laplace", "subsampled gauss", "observed gauss")
@@ -92,7 +95,9 @@ def test_an_accountant_says_what_it_is(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_accountant_prices_something_and_refuses_as_unsupported(name: str) -> None:
     priced = 0
-    for process in processes(10, 1.0).values():
+    for kind, process in processes(10, 1.0).items():
+        if name not in ASKED.get(kind, NAMES):
+            continue
         try:
             registry.load("accountants", name).account(process).delta(1.0)
             priced += 1
