@@ -66,7 +66,7 @@ class Worker:
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         command = [sys.executable, "-m", "benchmarks.worker", program, str(job), str(limits.mib)]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, cwd=ROOT, env=environment())
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, cwd=ROOT, env=_environment())
         self._read(60.0)
 
     def ask(self, k: int, seconds: float) -> dict[str, float]:
@@ -154,7 +154,7 @@ def start_times(repeats: int) -> tuple[float, float] | None:
     for _ in range(repeats + 1):
         for runs, argv in zip(seconds, both, strict=True):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            done = subprocess.run(argv, cwd=tempfile.gettempdir(), env=environment(), capture_output=True, check=False)
+            done = subprocess.run(argv, cwd=tempfile.gettempdir(), env=_environment(), capture_output=True, check=False)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             if done.returncode:
                 raise RuntimeError(f"{' '.join(argv)} failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
@@ -162,7 +162,7 @@ def start_times(repeats: int) -> tuple[float, float] | None:
     return median(seconds[0][1:]), median(seconds[1][1:])
 
 
-def environment() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """One thread for every numerical library."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 

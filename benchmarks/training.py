@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from statistics import median
 
-from benchmarks.measure import ROOT, environment
-from benchmarks.worker import forget_peak, memory
+from benchmarks.measure import ROOT, _environment
+from benchmarks.worker import _forget_peak, memory
 
 PROGRAMS = ("plain", "wpriv", "noise", "opacus hooks", "opacus hooks contiguous", "opacus ghost", "opacus ghost contiguous")
 
@@ -66,7 +66,7 @@ class Steps:
             self.device,
         ]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT, env=environment(), text=True)
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT, env=_environment(), text=True)
 
     def take(self) -> None:
         """One step more."""
@@ -98,7 +98,7 @@ def worker(program: str, network: str, batch: str, device: str) -> None:
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    forget_peak()
+    _forget_peak()
     base = memory("VmRSS")
     step = make(program, network, int(batch), device)
     for _ in sys.stdin:

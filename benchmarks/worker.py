@@ -48,7 +48,7 @@ def main() -> None:
     for module in IMPORTS[program.split()[0]]:
         import_module(module)
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + limit * 2**20, resource.RLIM_INFINITY))
-    forget_peak()
+    _forget_peak()
     base = memory("VmRSS")
     print('"ready"', file=reply, flush=True)
     for line in sys.stdin:
@@ -67,7 +67,7 @@ def _address_space() -> int:
         return 2**33
 
 
-def forget_peak() -> None:
+def _forget_peak() -> None:
     """Lets the peak start again from here, so that what the import needed in passing is not held against the program."""
     try:
         Path("/proc/self/clear_refs").write_text("5")

@@ -14,7 +14,7 @@ from wpriv.cli.main import main
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-FOLDERS = {"mechanisms": 9, "accountants": 17, "figures": 4, "tables": 1, "data": 11, "models": 7, "tasks": 1}
+FOLDERS = {"mechanisms": 12, "accountants": 17, "figures": 10, "tables": 5, "data": 11, "models": 7, "tasks": 1}
 
 COIN = '''
 from dataclasses import dataclass

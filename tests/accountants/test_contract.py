@@ -22,6 +22,7 @@ from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace
+from wpriv.mechanisms.projection import Projection
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 
@@ -41,6 +42,8 @@ def processes(n: int, noise: float) -> dict[str, Process]:
         "laplace": Process((Step(Laplace(30.0 * noise), n),)),
         "randomized-response": Process((Step(RandomizedResponse(0.05 / noise, 1e-7 / noise), n),)),
         "subsampled gauss": Process((Step(Gauss(1.5 * noise), n, POISSON),)),
+        "projection": Process((Step(Projection(d=50, k=20, sigma=4.0 * noise), n),)),
+        "fixed-size projection": Process((Step(Projection(d=50, k=20, sigma=1.0 * noise), n, FIXED),)),
         "observed gauss": Process((Step(Gauss(1.5 * noise), n, POISSON, SEEN),)),
         "fixed-size gauss": Process((Step(Gauss(3.0 * noise), n, FIXED),)),
         "heterogeneous": Process((Step(Gauss(2.0 * noise), n, POISSON), Step(Laplace(50.0 * noise), 3))),

@@ -23,7 +23,7 @@ def head(*layers: nn.Module, width: int) -> nn.Module:
 
 
 class Residual(nn.Module):
-    """Not a chain: a sum of two ways, an activation that overwrites its input, an average, and a scale of words that see a chain."""
+    """Not a chain: a sum of two ways, with an activation that overwrites the output of a layer."""
 
     def __init__(self) -> None:
         super().__init__()

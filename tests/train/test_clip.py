@@ -355,6 +355,7 @@ def test_what_is_out_of_range_is_refused_with_what_was_wanted(changed, why):
         clipped_sum(nn.Linear(6, CLASSES).double(), **{**given, **changed})
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_gpu_gives_what_the_literal_loop_gives(name):

@@ -16,6 +16,9 @@ from wpriv.core.sampling import fixed, poisson
 from wpriv.errors import Unsupported, UsageError
 
 ADJACENCIES = ("add-remove", "replace-one")
+# one record is replaced within its own group: the groups' sizes, and to which of them a record belongs, are taken as known to everyone
+WITHIN_GROUP = "replace-within-group"
+PROVEN = {"poisson": ("add-remove",), "fixed": ("replace-one", WITHIN_GROUP)}
 SAMPLINGS = ("none", "poisson", "fixed")
 MAX_COUNT = 2**40
 
@@ -95,18 +98,28 @@ class Mechanism(Parameters):
 
     Fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more privacy.
     ``dominating`` says that ``pair()`` is proven worst over all neighbours at the given sensitivity, which subsampling needs;
-    ``why_not_sampled`` is the reason shown where it is not.
+    ``why_not_sampled`` is the reason shown where it is not, or where there is nothing to draw a sample from; ``why_not_poisson`` where
+    Poisson sampling alone is ruled out.
     """
 
     noise: ClassVar[str | None] = None
     adjacencies: ClassVar[tuple[str, ...]] = ADJACENCIES
     dominating: ClassVar[bool] = True
     why_not_sampled: ClassVar[str] = ""
+    why_not_poisson: ClassVar[str] = ""
     source: ClassVar[str] = ""
 
     def pair(self) -> LossPair:
         """The dominating pair of one release at full participation."""
         raise NotImplementedError
+
+    def caveats(self) -> tuple[str, ...]:
+        """What every figure about this mechanism must say beside it: it goes into the warnings of each guarantee."""
+        return ()
+
+    def reading(self) -> tuple[str, ...]:
+        """How the parameters were read, such as a sensitivity that was computed from them."""
+        return ()
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain data, for tables, JSON and recipes."""
@@ -201,6 +214,10 @@ class Process:
     def describe(self) -> list[dict[str, Any]]:
         return [step.describe() for step in self.steps]
 
+    def caveats(self) -> tuple[str, ...]:
+        """What the mechanisms say of every figure about this process, each thing once."""
+        return tuple(dict.fromkeys(line for step in self.steps for line in step.mechanism.caveats()))
+
 
 def log_finite(run: Run) -> float:
     """ln of the probability that every loss of a run is finite; -inf where some step tells the neighbours apart for certain."""
@@ -212,6 +229,8 @@ def log_finite(run: Run) -> float:
 def closed_form(run: Run) -> LossPair | None:
     """One pair that is the exact composition of a whole run, or None where no closed form is known."""
     whole: LossPair | None = None
+    if any(pair.between(1.0) is not None for pair, _ in run):
+        return None
     for pair, n in run:
         part = pair.power(n)
         if part is None:
@@ -220,6 +239,24 @@ def closed_form(run: Run) -> LossPair | None:
         if whole is None:
             return None
     return whole
+
+
+def between(run: Run, tol: float) -> tuple[Run, Run] | None:
+    """A run that this one dominates and one that dominates it, where some pair is known only between two; else None."""
+    ends = [(pair.between(tol) or (pair, pair), n) for pair, n in run]
+    if all(low is high for (low, high), _ in ends):
+        return None
+    return [(low, n) for (low, _), n in ends], [(high, n) for (_, high), n in ends]
+
+
+def need_laws(process: Process, accountant: str) -> None:
+    """Refuses a process some pair of which is known only between two, for accountants whose lower ends need the law itself."""
+    for run in process.runs():
+        if between(run, 1.0) is not None:
+            raise Unsupported(
+                f"{accountant} needs the very law of the privacy loss; that of a projection is known between two, which bracket eps and "
+                f"delta. Use pld"
+            )
 
 
 def _sampled(step: Step) -> LossPair:
@@ -231,17 +268,21 @@ def _sampled(step: Step) -> LossPair:
 
 def _check(step: Step, adjacency: str) -> None:
     mechanism, kind = step.mechanism, step.sampling.kind
+    if kind == "poisson" and mechanism.why_not_poisson:
+        raise Unsupported(f"{mechanism.name} has no Poisson sampling: {mechanism.why_not_poisson}")
     if adjacency not in mechanism.adjacencies:
         raise Unsupported(f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}")
     if kind == "none":
         return
-    if not mechanism.dominating:
+    if not mechanism.dominating or mechanism.why_not_sampled:
         raise Unsupported(f"{mechanism.name} cannot be subsampled: {mechanism.why_not_sampled}")
-    proven = {"poisson": "add-remove", "fixed": "replace-one"}[kind]
-    if adjacency != proven:
+    if adjacency not in PROVEN[kind]:
+        proven, other = PROVEN[kind][0], "fixed" if kind == "poisson" else "poisson"
+        able = [a for a in PROVEN[kind] if a in mechanism.adjacencies]
+        instead = f"--adjacency {able[0]}, or --sampling {other}" if able else f"--sampling {other}"
         raise Unsupported(
             f"{kind} sampling has a proven dominating pair under {proven} only (Zhu, Dong, Wang 2022); found adjacency {adjacency!r}. "
-            f"Use --adjacency {proven}, or --sampling {'fixed' if kind == 'poisson' else 'poisson'}"
+            f"Use {instead}"
         )
     if kind == "fixed" and not mechanism.pair().symmetric:
         raise Unsupported(f"fixed-size sampling needs a pair with the same loss law in both orders; {mechanism.name} has none")

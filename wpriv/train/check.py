@@ -5,6 +5,9 @@ Clipping bounds what one example does to a sum only where the output for an exam
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -83,22 +86,23 @@ def _trace(model: nn.Module, inputs: Tensor) -> list[tuple[str, str, Tensor]]:
     """The output of every module in the order in which they finish, as (name, kind, output)."""
     found: list[tuple[str, str, Tensor]] = []
 
-    def hook(name: str) -> object:
-        def keep(module: nn.Module, _: object, output: object) -> None:
+    def hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def keep(module: nn.Module, args: Any, output: Any) -> None:
             if isinstance(output, Tensor):
                 found.append((name, type(module).__name__, output.detach().clone()))
 
         return keep
 
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    handles = [module.register_forward_hook(hook(name)) for name, module in model.named_modules()]  # type: ignore[arg-type]
+    handles = [module.register_forward_hook(hook(name)) for name, module in model.named_modules()]
     try:
         with torch.no_grad(), torch.random.fork_rng():
             torch.random.manual_seed(0)
             model(inputs)
+    finally:
+        with torch.no_grad():
             for name, buffer in model.named_buffers():
                 buffer.copy_(buffers[name])
-    finally:
         for handle in handles:
             handle.remove()
     return found

@@ -132,7 +132,7 @@ def paired(h: Tensor, d: Tensor) -> Tensor:
 
 
 def _short(positions: int, inputs: int, outputs: int) -> bool:
-    """Whether a sum over so few positions is better paired than formed: by memory, in which both are bound."""
+    """Whether a sum over so few positions is better paired than formed: where it would be over twice the size of what it is made of."""
     return 2 * positions * (inputs + outputs) < inputs * outputs
 
 
