@@ -57,7 +57,8 @@ def entries(axes):
 
 
 def test_every_figure_there_is_has_a_table_here():
-    assert set(registry.names("figures")) == set(TABLES)
+    # a training's table is no comparison's: it has a test of its own
+    assert set(registry.names("figures")) == {*TABLES, "training"}
     assert len(TABLES) >= 7
 
 
@@ -140,3 +141,16 @@ def test_the_slope_of_w_p_is_drawn_where_the_shift_is_swept():
     swept = {"table": "wp-gradient", "params": {"order": 1, "records": 5}, "sweep": {"over": "theta", "values": [-0.2, 0, 0.2]}}
     axes = drawn("wp-gradient", wpriv.compare(**swept).rows)
     assert entries(axes) == ["x_i = i/n: slope +1 at θ = 0", "one record replaced: slope -1 at θ = 0"]
+
+
+def test_a_training_shows_what_was_measured_and_what_it_cost_but_nothing_of_training_records():
+    rows = [
+        {"epoch": e, "step": 3 * e, "loss": 1 / e, "clipped": 0.5, "accuracy": 0.2 * e, "epsilon": 0.3 * e, "seconds": e} for e in (1, 2, 3)
+    ]
+    axes = drawn("training", rows)
+    assert entries(axes) == ["accuracy", "ε so far (right)"]
+    assert list(axes.lines[0].get_ydata()) == [0.2, 0.4, pytest.approx(0.6)]
+    bare = drawn("training", [{key: row[key] for key in ("epoch", "step", "accuracy")} for row in rows])
+    assert len(bare.figure.axes) == 1
+    with pytest.raises(KeyError):
+        drawn("training", [{"epoch": 1, "step": 1, "loss": 2.0}])

@@ -13,6 +13,7 @@ from wpriv.core.recipe import Recipe
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run import expect, folder, train, write
 from wpriv.run.expect import Verdict
+from wpriv.run.progress import Say
 
 Row = dict[str, Any]
 MAX_CELLS = 10_000
@@ -78,7 +79,7 @@ def run(
     backend: str = "loky",
     device: str = "cpu",
     root: str | Path | None = None,
-    say: train.Say | None = None,
+    say: Say | None = None,
 ) -> Swept:
     """Trains the cells of one shard that are not finished, going on with those that were cut short, and gathers all that are.
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import json
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +17,13 @@ from wpriv.core.observed import of_distances
 from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe, check
 from wpriv.errors import UsageError, WprivError
-from wpriv.run import expect, folder, plan, read, statement, write
+from wpriv.run import expect, folder, plan, progress, read, statement, write
 from wpriv.run.expect import Verdict
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
 
 Row = dict[str, Any]
-Say = Callable[[str, bool], None]  # a line of progress, and whether it stays
-TICK = 2.0  # seconds between lines that do not stay
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -132,7 +126,7 @@ def run(
     fork: bool = False,
     fresh: bool = False,
     root: str | Path | None = None,
-    say: Say | None = None,
+    say: progress.Say | None = None,
 ) -> Trained:
     """Trains a checked recipe in a folder; see ``train``.
 
@@ -158,9 +152,9 @@ def run(
     }
     launch.device_of(device)  # before anything is written
     _together(lambda: folder.take(place, made, {**about, **launch.about()}))
-    tell = _Progress(job, place, say, writes=spread.first())
+    tell = progress.Progress(job, place, say, writes=spread.first())
     tell.begin()
-    with _signals() as stop:
+    with progress.signals() as stop:
         launch.launch(
             job.train,
             data,
@@ -247,57 +241,6 @@ def _conclude(job: Plan, place: Folder, about: dict[str, Any]) -> None:
     write.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
 
 
-class _Progress:
-    """Adds eps to the rows of metrics, keeps them on disk, and tells how far the run is."""
-
-    def __init__(self, job: Plan, place: Folder, say: Say | None, *, writes: bool):
-        self.job, self.place, self.say, self.writes = job, place, say if writes else None, writes
-        self.rows: list[Row] = []
-        self.started = self.ticked = time.monotonic()
-
-    def begin(self) -> None:
-        """How the recipe was read."""
-        if self.say is not None:
-            for note in self.job.notes:
-                self.say(f"read as: {note}", True)
-
-    def epoch(self, row: Row) -> Row:
-        eps = self.job.eps(row["step"])
-        whole = {**row, "epsilon": eps, "seconds": round(time.monotonic() - self.started, 2)}
-        if self.writes:
-            self._keep(whole)
-        if self.say is not None:
-            self.say(f"{self._where(row['step'])}, epoch {row['epoch']}: {_told(whole)}", True)
-        return whole
-
-    def step(self, step: int) -> None:
-        now = time.monotonic()
-        if self.say is not None and now - self.ticked > TICK:
-            self.ticked = now
-            self.say(self._where(step), False)
-
-    def _where(self, step: int) -> str:
-        return f"step {step} of {self.job.steps}"
-
-    def _keep(self, row: Row) -> None:
-        path = self.place.path / folder.METRICS
-        earlier = [r for r in _rows(path) if int(r["step"]) < row["step"]]
-        write.replace(path, write.csv_text([*earlier, row]))
-
-
-def _rows(path: Path) -> list[Row]:
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _told(row: Row) -> str:
-    parts = [f"{key} {value:.4g}" for key, value in row.items() if key not in ("epoch", "step", "epsilon", "seconds") and value is not None]
-    eps = [f"eps {row['epsilon']:.4g}"] if row["epsilon"] is not None else []
-    return ", ".join([*parts, *eps, f"{row['seconds']:.0f} s"])
-
-
 def _data(made: Recipe, root: str | Path | None) -> Any:
     """The data set of a recipe, cut to its limit.
 
@@ -335,23 +278,3 @@ def _together(what: Callable[[], Any]) -> Any:
     if isinstance(found, WprivError):
         raise found
     return found
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[Callable[[], str | None]]:
-    """While it lasts, signals that ask to stop only leave a note; a second one does what it always does."""
-    came: list[str] = []
-    before: dict[int, Any] = {}
-
-    def note(number: int, _: Any) -> None:
-        came.append(signal.Signals(number).name)
-        signal.signal(number, before[number])
-
-    with contextlib.suppress(ValueError):  # outside the main thread there are no signals to wait for
-        for each in SIGNALS:
-            before[each] = signal.signal(each, note)
-    try:
-        yield lambda: came[0] if came else None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
