@@ -14,9 +14,10 @@ from typing import Any
 
 from wpriv import __version__
 from wpriv.core import registry
+from wpriv.core.points import spread
 from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe
-from wpriv.core.schema import PRICED, Panel, Step, spread
+from wpriv.core.schema import PRICED, Panel, Step
 from wpriv.errors import UsageError
 from wpriv.run import build
 
