@@ -12,12 +12,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "wpriv"
-FLOORS = (("errors",), ("core",), ("mechanisms", "accountants"), ("transport",), ("train",), ("tasks",), ("figures",), ("run",), ("cli",))
+FLOORS = (
+    ("errors",),
+    ("core",),
+    ("mechanisms", "accountants"),
+    ("transport",),
+    ("train",),
+    ("tasks",),
+    ("tables",),
+    ("figures",),
+    ("run",),
+    ("cli",),
+)
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 # the package itself holds the version and loads the verbs on first use; __main__ starts the command line
 ROOF = ("__init__", "__main__")
-PARSERS = {"core/document.py": {"yaml"}, "core/schema.py": {"pydantic"}, "core/recipe.py": {"pydantic"}}
-AT_HOME = {"torch": ("transport", "train", "tasks"), "matplotlib": ("figures", "run")}
+PARSERS = {"core/document.py": {"yaml"}, "core/faults.py": {"pydantic"}, "core/schema.py": {"pydantic"}}
+AT_HOME = {"torch": ("transport", "train", "tasks", "tables"), "matplotlib": ("figures", "run")}
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -12,7 +12,7 @@ import wpriv
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-FOLDERS = {"mechanisms": 9, "accountants": 17, "figures": 4}
+FOLDERS = {"mechanisms": 9, "accountants": 17, "figures": 4, "tables": 1}
 
 COIN = '''
 from dataclasses import dataclass
@@ -42,6 +42,26 @@ NOTION, CLAIM, SOURCE, EXPLAIN = "approximate-dp", "upper-bound", "nothing is kn
 
 def account(process, *, tol=1e-3):
     return Curve(process, "shrug", NOTION, CLAIM, SOURCE, lambda eps: Bracket.above(1.0), lambda delta: Bracket.above(float("inf")))
+'''
+SQUARES = '''
+"""Squares of a few numbers."""
+
+from dataclasses import dataclass
+
+from wpriv.core.process import Parameters, parameter
+
+COLUMNS = ("square",)
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    start: float = parameter("the first number", above=0.0)
+    count: int = parameter("how many", default=2, least=1)
+    name: str = parameter("a word", default="x")
+
+
+def rows(params):
+    return [{"place": i, "square": (params.start + i) ** 2} for i in range(params.count)]
 '''
 
 
@@ -76,6 +96,40 @@ def test_a_mechanism_in_one_new_file_is_priced_by_name(drop):
 def test_an_accountant_in_one_new_file_is_asked_by_name(drop):
     drop("accountants", "shrug", SHRUG)
     assert wpriv.budget("gauss", sigma=1.0, eps=1.0, accountant="shrug").delta.safe == 1.0
+
+
+def test_a_table_in_one_new_file_is_made_by_a_recipe(drop, tmp_path):
+    drop("tables", "squares", SQUARES)
+    recipe = tmp_path / "r.yaml"
+    text = "kind: compare\nsource: s\ntable: squares\nparams: {count: 1}\nsweep: {over: start, values: [2, 3]}\n"
+    recipe.write_text(text + "expect:\n  - {where: {start: 3}, square: 9, within: 1e-12, source: s}\n")
+    done = wpriv.compare(recipe, out=tmp_path / "out")
+    done.require()
+    assert [(row["start"], row["square"]) for row in done.rows] == [(2, 4.0), (3, 9.0)]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"table": "square"}, "no table called 'square'; did you mean 'squares'"),
+        ({"table": "squares"}, "squares needs start under 'params'"),
+        ({"table": "squares", "params": {"start": -1}}, "start must be greater than 0; found -1"),
+        ({"table": "squares", "params": {"start": "a"}}, "start must be a number; found 'a'"),
+        ({"table": "squares", "params": {"start": 1, "name": 2}}, "name must be text; found 2"),
+        ({"table": "squares", "params": {"start": 1, "conut": 2}}, "unknown parameter 'conut'; did you mean 'count'"),
+        ({"table": "squares", "params": {"start": 1}, "sweep": {"over": "n", "values": [1]}}, "cannot sweep over 'n'"),
+        ({"table": "squares", "params": {"start": 1}, "delta": 0.1}, "'delta' means nothing in a squares table"),
+        (
+            {"params": {"start": 1}, "process": [{"mech": "gauss", "sigma": 1}], "accountants": ["pld"], "eps": 1},
+            "'params' means nothing in a bounds table",
+        ),
+    ],
+)
+def test_wrong_parameters_of_a_table_are_told(drop, given, told):
+    drop("tables", "squares", SQUARES)
+    with pytest.raises(UsageError) as error:
+        wpriv.compare(**given)
+    assert told in str(error.value)
 
 
 @pytest.mark.parametrize(("folder", "least"), FOLDERS.items())

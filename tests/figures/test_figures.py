@@ -22,6 +22,7 @@ TABLES = {
     "loss-class": {"cases": {"a": [GAUSS], "b": [GAUSS]}, "table": "class", "sweep": {"over": "sensitivity", "values": [1, 2]}},
     "adp-pdp": {"process": [{"mech": "truncated-gauss", "sigma": 1, "bound": 2.5}], "accountants": ["pld"], "eps": 0.3},
     "claims": {"table": "claims"},
+    "sliced-distance": {"table": "sliced-distance", "params": {"records": 20}, "sweep": {"over": "c", "values": [0, 1]}},
     "budgets": {
         "cases": {"a": [{"mech": "gauss", "sigma": 1}], "b": [{"mech": "laplace", "scale": 1}]},
         "accountants": ["pld", "renyi", "wdp:variant=exact", "gdp"],

@@ -6,6 +6,7 @@ from typing import Any
 
 from wpriv import __version__
 from wpriv.cli import show
+from wpriv.core import registry
 from wpriv.core.curve import SCHEMA, unit_notes
 from wpriv.core.digits import text
 from wpriv.core.schema import Panel
@@ -13,7 +14,7 @@ from wpriv.run.compare import Comparison, Row
 from wpriv.run.expect import Verdict
 from wpriv.run.write import csv_text
 
-MAX_ROWS = 12  # of a recipe's panel; the table on disk has them all
+MAX_ROWS = 24  # of a recipe's panel; the table on disk has them all
 MAX_WARNINGS = 8
 NAMES = {"epsilon": "eps"}
 
@@ -70,9 +71,8 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
     """One panel as text: the sweep downwards, cases and accountants across; or the rows themselves where there is no sweep."""
     axes = [NAMES_IN_ROWS.get(axis.over, axis.over) for axis in panel.sweep or []]
     if panel.table != "bounds":
-        columns = [*axes, *(["case"] if panel.cases else []), *SHOWN[panel.table]]
-        body = [[_plain(row.get(name)) for name in columns] for row in _thin(rows, None if panel.table == "claims" else most)]
-        return show.table(columns, body)
+        columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *(SHOWN.get(panel.table) or _shown(panel.table))]))
+        return show.table(columns, [[_plain(row.get(name)) for name in columns] for row in _thin(rows, most)])
     answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
     if not axes:
         body = [[*_who(row), row.get("claim") or "no answer", _safe(row.get(answer)), _ends(row, answer)] for row in rows]
@@ -89,7 +89,12 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
 
 NAMES_IN_ROWS = {"eps": "epsilon"}
 SHOWN = {"class": ("mean", "variance", "third", "infinity"), "loss": ("part", "loss", "mass", "density", "class_density")}
-SHOWN |= {"claims": ("proposition", "verdict", "published", "exact", "at", "statement")}
+
+
+def _shown(table: str) -> tuple[str, ...]:
+    """The columns that a table of its own kind prints: those it names, or its labels and its numbers."""
+    module = registry.load("tables", table)
+    return getattr(module, "SHOWN", None) or (*getattr(module, "LABELS", ()), *module.COLUMNS)
 
 
 def _job(rows: list[Row]) -> str:

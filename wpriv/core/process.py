@@ -45,7 +45,7 @@ def type_words(f: dataclasses.Field[Any]) -> set[str]:
 
 
 def parameter(help: str, *, default: Any = dataclasses.MISSING, above: float | None = None, least: float | None = None) -> Any:
-    """A dataclass field of a mechanism: its help text and its range, checked by ``Mechanism`` itself.
+    """A dataclass field of a plug-in: its help text and its range, checked by ``Parameters`` itself.
 
     Args:
         help: one line with the unit, as shown by ``--help`` and in tables.
@@ -56,19 +56,8 @@ def parameter(help: str, *, default: Any = dataclasses.MISSING, above: float | N
 
 
 @dataclass(frozen=True)
-class Mechanism:
-    """Base of the frozen dataclasses in ``wpriv/mechanisms``: one file each, whose name is the name users type.
-
-    Fields are the parameters, made with ``parameter``. ``noise`` names the field that ``calibrate`` solves for: a larger value
-    means more privacy. ``dominating`` says that ``pair()`` is proven worst over all neighbours at the given sensitivity, which
-    subsampling needs; ``why_not_sampled`` is the reason shown where it is not.
-    """
-
-    noise: ClassVar[str | None] = None
-    adjacencies: ClassVar[tuple[str, ...]] = ADJACENCIES
-    dominating: ClassVar[bool] = True
-    why_not_sampled: ClassVar[str] = ""
-    source: ClassVar[str] = ""
+class Parameters:
+    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, numbers checked against their ranges when it is built."""
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
@@ -87,6 +76,22 @@ class Mechanism:
     def name(self) -> str:
         """The name users type: the module's file name with dashes."""
         return type(self).__module__.rpartition(".")[2].replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Mechanism(Parameters):
+    """Base of the frozen dataclasses in ``wpriv/mechanisms``: one file each, whose name is the name users type.
+
+    Fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more privacy.
+    ``dominating`` says that ``pair()`` is proven worst over all neighbours at the given sensitivity, which subsampling needs;
+    ``why_not_sampled`` is the reason shown where it is not.
+    """
+
+    noise: ClassVar[str | None] = None
+    adjacencies: ClassVar[tuple[str, ...]] = ADJACENCIES
+    dominating: ClassVar[bool] = True
+    why_not_sampled: ClassVar[str] = ""
+    source: ClassVar[str] = ""
 
     def pair(self) -> LossPair:
         """The dominating pair of one release at full participation."""

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key, refuse
-from wpriv.core.process import ADJACENCIES, type_words
-from wpriv.core.schema import MODELS, Budget, Expect, Panel, Part, Step, Strict, Sweep
+from wpriv.core.faults import fields, model_faults, name_faults, shown
+from wpriv.core.process import type_words
+from wpriv.core.schema import MODELS, PRICED, Budget, Expect, Panel, spread
 from wpriv.errors import UsageError
 
 _GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))
 _NOT_MERGED = ("kind", "source", "panels", "quick", "expect", "name")
 ALIASES = {"eps": "epsilon"}
-BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
-COLUMNS = {
-    "bounds": BOUND_COLUMNS,
-    "class": ("mean", "variance", "third", "infinity"),
-    "loss": ("mass", "density", "class_density", "infinity"),
-    "claims": ("published", "exact", "ratio"),
-}
-_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part", "proposition", "verdict")
+_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part")
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,7 @@ def check(document: Document, *, quick: bool = False) -> Recipe:
         known = ", ".join(MODELS)
         said = f"the key 'kind' is missing; it is one of {known}" if "kind" not in data else f"kind must be one of {known}; found {kind!r}"
         raise refuse(document.name, document.lines, [Fault(document.place(("kind",)), said)])
-    faults = _model_faults(document, MODELS[kind]) + _name_faults(document)
+    faults = model_faults(document, MODELS[kind]) + name_faults(document)
     if faults:
         raise refuse(document.name, document.lines, faults)
     recipe = _compare(document, quick, faults) if kind == "compare" else _single(document, kind, faults)
@@ -106,7 +98,7 @@ def _single(document: Document, kind: str, faults: list[Fault]) -> Recipe:
     if kind == "calibrate" and len(model.process) > 1:
         faults.append(Fault(document.place(("process",)), f"calibrate solves for one step; found {len(model.process)}"))
     if kind == "calibrate" and (len(model.accountants or ["pld"]) != 1 or model.accountants == ["all"]):
-        faults.append(Fault(document.place(("accountants",)), f"calibrate solves by one accountant; found {_shown(model.accountants)}"))
+        faults.append(Fault(document.place(("accountants",)), f"calibrate solves by one accountant; found {shown(model.accountants)}"))
     return Recipe(_stem(document.name), kind, model.source or "", document.data)
 
 
@@ -137,15 +129,26 @@ def _panel_faults(document: Document, panel: Panel, origin: dict[str, Key]) -> l
     def at(key: str) -> tuple[int, int]:
         return document.place(origin.get(key, root), at_key=True)
 
-    faults: list[Fault] = []
-    if panel.table == "claims":
-        senseless = [k for k in ("process", "cases", "sweep", "bins", "adjacency") if getattr(panel, k) is not None]
-        faults += [Fault(at(k), f"'{k}' means nothing in a claims table, whose inputs are its own; remove it") for k in senseless]
-    elif (panel.process is None) == (panel.cases is None):
-        faults.append(Fault(at("cases"), "give either 'process', a list of steps, or 'cases', several of them by name"))
     swept = [axis.over for axis in panel.sweep or []]
+    faults: list[Fault] = []
     if len(set(swept)) < len(swept):
         faults.append(Fault(at("sweep"), "each axis of a sweep needs a quantity of its own"))
+    if panel.table in PRICED:
+        faults += _priced_faults(panel, swept, at)
+    elif panel.table in registry.names("tables"):
+        faults += _table_faults(panel, swept, at)
+    return faults
+
+
+def _priced_faults(panel: Panel, swept: list[str], at: Callable[[str], tuple[int, int]]) -> list[Fault]:
+    """What a table of a process lacks, or has and cannot use."""
+    faults: list[Fault] = []
+    if (panel.process is None) == (panel.cases is None):
+        faults.append(Fault(at("cases"), "give either 'process', a list of steps, or 'cases', several of them by name"))
+    if panel.params is not None:
+        faults.append(
+            Fault(at("params"), f"'params' means nothing in a {panel.table} table, whose parameters stand in its steps; remove it")
+        )
     if panel.table == "bounds":
         asked = [k for k in ("eps", "eps_per_n", "delta") if getattr(panel, k) is not None] + [k for k in swept if k in ("eps", "delta")]
         if len(asked) != 1:
@@ -154,18 +157,52 @@ def _panel_faults(document: Document, panel: Panel, origin: dict[str, Key]) -> l
         if panel.accountants is None:
             faults.append(Fault(at("accountants"), "the key 'accountants' is missing; it lists who prices the process, as [pld, rdp]"))
     else:
-        senseless = [k for k in ("eps", "eps_per_n", "delta", "accountants", "tol") if getattr(panel, k) is not None]
-        faults += [Fault(at(k), f"'{k}' means nothing in a {panel.table} table; remove it") for k in senseless]
+        faults += _senseless(panel, ("eps", "eps_per_n", "delta", "accountants", "tol"), at)
     known = sorted({"n", "rate", "eps", "delta"} | _parameters(panel) | _options(panel))
+    return faults + _unknown_axes(swept, known, at)
+
+
+def _table_faults(panel: Panel, swept: list[str], at: Callable[[str], tuple[int, int]]) -> list[Fault]:
+    """Keys that a table of its own kind cannot use, parameters it does not have, or that are out of range."""
+    keys = ("process", "cases", "adjacency", "bins", "eps", "eps_per_n", "delta", "accountants", "tol")
+    own = {f.name: f for f in dataclasses.fields(registry.load("tables", panel.table).Params)}
+    faults = _senseless(panel, keys, at) + _unknown_axes(swept, sorted(own), at)
+    for key, value in (panel.params or {}).items():
+        if key not in own:
+            near = registry.did_you_mean(key, list(own)) or f". {panel.table} takes {', '.join(own) or 'no parameters'}"
+            faults.append(Fault(at("params"), f"unknown parameter {key[:60]!r}{near}"))
+        elif "str" in type_words(own[key]) and not isinstance(value, str):
+            faults.append(Fault(at("params"), f"{key} must be text; found {shown(value)}"))
+    if faults:
+        return faults
+    first = {axis.over: spread(axis.values)[0] for axis in panel.sweep or []}
+    wanting = [f.name for f in own.values() if f.default is dataclasses.MISSING and f.name not in {**(panel.params or {}), **first}]
+    if wanting:
+        return [Fault(at("params"), f"{panel.table} needs {', '.join(wanting)} under 'params'")]
+    try:
+        registry.load("tables", panel.table).Params(**{**(panel.params or {}), **first})
+    except UsageError as error:
+        return [Fault(at("params"), str(error))]
+    return []
+
+
+def _senseless(panel: Panel, keys: tuple[str, ...], at: Callable[[str], tuple[int, int]]) -> list[Fault]:
+    return [Fault(at(k), f"'{k}' means nothing in a {panel.table} table; remove it") for k in keys if getattr(panel, k) is not None]
+
+
+def _unknown_axes(swept: list[str], known: list[str], at: Callable[[str], tuple[int, int]]) -> list[Fault]:
     wrong = [over for over in swept if over not in known]
-    faults += [Fault(at("sweep"), f"cannot sweep over {w!r}{registry.did_you_mean(w, known)}. Known: {', '.join(known)}") for w in wrong]
-    return faults
+    told = ", ".join(known) or "none"
+    return [Fault(at("sweep"), f"cannot sweep over {w!r}{registry.did_you_mean(w, known)}. Known: {told}") for w in wrong]
 
 
 def _parameters(panel: Panel) -> set[str]:
-    """The parameters of all mechanisms of a panel."""
+    """The parameters of all mechanisms of a panel, or the parameters and labels of a table of its own kind."""
+    if panel.table not in PRICED:
+        table = registry.load("tables", panel.table)
+        return {*(f.name for f in dataclasses.fields(table.Params)), *getattr(table, "LABELS", ())}
     steps = [*(panel.process or []), *(step for steps in (panel.cases or {}).values() for step in steps)]
-    return {name for step in steps for name in _fields(step.mech)}
+    return {name for step in steps for name in fields(step.mech)}
 
 
 def _options(panel: Panel) -> set[str]:
@@ -178,77 +215,15 @@ def _options(panel: Panel) -> set[str]:
     return found
 
 
-def _fields(mech: Any) -> dict[str, Any]:
-    """The parameters of a mechanism by name; none where there is no such mechanism."""
-    if mech not in registry.names("mechanisms"):
-        return {}
-    return {f.name: f for f in dataclasses.fields(registry.mechanism(mech))}
-
-
-def _name_faults(document: Document) -> list[Fault]:
-    """Mechanisms, their parameters, accountants and figures that do not exist, wherever they are named."""
-    faults: list[Fault] = []
-    neighbours: list[str] = sorted({*ADJACENCIES, *(a for mech in _mechanisms(document) for a in registry.mechanism(mech).adjacencies)})  # type: ignore[attr-defined]
-    for path in document.values:
-        value = document.at(path)
-        if path[-1:] == ("adjacency",) and isinstance(value, str) and value not in neighbours:
-            faults.append(Fault(document.place(path), _unknown("adjacency", value, neighbours)))
-        before = ("", "", "", *path)[-3:]
-        if isinstance(value, dict) and (before[1] == "process" or before[0] == "cases"):
-            faults += _step_faults(document, value, path)
-        folder = "accountants" if before[1] == "accountants" else "figures" if before[2] == "figure" else ""
-        if not folder or not isinstance(value, str) or (folder, value) == ("accountants", "all"):
-            continue
-        name, colon, _ = value.partition(":") if folder == "accountants" else (value, "", "")
-        if name not in registry.names(folder):
-            faults.append(Fault(document.place(path), _unknown(folder[:-1], name, registry.names(folder))))
-        elif colon:
-            try:
-                registry.accountant(value)
-            except UsageError as error:
-                faults.append(Fault(document.place(path), str(error)))
-    return faults
-
-
-def _mechanisms(document: Document) -> set[str]:
-    """The mechanisms named anywhere in a document, of those there are."""
-    named = {document.at(path) for path in document.values if path[-1:] == ("mech",) and isinstance(document.at(path), str)}
-    return named & set(registry.names("mechanisms"))
-
-
-def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fault]:
-    mech, names = step.get("mech"), registry.names("mechanisms")
-    if not isinstance(mech, str):
-        return []  # the model tells
-    if mech not in names:
-        return [Fault(document.place((*path, "mech")), _unknown("mechanism", mech, names))]
-    fields, faults = _fields(mech), []
-    for key, value in step.items():
-        if key in Step.model_fields:
-            continue
-        if key not in fields:
-            near = registry.did_you_mean(key, [*fields, *Step.model_fields])
-            said = f"unknown key {key[:60]!r}{near or f'. {mech} takes ' + (', '.join(fields) or 'no parameters')}"
-            faults.append(Fault(document.place((*path, key), at_key=True), said))
-        elif type_words(fields[key]) & {"float", "int"} and type(value) not in (int, float):
-            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {_shown(value)}"))
-    return faults
-
-
-def _unknown(kind: str, word: str, known: list[str]) -> str:
-    near = registry.did_you_mean(word, known)
-    return f"no {kind} called {word[:60]!r}{near or '.'} Known: {', '.join(known) or 'none'}"
-
-
 def _expect(document: Document, path: Key, panel: Panel, faults: list[Fault]) -> Expect:
     expect = Expect.model_validate(document.at(path))
-    known, columns = list(COLUMNS[panel.table]), expect.model_extra or {}
+    known, columns = list(PRICED.get(panel.table) or registry.load("tables", panel.table).COLUMNS), expect.model_extra or {}
     for key, value in columns.items():
         if ALIASES.get(key, key) not in known:
             said = f"unknown key {key!r}{registry.did_you_mean(key, [*known, *Expect.model_fields])}"
             faults.append(Fault(document.place((*path, key), at_key=True), said))
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
-            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {_shown(value)}"))
+            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {shown(value)}"))
     if not columns:
         faults.append(Fault(document.place(path), f"an expect row needs a number to meet, under one of {', '.join(known)}"))
     labels = {*_LABELS, *ALIASES, *_parameters(panel), *_options(panel)}
@@ -257,46 +232,6 @@ def _expect(document: Document, path: Key, panel: Panel, faults: list[Fault]) ->
             said = f"unknown column {key!r}{registry.did_you_mean(key, sorted(labels))}"
             faults.append(Fault(document.place((*path, "where", key), at_key=True), said))
     return expect
-
-
-def _model_faults(document: Document, model: type[Strict]) -> list[Fault]:
-    """pydantic's faults, in the words of this program and at the place they are about."""
-    try:
-        model.model_validate(document.data)
-    except ValidationError as error:
-        return [_told(document, model, fault) for fault in error.errors(include_url=False)]
-    return []
-
-
-def _told(document: Document, model: type[Strict], fault: Any) -> Fault:
-    path: Key = ()
-    for part in fault["loc"]:
-        if (*path, part) in document.values:
-            path = (*path, part)
-    kind, name = fault["type"], str(fault["loc"][-1])
-    if kind == "extra_forbidden":
-        return Fault(document.place(path, at_key=True), f"unknown key {name!r}{registry.did_you_mean(name, _keys_of(model, fault['loc']))}")
-    if kind == "missing":
-        return Fault(document.place(path), f"the key {name!r} is missing")
-    if name == "[key]":
-        return Fault(document.place(path, at_key=True), f"unknown key {str(fault['loc'][-2])!r}; it {fault['msg'][6:]}")
-    if kind == "too_short":
-        return Fault(document.place(path), f"a list of at least {fault['ctx']['min_length']} was wanted; found {_shown(fault['input'])}")
-    said = str(fault.get("ctx", {}).get("error") or fault["msg"][0].lower() + fault["msg"][1:])
-    said = said.replace("input should be", "must be").replace("valid ", "").replace("a integer", "a whole number")
-    said = "must be a mapping of keys to values" if kind in ("model_type", "dict_type") else said
-    shown = "" if kind == "value_error" else f"; found {_shown(fault['input'])}"
-    return Fault(document.place(path), f"{name}: {said}{shown}" if isinstance(fault["loc"][-1], str) else f"{said}{shown}")
-
-
-def _keys_of(model: type[Strict], loc: tuple[Any, ...]) -> list[str]:
-    """Keys known where an unknown one was found: those of the innermost model along the path."""
-    inner: dict[Any, type[Strict]] = {"quick": Part, "panels": Panel, "sweep": Sweep}
-    return list(next((inner[part] for part in reversed(loc[:-1]) if part in inner), model).model_fields)
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, default=str)[:60]
 
 
 def _stem(name: str) -> str:

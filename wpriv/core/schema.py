@@ -10,6 +10,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from wpriv.core.process import MAX_COUNT
 
 MAX_POINTS = 10_000
+BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
+# tables of a process, with the columns that a published number may be about; all others are plug-ins, which name their own
+PRICED = {
+    "bounds": BOUND_COLUMNS,
+    "class": ("mean", "variance", "third", "infinity"),
+    "loss": ("mass", "density", "class_density", "infinity"),
+}
 _POWER = re.compile(r"(\d{1,9})(?:\^|\*\*)(\d{1,2})\Z")
 
 
@@ -127,9 +134,10 @@ class Part(Strict):
     process: Annotated[list[Step], Field(min_length=1)] | None = None
     cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(None, description="several processes side by side, by name")
     adjacency: Word | None = None
-    table: Literal["bounds", "class", "loss", "claims"] = Field(
-        "bounds", description="bounds of accountants, the class or the law of the loss, or a paper's claims held against exact values"
+    table: Word = Field(
+        "bounds", description="bounds of accountants, class or loss (the law of the privacy loss), or one that brings its own parameters"
     )
+    params: dict[str, Any] | None = Field(None, description="parameters of a table that is neither bounds, class nor loss")
     accountants: Annotated[list[Word], Field(min_length=1)] | None = None
     tol: Tolerance | None = None
     eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
@@ -151,7 +159,7 @@ class Panel(Part):
 
 
 class Compare(Part):
-    """kind: compare. Accountants over a grid, to a table and a figure."""
+    """kind: compare. Accountants, or a table of another kind, over a grid, to a table and a figure."""
 
     kind: Literal["compare"]
     source: str

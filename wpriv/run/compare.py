@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wpriv.core import registry
 from wpriv.core.curve import Curve, unit_notes
-from wpriv.core.recipe import BOUND_COLUMNS, Recipe
+from wpriv.core.recipe import Recipe
+from wpriv.core.schema import BOUND_COLUMNS, PRICED
 from wpriv.errors import CheckFailed, Unsupported, UsageError
-from wpriv.run import build, claims, expect, grid, law, price, read, write
+from wpriv.run import build, expect, grid, law, price, read, write
 from wpriv.run.expect import Verdict
 from wpriv.run.grid import Cell
 from wpriv.run.why import why
@@ -133,15 +135,17 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
     try:
         if cell.table == "bounds":
             return [_bound(cell, curves)]
-        if cell.table == "claims":
-            return [{**cell.labels, **claims.row(cell.labels["proposition"])}]
+        if cell.table not in PRICED:
+            table = registry.load("tables", cell.table)
+            return [{**cell.labels, **row} for row in table.rows(table.Params(**cell.specs[0]))]
         process = cell.process()
         about = {**cell.labels, **_process_columns(cell)}
         if cell.table == "class":
             return [{**about, **law.class_row(process)}]
         return [{**about, **row} for row in law.loss_rows(process, cell.bins)]
     except Unsupported as error:
-        return [{**cell.labels, **_process_columns(cell), "reason": str(error)}]
+        about = _process_columns(cell) if cell.table in PRICED else {}
+        return [{**cell.labels, **about, "reason": str(error)}]
 
 
 def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:

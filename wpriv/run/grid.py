@@ -16,9 +16,9 @@ from wpriv import __version__
 from wpriv.core import registry
 from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe
-from wpriv.core.schema import Panel, Step, spread
+from wpriv.core.schema import PRICED, Panel, Step, spread
 from wpriv.errors import UsageError
-from wpriv.run import build, claims
+from wpriv.run import build
 
 # beyond this a sweep is a mistake in the recipe, not a job
 MAX_CELLS = 100_000
@@ -26,7 +26,10 @@ MAX_CELLS = 100_000
 
 @dataclass(frozen=True)
 class Cell:
-    """One number (or one law) to compute, as plain data; ``labels`` is what tells its rows apart from those of other cells."""
+    """One number (or one law) to compute, as plain data; ``labels`` is what tells its rows apart from those of other cells.
+
+    ``specs`` are the steps of a process, or the parameters of a table of another kind.
+    """
 
     table: str
     labels: dict[str, Any]
@@ -87,12 +90,12 @@ def _who(panel: Panel) -> list[str]:
 
 
 def _panel(panel: Panel) -> Iterator[Cell]:
-    if panel.table == "claims":
-        for name in claims.STATEMENTS:
-            labels = {"panel": panel.name} if panel.name else {}
-            yield Cell("claims", {**labels, "proposition": name}, (), None)
-        return
     axes = [[(axis.over, value) for value in spread(axis.values)] for axis in panel.sweep or []]
+    if panel.table not in PRICED:
+        for point in itertools.product(*axes):
+            labels = ({"panel": panel.name} if panel.name else {}) | dict(point)
+            yield Cell(panel.table, labels, ({**(panel.params or {}), **dict(point)},), None)
+        return
     for (case, steps), accountant in itertools.product(_cases(panel).items(), _who(panel)):
         specs = [spec({**step.model_dump(exclude_none=True), **(step.model_extra or {})}) for step in steps]
         for point in itertools.product(*axes):

@@ -13,7 +13,8 @@ from typing import Any
 from wpriv.core import document, registry
 from wpriv.core.curve import CLAIMS
 from wpriv.core.document import Document, Fault, refuse
-from wpriv.core.recipe import BOUND_COLUMNS, Recipe, check
+from wpriv.core.recipe import Recipe, check
+from wpriv.core.schema import BOUND_COLUMNS
 from wpriv.errors import UsageError
 from wpriv.run import build, grid
 from wpriv.run.calibrate import unknown

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core.recipe import BOUND_COLUMNS
+from wpriv.core.schema import BOUND_COLUMNS
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, price
 from wpriv.run.number import number

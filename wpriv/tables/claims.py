@@ -16,7 +16,11 @@ import numpy as np
 
 from wpriv.core import wasserstein, wdp
 from wpriv.core.absolute import absolute_moment
+from wpriv.core.process import Parameters
 
+LABELS = ("proposition", "verdict")
+COLUMNS = ("published", "exact", "ratio")
+SHOWN = ("proposition", "verdict", "published", "exact", "at", "statement")
 SAME = 1e-9  # relative; what differs by less is rounding
 Case = tuple[str, float, float]  # the inputs in words, the published figure, the exact one
 
@@ -51,9 +55,14 @@ class Statement:
         return {**about, "at": at, "statement": self.statement, "reason": None}
 
 
-def row(proposition: str) -> dict[str, Any]:
-    """The verdict on one statement, by its name in ``STATEMENTS``."""
-    return STATEMENTS[proposition].row()
+@dataclass(frozen=True)
+class Params(Parameters):
+    """None: each statement brings its own inputs."""
+
+
+def rows(params: Params) -> list[dict[str, Any]]:
+    """The verdict on each statement of ``STATEMENTS``."""
+    return [statement.row() for statement in STATEMENTS.values()]
 
 
 def _laws() -> Iterator[tuple[list[float], list[float], list[float]]]:

@@ -9,7 +9,7 @@ import pytest
 import wpriv
 from wpriv.cli.main import main
 from wpriv.errors import UsageError
-from wpriv.run import claims
+from wpriv.tables import claims
 
 HOLDS = {"Proposition 1", "Proposition 2", "Proposition 3", "Proposition 4", "Proposition 13", "Lemma 1"}
 
@@ -21,7 +21,7 @@ def test_every_proposition_has_a_verdict():
 
 @pytest.mark.parametrize("name", claims.STATEMENTS)
 def test_right_statements_hold_and_wrong_ones_fail(name):
-    row = claims.row(name)
+    row = claims.STATEMENTS[name].row()
     assert row["verdict"] == ("holds" if name in HOLDS else "fails")
     assert row["at"]
     assert row["statement"]
@@ -41,7 +41,7 @@ def test_right_statements_hold_and_wrong_ones_fail(name):
     ],
 )
 def test_counterexamples_are_those_that_were_worked_out_by_hand(name, published, exact):
-    row = claims.row(name)
+    row = claims.STATEMENTS[name].row()
     assert row["published"] == pytest.approx(published, rel=1e-4)
     assert row["exact"] == pytest.approx(exact, rel=1e-4)
 
