@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1] / "wpriv"
 FLOORS = (
     ("errors",),
     ("core",),
-    ("mechanisms", "accountants"),
-    ("transport",),
+    ("mechanisms", "accountants", "data"),
+    ("transport", "models"),
     ("train",),
     ("tasks",),
     ("tables",),
@@ -28,7 +28,7 @@ LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 # the package itself holds the version and loads the verbs on first use; __main__ starts the command line
 ROOF = ("__init__", "__main__")
 PARSERS = {"core/document.py": {"yaml"}, "core/faults.py": {"pydantic"}, "core/schema.py": {"pydantic"}}
-AT_HOME = {"torch": ("transport", "train", "tasks", "tables"), "matplotlib": ("figures", "run")}
+AT_HOME = {"torch": ("transport", "models", "train", "tasks", "tables"), "matplotlib": ("figures", "run")}
 FILES = sorted(ROOT.rglob("*.py"))
 
 

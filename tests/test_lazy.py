@@ -33,7 +33,9 @@ def loaded_by_command(*argv: str) -> set[str]:
     return set(modules)
 
 
-@pytest.mark.parametrize("argv", [("--version",), ("--help",), ("budget", "--help"), ("calibrate", "--help")], ids=" ".join)
+@pytest.mark.parametrize(
+    "argv", [("--version",), ("--help",), ("budget", "--help"), ("calibrate", "--help"), ("data", "--help")], ids=" ".join
+)
 def test_version_and_help_load_no_numpy(argv):
     assert not loaded_by_command(*argv) & {"numpy", "scipy", *HEAVY}
 
@@ -50,6 +52,15 @@ def test_version_and_help_load_no_numpy(argv):
 def test_budget_and_calibrate_load_nothing_heavy(argv):
     modules = loaded_by_command(*argv.split())
     assert "numpy" in modules  # the figures come from somewhere: this is not an empty process
+    assert not modules & set(HEAVY)
+
+
+def test_reading_data_loads_no_torch(tmp_path):
+    (tmp_path / "people.csv").write_text("age,income\n" + "20,0\n40,1\n" * 5)
+    modules = loaded_by_command(
+        "data", "show", "table", "--data-root", str(tmp_path), "--param", "file=people.csv", "--param", "target=income"
+    )
+    assert "wpriv.data.table" in modules
     assert not modules & set(HEAVY)
 
 

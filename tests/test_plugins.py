@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import wpriv
+import wpriv.data
+from wpriv.cli.main import main
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-FOLDERS = {"mechanisms": 9, "accountants": 17, "figures": 4, "tables": 1}
+FOLDERS = {"mechanisms": 12, "accountants": 17, "figures": 9, "tables": 5, "data": 11, "models": 7}
 
 COIN = '''
 from dataclasses import dataclass
@@ -62,6 +64,30 @@ class Params(Parameters):
 
 def rows(params):
     return [{"place": i, "square": (params.start + i) ** 2} for i in range(params.count)]
+'''
+
+PARITY = '''
+"""The numbers 0 to 7 in bits, and whether each is odd."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wpriv.core.process import Parameters
+from wpriv.data import Data
+
+ABOUT, GET = "parity of three bits", "It is made up."
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    pass
+
+
+def read(root, params):
+    x = np.array([[i >> j & 1 for j in range(3)] for i in range(8)], np.float32)
+    y = np.arange(8) % 2
+    return Data("synthetic-parity", x, y, x, y, ("even", "odd"), "made up")
 '''
 
 
@@ -130,6 +156,13 @@ def test_wrong_parameters_of_a_table_are_told(drop, given, told):
     with pytest.raises(UsageError) as error:
         wpriv.compare(**given)
     assert told in str(error.value)
+
+
+def test_a_data_set_in_one_new_file_is_read_and_listed(drop, capsys):
+    drop("data", "parity", PARITY)
+    assert wpriv.data.read("parity").y_train.tolist() == [0, 1] * 4
+    assert main(["data", "show", "parity"]) == 0
+    assert capsys.readouterr().out.startswith("synthetic-parity: 8 to train on and 8 to test on, 3 float32")
 
 
 @pytest.mark.parametrize(("folder", "least"), FOLDERS.items())

@@ -35,10 +35,13 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "gauss": {"sigma": 1.3},
     "histogram": {"file": "pair.csv"},
     "laplace": {"scale": 0.7},
+    "local-gauss": {"sigma": 1.3, "radius": 0.5},
+    "local-laplace": {"scale": 0.7, "radius": 0.5},
     "randomized-response": {"eps0": 1.2},
     "truncated-gauss": {"sigma": 1.0, "bound": 2.5},
     "truncated-laplace": {"scale": 1.0, "bound": 3.0},
     "uniform": {"outcomes": 10},
+    "wgrad": {"sigma": 1.0, "bound": 1.0, "lipschitz_x": 1.0, "size_x": 8, "size_z": 8},
 }
 SEEN = of_distances([0.5, 1.0, 1.5], coordinates=10)
 KINDS = {"none": "N", "poisson": "P", "fixed": "F"}
@@ -152,7 +155,10 @@ def test_the_new_mechanism_is_one_file_that_every_command_finds(tmp_path, monkey
     sys.modules.pop("wpriv.mechanisms.kary_response", None)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *registry.names("mechanisms"), *registry.names("accountants"), *registry.names("figures")])
+PLUGINS = [name for folder in ("mechanisms", "accountants", "figures", "data", "models") for name in registry.names(folder)]
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *PLUGINS])
 def test_every_name_is_in_the_readme(name):
     assert f"`{name}`" in TEXT or f"wpriv {name} " in TEXT
 
@@ -180,8 +186,10 @@ def tables() -> str:
     lines = ["| mechanism | parameters | without sampling | poisson | fixed |", "|---|---|---|---|---|"]
     for name in names:
         cls = registry.mechanism(name)
-        fields = [f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default:g}" for f in dataclasses.fields(cls)]
-        cells = [", ".join(a for a in (*ADJACENCIES, "given-pair") if process(name, kind, a)) or "refused" for kind in KINDS]
+        fields = [told(f) for f in dataclasses.fields(cls)]
+        cells = [
+            ", ".join(a for a in dict.fromkeys((*ADJACENCIES, *cls.adjacencies)) if process(name, kind, a)) or "refused" for kind in KINDS
+        ]
         lines.append(f"| `{name}` | {', '.join(fields)} | {' | '.join(cells)} |")
     lines += ["", f"| accountant | claim | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
     for accountant in registry.names("accountants"):
@@ -189,6 +197,13 @@ def tables() -> str:
         claim = module.CLAIM if module.NOTION == "approximate-dp" else f"{module.CLAIM}, {module.NOTION}"
         lines.append(f"| `{accountant}` | {claim} | {' | '.join(answers(accountant, name) for name in names)} |")
     return "\n".join(lines) + "\n"
+
+
+def told(f: dataclasses.Field) -> str:
+    """A parameter with its default; in brackets where it may be left out and then follows from the others."""
+    if f.default is None:
+        return f"[{f.name}]"
+    return f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default if isinstance(f.default, str) else format(f.default, 'g')}"
 
 
 def process(name: str, kind: str, adjacency: str = "", observed: Observed | None = None) -> Process | None:

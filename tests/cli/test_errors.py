@@ -69,7 +69,7 @@ CASES = [
     ("calibrate --mech gauss --sampling poisson --eps 1 --delta 1e-5", 2, ("both missing",)),
     ("calibrate --mech randomized-response --eps 1 --delta 1e-5", 2, ("needs --param eps0",)),
     ("calibrate --mech truncated-gauss --param bound=9 --eps 1 --delta 1e-5", 2, ("needs --sigma",)),
-    ("calibrate --mech laplace --eps 1 --delta 1e-5 --compare-classical", 2, ("--mech gauss",)),
+    ("calibrate --mech randomized-response --eps 1 --delta 1e-5 --compare-classical", 2, ("--mech gauss",)),
     ("calibrate --mech gauss --sensitivity -1 --eps 1 --delta 1e-5", 2, ("greater than 0",)),
     ("calibrate --mech gauss --sigma 0.1 --eps 1 --delta 1e-5", 3, ("best found", "n = 1")),
     ("calibrate --mech truncated-gauss --sigma 3 --n 10 --eps 1 --delta 1e-3", 3, ("best found",)),

@@ -65,6 +65,7 @@ def test_no_flags_bring_a_traceback_or_a_bad_number(verb, flags):
     st.sampled_from(["gauss --sigma", "laplace --scale"]),
     *(value for _ in range(4)),
 )
+@example("gdp", "gauss --sigma", "1", "0\x1f", "1", "1e-5")
 def test_no_values_bring_a_traceback_or_a_bad_number(accountant, mechanism, noise, n, sensitivity, delta):
     name, noise_flag = mechanism.split()
     job = ["--mech", name, noise_flag, noise, "--n", n, "--sensitivity", sensitivity, "--delta", delta, "--accountant", accountant]

@@ -23,6 +23,19 @@ TABLES = {
     "adp-pdp": {"process": [{"mech": "truncated-gauss", "sigma": 1, "bound": 2.5}], "accountants": ["pld"], "eps": 0.3},
     "claims": {"table": "claims"},
     "sliced-distance": {"table": "sliced-distance", "params": {"records": 20}, "sweep": {"over": "c", "values": [0, 1]}},
+    "sensitivity": {
+        "table": "wgrad-sensitivity",
+        "params": {"bound": 1, "lipschitz_x": 1, "lipschitz_z": 1, "size_x": 100, "size_z": 100, "clip": 5},
+        "sweep": {"over": "alpha", "values": [0, 0.5, 1]},
+    },
+    "limit-error": {
+        "table": "limit-error",
+        "params": {"rate": 0.1, "steps": 50, "delta": 1e-5},
+        "sweep": {"over": "target", "values": [0.5, 1]},
+    },
+    "wp-gradient": {"table": "wp-gradient", "params": {"order": 2}, "sweep": {"over": "records", "values": [10, 100]}},
+    "sigma-over-eps": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
+    "sigma-ratio": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
     "budgets": {
         "cases": {"a": [{"mech": "gauss", "sigma": 1}], "b": [{"mech": "laplace", "scale": 1}]},
         "accountants": ["pld", "renyi", "wdp:variant=exact", "gdp"],
@@ -113,3 +126,15 @@ def test_a_case_that_names_its_parameter_does_not_repeat_it():
     sweep = {"over": "order", "values": [1, 2, 3]}
     rows = wpriv.compare(cases=cases, accountants=["renyi"], delta=1e-5, sweep=sweep).rows
     assert entries(drawn("curves", rows)) == ["b = 1 (rdp, exact)", "b = 2 (rdp, exact)"]
+
+
+def test_a_formula_that_leaves_its_proof_changes_its_look_there_and_goes_on_from_where_it_was():
+    proven, beyond = [line for line in drawn("sigma-ratio").get_lines() if line.get_color() == "#D55E00" and line.get_xdata().size > 1]
+    assert (list(proven.get_xdata()), list(beyond.get_xdata())) == ([0.5, 0.5], [0.5, 2, 35, 40])
+    assert proven.get_linestyle() != beyond.get_linestyle()
+
+
+def test_the_slope_of_w_p_is_drawn_where_the_shift_is_swept():
+    swept = {"table": "wp-gradient", "params": {"order": 1, "records": 5}, "sweep": {"over": "theta", "values": [-0.2, 0, 0.2]}}
+    axes = drawn("wp-gradient", wpriv.compare(**swept).rows)
+    assert entries(axes) == ["x_i = i/n: slope +1 at θ = 0", "one record replaced: slope -1 at θ = 0"]

@@ -6,6 +6,7 @@ It must not be confused with ``gdp-clt``, the central limit that approximates su
 from __future__ import annotations
 
 from wpriv.core.curve import Curve, curve_of_pair
+from wpriv.core.pair import gaussian_mu
 from wpriv.core.process import Process, closed_form
 from wpriv.errors import Unsupported
 
@@ -23,8 +24,8 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: some step is not an unsampled Gaussian mechanism.
     """
-    gaussian = all(step.mechanism.name == "gauss" and step.sampling.rate == 1 for step in process.steps)
-    pair = closed_form(process.runs()[0]) if gaussian else None
+    run = process.runs()[0]
+    pair = closed_form(run) if all(gaussian_mu(pair) is not None for pair, _ in run) else None
     if pair is None:
         raise Unsupported("gdp is exact for unsampled Gaussian mechanisms only; use gdp-clt (approximate) or pld (certified)")
     return curve_of_pair(process, [pair], accountant="gdp", source=SOURCE)

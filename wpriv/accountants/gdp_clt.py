@@ -13,26 +13,35 @@ from scipy.special import erf, ndtr
 
 from wpriv.core.convert import normal_log_delta
 from wpriv.core.curve import Bracket, Curve, epsilon_at
+from wpriv.core.pair import gaussian_mu
 from wpriv.core.process import Process, Step
-from wpriv.errors import Unsupported
+from wpriv.errors import Unsupported, UsageError
 
 NOTION = "approximate-dp"
 CLAIM = "approximate"
 SOURCE = "Dong, Roth, Su 2019, Corollary 4; Bu, Dong, Long, Su 2020, Theorem 5"
 WARNING = "gdp-clt is a limit, not a bound, and often lies below the truth; use pld for a certified figure"
+OTHER = "gdp-clt:formula={0} is the limit of {1}, and some step of this process is sampled otherwise"
 EXPLAIN = """\
 mu^2 = sum of q^2 n (e^(1/s^2) - 1) for Poisson, 2 q^2 n (e^(1/s^2) Phi(1.5/s) + 3 Phi(-.5/s) - 2) for fixed-size sampling, n/s^2
 without, s = sigma/sensitivity; then delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
 A central limit as n -> inf with q sqrt(n) fixed: for Gaussian steps only, and never a guarantee."""
+FORMULAS = {"sampling": "", "poisson": "Poisson sampling (the default of Opacus' GDP accountant)", "uniform": "fixed-size sampling"}
+KINDS = {"poisson": "poisson", "uniform": "fixed"}
 
 
-def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """mu of the limit, then mu-GDP's delta; Gauss steps only, under any sampling; ``tol`` is not used.
+def account(process: Process, *, tol: float = 1e-3, formula: str = "sampling") -> Curve:
+    """mu of the limit, then mu-GDP's delta; Gaussian steps only, under any sampling; ``tol`` is not used.
 
+    Args:
+        formula: that of each step's own ``sampling``, or ``poisson`` or ``uniform`` for all sampled steps, whatever was sampled.
     Raises:
-        Unsupported: some step is not a Gauss mechanism, or its noise is so small that the limit's mu overflows.
+        Unsupported: some step is not Gaussian, or its noise is so small that the limit's mu overflows. UsageError: another formula.
     """
-    variance = math.fsum(step.n * _variance(step) for step in process.steps)
+    if formula not in FORMULAS:
+        raise UsageError(f"gdp-clt: formula must be one of {', '.join(FORMULAS)}; found {formula!r}")
+    kind = KINDS.get(formula)
+    variance = math.fsum(step.n * _variance(step, kind or step.sampling.kind) for step in process.steps)
     if not math.isfinite(variance):
         raise Unsupported("gdp-clt's mu grows like e^(1/(2 s^2)), s = sigma/sensitivity, and overflows here: more noise is needed. Use pld")
 
@@ -45,22 +54,23 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     def epsilon(delta: float) -> Bracket:
         return Bracket(epsilon_at(log_delta, delta, guess=max(variance / 2, 1e-12)))
 
-    return Curve(process, "gdp-clt", NOTION, CLAIM, SOURCE, delta, epsilon, (WARNING,))
+    foreign = kind and any(step.sampling.kind not in ("none", kind) for step in process.steps)
+    warnings = (WARNING, OTHER.format(formula, FORMULAS[formula])) if foreign else (WARNING,)
+    source = SOURCE if formula == "sampling" else f"{SOURCE}; formula of {FORMULAS[formula]}"
+    return Curve(process, "gdp-clt", NOTION, CLAIM, source, delta, epsilon, warnings)
 
 
-def _variance(step: Step) -> float:
-    """mu^2 of one step in the limit."""
-    if step.mechanism.name != "gauss":
+def _variance(step: Step, kind: str) -> float:
+    """mu^2 of one step in the limit, by the formula of a kind of sampling."""
+    mu, rate = gaussian_mu(step.mechanism.pair()), step.sampling.rate
+    if mu is None:
         raise Unsupported(f"gdp-clt knows the limit of Gauss mechanisms only; found {step.mechanism.name}. Use clt or pld")
-    divergence = step.mechanism.pair().renyi(np.array([2.0]))
-    assert divergence is not None
-    square = float(divergence[0])  # D_2 = (sensitivity/sigma)^2
-    mu, rate = math.sqrt(square), step.sampling.rate
+    square = mu**2
     if step.sampling.kind == "none":
         return square
     with np.errstate(over="ignore"):
         growth = float(np.expm1(square))
-    if step.sampling.kind == "poisson":
+    if kind == "poisson":
         return rate**2 * growth
     # e^(m^2) Phi(1.5 m) + 3 Phi(-.5 m) - 2 with the constants taken out, which cancel for small m
     halves = (float(erf(1.5 * mu / math.sqrt(2))) - 3 * float(erf(0.5 * mu / math.sqrt(2)))) / 2

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from wpriv.core.convert import zcdp_to_epsilon, zcdp_to_log_delta
 from wpriv.core.curve import Bracket, Curve
-from wpriv.core.pair import LossPair
+from wpriv.core.pair import LossPair, gaussian_mu
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
 
@@ -44,10 +42,9 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
 
 def _rho(step: Step, pair: LossPair, other: LossPair) -> float:
-    if step.mechanism.name == "gauss" and step.sampling.rate == 1:
-        divergence = pair.renyi(np.array([2.0]))
-        assert divergence is not None  # the Gauss pair has a closed form, linear in the order
-        return float(divergence[0]) / 2
+    mu = gaussian_mu(pair)
+    if mu is not None:
+        return mu**2 / 2
     pure = max(pair.support[1], other.support[1])
     if pair.infinity == 0 and other.infinity == 0 and math.isfinite(pure):
         return pure**2 / 2

@@ -9,7 +9,7 @@ import typer
 from wpriv.cli import flags
 from wpriv.errors import UsageError
 
-Classical = Annotated[bool, typer.Option("--compare-classical", help="For gauss: add the sigmas of older formulas.")]
+Classical = Annotated[bool, typer.Option("--compare-classical", help="For Gauss and Laplace noise: add what older formulas ask for.")]
 
 
 @flags.with_job

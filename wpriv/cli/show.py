@@ -90,8 +90,11 @@ def details(row: Guarantee) -> list[str]:
         out.append(f"attack: chance of a right guess as the paper reads eps, 1/(1 + e^-eps): {text(read['paper'], up=True)}")
         out.append(f"attack: what {row.notion} bounds: {text(read['bound'], up=True)} ({read['why']})")
     for other in row.extra.get("classical", []):
-        value = "no value" if other["sigma"] is None else f"sigma = {text(other['sigma'], up=True)}"
-        out.append(f"other formula: {value} by {other['formula']}; {'' if other['valid'] else 'NOT VALID HERE: '}{other['note']}")
+        noise, least = (row.extra["calibrated"][key] for key in ("parameter", "value"))
+        found = other[noise]
+        value = "no value" if found is None else f"{noise} = {text(found, up=True)}"
+        times = "" if found is None else f"; {found / least:.4g} times the least"
+        out.append(f"other formula: {value} by {other['formula']}; {'' if other['valid'] else 'NOT VALID HERE: '}{other['note']}{times}")
     return out
 
 
@@ -149,6 +152,13 @@ def rows_json(rows: Sequence[Guarantee], **more: Any) -> str:
     from wpriv import __version__
 
     return as_json({"schema": TABLE_SCHEMA, "rows": [row.as_dict() for row in rows], **more, "version": __version__})
+
+
+def rows_of(rows: Sequence[Mapping[str, Any]], schema: str) -> str:
+    """Rows that are no guarantees as one JSON object."""
+    from wpriv import __version__
+
+    return as_json({"schema": schema, "rows": list(rows), "version": __version__})
 
 
 def _plain(value: Any) -> Any:
@@ -224,9 +234,13 @@ def _explanation(row: Guarantee) -> None:
 
 
 def _warnings(rows: Sequence[Guarantee]) -> None:
+    shared = [line for line in rows[0].process.caveats() if all(line in row.warnings for row in rows)]
+    for line in shared:
+        say("warning", line)
     for row in rows:
         for line in row.warnings:
-            say("warning", line if len(rows) == 1 else f"{row.accountant}: {line}")
+            if line not in shared:
+                say("warning", line if len(rows) == 1 else f"{row.accountant}: {line}")
 
 
 def emit(line: str) -> None:

@@ -121,7 +121,8 @@ class Curve:
 
     def _row(self, epsilon: Bracket, delta: Bracket) -> Guarantee:
         wide = tuple(self._wide(name, b) for name, b in (("eps", epsilon), ("delta", delta)) if self._is_wide(b))
-        return Guarantee(self.notion, self.claim, self.accountant, epsilon, delta, self.process, self.source, self.warnings + wide)
+        warnings = self.process.caveats() + self.warnings + wide
+        return Guarantee(self.notion, self.claim, self.accountant, epsilon, delta, self.process, self.source, warnings)
 
     def _is_wide(self, bracket: Bracket) -> bool:
         if self.tol is None or bracket.lower is None or bracket.upper is None or not math.isfinite(bracket.upper):

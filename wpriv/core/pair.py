@@ -197,6 +197,12 @@ def _log_sums_above(log_mass: Array, rest: float) -> Array:
     return np.minimum(np.logaddexp.accumulate(np.concatenate([[_log(rest)], log_mass[::-1]]))[::-1], 0.0)
 
 
+def gaussian_mu(pair: LossPair) -> float | None:
+    """mu of a pair that is N(mu, 1) against N(0, 1), whichever mechanism made it; None for any other pair."""
+    found = pair.family()
+    return found[1][0] if found is not None and found[0] == "gauss" else None
+
+
 def log1mexp(x: ArrayLike) -> Array:
     """ln(1 - e^x) for x <= 0, without cancellation at either end (Maechler 2012)."""
     y = np.asarray(x, dtype=float)

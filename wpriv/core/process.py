@@ -16,6 +16,9 @@ from wpriv.core.sampling import fixed, poisson
 from wpriv.errors import Unsupported, UsageError
 
 ADJACENCIES = ("add-remove", "replace-one")
+# one record is replaced within its own group: the groups' sizes, and to which of them a record belongs, are taken as known to everyone
+WITHIN_GROUP = "replace-within-group"
+PROVEN = {"poisson": ("add-remove",), "fixed": ("replace-one", WITHIN_GROUP)}
 SAMPLINGS = ("none", "poisson", "fixed")
 MAX_COUNT = 2**40
 
@@ -44,25 +47,36 @@ def type_words(f: dataclasses.Field[Any]) -> set[str]:
     return set(re.findall(r"\w+", str(f.type)))
 
 
-def parameter(help: str, *, default: Any = dataclasses.MISSING, above: float | None = None, least: float | None = None) -> Any:
+def parameter(
+    help: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    above: float | None = None,
+    least: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
     """A dataclass field of a plug-in: its help text and its range, checked by ``Parameters`` itself.
 
     Args:
         help: one line with the unit, as shown by ``--help`` and in tables.
         default: the value where the user gives none.
-        above, least: open or closed lower end of the allowed range.
+        above, least: open or closed lower end of the allowed range. choices: the words allowed, where it is one of a few.
     """
-    return field(default=default, metadata={"help": help, "above": above, "least": least})
+    return field(default=default, metadata={"help": help, "above": above, "least": least, "choices": choices})
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, numbers checked against their ranges when it is built."""
+    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, checked against their ranges when it is built."""
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             value, above, least = getattr(self, f.name), f.metadata.get("above"), f.metadata.get("least")
-            words = type_words(f)
+            words, choices = type_words(f), f.metadata.get("choices")
+            if choices and value not in choices:
+                raise UsageError(f"{self.name}: {f.name} must be one of {', '.join(choices)}; found {reprlib.repr(value)}")
+            if words == {"bool"} and not isinstance(value, bool):
+                raise UsageError(f"{self.name}: {f.name} must be true or false; found {reprlib.repr(value)}")
             if not words & {"int", "float"} or (value is None and "None" in words):
                 continue
             value = plain(value, f"{self.name}: {f.name}", whole="float" not in words)
@@ -84,7 +98,7 @@ class Mechanism(Parameters):
 
     Fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more privacy.
     ``dominating`` says that ``pair()`` is proven worst over all neighbours at the given sensitivity, which subsampling needs;
-    ``why_not_sampled`` is the reason shown where it is not.
+    ``why_not_sampled`` is the reason shown where it is not, or where there is nothing to draw a sample from.
     """
 
     noise: ClassVar[str | None] = None
@@ -96,6 +110,14 @@ class Mechanism(Parameters):
     def pair(self) -> LossPair:
         """The dominating pair of one release at full participation."""
         raise NotImplementedError
+
+    def caveats(self) -> tuple[str, ...]:
+        """What every figure about this mechanism must say beside it: it goes into the warnings of each guarantee."""
+        return ()
+
+    def reading(self) -> tuple[str, ...]:
+        """How the parameters were read, such as a sensitivity that was computed from them."""
+        return ()
 
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain data, for tables, JSON and recipes."""
@@ -190,6 +212,10 @@ class Process:
     def describe(self) -> list[dict[str, Any]]:
         return [step.describe() for step in self.steps]
 
+    def caveats(self) -> tuple[str, ...]:
+        """What the mechanisms say of every figure about this process, each thing once."""
+        return tuple(dict.fromkeys(line for step in self.steps for line in step.mechanism.caveats()))
+
 
 def log_finite(run: Run) -> float:
     """ln of the probability that every loss of a run is finite; -inf where some step tells the neighbours apart for certain."""
@@ -224,13 +250,15 @@ def _check(step: Step, adjacency: str) -> None:
         raise Unsupported(f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}")
     if kind == "none":
         return
-    if not mechanism.dominating:
+    if not mechanism.dominating or mechanism.why_not_sampled:
         raise Unsupported(f"{mechanism.name} cannot be subsampled: {mechanism.why_not_sampled}")
-    proven = {"poisson": "add-remove", "fixed": "replace-one"}[kind]
-    if adjacency != proven:
+    if adjacency not in PROVEN[kind]:
+        proven, other = PROVEN[kind][0], "fixed" if kind == "poisson" else "poisson"
+        able = [a for a in PROVEN[kind] if a in mechanism.adjacencies]
+        instead = f"--adjacency {able[0]}, or --sampling {other}" if able else f"--sampling {other}"
         raise Unsupported(
             f"{kind} sampling has a proven dominating pair under {proven} only (Zhu, Dong, Wang 2022); found adjacency {adjacency!r}. "
-            f"Use --adjacency {proven}, or --sampling {'fixed' if kind == 'poisson' else 'poisson'}"
+            f"Use {instead}"
         )
     if kind == "fixed" and not mechanism.pair().symmetric:
         raise Unsupported(f"fixed-size sampling needs a pair with the same loss law in both orders; {mechanism.name} has none")

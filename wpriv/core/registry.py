@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib
 import inspect
@@ -28,12 +29,30 @@ def load(folder: str, name: str) -> ModuleType:
     Raises:
         UsageError: there is none of that name; the message lists those there are, the nearest first.
     """
-    known = names(folder)
+    known, kind = names(folder), "data set" if folder == "data" else folder.rstrip("s")
     if not isinstance(name, str):
-        raise UsageError(f"the name of a {folder.rstrip('s')} must be text; found {reprlib.repr(name)}. Known: {', '.join(known)}")
+        raise UsageError(f"the name of a {kind} must be text; found {reprlib.repr(name)}. Known: {', '.join(known)}")
     if name not in known:
-        raise UsageError(f"no {folder.rstrip('s')} called {name[:60]!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
+        raise UsageError(f"no {kind} called {name[:60]!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
     return importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
+
+
+def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
+    """The ``Params`` of a plug-in, from its parameters by name.
+
+    Raises:
+        UsageError: no such plug-in or parameter (with a suggestion), one that is missing, or a value out of range.
+    """
+    cls = load(folder, name).Params
+    own = {f.name: f for f in dataclasses.fields(cls)}
+    for key in given:
+        if key not in own:
+            known = f"Its parameters: {', '.join(own)}" if own else "It has none"
+            raise UsageError(f"{name} has no parameter {str(key)[:60]!r}{did_you_mean(str(key), list(own)) or '.'} {known}")
+    missing = [f for f in own.values() if f.default is dataclasses.MISSING and f.name not in given]
+    if missing:
+        raise UsageError(f"{name} needs {missing[0].name} ({missing[0].metadata['help']}); found none")
+    return cls(**given)
 
 
 @cache

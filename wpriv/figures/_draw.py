@@ -25,6 +25,10 @@ NAMES = {
     "sensitivity": "sensitivity",
     "order": "order (μ of WDP, α of RDP, λ of BDP)",
     "beta": "β",
+    "alpha": "weight α of the Wasserstein term",
+    "lipschitz_z": "clip L2 of the gradients of Z's scores",
+    "records": "records n",
+    "target": "ε asked for",
 }
 
 
@@ -109,6 +113,38 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     handles.sort(key=lambda h: -h[0])
     legend(axes, [h[1] for h in handles], [h[2] for h in handles])
     unit_note(axes, rows)
+
+
+def lines(rows: list[Row], axes: Any, x: str, y: str) -> None:
+    """Draws a table that no accountant makes: y over x, one line for each ``case``, styled by its claim; the legend by the right ends.
+
+    A claim that changes along a line (a formula that leaves the range of its proof) changes its look there; rows that are ``marked``
+    get a dot.
+    """
+    told = [row for row in rows if _number(row.get(x)) is not None and _number(row.get(y)) is not None]
+    if not told:
+        raise KeyError(f"rows with both {x} and {y}")
+    handles: list[tuple[float, Any, str]] = []
+    for place, case in enumerate(dict.fromkeys(row["case"] for row in told)):
+        own, colour = sorted((row for row in told if row["case"] == case), key=lambda row: float(row[x])), COLOURS[place % len(COLOURS)]
+        for claim in dict.fromkeys(row.get("claim") for row in own):
+            part = [row for row in own if row.get("claim") == claim]
+            joint = own[max(0, own.index(part[0]) - 1)]  # from where the claim before it ends
+            ends = [joint[x], *(row[x] for row in part)], [joint[y], *(row[y] for row in part)]
+            # the first line is wide and lies below the others, so that one that agrees with it does not hide it
+            style = {"color": colour, "linestyle": _DASHES.get(claim or "", "solid"), "linewidth": 1.6 if place else 3.2}
+            handles.append((part[-1][y], axes.plot(*ends, **style)[0], f"{case} ({claim})"))
+        dots = [row for row in own if row.get("marked")]
+        axes.plot([row[x] for row in dots], [row[y] for row in dots], color=colour, marker="o", markersize=4.5, linestyle="none")
+    for axis, name in (("x", x), ("y", y)):
+        values = [float(row[name]) for row in told]
+        if _wide(values) and min(values) > 0 and (axis == "y" or _even(values)):
+            getattr(axes, f"set_{axis}scale")("log")
+    axes.set_xlabel(NAMES.get(x, x))
+    axes.set_ylabel(NAMES.get(y, y))
+    axes.grid(True, alpha=0.25, linewidth=0.6)
+    handles.sort(key=lambda h: -h[0])
+    legend(axes, [h[1] for h in handles], [h[2] for h in handles])
 
 
 def unit_note(axes: Any, rows: list[Row]) -> None:

@@ -1,4 +1,4 @@
-"""Checks of parameters that are more than a range: whole numbers, and ratios that floating point can carry."""
+"""What mechanisms share: checks of parameters that are more than a range, and the neighbours of local ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import math
 from wpriv.core.process import Mechanism
 from wpriv.errors import UsageError
 
+ANY_TWO = "any-two"
+NO_BATCH = "each person sends a report of their own, so there is no batch to draw. Leave out --sampling and --rate"
 MOST = 2**53  # beyond it not every whole number is a float
 
 

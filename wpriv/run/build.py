@@ -16,6 +16,7 @@ from wpriv.run.history import read_history
 from wpriv.run.number import number, shown, whole
 
 STEP_KEYS = ("mech", "n", "sampling", "rate", "observed")
+MOST_READ = 20
 SCHEDULE_KEYS = ("n", "rate", "batch", "records", "epochs")
 
 
@@ -186,7 +187,8 @@ def job(
         if given or sampling != "none":
             raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
         specs = read_history(history)
-        return Job(process(specs, adjacency), (f"{len(specs)} different steps read from {history}",))
+        made = process(specs, adjacency)
+        return Job(made, (f"{len(specs)} different steps read from {history}", *_readings(made)))
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
     seen = {} if observed is None else {"observed": observed}
     return job_of_steps([{"mech": mech, **params, **own, **seen}], adjacency)
@@ -209,7 +211,12 @@ def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = Non
     made = process(specs, adjacency)
     told = [step.observed.told() for step in made.steps if step.observed is not None]
     notes += [f"sigma and sensitivity are multiples of the observed unit: {words}" for words in told]
-    return Job(made, tuple(dict.fromkeys(notes)), max(sizes, default=None))
+    return Job(made, (*dict.fromkeys(notes), *_readings(made)), max(sizes, default=None))
+
+
+def _readings(made: Process) -> list[str]:
+    """How the mechanisms read their parameters, for as many kinds of step as anybody reads."""
+    return list(dict.fromkeys(line for step in made.steps[:MOST_READ] for line in step.mechanism.reading()))
 
 
 def planned(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

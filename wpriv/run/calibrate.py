@@ -13,8 +13,7 @@ from wpriv.core.curve import Guarantee
 from wpriv.core.moments import log_moment
 from wpriv.core.process import MAX_COUNT, Mechanism, Process
 from wpriv.errors import Unsupported, UsageError, WprivError
-from wpriv.run import build, price
-from wpriv.run.classical import classical
+from wpriv.run import build, classical, price
 from wpriv.run.number import number
 from wpriv.run.search import Knob, Unreachable, solve
 
@@ -47,7 +46,7 @@ def calibrate(
 
     Args:
         eps, delta: the target, both needed. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
-        compare_classical: for gauss, add the sigmas of older formulas under ``extra["classical"]``.
+        compare_classical: for Gauss and Laplace noise, add what older formulas ask for under ``extra["classical"]``.
         tol: relative width of the accountant's bracket, which the answer's distance from the best possible one follows.
     Returns:
         The Guarantee at ``delta`` (at eps = 0 where that is the target), whose safe ends meet the target, with
@@ -74,7 +73,8 @@ def calibrate(
     found, row = _solve(knob, at, accountant, eps, delta, tol)
     extra: dict[str, Any] = {"calibrated": {"parameter": knob.name, "value": int(found) if knob.whole else found}}
     if compare_classical:
-        extra["classical"] = classical(eps, delta, float(row.process.steps[0].mechanism.sensitivity), int(spec["n"]))  # type: ignore[attr-defined]
+        extra["classical"] = classical.classical(row.process.steps[0].mechanism, eps, delta, int(spec["n"]))
+    notes += row.process.steps[0].mechanism.reading()
     warnings = [f"every {knob.name} up to the largest allowed meets the target"] if found == knob.high and knob.sign < 0 else []
     return price.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=notes)
 
@@ -219,5 +219,9 @@ def _gauss_mu(eps: float, delta: float) -> float:
 
 
 def _check_classical(spec: dict[str, Any]) -> None:
-    if spec["mech"] != "gauss" or spec["sampling"] != "none" or ("sigma" in spec and spec["sigma"] is not None):
-        raise UsageError("--compare-classical shows other formulas for sigma: it needs --mech gauss without sampling and without --sigma")
+    noise = build.mechanism(spec).noise
+    if spec["mech"] not in classical.KNOWN or spec["sampling"] != "none" or (noise is not None and spec.get(noise) is not None):
+        raise UsageError(
+            f"--compare-classical shows other formulas for the noise of --mech {', '.join(classical.KNOWN)}: it needs one of them, "
+            f"without sampling, and with the noise left to solve for"
+        )

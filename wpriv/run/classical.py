@@ -1,32 +1,46 @@
-"""Older closed forms for the sigma of a Gauss mechanism, to be compared with the calibrated one."""
+"""Older closed forms for the noise of a Gauss or Laplace mechanism, to be compared with the calibrated one."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+from wpriv.core import gauss_sigma
 
-def classical(eps: float, delta: float, sensitivity: float, n: int) -> list[dict[str, Any]]:
-    """Sigma by the formulas in common use, and whether each is proven at this target.
+KNOWN = ("gauss", "laplace", "local-gauss", "local-laplace")
+ZHAO = "Zhao et al.: s (c + sqrt(c^2 + eps)) / (eps sqrt 2), c^2 = ln(2 / (sqrt(16 delta + 1) - 1))"
+RADIUS = "{} with the radius of the clip ball for its diameter s, as printed by Reshetova, Chen, Ozgur (2023), Corollary {}"
+TOO_FEW = "two inputs are up to a diameter apart, so this is less noise than the formula asks for"
 
-    n releases of l2 sensitivity s are one of sensitivity s sqrt(n), exactly, which is how n enters.
 
+def classical(mechanism: Any, eps: float, delta: float, n: int) -> list[dict[str, Any]]:
+    """Sigma or scale by the formulas in common use, and whether each is proven at this target.
+
+    n releases of l2 sensitivity s are one of sensitivity s sqrt(n), exactly; n pure eps_1-DP releases are pure n eps_1-DP.
+
+    Args:
+        mechanism: one of ``KNOWN``, with a ``sensitivity``.
     Returns:
-        Rows with ``formula``, ``sigma`` (None where the formula has no value), ``valid`` and ``note``.
+        Rows with ``formula``, ``sigma`` or ``scale`` (None where the formula has no value), ``valid`` and ``note``.
     Source:
         Dwork and Roth (2014), Theorem A.1; Zhao et al. (2019), as eq. (4) of Reshetova, Chen, Ozgur (2023).
     """
-    whole = sensitivity * math.sqrt(n)
-    sigma = whole * math.sqrt(2 * math.log(1.25 / delta)) / eps if eps > 0 else None
-    rows = [_row("classical: s sqrt(2 ln(1.25/delta)) / eps", sigma, 0 < eps <= 1, "proven for eps <= 1 only (Dwork and Roth 2014)")]
-    # sqrt(16 delta + 1) - 1, without cancellation
-    root = 16 * delta / (math.sqrt(16 * delta + 1) + 1)
-    square = math.log(2 / root)
-    sound = eps > 0 and square > 0
-    zhao = whole * (math.sqrt(square) + math.sqrt(square + eps)) / (eps * math.sqrt(2)) if sound else None
-    formula = "Zhao et al.: s (c + sqrt(c^2 + eps)) / (eps sqrt 2), c^2 = ln(2 / (sqrt(16 delta + 1) - 1))"
-    return [*rows, _row(formula, zhao, sound, "for every eps > 0 and delta < 1/2")]
+    local, noise = mechanism.name.startswith("local-"), mechanism.noise
+    if noise == "scale":
+        pure = mechanism.sensitivity * n / eps if eps > 0 else None
+        rows = [_row(noise, "pure DP: s n / eps", pure, eps > 0, "eps-DP with delta = 0 by basic composition")]
+        return [*rows, _row(noise, RADIUS.format("pure DP", 1), mechanism.radius * n / eps, False, TOO_FEW)] if local and eps > 0 else rows
+    whole = mechanism.sensitivity * math.sqrt(n)
+    old = whole * gauss_sigma.classical(eps, delta) if eps > 0 else None
+    new = whole * gauss_sigma.zhao(eps, delta) if eps > 0 and delta < 0.5 else None
+    rows = [
+        _row(noise, "classical: s sqrt(2 ln(1.25/delta)) / eps", old, 0 < eps <= 1, "proven for eps <= 1 only (Dwork and Roth 2014)"),
+        _row(noise, ZHAO, new, new is not None, "for every eps > 0 and delta < 1/2"),
+    ]
+    if local and new is not None:
+        rows.append(_row(noise, RADIUS.format("Zhao et al.", 2), new * mechanism.radius / mechanism.sensitivity, False, TOO_FEW))
+    return rows
 
 
-def _row(formula: str, sigma: float | None, valid: bool, note: str) -> dict[str, Any]:
-    return {"formula": formula, "sigma": sigma, "valid": valid, "note": note}
+def _row(noise: str, formula: str, value: float | None, valid: bool, note: str) -> dict[str, Any]:
+    return {"formula": formula, noise: value, "valid": valid, "note": note}

@@ -17,6 +17,8 @@ NEIGHBOURS = {
     "add-remove": "neighbours differ in the presence of one record",
     "replace-one": "neighbours differ in the value of one record",
     "given-pair": "the two given laws, in both orders",
+    "replace-within-group": "neighbours differ in the value of one record within its group; group sizes and labels are the same and public",
+    "any-two": "any two inputs of one person are neighbours (local differential privacy)",
 }
 
 
@@ -56,8 +58,9 @@ def _reading(step: Step) -> list[str]:
             f"the noise multiplier (sigma / sensitivity) is {sigma / sensitivity:g}"
         )
     elif "scale" in found:
-        lines.append(f"scale = {found['scale']:g} is the Laplace b; with sensitivity {found['sensitivity']:g} one release has")
-        lines[-1] += f" a loss of at most {found['sensitivity'] / found['scale']:g}"
+        sensitivity = step.mechanism.sensitivity  # type: ignore[attr-defined]
+        lines.append(f"scale = {found['scale']:g} is the Laplace b; with sensitivity {sensitivity:g} one release has")
+        lines[-1] += f" a loss of at most {sensitivity / found['scale']:g}"
     if step.sampling.kind != "none":
         lines.append(f"rate = {step.sampling.rate:.6g} is the chance that a record takes part in a step ({step.sampling.kind} sampling)")
     return lines

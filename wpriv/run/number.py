@@ -35,7 +35,7 @@ def whole(value: Any, name: str) -> int:
     if exact is not None:
         return exact
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,40}\s*", value):
-        return int(value)
+        return int(value.strip())  # some separators are white space to a pattern and none to int
     found = number(value, name)
     if isinstance(value, int):
         return value

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wpriv.core.process import ADJACENCIES
 from wpriv.core.schema import BOUND_COLUMNS
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, price
@@ -45,6 +46,11 @@ def why(
 def readings(spec: Mapping[str, Any]) -> list[Reading]:
     """The readings of a job, from the tightest accountant on the reading it is usually given to no amplification at all."""
     base = {k: v for k, v in spec.items() if k not in (*build.SCHEDULE_KEYS, "sampling")}
+    own = build.mechanism(base).adjacencies
+    if not set(own) & set(ADJACENCIES):
+        raise Unsupported(
+            f"--why sets readings under {' and '.join(ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only. Use budget"
+        )
     given = {k: spec.get(k) for k in build.SCHEDULE_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None
     plan = build.schedule(**given, sampling="poisson" if sampled else "none")

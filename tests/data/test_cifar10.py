@@ -1,0 +1,214 @@
+"""CIFAR-10 from both official forms and from sheets, made small here; a pickle runs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from wpriv import data
+from wpriv.data import _sheets, cifar10
+from wpriv.errors import MissingResource, UsageError
+
+RNG = np.random.default_rng(1)
+IMAGES = RNG.integers(0, 256, (6, 3, 3, 32, 32), dtype=np.uint8)  # six batches of three
+LABELS = RNG.integers(0, 10, (6, 3))
+
+
+def as_python(folder, protocol=2, changed=None):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, x, y in zip(cifar10.PICKLES, IMAGES, LABELS, strict=True):
+        batch = {b"data": x.reshape(3, -1), b"labels": y.tolist(), b"batch_label": b"some", b"filenames": [b"a.png"] * 3}
+        (folder / name).write_bytes(pickle.dumps({**batch, **(changed or {})}, protocol=protocol))
+
+
+def as_binary(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, x, y in zip(cifar10.BINARIES, IMAGES, LABELS, strict=True):
+        (folder / name).write_bytes(b"".join(bytes([label]) + image.tobytes() for image, label in zip(x, y, strict=True)))
+
+
+def as_sheets(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, x in zip(cifar10.PICKLES, IMAGES, strict=True):
+        Image.fromarray(x.transpose(0, 2, 3, 1).reshape(3, 1024, 3)).save(folder / f"{name}.png")
+    (folder / "train_lables.json").write_text(json.dumps(LABELS[:5].ravel().tolist()))
+    (folder / "test_lables.json").write_text(json.dumps(LABELS[5].tolist()))
+
+
+def check(found):
+    assert found.x_train.dtype == np.uint8
+    assert np.array_equal(found.x_train, IMAGES[:5].reshape(15, 3, 32, 32))
+    assert np.array_equal(found.x_test, IMAGES[5])
+    assert np.array_equal(found.y_train, LABELS[:5].ravel())
+    assert np.array_equal(found.y_test, LABELS[5])
+    assert found.classes[6] == "frog"
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_the_pickles_are_read(tmp_path, protocol):
+    as_python(tmp_path / "cifar-10-batches-py", protocol)
+    check(data.read("cifar10", root=tmp_path, verify=False))
+
+
+def test_a_pickle_as_python_2_wrote_it_is_read():
+    # what numpy 1.x under Python 2 wrote: byte strings, numpy.core, protocol 2
+    raw = (
+        b"\x80\x02}(U\x04datacnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01K\x01M\x00\x0c\x86"
+        b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T\x00\x0c\x00\x00"
+        + bytes(range(256)) * 12
+        + b"tbU\x06labels](K\x06eu."
+    )
+    x, y = cifar10.unpickled(raw, "data_batch_1")
+    assert x.ravel().tolist() == list(range(256)) * 12
+    assert y.tolist() == [6]
+
+
+def test_the_binary_version_is_read(tmp_path):
+    as_binary(tmp_path / "cifar10" / "cifar-10-batches-bin")
+    check(data.read("cifar10", root=tmp_path, verify=False))
+
+
+def test_sheets_become_the_binary_version(tmp_path):
+    as_sheets(tmp_path / "sheets"), as_binary(tmp_path / "wanted")
+    written = _sheets.convert(tmp_path / "sheets", tmp_path / "cifar10")
+    assert [path.read_bytes() for path in written] == [(tmp_path / "wanted" / path.name).read_bytes() for path in written]
+    check(data.read("cifar10", root=tmp_path, verify=False))
+    with pytest.raises(UsageError, match="is there already"):
+        _sheets.convert(tmp_path / "sheets", tmp_path / "cifar10")
+
+
+def test_all_forms_have_one_fingerprint(tmp_path):
+    as_python(tmp_path / "a"), as_binary(tmp_path / "b")
+    assert len({data.read("cifar10", root=tmp_path / folder, verify=False).fingerprint for folder in "ab"}) == 1
+
+
+class Runs:
+    def __reduce__(self):
+        return os.system, ("touch ran",)
+
+
+@pytest.mark.parametrize(
+    "thing", [Runs(), np.arange(3), {b"data": np.zeros((1, 3072)), b"labels": [0]}, {b"data": np.array([Runs()]), b"labels": [0]}]
+)
+def test_a_pickle_of_something_else_is_refused_and_runs_nothing(thing, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingResource):
+        cifar10.unpickled(pickle.dumps(thing, protocol=2), "p")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_name_that_a_pickle_must_not_use_is_told():
+    with pytest.raises(MissingResource, match=r"it asks for posix\.system, which a batch of CIFAR-10 has no need of"):
+        cifar10.unpickled(pickle.dumps(Runs()), "p")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {b"labels": [1, 2]},
+        {b"labels": [1, 2, 10]},
+        {b"labels": [1, 2, -1]},
+        {b"labels": [1, 2, 2**70]},
+        {b"labels": [1, 2, 0.5]},
+        {b"data": b"x"},
+        {b"data": np.zeros((3, 7), np.uint8)},
+    ],
+)
+def test_wrong_batches_are_refused(tmp_path, changed):
+    as_python(tmp_path, changed=changed)
+    with pytest.raises(MissingResource):
+        data.read("cifar10", root=tmp_path, verify=False)
+
+
+def test_other_files_than_the_published_ones_are_refused(tmp_path):
+    as_python(tmp_path / "a"), as_binary(tmp_path / "b")
+    for folder in "ab":
+        with pytest.raises(MissingResource, match="not the published file of cifar10"):
+            data.read("cifar10", root=tmp_path / folder)
+
+
+PICKLE = pickle.dumps({b"data": IMAGES[0, :1].reshape(1, -1), b"labels": [3]}, protocol=2)
+
+
+@settings(deadline=None, max_examples=150)
+@given(cut=st.integers(0, len(PICKLE) - 1))
+def test_no_truncated_pickle_passes(cut):
+    with pytest.raises(MissingResource):
+        cifar10.unpickled(PICKLE[:cut], "p")
+
+
+@settings(deadline=None, max_examples=300)
+@given(place=st.one_of(st.integers(0, 250), st.integers(0, len(PICKLE) - 1)), value=st.integers(0, 255))
+def test_a_changed_byte_in_a_pickle_gives_a_batch_or_a_clear_error(place, value):
+    raw = bytearray(PICKLE)
+    raw[place] = value
+    try:
+        x, y = cifar10.unpickled(bytes(raw), "p")
+        assert x.shape[1:] == (3, 32, 32)
+        assert y.dtype == np.int64
+    except MissingResource:
+        pass
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(cut=st.integers(0, 3 * 3073 - 1))
+def test_a_truncated_binary_passes_only_at_the_end_of_a_record(tmp_path, cut):
+    as_binary(tmp_path)
+    whole = (tmp_path / "test_batch.bin").read_bytes()
+    (tmp_path / "test_batch.bin").write_bytes(whole[:cut])
+    if cut and cut % 3073 == 0:
+        assert len(data.read("cifar10", root=tmp_path, verify=False).x_test) == cut // 3073
+    else:
+        with pytest.raises(MissingResource, match="whole records of 3073 bytes"):
+            data.read("cifar10", root=tmp_path, verify=False)
+
+
+def _not_json(folder):
+    (folder / "test_lables.json").write_text("[1, 2")
+
+
+def _wrong_label(folder):
+    (folder / "test_lables.json").write_text("[1, 2, 10]")
+
+
+def _too_few(folder):
+    (folder / "test_lables.json").write_text("[1, 2]")
+
+
+def _narrow(folder):
+    Image.new("RGB", (32, 32)).save(folder / "test_batch.png")
+
+
+def _cut(folder):
+    path = folder / "test_batch.png"
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def _gone(folder):
+    (folder / "data_batch_3.png").unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (_not_json, "not a JSON list"),
+        (_wrong_label, "labels from 0 to 9"),
+        (_too_few, "have 17 labels"),
+        (_narrow, "found RGB, 32 x 32"),
+        (_cut, "not a whole picture"),
+        (_gone, "lacks data_batch_3.png"),
+    ],
+)
+def test_wrong_sheets_are_told_and_nothing_is_written(tmp_path, harm, told):
+    as_sheets(tmp_path / "sheets")
+    harm(tmp_path / "sheets")
+    with pytest.raises(MissingResource, match=told):
+        _sheets.convert(tmp_path / "sheets", tmp_path / "to")
+    assert not (tmp_path / "to").exists()

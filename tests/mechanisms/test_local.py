@@ -1,0 +1,124 @@
+"""Local mechanisms: the diameter of the clip ball, eq. (4) beside the exact sigma, Laplace noise on many coordinates."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wpriv
+from wpriv.core import gauss_sigma
+from wpriv.core.certified import Composition
+from wpriv.core.process import Process, Sampling, Step
+from wpriv.errors import Unsupported, UsageError
+from wpriv.mechanisms.laplace import LaplacePair
+from wpriv.mechanisms.local_gauss import LocalGauss
+from wpriv.mechanisms.local_laplace import LocalLaplace
+
+GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
+
+
+@pytest.mark.parametrize("ident", ["004-eq4-0", "004-eq4-1", "004-eq4-3"])
+def test_the_golden_sigmas_of_equation_4(ident):
+    point = GOLDEN[ident]
+    eps, delta = (float(point["inputs"][k]) for k in ("eps", "delta"))
+    assert gauss_sigma.zhao(eps, delta) == pytest.approx(float(point["value"]), rel=1e-12)
+
+
+@pytest.mark.parametrize(("eps", "delta"), [("0.01", "1e-50"), ("1", "1e-300"), ("30", "1e-10"), ("2", "0.499")])
+def test_equation_4_keeps_its_digits_at_any_delta(eps, delta):
+    """400 digits of mpmath. The golden point 004-eq4-2 (1e-50) is not among those above: sqrt(16 delta + 1) - 1 had cancelled in it."""
+    with mp.workdps(400):
+        e, d = mp.mpf(eps), mp.mpf(delta)
+        square = mp.log(2 / (mp.sqrt(16 * d + 1) - 1))
+        exact = (mp.sqrt(square) + mp.sqrt(square + e)) / (e * mp.sqrt(2))
+    assert gauss_sigma.zhao(float(eps), float(delta)) == pytest.approx(float(exact), rel=1e-13)
+
+
+def test_the_golden_least_sigma():
+    point = GOLDEN["004-ana-0"]
+    eps, delta = (float(point["inputs"][k]) for k in ("eps", "delta"))
+    assert gauss_sigma.exact(eps, delta) == pytest.approx(float(point["value"]), rel=1e-11)
+    assert gauss_sigma.epsilon(gauss_sigma.exact(eps, delta), delta) == pytest.approx(eps, rel=1e-11)
+
+
+@given(st.floats(0, 2000), st.floats(-40, -0.4))
+@settings(max_examples=200, deadline=None)
+def test_no_sufficient_formula_lies_below_the_least_sigma_and_the_round_trip_closes(eps, exponent):
+    delta = 10**exponent
+    least = gauss_sigma.exact(eps, delta)
+    assert gauss_sigma.epsilon(least, delta) <= eps + 1e-9 * max(eps, 1e-3)
+    if eps > 1e-3:
+        assert gauss_sigma.epsilon(least * (1 - 1e-9), delta) > eps * (1 - 1e-7)
+        assert delta >= 0.5 or gauss_sigma.zhao(eps, delta) > least
+    if 1e-3 < eps <= 1 and delta <= 0.1:
+        assert gauss_sigma.classical(eps, delta) > least
+
+
+def test_calibrating_gives_the_least_sigma_at_the_diameter_of_the_ball():
+    for nonnegative, diameter in ((0, 6.0), (1, 3 * math.sqrt(2))):
+        row = wpriv.calibrate("local-gauss", radius=3, nonnegative=nonnegative, eps=35, delta=1e-4)
+        assert row.extra["calibrated"]["value"] == pytest.approx(diameter * gauss_sigma.exact(35, 1e-4), rel=3e-5)
+        assert (row.claim, row.process.adjacency) == ("exact", "any-two")
+
+
+def test_older_formulas_are_shown_with_what_they_hold_for():
+    rows = wpriv.calibrate("local-gauss", radius=1, eps=35, delta=1e-4, compare_classical=True).extra["classical"]
+    assert [row["valid"] for row in rows] == [False, True, False]
+    golden = float(GOLDEN["004-eq4-1"]["value"])
+    assert [row["sigma"] for row in rows[1:]] == pytest.approx([2 * golden, golden], rel=1e-12)
+    rows = wpriv.calibrate("local-laplace", radius=1, eps=196, delta=1e-4, compare_classical=True).extra["classical"]
+    assert [row["valid"] for row in rows] == [True, False]
+    assert rows[0]["scale"] == pytest.approx(float(GOLDEN["004-lap-0"]["value"]), rel=1e-12)
+    rows = wpriv.calibrate("local-gauss", radius=1, eps=0.0, delta=1e-4, compare_classical=True).extra["classical"]
+    assert [row["sigma"] for row in rows] == [None, None]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_shift_spread_over_coordinates_is_dominated_by_the_same_shift_of_one(seed):
+    """Composed pairs, each bracketed from below and above on a grid of its own, against the closed form of one coordinate.
+
+    The proof is in ``LocalLaplace``: a chain of neighbours, one coordinate after another.
+    """
+    rng = np.random.default_rng(seed)
+    total, d = 10 ** rng.uniform(-1, 1.5), int(rng.integers(2, 9))
+    shares = rng.dirichlet(np.full(d, 10 ** rng.uniform(-1, 1)))
+    shares = shares[shares > 1e-6]
+    together = Composition([(LaplacePair(total * share), 1) for share in shares])
+    for eps in np.linspace(0, 0.97 * total, 7):
+        spread, _ = together.delta(float(eps), 1e-3, -1.0)
+        assert spread <= float(np.exp(LaplacePair(total * shares.sum()).log_delta(eps))) * (1 + 1e-9)
+
+
+def test_a_local_laplace_report_is_pure_and_its_profile_is_that_of_the_diameter():
+    row = wpriv.budget("local-laplace", scale=0.5, radius=1, delta=1e-3)
+    assert row.epsilon.upper == pytest.approx(4 + 2 * math.log1p(-1e-3), rel=1e-9)  # delta = 1 - e^((eps - 4)/2)
+    assert wpriv.budget("local-laplace", scale=0.5, radius=1, eps=4).delta.upper == 0
+    assert any("pure 4-DP" in line for line in row.extra["reading"])
+
+
+@pytest.mark.parametrize("mechanism", [LocalGauss(1.0, 1.0), LocalLaplace(1.0, 1.0)], ids=lambda m: m.name)
+def test_there_is_no_batch_to_sample_and_no_other_neighbour(mechanism):
+    for kind in ("poisson", "fixed"):
+        with pytest.raises(Unsupported, match="no batch"):
+            Process((Step(mechanism, 1, Sampling(kind, 0.1)),))
+    with pytest.raises(Unsupported, match="any-two"):
+        Process((Step(mechanism),), "replace-one")
+
+
+def test_nonnegative_is_yes_or_no():
+    with pytest.raises(UsageError, match=r"1 .* or 0"):
+        LocalGauss(1.0, 1.0, 2)
+
+
+def test_the_readings_of_a_job_are_refused_where_it_has_no_neighbours_to_set_side_by_side(capsys):
+    from wpriv.cli.main import main
+
+    assert main(["compare", "--mech", "local-gauss", "--sigma", "1", "--param", "radius=1", "--delta", "1e-4", "--why"]) == 3
+    assert "any-two" in capsys.readouterr().err

@@ -1,0 +1,28 @@
+"""Data sets, one reader a file, by the name users type: ``ABOUT``, ``GET``, ``Params`` and ``read(root, params)``.
+
+A reader gives what the files hold, or a clear error: nothing is made up, downloaded, normalised or left out on the way.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wpriv.core import registry
+from wpriv.data._files import HOW_TO_NAME, VERDICTS, exists, looked
+from wpriv.data._record import Data, scaled
+
+__all__ = ["HOW_TO_NAME", "VERDICTS", "Data", "exists", "looked", "read", "scaled"]
+
+
+def read(name: str, *, root: str | Path | None = None, **given: Any) -> Data:
+    """The data set of that name.
+
+    Args:
+        root: the folder that holds the data sets or this one; None looks into $WPRIV_DATA and where systems put them.
+        given: the parameters of its reader.
+    Raises:
+        UsageError: no such reader or parameter. MissingResource: the files are not there, damaged or not what they say.
+    """
+    found: Data = registry.load("data", name).read(None if root is None else Path(root), registry.params("data", name, given))
+    return found

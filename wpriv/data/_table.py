@@ -1,0 +1,111 @@
+"""CSV files as rows of numbers, a target column and perhaps a sensitive one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wpriv.core.registry import did_you_mean
+from wpriv.data._files import File, content
+from wpriv.data._record import Array, Data, held_out
+from wpriv.errors import MissingResource, UsageError
+
+LIMIT = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what: ``drop`` holds names separated by commas; ``sensitive`` may be empty."""
+
+    target: str
+    sensitive: str = ""
+    drop: str = ""
+    test_share: float = 0.2
+    split_seed: int = 0
+
+
+def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: str) -> Data:
+    """[N, D] float32 of every column but the target and those to drop, as the file has them; a share of the rows is held out.
+
+    The sensitive column stays among the features unless it is dropped as well.
+
+    Raises:
+        UsageError: a column that is not there. MissingResource: rows of unequal length, or text where numbers are wanted.
+    """
+    try:
+        text = raw.decode("utf-8-sig")
+        header = [cell.strip() for cell in next(csv.reader(io.StringIO(text)), [])]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise MissingResource(f"{path}: not a CSV file in UTF-8 ({error})") from None
+    if not header or len(set(header)) < len(header) or not all(header):
+        raise MissingResource(
+            f"{path}: the first line must name every column, each by another name; found {', '.join(header)[:120] or 'none'}"
+        )
+    if not any(line.strip() for line in text.splitlines()[1:]):
+        raise MissingResource(f"{path}: has no rows below the names of its columns")
+    dropped = [column.strip() for column in roles.drop.split(",") if column.strip()]
+    for column in [roles.target, *([roles.sensitive] if roles.sensitive else []), *dropped]:
+        if column not in header:
+            near = did_you_mean(column, header)
+            raise UsageError(
+                f"{path}: no column called {column[:60]!r}{near or '.'} Its columns: {', '.join(header[:12])}{', ...' * (len(header) > 12)}"
+            )
+    columns = [column for column in header if column != roles.target and column not in dropped]
+    if not columns:
+        raise UsageError(f"{path}: no column is left for the features; drop fewer")
+    x = _cells(path, text, header, columns, np.float64)
+    classes, y = _numbered(path, text, header, roles.target)
+    groups = _numbered(path, text, header, roles.sensitive)[1] if roles.sensitive else None
+    train, test = held_out(len(x), roles.test_share, roles.split_seed)
+    with np.errstate(over="ignore"):  # what does not fit is infinite, and refused as such
+        x = x.astype(np.float32)
+    return Data(
+        name=name,
+        x_train=x[train],
+        y_train=y[train],
+        x_test=x[test],
+        y_test=y[test],
+        classes=classes,
+        source=source,
+        files=(file,),
+        notes=("the sets of classes and of groups were read from the data: they are taken as public",),
+        columns=tuple(columns),
+        sensitive=roles.sensitive,
+        sensitive_train=None if groups is None else groups[train],
+        sensitive_test=None if groups is None else groups[test],
+    )
+
+
+def _cells(path: Path, text: str, header: list[str], columns: list[str], kind: type) -> Array:
+    """[N, len(columns)] of the named columns."""
+    places = [header.index(column) for column in columns]
+    try:
+        return np.loadtxt(io.StringIO(text), kind, comments=None, delimiter=",", skiprows=1, usecols=places, ndmin=2, quotechar='"')
+    except (ValueError, IndexError, OverflowError) as error:
+        raise MissingResource(
+            f"{path}: wanted a number in every cell of the features; {error}. Encode text as numbers, or drop it"
+        ) from None
+
+
+def _numbered(path: Path, text: str, header: list[str], column: str) -> tuple[tuple[str, ...], Array]:
+    """The distinct entries of a column in order (as numbers, where all are), and the place of every row's entry among them."""
+    cells = np.char.strip(_cells(path, text, header, [column], np.str_)[:, 0])
+    if np.any(cells == ""):
+        raise MissingResource(f"{path}: column {column!r} has an empty cell in row {int(np.argmax(cells == '')) + 2}")
+    words, places = np.unique(cells, return_inverse=True)
+    if len(words) > 1000:
+        raise MissingResource(f"{path}: column {column!r} has {len(words)} distinct entries; classes and groups may be at most 1000")
+    try:
+        order = np.argsort([float(word) for word in words], kind="stable")
+    except ValueError:
+        order = np.arange(len(words))
+    return tuple(str(words[i]) for i in order), np.argsort(order)[places].astype(np.int64)
+
+
+def bytes_of(path: Path) -> bytes:
+    """The content of a table."""
+    return content(path, LIMIT)

@@ -1,0 +1,35 @@
+"""Any CSV file of numbers with a target column, and perhaps a sensitive one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from wpriv.core.process import Parameters, parameter
+from wpriv.data import _table
+from wpriv.data._files import Place, named
+from wpriv.data._record import Data
+
+ABOUT = "your own CSV file with a target column"
+GET = "Give the path of a CSV file whose first line names the columns: --param file=PATH --param target=COLUMN."
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """Which file, and which column is what."""
+
+    file: str = parameter("path of the CSV file, as it stands or below the data root")
+    target: str = parameter("the column to predict: numbers or words, each a class")
+    sensitive: str = parameter("a column of groups for fairness; it stays a feature unless dropped", default="")
+    drop: str = parameter("columns to leave out, separated by commas", default="")
+    test_share: float = parameter("share of the rows held out for testing", default=0.2, least=0)
+    split_seed: int = parameter("seed of that choice", default=0, least=0)
+
+
+def read(root: Path | None, params: Params) -> Data:
+    """[N, D] float32 as in the file; classes and groups in the order of their values."""
+    path = named(params.name, "file", params.file, root)
+    raw = _table.bytes_of(path)
+    file = Place(params.name, GET, ()).verdict(path, raw, False)
+    roles = _table.Roles(params.target, params.sensitive, params.drop, params.test_share, params.split_seed)
+    return _table.read(path, raw, file, f"{params.name}:{path.stem}", roles, str(path))

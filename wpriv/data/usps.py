@@ -1,0 +1,90 @@
+"""USPS: 7291 and 2007 digits from envelopes, 16x16; as LIBSVM files or as usps.mat."""
+
+from __future__ import annotations
+
+import bz2
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wpriv.core.process import Parameters, parameter
+from wpriv.data._files import File, Place, content, mat, unverified
+from wpriv.data._record import Array, Data
+from wpriv.errors import MissingResource
+
+ABOUT = "digits from envelopes, 7291 + 2007 of 1x16x16"
+SOURCE = "Hull 1994: A database for handwritten text recognition research (USPS)"
+GET = "Get usps.bz2 and usps.t.bz2 from https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html."
+PLACE = Place(
+    name="usps",
+    get=GET,
+    layouts=(("usps.bz2", "usps.t.bz2"), ("usps.mat",)),
+    folders=("usps", "USPS"),
+    system=("/usr/share/datasets/usps",),
+    published={"usps.bz2": "ec16c51db3855ca6c91edd34d0e9b197", "usps.t.bz2": "8ea070ee2aca1ac39742fdd1ef5ed118"},
+    known={"usps.mat": "7d225484538e61a6e915f6bb2d7ff55edaf2f59f66cfc577ae271871e8f5ece5"},
+)
+LIMIT = 100_000_000  # bytes of one file unpacked: four times the largest
+PIXELS = 16 * 16
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """Whether other files than the published ones are refused."""
+
+    verify: bool = parameter("refuse LIBSVM files whose checksum is not the published one (usps.mat has none)", default=True)
+
+
+def read(root: Path | None, params: Params) -> Data:
+    """[N, 1, 16, 16] float32 in [0, 1], background 0; labels 0 to 9."""
+    paths = PLACE.find(root)
+    raws = [content(path, LIMIT) for path in paths]
+    files: list[File] = [PLACE.verdict(path, raw, params.verify) for path, raw in zip(paths, raws, strict=True)]
+    if len(paths) == 1:
+        # Xt, Lt is for training; Xs, Ls for testing
+        found = mat(paths[0], raws[0], ("Xt", "Lt", "Xs", "Ls"))
+        parts = [_columns(found[f"X{part}"], found[f"L{part}"], paths[0]) for part in "ts"]
+    else:
+        parts = [_lines(raw, path) for raw, path in zip(raws, paths, strict=True)]
+    (x_train, y_train), (x_test, y_test) = parts
+    return Data(unverified(params, files), x_train, y_train, x_test, y_test, tuple("0123456789"), SOURCE, tuple(files))
+
+
+def _columns(x: Array, y: Array, path: Path) -> tuple[Array, Array]:
+    """One image a column, its pixels column by column, from 0 to 2."""
+    if x.ndim != 2 or x.shape[0] != PIXELS or x.dtype.kind not in "iuf" or y.dtype.kind not in "iu":
+        raise MissingResource(f"{path}: wanted images of [{PIXELS}, N] numbers and whole labels; found {list(x.shape)} and {y.dtype}")
+    images = x.T.reshape(-1, 1, 16, 16).transpose(0, 1, 3, 2) / 2
+    return _checked(images, path), y.reshape(-1).astype(np.int64)
+
+
+def _lines(raw: bytes, path: Path) -> tuple[Array, Array]:
+    """``label place:value ...`` a line: labels 1 to 10 for the digits 0 to 9, places 1 to 256, values from -1 to 1."""
+    try:
+        packed = bz2.BZ2Decompressor()
+        text = packed.decompress(raw, LIMIT).decode("ascii")
+        if not packed.eof:
+            raise ValueError(f"cut off, or more than {LIMIT:,} bytes when unpacked")
+        rows = [line.split() for line in text.splitlines()]
+        images = np.full((len(rows), PIXELS), -1.0)
+        for row, image in zip(rows, images, strict=True):
+            for pair in row[1:]:
+                place, _, value = pair.partition(":")
+                image[_index(int(place))] = float(value)
+        labels = np.array([int(float(row[0])) - 1 for row in rows], dtype=np.int64)
+    except (OSError, EOFError, ValueError, IndexError, OverflowError) as error:
+        raise MissingResource(f"{path}: not a whole LIBSVM file of 16x16 images ({str(error)[:120]})") from None
+    return _checked((images.reshape(-1, 1, 16, 16) + 1) / 2, path), labels
+
+
+def _index(place: int) -> int:
+    if not 1 <= place <= PIXELS:
+        raise ValueError(f"a pixel at place {place} of {PIXELS}")
+    return place - 1
+
+
+def _checked(images: Array, path: Path) -> Array:
+    if images.size and not (images.min() >= -1e-6 and images.max() <= 1 + 1e-6):  # also false for NaN
+        raise MissingResource(f"{path}: pixels must lie from 0 to 1 once scaled; found {images.min():g} to {images.max():g}")
+    return np.clip(images, 0, 1).astype(np.float32)

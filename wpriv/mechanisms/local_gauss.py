@@ -1,0 +1,51 @@
+"""Gaussian noise on one person's own data: local differential privacy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wpriv.core.pair import LossPair
+from wpriv.core.process import Mechanism, parameter
+from wpriv.errors import UsageError
+from wpriv.mechanisms._checks import ANY_TWO, NO_BATCH, ratio
+from wpriv.mechanisms.gauss import GaussPair
+
+
+@dataclass(frozen=True)
+class LocalGauss(Mechanism):
+    """One person's vector, clipped to an l2 ball, + N(0, sigma^2 I), sent to a collector who is not trusted.
+
+    Any two inputs are neighbours, so the sensitivity is the DIAMETER of the ball, 2 radius; of its nonnegative part, sqrt(2) radius
+    (|x - x'|^2 <= |x|^2 + |x'|^2). Exact: the analytic Gauss mechanism. n counts the reports of one person about the same data.
+
+    Source:
+        Balle, Wang (2018); Reshetova, Chen, Ozgur (2023), equations (3) and (4) (their Corollary 2 takes the radius for the diameter).
+    """
+
+    noise: ClassVar[str | None] = "sigma"
+    adjacencies: ClassVar[tuple[str, ...]] = (ANY_TWO,)
+    why_not_sampled: ClassVar[str] = NO_BATCH
+    source: ClassVar[str] = "Balle, Wang 2018, at the diameter of the clip ball; Reshetova, Chen, Ozgur 2023 (corrected)"
+
+    sigma: float = parameter("standard deviation of the noise, in the units of the data", above=0)
+    radius: float = parameter("l2 norm to which every input is clipped, in the units of the data", above=0)
+    nonnegative: int = parameter("1 where no input has a negative coordinate, else 0", default=0, least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nonnegative not in (0, 1):
+            raise UsageError(f"{self.name}: nonnegative is 1 (no input has a negative coordinate) or 0; found {self.nonnegative}")
+        ratio(self, "sensitivity", "sigma")
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest l2 distance of two inputs, in the units of the data."""
+        return self.radius * (math.sqrt(2) if self.nonnegative else 2)
+
+    def pair(self) -> LossPair:
+        return GaussPair(self.sensitivity / self.sigma)
+
+    def reading(self) -> tuple[str, ...]:
+        return (f"sensitivity = {self.sensitivity:.6g}, the l2 diameter of the inputs; any two inputs are neighbours",)

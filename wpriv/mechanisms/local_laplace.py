@@ -1,0 +1,51 @@
+"""Laplace noise on every coordinate of one person's own data: pure local differential privacy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wpriv.core.pair import LossPair
+from wpriv.core.process import Mechanism, parameter
+from wpriv.mechanisms._checks import ANY_TWO, NO_BATCH, ratio
+from wpriv.mechanisms.laplace import LaplacePair
+
+
+@dataclass(frozen=True)
+class LocalLaplace(Mechanism):
+    """One person's vector, clipped to an l1 ball, + Laplace(scale) on every coordinate, sent to a collector who is not trusted.
+
+    Any two inputs are neighbours: the sensitivity is the DIAMETER 2 radius (also of the nonnegative part: e_1 against e_2), and a
+    report is pure (2 radius/scale)-DP. The pair is that of a shift of ONE coordinate by the diameter, which dominates shifts spread
+    over many. Move the coordinates one after another: a chain, along which T(P, R) >= g(1 - f(.)) where T(P, Q) >= f and T(Q, R) >= g,
+    T the least type II error at a type I error. For log-concave noise of cdf F a shift by t has f(a) = F(F^-1(1-a) - t), so the chain's
+    bound is the curve of the summed shift, which is the l1 distance.
+
+    Source:
+        Dwork, McSherry, Nissim, Smith (2006); Dong, Roth, Su (2019) for chains (group privacy); Reshetova, Chen, Ozgur (2023),
+        Corollary 1, which takes the radius for the diameter.
+    """
+
+    noise: ClassVar[str | None] = "scale"
+    adjacencies: ClassVar[tuple[str, ...]] = (ANY_TWO,)
+    why_not_sampled: ClassVar[str] = NO_BATCH
+    source: ClassVar[str] = "Dwork, McSherry, Nissim, Smith 2006, at the diameter of the clip ball; Reshetova, Chen, Ozgur 2023 (corrected)"
+
+    scale: float = parameter("scale b of the noise on each coordinate, density exp(-|x|/b)/(2b), in the units of the data", above=0)
+    radius: float = parameter("l1 norm to which every input is clipped, in the units of the data", above=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ratio(self, "sensitivity", "scale")
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest l1 distance of two inputs, in the units of the data."""
+        return 2 * self.radius
+
+    def pair(self) -> LossPair:
+        return LaplacePair(self.sensitivity / self.scale)
+
+    def reading(self) -> tuple[str, ...]:
+        found = self.sensitivity
+        return (f"sensitivity = {found:.6g}, the l1 diameter of the inputs; one report is pure {found / self.scale:.6g}-DP (delta = 0)",)

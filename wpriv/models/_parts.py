@@ -1,0 +1,38 @@
+"""What several models share: the check of the input's shape, and normalisation that does not mix examples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import nn
+
+from wpriv.errors import UsageError
+
+
+def image(name: str, shape: Sequence[int], side: int | None = None) -> int:
+    """The number of channels of an image of shape [C, H, W], which must have the side that the model is made for.
+
+    Raises:
+        UsageError: examples of another shape.
+    """
+    if len(shape) != 3 or min(shape) < 1 or (side is not None and tuple(shape[1:]) != (side, side)):
+        wanted = "[C, H, W]" if side is None else f"[C, {side}, {side}]"
+        raise UsageError(f"{name} takes images of shape {wanted}; found examples of shape {list(shape)}. Choose another model or data set")
+    return shape[0]
+
+
+def inputs(shape: Sequence[int]) -> int:
+    """The number of numbers in one example."""
+    return math.prod(shape)
+
+
+def group_norm(name: str, channels: int, groups: int) -> nn.Module:
+    """GroupNorm: each example is normalised by its own mean and variance.
+
+    Raises:
+        UsageError: the groups do not divide the channels.
+    """
+    if channels % groups:
+        raise UsageError(f"{name}: groups must divide the {channels} channels; found {groups}")
+    return nn.GroupNorm(groups, channels)
