@@ -23,7 +23,11 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
             xs, ys, off = ([float(row[key]) for row in own] for key in ("c", "distance", "spread"))
             limit = case == "closed form"
             label = "limit of many records (closed form)" if limit else f"{case}, {count:g} records"
-            style = {"marker": "" if limit else _draw.MARKS[1 + place % (len(_draw.MARKS) - 1)], "markersize": 4, "markevery": max(1, len(own) // 10)}
+            style = {
+                "marker": "" if limit else _draw.MARKS[1 + place % (len(_draw.MARKS) - 1)],
+                "markersize": 4,
+                "markevery": max(1, len(own) // 10),
+            }
             dashes = (0, (5, 2)) if limit else "solid"
             axes.plot(xs, ys, color=colour, linestyle=dashes, linewidth=1.5, zorder=3 if limit else 2, label=label, **style)
             low, high = ([y + sign * o for y, o in zip(ys, off, strict=True)] for sign in (-1, 1))

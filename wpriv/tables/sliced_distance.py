@@ -45,8 +45,8 @@ def rows(params: Params) -> list[dict[str, Any]]:
 def closed_form(apart: float, d: int, sigma: float, s1: float = 1.0, s2: float = 1.0, p: int = 2) -> float:
     """The smoothed SW_p^p between N(m1, s1^2 I) and N(m2, s2^2 I) in d dimensions with |m1 - m2| = ``apart``, exact.
 
-    A projection is N(u.m, s^2 + sigma^2), on the line W_2^2 of two such laws is (u.(m1 - m2))^2 plus the square of the difference of their standard
-    deviations, and E (u.m)^2 = |m|^2 / d. For p = 1 the standard deviations must agree: W_1 is then |u.(m1 - m2)|.
+    A projection is N(u.m, s^2 + sigma^2), on the line W_2^2 of two such laws is (u.(m1 - m2))^2 plus the square of the difference of their
+    standard deviations, and E (u.m)^2 = |m|^2 / d. For p = 1 the standard deviations must agree: W_1 is then |u.(m1 - m2)|.
     """
     if p == 2:
         return apart**2 / d + (math.hypot(s1, sigma) - math.hypot(s2, sigma)) ** 2

@@ -4,6 +4,8 @@ less; samples on a device stay there as tensors. The arithmetic in ``_rows`` is 
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,8 @@ _PASSES = 8
 def ordered(rows: Array) -> tuple[Array, Array]:
     """Each row of ``rows`` [k, n] in ascending order, and the places [k, n] where its entries stood in the flat table.
 
-    numpy sorts numbers several times faster than it finds their order. So each number carries its place in its last bits and is sorted with it:
-    a float32 has room for that as a float64; a float64 gives up some bits, and what they would have decided is mended.
+    numpy sorts numbers several times faster than it finds their order. So each number carries its place in its last bits and is sorted
+    with it: a float32 has room for that as a float64; a float64 gives up some bits, and what they would have decided is mended.
     """
     if not isinstance(rows, np.ndarray):
         found = torch.sort(rows, dim=-1)
@@ -89,7 +91,7 @@ def folded(pieces: Array) -> Array:
     if pieces.shape[1] == 1:
         return pieces[:, 0]
     if pieces.shape[1] <= 8:
-        return pieces.sum(1)
+        return reduce(add, (pieces[:, c] for c in range(pieces.shape[1])))
     if isinstance(pieces, np.ndarray):
         return pieces.sum(1, dtype=np.float64).astype(pieces.dtype)
     return pieces.sum(1, dtype=torch.float64).to(pieces.dtype)

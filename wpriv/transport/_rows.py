@@ -1,7 +1,7 @@
 """The work of line and sliced: W_p^p of many pairs of samples on the line, one a row, with its slopes. No gradients are recorded here.
 
-Both quantile functions are steps, so the quantile form of the cost is a sum over the pieces on which both are constant. Without weights their
-ends are i/n and j/m, held as the integers i m and j n: no rounding, however many there are, and nothing that hangs on the data.
+Both quantile functions are steps, so the quantile form of the cost is a sum over the pieces on which both are constant. Without weights
+their ends are i/n and j/m, held as the integers i m and j n: no rounding, however many there are, and nothing that hangs on the data.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def solve(x: Tensor, y: Tensor, p: float, needs: tuple[bool, bool], weights: tup
     if not isfinite(cost).all():
         if not (isfinite(x_array).all() and isfinite(y_array).all()):
             raise UsageError("positions must be finite; found inf or nan among them")
-        raise UsageError(f"the {p:g}-th power of the distances overflows {str(x.dtype).removeprefix('torch.')}; divide the positions by a constant")
+        raise UsageError(
+            f"the {p:g}-th power of the distances overflows {str(x.dtype).removeprefix('torch.')}; divide the positions by a constant"
+        )
     return Solved(tensor(cost), *(None if slopes is None else tensor(slopes) for slopes in into))
 
 
@@ -86,10 +88,11 @@ def _uniform(x: Array, y: Array, p: float, into: list[Array]) -> Array:
     gaps, slopes = _side(xs, ys, p)
     # the gap times its slope is p times its cost; the pieces of one side are all there is to pay
     cost = (gaps * slopes).sum((-2, -1)) / p
-    if into[0] is not None:
-        _scatter(into[0], x_places, xs, folded(slopes))
     if into[1] is not None:
         _scatter(into[1], y_places, ys, folded(-slopes if x.shape == y.shape else _side(ys, xs, p)[1]))
+    # last, for ties of x change its slopes in place
+    if into[0] is not None:
+        _scatter(into[0], x_places, xs, folded(slopes))
     return cost
 
 
@@ -100,7 +103,7 @@ def _scatter(into: Array, stood: Array, values: Array, slopes: Array, masses: Ar
 
 
 def _side(xs: Array, ys: Array, p: float) -> tuple[Array, Array]:
-    """Gaps [k, c, n] between each sorted x and the c sorted y that its cell of the quantiles meets, and what each adds to the slope in x."""
+    """Gaps [k, c, n] between each sorted x and the c sorted y that its quantile cell meets, and what each adds to the slope."""
     n, m = xs.shape[1], ys.shape[1]
     if n == m:
         gaps = (xs - ys)[:, None]
@@ -127,7 +130,7 @@ def _overlaps(n: int, m: int, dtype: Any, device: torch.device | None) -> tuple[
 
 
 def _slope(gaps: Array, p: float, share: Array | float) -> Array:
-    """``share`` times the derivative of |gap|^p; for p = 1 at 0 it is taken as 0, the middle of those that a convex function may have there."""
+    """``share`` times the derivative of |gap|^p; for p = 1 it is 0 at 0, the middle of the subgradients."""
     if p == 2:
         return gaps * (2 * share)
     return signs(gaps) * share if p == 1 else signs(gaps) * (abs(gaps) ** (p - 1) * (p * share))
@@ -168,8 +171,8 @@ def _at(mass: Array, where: Array) -> Array:
 def _share_ties(values: Array, slopes: Array, masses: Array = None) -> None:
     """Gives equal neighbours in the sorted ``values`` [k, n] the mean of their ``slopes`` [k, n] (by mass, if given), in place.
 
-    A slope hangs on the rank of its position, and ties have no ranks of their own: shared, the slopes are a function of the samples and not of
-    the order in which their records came.
+    A slope hangs on the rank of its position, and ties have no ranks of their own: shared, the slopes are a function of the samples and
+    not of the order in which their records came.
     """
     same = values[:, 1:] == values[:, :-1]
     if not same.any():

@@ -46,21 +46,22 @@ def wasserstein(x: Tensor, y: Tensor, p: float = 2.0, *, x_weights: Tensor | Non
     tensor(2.5000)
     """
     weights = _check(x, y, p, x_weights, y_weights)
-    cost: Tensor = _Wasserstein.apply(x, y, float(p), weights)
+    cost: Tensor = _Wasserstein.apply(x, y, float(p), weights)  # type: ignore[no-untyped-call]
     return cost
 
 
 def gradients(x: Tensor, y: Tensor, p: float = 2.0, *, x_weights: Tensor | None = None, y_weights: Tensor | None = None) -> Gradients:
     """W_p^p together with the derivative in every position of both samples; arguments and errors as in ``wasserstein``.
 
-    For p = 2 the derivative in x_i is ``2 sum_j R_ij (x_i - y_j)``, R the optimal plan. Where positions tie the plan is not unique: ties take the mean
-    over their ranks (by weight), so that the answer does not change when records are permuted, and a private gradient keeps its sensitivity.
-    For p = 1 it is a subgradient, 0 where two positions that are matched coincide.
+    For p = 2 the derivative in x_i is ``2 sum_j R_ij (x_i - y_j)``, R the optimal plan. Where positions tie the plan is not unique: ties
+    take the mean over their ranks (by weight), so that the answer does not change when records are permuted, and a private gradient keeps
+    its sensitivity. For p = 1 it is a subgradient, 0 where two positions that are matched coincide.
 
     Returns:
         cost: a scalar, or [k]; x: the shape of ``x``, in units**(p - 1); y: the shape of ``y``. Nothing is recorded for autograd.
     Source:
-        Rodriguez-Vitores et al. 2025, Prop. 3.2; the rule for ties is ours, which the sensitivity needs (records with equal scores may come in any order).
+        Rodriguez-Vitores et al. 2025, Prop. 3.2; the rule for ties is ours, which the sensitivity needs (records with equal scores may
+        come in any order).
 
     >>> found = gradients(torch.tensor([0.0, 0.0]), torch.tensor([-1.0, 2.0]))
     >>> found.cost, found.x, found.y

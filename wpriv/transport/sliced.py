@@ -1,6 +1,7 @@
 """Sliced transport: the mean, or the maximum, over directions of W_p^p between projected samples; with noisy projections, its private kind.
 
-Directions are worked on in chunks within a memory budget, with one matrix product for the projections of a chunk and one for its part of the gradient.
+Directions are worked on in chunks within a memory budget, with one matrix product for the projections of a chunk and one for its part of
+the gradient.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wpriv.transport import _rows
 from wpriv.transport.line import as_masses, check_pair
 
 BUDGET = 256 * 2**20
-SAMPLED = 256  # records that the origin is estimated from
+SAMPLED = 16  # records that the origin is estimated from
 FAR = 16  # times the spread: nearer data lose at most four of their bits
 BLOCK = 4096  # records moved to the origin at once
 HALVINGS = 30
@@ -42,7 +43,8 @@ def random_directions(dim: int, count: int, generator: torch.Generator, *, dtype
     if dim < 1 or count < 1:
         raise UsageError(f"directions need at least one dimension and a count of at least 1; found {dim} and {count}")
     drawn = torch.randn(dim, count, generator=generator, device=generator.device, dtype=torch.float64)
-    return (drawn / drawn.norm(dim=0)).to(dtype)
+    unit: Tensor = drawn / drawn.norm(dim=0)
+    return unit.to(dtype)
 
 
 def wasserstein(
@@ -60,8 +62,8 @@ def wasserstein(
     """SW_p^p between two samples: the mean over the columns u of ``directions`` of W_p^p between x u and y u.
 
     With ``sigma`` > 0 fresh noise N(0, sigma^2) is added to every projection of every record of both samples first. The result is then an
-    estimate of the smoothed distance, that of the laws convolved with the noise; whether noise makes a release private is for the accountant to say.
-    Differentiable (once) in the samples and in the entries of ``directions``.
+    estimate of the smoothed distance, that of the laws convolved with the noise; whether noise makes a release private is for the
+    accountant to say. Differentiable (once) in the samples and in the entries of ``directions``.
 
     Args:
         x: [n, d] records, float32 or float64, on any device.
@@ -88,18 +90,18 @@ def wasserstein(
         raise UsageError(f"sigma must be a finite number of at least 0; found {sigma}")
     if sigma > 0 and generator is None:
         raise UsageError("noise needs a generator; pass generator=torch.Generator().manual_seed(...)")
-    cost: Tensor = _Sliced.apply(x, y, directions, float(p), _Noise(float(sigma), generator), weights, int(budget))
+    cost: Tensor = _Sliced.apply(  # type: ignore[no-untyped-call]
+        x, y, directions, float(p), _Noise(float(sigma), generator), weights, int(budget)
+    )
     return cost
 
 
-def widest(
-    x: Tensor, y: Tensor, p: float = 2.0, *, directions: Tensor, steps: int = 50, tol: float = 1e-6, budget: int = BUDGET
-) -> Widest:
+def widest(x: Tensor, y: Tensor, p: float = 2.0, *, directions: Tensor, steps: int = 50, tol: float = 1e-6, budget: int = BUDGET) -> Widest:
     """Max-sliced W_p^p: the best of the given directions, then improved on the unit sphere by at most ``steps`` steps of ascent.
 
-    The cost is that of the direction returned, so it is a lower bound of the maximum over all directions: the ascent may end at a local one. With
-    ``steps=0`` it is the maximum over the given directions. Differentiable (once) in the samples, with the direction held fixed, which is the
-    gradient of the maximum where its direction is unique (envelope theorem).
+    The cost is that of the direction returned, so it is a lower bound of the maximum over all directions: the ascent may end at a local
+    one. With ``steps=0`` it is the maximum over the given directions. Differentiable (once) in the samples, with the direction held fixed,
+    which is the gradient of the maximum where its direction is unique (envelope theorem).
 
     Args:
         directions: [d, k] starting points, one a column; they are normalised.
@@ -111,7 +113,7 @@ def widest(
 
     >>> found = widest(torch.zeros(4, 2), torch.tensor([[3.0, 4.0]]), directions=torch.eye(2))
     >>> found.cost, found.direction.abs()
-    (tensor(25.0000), tensor([0.6000, 0.8000]))
+    (tensor(25.), tensor([0.6000, 0.8000]))
     """
     _check(x, y, p, directions, None, None)
     if not bool((directions.norm(dim=0) > 0).all()):
@@ -170,7 +172,7 @@ _NO_NOISE = _Noise(0.0, None)
 
 
 class _Found(NamedTuple):
-    """Costs [k] of the directions and what was asked for beside: sums over directions of the derivatives, or the slopes that they are made of."""
+    """Costs [k] of the directions, and what was asked for beside: derivatives of their sum, or the slopes they are made of."""
 
     costs: Tensor
     x: Tensor | None
@@ -190,14 +192,17 @@ def _chunked(
 ) -> _Found:
     """Costs of all directions and derivatives of their sum, a chunk of directions at a time.
 
-    Where there are fewer directions than dimensions, ``x`` and ``y`` hold the slopes [k, n] and [k, m] in the projected positions, and the product with
-    the directions is left to the backward pass; else they hold the derivatives [n, d] and [m, d].
+    Where there are fewer directions than dimensions, ``x`` and ``y`` hold the slopes [k, n] and [k, m] in the projected positions, and the
+    product with the directions is left to the backward pass; else they hold the derivatives [n, d] and [m, d].
     """
     k, (n, d), m = directions.shape[1], x.shape, len(y)
     origin = _origin(x, y)
     costs = x.new_empty(k)
     late = k <= d
-    gradients = [(sample.new_empty(k, len(sample)) if late else torch.zeros_like(sample)) if need else None for sample, need in zip((x, y), needs[:2], strict=True)]
+    gradients = [
+        (sample.new_empty(k, len(sample)) if late else torch.zeros_like(sample)) if need else None
+        for sample, need in zip((x, y), needs[:2], strict=True)
+    ]
     turned = torch.zeros_like(directions) if needs[2] else None
     chunk = max(1, budget // (2 * (n + m) * x.element_size()))
     for start in range(0, k, chunk):
@@ -205,28 +210,30 @@ def _chunked(
         own = directions[:, part]
         projected = [_project(sample, own, origin) for sample in (x, y)]
         noise.add(*projected)
-        found = _rows.solve(*projected, p, (needs[0] or needs[2], needs[1] or needs[2]), weights)
+        found = _rows.solve(projected[0], projected[1], p, (needs[0] or needs[2], needs[1] or needs[2]), weights)
         costs[part] = found.cost
         for sample, slopes, gradient in zip((x, y), found[1:], gradients, strict=True):
+            if slopes is None:
+                continue
             if turned is not None:
                 turned[:, part] += _turn(sample, slopes, origin)
             if gradient is not None and late:
                 gradient[part] = slopes
             elif gradient is not None:
                 gradient.addmm_(slopes.T, own.T)
-    return _Found(costs, *gradients, turned)
+    return _Found(costs, gradients[0], gradients[1], turned)
 
 
 def _origin(x: Tensor, y: Tensor) -> Tensor | None:
     """A point amid the records, where they lie so far from 0 that their projections would lose digits; else None.
 
-    Moving both samples moves no distance. The point and the spread are those of a few records, spaced evenly: they cost nothing and decide nothing but
-    how the rounding falls.
+    Moving both samples moves no distance. The point and the spread are those of a few records, spaced evenly: they cost nothing and decide
+    nothing but how the rounding falls.
     """
-    few = torch.cat([sample[:: len(sample) // SAMPLED + 1] for sample in (x, y)]).double()
+    few = torch.cat([sample[:: len(sample) // SAMPLED + 1] for sample in (x, y)])
     centre = few.mean(0)
     far = centre.norm() > FAR * (few - centre).square().sum(1).mean().sqrt()
-    return centre.to(x.dtype) if bool(far) else None
+    return centre if bool(far) else None
 
 
 def _blocks(sample: Tensor, origin: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
@@ -247,7 +254,10 @@ def _project(sample: Tensor, directions: Tensor, origin: Tensor | None) -> Tenso
 
 def _turn(sample: Tensor, slopes: Tensor, origin: Tensor | None) -> Tensor:
     """The derivative [d, k] in the directions from the slopes [k, n] in the projections."""
-    return sum((block.T @ slopes[:, rows].T for rows, block in _blocks(sample, origin)), start=sample.new_zeros(()))
+    turned = sample.new_zeros(sample.shape[1], len(slopes))
+    for rows, block in _blocks(sample, origin):
+        turned.addmm_(block.T, slopes[:, rows].T)
+    return turned
 
 
 class _Sliced(torch.autograd.Function):
