@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,28 +23,23 @@ from wpriv.train.persample import HELD
 Deltas = list[Tensor | None]
 
 
-def passes(numbers: Tensor, calls: list[Call]) -> list[Deltas]:
-    """The gradients at the outputs of the calls of each column of ``numbers`` [B, d] in turn. They hold the graph for more to come."""
-    edges = [call.output for call in calls]
-    found: list[Deltas] = []
-    for column in range(numbers.shape[1]):
-        cotangent = torch.zeros_like(numbers)
-        cotangent[:, column] = 1.0
-        found.append(list(torch.autograd.grad(numbers, edges, cotangent, retain_graph=True, allow_unused=True)))
-    return found
+def back(numbers: Tensor, column: int, calls: list[Call]) -> Deltas:
+    """The gradients of one column of ``numbers`` [B, d] at the outputs of the calls. The graph is held for more to come."""
+    cotangent = torch.zeros_like(numbers)
+    cotangent[:, column] = 1.0
+    found = torch.autograd.grad(numbers, [call.output for call in calls], cotangent, retain_graph=True, allow_unused=True)
+    return list(found)
 
 
 def squares(calls: list[Call], deltas: Deltas) -> Tensor:
     """The squared lengths [B] of the gradients that belong to one pass."""
-    with torch.autocast(calls[0].input.device.type, enabled=False):
+    with torch.no_grad(), torch.autocast(calls[0].input.device.type, enabled=False):
         return total({name: share.squares for name, share in shares(calls, deltas).items()})
 
 
 def row_squares(numbers: Tensor, calls: list[Call]) -> Tensor:
     """The squared lengths [B, d] of the rows of the Jacobians of ``numbers`` [B, d], one pass at a time."""
-    columns = (passes(numbers[:, [column]], calls)[0] for column in range(numbers.shape[1]))
-    with torch.no_grad():
-        return torch.stack([squares(calls, deltas) for deltas in columns], dim=1)
+    return torch.stack([squares(calls, back(numbers, column, calls)) for column in range(numbers.shape[1])], dim=1)
 
 
 def grams(numbers: Tensor, calls: list[Call]) -> Tensor:
@@ -51,7 +47,7 @@ def grams(numbers: Tensor, calls: list[Call]) -> Tensor:
 
     By 2 <a, b> = |a + b|^2 - |a|^2 - |b|^2, so that the rules of the layers need to know about lengths only; a + b needs no pass.
     """
-    found = passes(numbers, calls)
+    found = [back(numbers, column, calls) for column in range(numbers.shape[1])]
     with torch.no_grad():
         own = [squares(calls, deltas) for deltas in found]
         out = torch.diag_embed(torch.stack(own, dim=1))
@@ -62,11 +58,16 @@ def grams(numbers: Tensor, calls: list[Call]) -> Tensor:
     return out
 
 
-def formed_grams(model: nn.Module, numbers: Callable[..., Tensor], inputs: Tensor, targets: Tensor | None) -> Tensor:
-    """J_i J_i^T [B, d, d] for any model that torch.func can batch: the Jacobians of as many examples as fit are formed at a time.
+Read = Callable[[Any, Tensor | None], tuple[Tensor, Tensor | None]]
+
+
+def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor | None) -> Tensor:
+    """J_i J_i^T of scores and loss together, for any model that torch.func can batch: as many Jacobians as fit are formed at a time.
 
     Args:
-        numbers: (outputs [B, ...], targets [B, ...]) -> [B, d].
+        read: (outputs, targets) -> scores [B, d] and losses [B] or None, the last row of the Jacobian if they are there.
+    Returns:
+        [B, d, d] or [B, d + 1, d + 1].
     Raises:
         Unsupported: torch.func cannot batch the model.
     """
@@ -75,7 +76,8 @@ def formed_grams(model: nn.Module, numbers: Callable[..., Tensor], inputs: Tenso
 
     def one(values: dict[str, Tensor], x: Tensor, y: Tensor | None) -> Tensor:
         outputs = functional_call(model, {**values, **rest}, (x.unsqueeze(0),))
-        return numbers(outputs, None if y is None else y.unsqueeze(0)).squeeze(0)
+        scores, losses = read(outputs, None if y is None else y.unsqueeze(0))
+        return scores.squeeze(0) if losses is None else torch.cat([scores.squeeze(0), losses.to(scores.dtype)])
 
     each = batched(jacrev(one), in_dims=(None, 0, None if targets is None else 0), randomness="different")
     pieces, at, size = [], 0, 1
@@ -110,11 +112,35 @@ def spectral_factors(grams: Tensor, norm: float) -> Tensor:
     # the largest eigenvalue is at most the trace: what is short needs no decomposition
     long = (trace * (1 + slack) > norm**2).nonzero().squeeze(1)
     if len(long):
-        values, vectors = torch.linalg.eigh(grams[long].double())
-        values = values.clamp(min=0.0) + slack * trace[long].double().unsqueeze(1)
-        factors = (norm / values.sqrt()).clamp(max=1.0)
-        out[long] = ((vectors * factors.unsqueeze(1)) @ vectors.transpose(1, 2)).to(out.dtype)
+        shortened = _shortened_pairs if d == 2 else _shortened
+        out[long] = shortened(grams[long].double(), slack * trace[long].double(), norm).to(out.dtype)
     return out
+
+
+def _shortened(grams: Tensor, rounding: Tensor, norm: float) -> Tensor:
+    """min(1, norm/sqrt(G + t)) [B, d, d] of matrices G and numbers t [B], by their eigenvalues."""
+    values, vectors = torch.linalg.eigh(grams)
+    return (vectors * _factors(values, rounding.unsqueeze(1), norm).unsqueeze(1)) @ vectors.transpose(1, 2)
+
+
+def _shortened_pairs(grams: Tensor, rounding: Tensor, norm: float) -> Tensor:
+    """The same of 2 x 2 matrices without decomposing them: the line through the eigenvalues, since P is a polynomial of degree 1 in G.
+
+    In the mean m and half the gap h of the eigenvalues P is (f(m+h) + f(m-h))/2 plus (G - m)/h times half their difference.
+    """
+    mean = _trace(grams) / 2
+    lean, cross = (grams[:, 0, 0] - grams[:, 1, 1]) / 2, grams[:, 0, 1]
+    half = torch.hypot(lean, cross)
+    upper, lower = (_factors(mean + sign * half, rounding, norm) for sign in (1, -1))
+    slope = (upper - lower) / 2 / half.clamp(min=torch.finfo(half.dtype).tiny)
+    level = (upper + lower) / 2
+    cross = slope * cross
+    return torch.stack([level + slope * lean, cross, cross, level - slope * lean], dim=1).view(-1, 2, 2)
+
+
+def _factors(values: Tensor, rounding: Tensor, norm: float) -> Tensor:
+    found: Tensor = norm / (values.clamp(min=0.0) + rounding).sqrt()
+    return found.clamp(max=1.0)
 
 
 def along(grams: Tensor, slopes: Tensor) -> Tensor:

@@ -141,13 +141,13 @@ def project(scores: Tensor, bound: float) -> Tensor:
 class _Seen(NamedTuple):
     """What the model gave: scores [n, d] and losses [n] in the graph, and the calls of its layers, none where a layer has no rule.
 
-    ``read`` takes both [n, d (+ 1)] from outputs and targets. ``outputs`` are there if they are the scores: losses hang on them alone.
+    ``read`` takes both from outputs and targets. ``outputs`` are there if they are the scores: losses hang on them alone.
     """
 
     scores: Tensor
     losses: Tensor | None
     calls: list[Call]
-    read: Callable[[Any, Tensor | None], Tensor]
+    read: Callable[[Any, Tensor | None], tuple[Tensor, Tensor | None]]
     outputs: Tensor | None
 
 
@@ -160,23 +160,19 @@ class _Lengths(NamedTuple):
 
 
 def _see(model: nn.Module, loss: Loss | None, inputs: Tensor, targets: Tensor | None, scores: Callable[[Any], Tensor] | None) -> _Seen:
-    def read(outputs: Any, targets: Tensor | None) -> Tensor:
+    def read(outputs: Any, targets: Tensor | None) -> tuple[Tensor, Tensor | None]:
         found = outputs if scores is None else scores(outputs)
-        found = found.unsqueeze(1) if found.dim() == 1 else found
-        if loss is None or targets is None:
-            return found
-        return torch.cat([found, losses_of(outputs, targets, loss).unsqueeze(1)], dim=1)
+        losses = None if loss is None or targets is None else losses_of(outputs, targets, loss)
+        return found.unsqueeze(1) if found.dim() == 1 else found, losses
 
     try:
         outputs, calls = forward(model, inputs)
     except Unsupported:  # a layer without a rule, say
         outputs, calls = model(inputs), []
-    found = read(outputs, targets)
+    found, losses = read(outputs, targets)
     if found.dim() != 2 or len(found) != len(inputs) or not found.requires_grad:
         raise UsageError(f"scores must be numbers [{len(inputs)}, d] that depend on the weights; found shape {tuple(found.shape)}")
-    if loss is None:
-        return _Seen(found, None, calls, read, None)
-    return _Seen(found[:, :-1], found[:, -1], calls, read, outputs if scores is None else None)
+    return _Seen(found, losses, calls, read, outputs if scores is None else None)
 
 
 def _lengths(model: nn.Module, seen: _Seen, inputs: Tensor, targets: Tensor | None, penalty: Penalty) -> _Lengths:
@@ -206,7 +202,7 @@ def _pull(scores: Tensor, points: Tensor | None, directions: Tensor | None, pena
     else:
         targets = project(points.to(inside.dtype), penalty.bound)
         firsts, seconds = zip(*penalty.sizes, strict=True)
-        pairs = list(zip(torch.split(inside, firsts), torch.split(targets, seconds), strict=True))
+        pairs = list(zip(torch.split(inside, list(firsts)), torch.split(targets, list(seconds)), strict=True))
     for x, z in pairs:
         found = weights(x, z, directions)
         pieces.extend([found.x] if points is not None else [found.x, found.z])
