@@ -1,6 +1,7 @@
 """``python -m benchmarks [--quick] [--jobs TEXT] [--programs A,B] [--out DIR]``: wpriv side by side with its peers.
 
-``python -m benchmarks transport`` measures optimal transport instead (see ``benchmarks/transport.py``).
+``python -m benchmarks transport`` measures optimal transport instead (see ``benchmarks/transport.py``),
+``python -m benchmarks gradient`` the private Wasserstein gradient (``benchmarks/gradient.py``).
 The tables go to standard output as markdown, and with ``--out`` to DIR/benchmarks.md and DIR/benchmarks.csv.
 """
 
@@ -10,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import report, transport
+from benchmarks import gradient, report, transport
 from benchmarks.jobs import JOBS
 from benchmarks.measure import Limits, check_programs, installed, measure, start_times
 from benchmarks.tools import PROGRAMS
@@ -24,6 +25,8 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["transport"]:
         return transport.main(argv[1:])
+    if argv[:1] == ["gradient"]:
+        return gradient.main(argv[1:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="wpriv side by side with its peers")
     parser.add_argument("--quick", action="store_true", help="fewer runs, cut at 5 s, and without the slow peers")
     parser.add_argument("--jobs", default="", help="only jobs whose name holds this text")

@@ -18,6 +18,7 @@ from torch.func import vmap as batched
 from wpriv.errors import Unsupported
 from wpriv.train.bound import clip_factors, roughness, total
 from wpriv.train.ghost import Call, shares
+from wpriv.train.layers import held
 from wpriv.train.persample import HELD
 
 Deltas = list[Tensor | None]
@@ -31,30 +32,60 @@ def back(numbers: Tensor, column: int, calls: list[Call]) -> Deltas:
     return list(found)
 
 
-def squares(calls: list[Call], deltas: Deltas) -> Tensor:
-    """The squared lengths [B] of the gradients that belong to one pass."""
-    with torch.no_grad(), torch.autocast(calls[0].input.device.type, enabled=False):
-        return total({name: share.squares for name, share in shares(calls, deltas).items()})
-
-
 def row_squares(numbers: Tensor, calls: list[Call]) -> Tensor:
     """The squared lengths [B, d] of the rows of the Jacobians of ``numbers`` [B, d], one pass at a time."""
-    return torch.stack([squares(calls, back(numbers, column, calls)) for column in range(numbers.shape[1])], dim=1)
+    units = [_unit(call) for call in calls]
+    columns = []
+    for column in range(numbers.shape[1]):
+        deltas = back(numbers, column, calls)
+        found = [_squares(*of_layer) for of_layer in zip(calls, units, deltas, strict=True)]
+        columns.append(torch.stack(found).sum(dim=0))
+    return torch.stack(columns, dim=1)
 
 
 def grams(numbers: Tensor, calls: list[Call]) -> Tensor:
-    """J_i J_i^T [B, d, d] of the Jacobians of ``numbers`` [B, d].
+    """J_i J_i^T [B, d, d] of the Jacobians of ``numbers`` [B, d]: the sum over layers of the products of their rows."""
+    deltas = [back(numbers, column, calls) for column in range(numbers.shape[1])]
+    found = [_products(call, _unit(call), list(of_layer)) for call, *of_layer in zip(calls, *deltas, strict=True)]
+    return torch.stack(found).sum(dim=0)
 
-    By 2 <a, b> = |a + b|^2 - |a|^2 - |b|^2, so that the rules of the layers need to know about lengths only; a + b needs no pass.
+
+def _unit(call: Call) -> Tensor | None:
+    """For a linear layer on vectors: the product [B] of two gradients in units of that of the gradients at its output; else None."""
+    layer = call.layer
+    if not isinstance(layer, nn.Linear) or call.input.dim() > 2:
+        return None
+    found = held(call.input.to(layer.weight.dtype)).squares if layer.weight.requires_grad else call.input.new_zeros(len(call.input))
+    return found + 1 if layer.bias is not None and layer.bias.requires_grad else found
+
+
+def _squares(call: Call, unit: Tensor | None, delta: Tensor | None) -> Tensor:
+    """The squared lengths [B] of the gradients of a layer's parameters, from the gradients at its output."""
+    with torch.no_grad(), torch.autocast(call.input.device.type, enabled=False):
+        like = next(call.layer.parameters())
+        if delta is None:
+            return like.new_zeros(len(call.input))
+        if unit is not None:
+            return unit * held(delta.to(like.dtype)).squares
+        return total({name: share.squares for name, share in shares([call], [delta]).items()})
+
+
+def _products(call: Call, unit: Tensor | None, deltas: Deltas) -> Tensor:
+    """The products [B, d, d] of d gradients of a layer's parameters.
+
+    Without a unit by 2 <a, b> = |a + b|^2 - |a|^2 - |b|^2, so that the rules of the layers need to know about lengths only.
     """
-    found = [back(numbers, column, calls) for column in range(numbers.shape[1])]
-    with torch.no_grad():
-        own = [squares(calls, deltas) for deltas in found]
-        out = torch.diag_embed(torch.stack(own, dim=1))
-        for i, first in enumerate(found):
-            for j, second in enumerate(found[:i]):
-                both = [a if b is None else b if a is None else a + b for a, b in zip(first, second, strict=True)]
-                out[:, i, j] = out[:, j, i] = (squares(calls, both) - own[i] - own[j]) / 2
+    out = torch.diag_embed(torch.stack([_squares(call, unit, delta) for delta in deltas], dim=1))
+    with torch.no_grad(), torch.autocast(call.input.device.type, enabled=False):
+        for i, first in enumerate(deltas):
+            for j, second in enumerate(deltas[:i]):
+                if first is None or second is None:
+                    continue
+                if unit is None:
+                    pair = (_squares(call, None, first + second) - out[:, i, i] - out[:, j, j]) / 2
+                else:
+                    pair = unit * (first * second).to(out.dtype).sum(dim=1)
+                out[:, i, j] = out[:, j, i] = pair
     return out
 
 
@@ -120,7 +151,8 @@ def spectral_factors(grams: Tensor, norm: float) -> Tensor:
 def _shortened(grams: Tensor, rounding: Tensor, norm: float) -> Tensor:
     """min(1, norm/sqrt(G + t)) [B, d, d] of matrices G and numbers t [B], by their eigenvalues."""
     values, vectors = torch.linalg.eigh(grams)
-    return (vectors * _factors(values, rounding.unsqueeze(1), norm).unsqueeze(1)) @ vectors.transpose(1, 2)
+    found: Tensor = (vectors * _factors(values, rounding.unsqueeze(1), norm).unsqueeze(1)) @ vectors.transpose(1, 2)
+    return found
 
 
 def _shortened_pairs(grams: Tensor, rounding: Tensor, norm: float) -> Tensor:
@@ -139,8 +171,8 @@ def _shortened_pairs(grams: Tensor, rounding: Tensor, norm: float) -> Tensor:
 
 
 def _factors(values: Tensor, rounding: Tensor, norm: float) -> Tensor:
-    found: Tensor = norm / (values.clamp(min=0.0) + rounding).sqrt()
-    return found.clamp(max=1.0)
+    lengths = (values.clamp(min=0.0) + rounding).sqrt()
+    return torch.reciprocal(lengths).mul(norm).clamp(max=1.0)
 
 
 def along(grams: Tensor, slopes: Tensor) -> Tensor:

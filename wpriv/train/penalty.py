@@ -35,8 +35,8 @@ class Penalty:
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), (3), (5), (6), Theorems 6.1 and A.1, Remark A.2; ``tight`` and ``spectral`` are wpriv's.
 
-    >>> Penalty(alpha=0.75, bound=1, lipschitz=1, sizes=((2900, 3100),), clip=5).sensitivity
-    0.00248563...
+    >>> f"{Penalty(alpha=0.75, bound=1, lipschitz=1, sizes=((2900, 3100),), clip=5).sensitivity:.8f}"
+    '0.00248563'
     """
 
     alpha: float
