@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import math
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import price
 from wpriv.train import jacobian
+from wpriv.train import penalty as penalty_module
 from wpriv.train.ghost import forward
 from wpriv.train.penalty import CLIPPINGS, Penalty
 from wpriv.train.wasserstein import Penalised, penalised_gradient, project, weights
@@ -76,7 +78,7 @@ def jacobian_of(model: nn.Module, values: Tensor) -> Tensor:
     return torch.stack([flat(list(one)) for one in got])
 
 
-def literal(model, loss, inputs, targets, penalty: Penalty, directions, points=None, scores=lambda out: out) -> Tensor:
+def literal(model, loss, inputs, targets, penalty: Penalty, directions, points=None, scores=lambda out: out, method="") -> Tensor:
     """(3) in (5) or (6) of the paper, example by example, direction by direction."""
     seen = [scores(model(x[None])).reshape(-1) for x in inputs]
     inside = torch.stack([clip(g.detach(), penalty.bound) for g in seen])
@@ -183,6 +185,45 @@ def test_models_without_rules_are_treated_a_few_examples_at_a_time(monkeypatch, 
     torch.manual_seed(0)
     penalty = Penalty(alpha, 0.5, 0.8, ((4, 5),), clip=0.5, clipping=clipping)
     agrees(Own(), lambda out, y: squared(out, y).sum(1), batch(9), batch(9, 3)[:, :2], penalty, directions=axes(2))
+
+
+@pytest.mark.parametrize("clipping", CLIPPINGS)
+def test_ghost_and_vmap_give_the_same(clipping):
+    penalty = Penalty(0.5, 0.3, 0.8, ((4, 5),), clip=0.5, clipping=clipping)
+    found = [
+        penalised_gradient(
+            mlp(2), lambda o, y: squared(o, y).sum(1), batch(9), batch(9, 3)[:, :2], penalty, directions=axes(2), method=method
+        )
+        for method in ("ghost", "vmap")
+    ]
+    for mine, theirs in zip(*((flat(f.total.parts), f.norms, f.jacobians, f.losses, f.cost) for f in found), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_a_weight_used_behind_its_layers_back_is_for_vmap():
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(5, 5).double()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (torch.tanh(self.layer(x)) @ self.layer.weight)[:, :2]
+
+    torch.manual_seed(0)
+    agrees(Tied(), None, batch(9), None, Penalty(1.0, 0.5, 0.8, ((4, 5),)), directions=axes(2), method="vmap")
+
+
+@pytest.mark.parametrize("clipping", CLIPPINGS)
+def test_dropout_is_the_same_draw_in_every_pass_of_ghost_and_is_refused_by_vmap(clipping):
+    """One record's part is at most alpha L |a|, |a| <= 4 M/n: the scores of both groups lie in the ball, whatever was dropped."""
+    model = head(nn.Linear(5, 20), nn.Dropout(0.5), width=20).double()
+    penalty = Penalty(1.0, 0.5, 0.01, ((1, 1),), clipping=clipping)
+    for seed in range(10):
+        torch.manual_seed(seed)
+        found = penalised_gradient(model, None, batch(2), None, penalty, directions=axes(3))
+        assert flat(found.total.parts).norm() <= 2 * 4 * 0.5 * 0.01
+    with pytest.raises(Unsupported, match="random"):
+        penalised_gradient(model, None, batch(2), None, penalty, directions=axes(3), method="vmap")
 
 
 def test_without_a_penalty_it_is_the_mean_of_the_clipped_gradients():
@@ -453,6 +494,31 @@ def test_points_are_asked_for_where_they_are_meant():
         penalised_gradient(mlp(2), None, batch(5), None, penalty, directions=TWO)
     with pytest.raises(UsageError, match=r"points must have the shape \[m, 2\]"):
         penalised_gradient(mlp(2), None, batch(5), None, penalty, directions=TWO, points=batch(3))
+
+
+def test_an_unknown_method_and_outputs_that_are_no_tensor_are_refused():
+    penalty = Penalty(1.0, 1, 1, ((2, 3),))
+    with pytest.raises(UsageError, match="no method called 'loop'"):
+        penalised_gradient(mlp(1), None, batch(5), None, penalty, method="loop")
+    with pytest.raises(Unsupported, match=r"'the model' \(Own\) has no rule"):
+        penalised_gradient(Own(), None, batch(5), None, penalty, method="ghost", directions=TWO)
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = mlp(2)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return self.layer(x), x
+
+    with pytest.raises(UsageError, match="say with scores= what of it the penalty compares"):
+        penalised_gradient(Two(), None, batch(5), None, penalty, directions=TWO)
+
+
+def test_the_examples_of_the_docstrings_print_what_they_show():
+    found = doctest.testmod(penalty_module)
+    assert found.attempted >= 1
+    assert found.failed == 0
 
 
 def test_a_model_that_mixes_examples_is_refused():

@@ -73,7 +73,9 @@ def _squares(call: Call, unit: Tensor | None, delta: Tensor | None) -> Tensor:
 def _products(call: Call, unit: Tensor | None, deltas: Deltas) -> Tensor:
     """The products [B, d, d] of d gradients of a layer's parameters.
 
-    Without a unit by 2 <a, b> = |a + b|^2 - |a|^2 - |b|^2, so that the rules of the layers need to know about lengths only.
+    Without a unit by 2 <a, b> = |a + b|^2 - |a|^2 - |b|^2, so that the rules of the layers need to know about lengths only. Rules that
+    pair positions allow for their rounding where positions cancel; should they cancel in nearly all digits, the products lose theirs,
+    and only the lengths, which per-coordinate clipping goes by, stay bounds.
     """
     out = torch.diag_embed(torch.stack([_squares(call, unit, delta) for delta in deltas], dim=1))
     with torch.no_grad(), torch.autocast(call.input.device.type, enabled=False):
@@ -100,7 +102,7 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
     Returns:
         [B, d, d] or [B, d + 1, d + 1].
     Raises:
-        Unsupported: torch.func cannot batch the model.
+        Unsupported: torch.func cannot batch the model, or it draws random numbers.
     """
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     rest = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(model.named_buffers())
@@ -110,7 +112,8 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
         scores, losses = read(outputs, None if y is None else y.unsqueeze(0))
         return scores.squeeze(0) if losses is None else torch.cat([scores.squeeze(0), losses.to(scores.dtype)])
 
-    each = batched(jacrev(one), in_dims=(None, 0, None if targets is None else 0), randomness="different")
+    # no random numbers: a Jacobian of other draws than those of the gradient would bound nothing
+    each = batched(jacrev(one), in_dims=(None, 0, None if targets is None else 0), randomness="error")
     pieces, at, size = [], 0, 1
     while at < len(inputs):
         near = slice(at, at + size)

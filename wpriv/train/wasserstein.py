@@ -25,6 +25,7 @@ from wpriv.train.penalty import Penalty
 from wpriv.train.release import Bounded
 from wpriv.transport import line
 
+METHODS = ("auto", "ghost", "vmap")
 HELD = 2**25
 """Numbers that the projections of a group take at a time: 128 MiB in float32."""
 
@@ -62,6 +63,7 @@ def penalised_gradient(
     directions: Tensor | None = None,
     points: Tensor | None = None,
     scores: Callable[[Any], Tensor] | None = None,
+    method: str = "auto",
 ) -> Penalised:
     """The gradient of ``penalty`` by the model's weights, with its sensitivity under replacing a record within its group.
 
@@ -73,16 +75,20 @@ def penalised_gradient(
         directions: [d, k] unit columns (``sliced.random_directions``), the same for all groups; None where scores are numbers (d = 1).
         points: [m, d] the second groups one after another, with ``penalty.fixed``.
         scores: outputs -> [n, d], what the penalty compares; the outputs themselves by default ([n] is [n, 1]).
+        method: ``ghost`` (by what the layers saw), ``vmap`` (Jacobians formed a few examples at a time), or ``auto``: ghost where every
+            layer has a rule. A weight used behind its layer's back is not seen by ghost: ``clip.choose`` tells before training.
     Raises:
         UsageError: sizes, shapes or directions do not fit, or a score or gradient is not finite.
         Unsupported: the model mixes examples, or can neither be treated layer by layer nor batched by torch.func.
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), (3) with (5) or (6), Algorithm 1 without the noise, which ``release.noisy`` adds.
     """
+    if method not in METHODS:
+        raise UsageError(f"no method called {method!r} for this gradient. Known: {', '.join(METHODS)}")
     _check(penalty, loss, inputs, targets, points)
     check(model)
     with torch.enable_grad():
-        seen = _see(model, loss if penalty.alpha < 1 else None, inputs, targets, scores)
+        seen = _see(method, model, loss if penalty.alpha < 1 else None, inputs, targets, scores)
         _check_scores(seen.scores, directions, points)
         lengths = _lengths(model, seen, inputs, targets, penalty)
         _refuse_nonfinite(seen, lengths)
@@ -159,20 +165,37 @@ class _Lengths(NamedTuple):
     losses: Tensor | None
 
 
-def _see(model: nn.Module, loss: Loss | None, inputs: Tensor, targets: Tensor | None, scores: Callable[[Any], Tensor] | None) -> _Seen:
+def _see(
+    method: str,
+    model: nn.Module,
+    loss: Loss | None,
+    inputs: Tensor,
+    targets: Tensor | None,
+    scores: Callable[[Any], Tensor] | None,
+) -> _Seen:
     def read(outputs: Any, targets: Tensor | None) -> tuple[Tensor, Tensor | None]:
         found = outputs if scores is None else scores(outputs)
+        if not isinstance(found, Tensor):
+            raise UsageError(f"the model gives {type(outputs).__name__}, not one tensor; say with scores= what of it the penalty compares")
         losses = None if loss is None or targets is None else losses_of(outputs, targets, loss)
         return found.unsqueeze(1) if found.dim() == 1 else found, losses
 
-    try:
-        outputs, calls = forward(model, inputs)
-    except Unsupported:  # a layer without a rule, say
-        outputs, calls = model(inputs), []
+    outputs, calls = _called(method, model, inputs)
     found, losses = read(outputs, targets)
     if found.dim() != 2 or len(found) != len(inputs) or not found.requires_grad:
         raise UsageError(f"scores must be numbers [{len(inputs)}, d] that depend on the weights; found shape {tuple(found.shape)}")
     return _Seen(found, losses, calls, read, outputs if scores is None else None)
+
+
+def _called(method: str, model: nn.Module, inputs: Tensor) -> tuple[Any, list[Call]]:
+    """The outputs, with the calls of all trainable layers, or with none where there are no rules to use them."""
+    if method != "vmap":
+        try:
+            return forward(model, inputs)
+        except Unsupported:
+            if method == "ghost":
+                raise
+    return model(inputs), []
 
 
 def _lengths(model: nn.Module, seen: _Seen, inputs: Tensor, targets: Tensor | None, penalty: Penalty) -> _Lengths:
@@ -188,7 +211,7 @@ def _lengths(model: nn.Module, seen: _Seen, inputs: Tensor, targets: Tensor | No
         return _Lengths(rows, gram, None)
     if gram is not None and seen.outputs is not None:
         (slopes,) = torch.autograd.grad(seen.losses.sum(), seen.outputs, retain_graph=True)
-        return _Lengths(rows, gram, along(gram, slopes.view(-1, d)))
+        return _Lengths(rows, gram, along(gram, slopes.reshape(-1, d)))
     return _Lengths(rows, gram, row_squares(seen.losses.unsqueeze(1), seen.calls)[:, 0])
 
 
@@ -231,7 +254,7 @@ def _check_scores(scores: Tensor, directions: Tensor | None, points: Tensor | No
         if d > 1:
             raise UsageError(f"scores of {d} coordinates are compared along directions; give directions=sliced.random_directions({d}, ...)")
         return
-    if directions.dim() != 2 or directions.shape[0] != d or directions.dtype != scores.dtype:
+    if directions.dim() != 2 or directions.shape[0] != d or directions.shape[1] == 0 or directions.dtype != scores.dtype:
         raise UsageError(f"directions must be {scores.dtype} [{d}, k]; found {directions.dtype} {list(directions.shape)}")
     if not bool(((directions.norm(dim=0) - 1).abs() < 1e-5).all()):
         raise UsageError("directions must be of length 1: longer ones would void the sensitivity")
