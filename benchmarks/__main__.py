@@ -1,6 +1,6 @@
 """``python -m benchmarks [--quick] [--jobs TEXT] [--programs A,B] [--out DIR]``: wpriv side by side with its peers.
 
-``python -m benchmarks transport``, ``sinkhorn`` or ``training`` measures another part, each by the file of its name.
+``python -m benchmarks transport``, ``sinkhorn``, ``training`` or ``gradient`` measures another part, each by the file of its name.
 The tables go to standard output as markdown, and with ``--out`` to DIR/benchmarks.md and DIR/benchmarks.csv.
 """
 
@@ -17,7 +17,7 @@ from benchmarks.measure import Limits, check_programs, installed, measure, start
 from benchmarks.tools import PROGRAMS
 
 QUICK = Limits(repeats=3, seconds=5, total=3)
-PARTS = ("transport", "sinkhorn", "training")
+PARTS = ("transport", "sinkhorn", "training", "gradient")
 SLOW = ("prv_accountant", "opacus")
 
 

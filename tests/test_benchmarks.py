@@ -46,6 +46,18 @@ def test_the_quick_benchmark_prints_its_tables_and_writes_them(tmp_path):
         assert float(row["lower"]) <= float(row["truth"]) <= float(row["upper"])
 
 
+@pytest.mark.slow
+def test_the_gradient_benchmark_prints_its_table_and_writes_it(tmp_path):
+    command = [sys.executable, "-m", "benchmarks", "gradient", "--quick", "--jobs", "16-64-1", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    assert (tmp_path / "gradient.md").read_text() == done.stdout
+    with (tmp_path / "gradient.csv").open() as file:
+        rows = {row["program"]: row for row in csv.DictReader(file)}
+    assert len(rows) == 4
+    assert float(rows["vmap Jacobians"]["difference"]) < 1e-3
+
+
 def test_job_names_are_different_so_that_each_can_be_chosen():
     assert len({job.name for job in JOBS}) == len(JOBS) >= 18
 

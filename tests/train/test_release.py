@@ -38,7 +38,7 @@ def test_a_sensitivity_is_finite_and_not_negative(sensitivity):
 
 
 def test_an_unknown_adjacency_is_refused():
-    with pytest.raises(UsageError, match="adjacency must be one of add-remove, replace-one; found 'swap'"):
+    with pytest.raises(UsageError, match="adjacency must be one of add-remove, replace-one, replace-within-group; found 'swap'"):
         bounded(adjacency="swap")
 
 

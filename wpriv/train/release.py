@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from wpriv.core.process import ADJACENCIES
+from wpriv.core.process import ADJACENCIES, WITHIN_GROUP
 from wpriv.errors import UsageError
 
 
@@ -22,7 +22,7 @@ class Bounded:
     Args:
         parts: one tensor for each trainable parameter, in the model's order; together they are one vector.
         sensitivity: the most that its l2 norm changes between neighbours; >= 0 and finite.
-        adjacency: ``add-remove`` or ``replace-one``, the neighbours that are meant.
+        adjacency: ``add-remove``, ``replace-one`` or ``replace-within-group``, the neighbours that are meant.
     Raises:
         UsageError: no such sensitivity or adjacency.
     """
@@ -32,8 +32,9 @@ class Bounded:
     adjacency: str
 
     def __post_init__(self) -> None:
-        if self.adjacency not in ADJACENCIES:
-            raise UsageError(f"adjacency must be one of {', '.join(ADJACENCIES)}; found {self.adjacency!r}")
+        known = (*ADJACENCIES, WITHIN_GROUP)
+        if self.adjacency not in known:
+            raise UsageError(f"adjacency must be one of {', '.join(known)}; found {self.adjacency!r}")
         if not 0 <= self.sensitivity < math.inf:
             raise UsageError(f"a sensitivity must be finite and at least 0; found {self.sensitivity}")
 

@@ -1,0 +1,169 @@
+"""``python -m benchmarks gradient [--quick] [--jobs TEXT] [--out DIR]``: the private Wasserstein gradient beside others.
+
+Jacobians formed by vmap give the same gradient; POT's is that of the same distance without any clipping, and is not private. All run in
+this process on the same batch, one thread, asked in turn; times are the medians of their CPU time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+MINE = "wpriv per-coordinate"
+BOUND, LIPSCHITZ = 1.0, math.sqrt(2)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Two groups of n/2 records each through an MLP of these widths, compared along k directions; the times that others must take."""
+
+    name: str
+    n: int
+    widths: tuple[int, ...]
+    k: int
+    targets: tuple[tuple[str, float], ...] = ()
+
+
+WANTED = (("vmap Jacobians", 8.0), ("POT, not private", 1.0))
+JOBS = (
+    Job("n=30000, MLP 16-64-2, k=50", 30000, (16, 64, 2), 50, WANTED),
+    Job("n=30000, MLP 16-64-1", 30000, (16, 64, 1), 1),
+    Job("n=6000, MLP 16-64-64-5, k=50", 6000, (16, 64, 64, 5), 50),
+)
+
+
+def programs(job: Job) -> dict[str, Callable[[], Any]]:
+    """What is run on a job, by name, ours first: each gives the gradients of all parameters, or the bounded sum that holds them."""
+    import ot
+    import torch
+    from torch import nn
+    from torch.func import functional_call, jacrev, vmap
+
+    from wpriv.train.penalty import Penalty
+    from wpriv.train.wasserstein import penalised_gradient, project, weights
+    from wpriv.transport.sliced import random_directions
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    layers = [layer for a, b in zip(job.widths, job.widths[1:], strict=False) for layer in (nn.Linear(a, b), nn.ReLU())][:-1]
+    model, half, d = nn.Sequential(*layers), job.n // 2, job.widths[-1]
+    inputs = torch.randn(job.n, job.widths[0])
+    inputs[half:] += 0.5
+    directions = random_directions(d, job.k, torch.Generator().manual_seed(1)) if d > 1 else None
+    given = dict(model.named_parameters())
+
+    def ours(clipping: str) -> list[Any]:
+        penalty = Penalty(1.0, BOUND, LIPSCHITZ, ((half, half),), clipping=clipping)
+        return penalised_gradient(model, None, inputs, None, penalty, directions=directions).total.parts
+
+    def jacobians() -> list[Any]:
+        """Every row of every Jacobian formed and clipped, with the weights of wpriv."""
+        rows = vmap(jacrev(lambda p, x: functional_call(model, p, (x,))), in_dims=(None, 0))(given, inputs)
+        with torch.no_grad():
+            lengths = sum(row.flatten(2).square().sum(2) for row in rows.values()).sqrt()
+            inside = project(model(inputs), BOUND)
+            found = weights(inside[:half], inside[half:], directions)
+            pull = torch.cat([found.x, found.z]) * (LIPSCHITZ / math.sqrt(d) / lengths).clamp(max=1.0)
+            return [torch.tensordot(pull, row, dims=2) for row in rows.values()]
+
+    def pot() -> list[Any]:
+        out = model(inputs)
+        if directions is None:
+            cost = ot.wasserstein_1d(out[:half, 0], out[half:, 0], p=2)
+        else:
+            cost = ot.sliced_wasserstein_distance(out[:half], out[half:], projections=directions, p=2) ** 2
+        return list(torch.autograd.grad(cost, list(given.values())))
+
+    return {
+        MINE: lambda: ours("per-coordinate"),
+        "wpriv spectral": lambda: ours("spectral"),
+        "vmap Jacobians": jacobians,
+        "POT, not private": pot,
+    }
+
+
+def measure(job: Job, seconds: float) -> list[dict[str, Any]]:
+    """A row for each program: median CPU seconds, interleaved, and how far its gradient is from ours where it is the same one."""
+    asked = programs(job)
+    first = {name: call() for name, call in asked.items()}
+    runs: dict[str, list[float]] = {name: [] for name in asked}
+    begun = time.process_time()
+    while time.process_time() - begun < seconds or len(runs[MINE]) < 3:
+        for name, call in asked.items():
+            start = time.process_time()
+            call()
+            runs[name].append(time.process_time() - start)
+    rows = []
+    for name, took in runs.items():
+        ratio, wanted = median(took) / median(runs[MINE]), dict(job.targets).get(name)
+        same = name == "vmap Jacobians"
+        rows.append(
+            {
+                "job": job.name,
+                "program": name,
+                "ms": 1e3 * median(took),
+                "ratio": ratio,
+                "wanted": wanted,
+                "difference": _difference(first[name], first[MINE]) if same else None,
+                "met": None if wanted is None else ratio >= wanted,
+            }
+        )
+    return rows
+
+
+def _difference(found: list[Any], wanted: list[Any]) -> float:
+    import torch
+
+    mine, theirs = (torch.cat([part.detach().flatten() for part in parts]) for parts in (wanted, found))
+    return float((mine - theirs).norm() / mine.norm())
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: ms, in units of ours, what was aimed at, and the relative difference of gradients that should be equal."""
+    lines = ["| job | program | ms | x | wanted | difference |", "| --- " * 6 + "|"]
+    for row in rows:
+        goal = "" if row["wanted"] is None else f">= {row['wanted']:g}: {'yes' if row['met'] else 'NO'}"
+        difference = "" if row["difference"] is None else f"{row['difference']:.1e}"
+        lines.append(f"| {row['job']} | {row['program']} | {row['ms']:.3g} | {row['ratio']:.3g} | {goal} | {difference} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the benchmark; 0 where every target is met, 1 where one is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks gradient", description="the private Wasserstein gradient beside others")
+    parser.add_argument("--quick", action="store_true", help="three runs of each program")
+    parser.add_argument("--jobs", default="", help="only jobs whose name holds this text")
+    parser.add_argument("--seconds", type=float, default=30.0, help="CPU seconds for all programs of a job (default 30)")
+    parser.add_argument("--out", type=Path, help="a folder for gradient.md and gradient.csv")
+    flags = parser.parse_args(argv)
+    warnings.simplefilter("ignore")
+    rows: list[dict[str, Any]] = []
+    for job in JOBS:
+        if flags.jobs in job.name:
+            print(job.name, file=sys.stderr, flush=True)
+            rows += measure(job, 0.0 if flags.quick else flags.seconds)
+    if not rows:
+        parser.error(f"no job's name holds {flags.jobs!r}")
+    text = table(rows)
+    print(text, end="")
+    if flags.out is not None:
+        flags.out.mkdir(parents=True, exist_ok=True)
+        (flags.out / "gradient.md").write_text(text, encoding="utf-8")
+        with (flags.out / "gradient.csv").open("w", newline="", encoding="utf-8") as file:
+            out = csv.DictWriter(file, list(rows[0]))
+            out.writeheader()
+            out.writerows(rows)
+    return 1 if any(row["met"] is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
