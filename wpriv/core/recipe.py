@@ -64,7 +64,10 @@ def check(document: Document, *, quick: bool = False) -> Recipe:
     faults = model_faults(document, MODELS[kind]) + name_faults(document)
     if faults:
         raise refuse(document.name, document.lines, faults)
-    recipe = _compare(document, quick, faults) if kind == "compare" else _single(document, kind, faults)
+    if kind == "privatize":
+        recipe = Recipe(_stem(document.name), kind, data.get("source") or "", data)
+    else:
+        recipe = _compare(document, quick, faults) if kind == "compare" else _single(document, kind, faults)
     if faults:
         raise refuse(document.name, document.lines, faults)
     return recipe
