@@ -33,6 +33,7 @@ Thresholds = Annotated[flags.Text, typer.Option("--thresholds", metavar="FILE", 
 Limit = Annotated[flags.Text, typer.Option("--limit", metavar="K", help="Only the first K records.")]
 Named = Annotated[flags.Text, typer.Option("--array", metavar="NAME", help="The array of a .npz with several (default x).")]
 Labels = Annotated[bool, typer.Option("--public-labels", help="The labels are public: write them too, as they are.")]
+Param = Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the reader of --data; repeatable.")]
 Dtype = Annotated[flags.Text, typer.Option("--dtype", metavar="NAME", help="float32 (default) or float64.")]
 Seed = Annotated[flags.Text, typer.Option("--seed", metavar="K", help="Repeatable noise, for tests: whoever knows K takes it off again.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done and what it would cost.")]
@@ -58,7 +59,7 @@ def command(
     limit: Limit = None,
     array: Named = None,
     public_labels: Labels = False,
-    param: flags.Param = None,
+    param: Param = None,
     dtype: Dtype = None,
     seed: Seed = None,
     dry_run: Dry = False,

@@ -194,7 +194,9 @@ class Rows(Strict):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     name: Word | None = Field(None, description="a data set, as mnist or mnist:test")
-    file: Word | None = Field(None, description="instead, a .npz, .npy or .csv with a record a row")
+    file: Word | None = Field(
+        None, description="a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader"
+    )
     array: Word | None = Field(None, description="the array of a .npz with several (default x)")
     root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
     limit: Count | None = Field(None, description="only the first so many records")

@@ -17,7 +17,7 @@ from wpriv.errors import UsageError
 from wpriv.run import build
 from wpriv.run.budget import budget
 from wpriv.run.calibrate import TOL, calibrate
-from wpriv.run.number import number
+from wpriv.run.number import number, shown
 from wpriv.run.records import Records
 
 Array = NDArray[Any]
@@ -66,9 +66,9 @@ def priced(
     Raises:
         UsageError: too much, too little or something out of range is given. Unsupported: the target is out of reach.
     """
-    if mech is None or mech not in NORMS:
+    if not isinstance(mech, str) or mech not in NORMS:
         near = registry.did_you_mean(str(mech), list(NORMS)) if mech else ""
-        raise UsageError(f"privatize needs --mech local-gauss or local-laplace; found {mech!r}{near}")
+        raise UsageError(f"privatize needs --mech local-gauss or local-laplace; found {shown(mech)}{near}")
     own, other = ("sigma", "scale") if mech == "local-gauss" else ("scale", "sigma")
     noise, wrong = (sigma, scale) if own == "sigma" else (scale, sigma)
     if wrong is not None:
@@ -76,10 +76,9 @@ def priced(
     if (noise is None) == (eps is None):
         found = "neither" if eps is None else "both"
         raise UsageError(f"give a target (--eps) or the noise itself ({build.flag(own)}); found {found}")
-    if formula is not None and (noise is not None or formula not in FORMULAS):
-        raise UsageError(
-            f"--formula chooses noise for a target: {' or '.join(FORMULAS)}; found {formula!r}{'' if eps else ' and the noise'}"
-        )
+    if formula is not None and (noise is not None or not isinstance(formula, str) or formula not in FORMULAS):
+        also = "" if noise is None else f" and {build.flag(own)}"
+        raise UsageError(f"--formula chooses the noise for a target: {' or '.join(FORMULAS)}; found {shown(formula)}{also}")
     step: dict[str, Any] = {"mech": mech, "radius": radius}
     if mech == "local-gauss":
         if delta is None:
@@ -167,18 +166,18 @@ def plan(
     Raises:
         UsageError: see ``priced``; or the bounds would come from the private records.
     """
-    if dtype not in ("float32", "float64"):
-        raise UsageError(f"the precision of the result is float32 or float64; found {dtype!r}")
+    if not isinstance(dtype, str) or dtype not in ("float32", "float64"):
+        raise UsageError(f"--dtype is float32 or float64; found {shown(dtype)}")
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"--seed is a whole number from 0 to 2^63 - 1; found {seed}")
     if dct and nonnegative:
         raise UsageError("cosine coefficients of nonnegative records have both signs: leave out --nonnegative, or --dct")
     bounds, source = _bounds(shape, dct, quantile, public, thresholds, root)
-    own = NORMS.get(mech or "", 2)
     if radius is None:
         if bounds is None:
             raise UsageError("the noise is for records of bounded norm: give --radius, chosen without looking at these records")
-        radius = rounded(float(np.linalg.norm(bounds.ravel(), own)) * (1 + 1e-9), up=True)
+        p = NORMS.get(str(mech), 2)
+        radius = rounded(float(np.linalg.norm(bounds.ravel(), p)) * (1 + 1e-9), up=True)
     found = priced(mech, radius, nonnegative=nonnegative, **noise)
     ball.check_radius(found.mechanism.radius, found.noise)
     if dtype == "float32" and 50 * found.noise + found.mechanism.radius > np.finfo(np.float32).max:

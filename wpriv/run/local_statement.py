@@ -9,6 +9,7 @@ import numpy as np
 
 from wpriv import __version__
 from wpriv.core.digits import text
+from wpriv.run.budget import implausible
 from wpriv.run.local import Plan
 from wpriv.run.records import Records
 
@@ -67,7 +68,7 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
         "covered": COVERED,
         "not_covered": NOT_COVERED + [LABELS_PUBLIC] * labels,
         "not_assessed": [line.format(most="9.1" if priced.p == 2 else "44.4") for line in NOT_ASSESSED],
-        "warnings": ([FIXED_SEED] if plan.seed is not None else []) + list(row.warnings),
+        "warnings": list(dict.fromkeys([FIXED_SEED] * (plan.seed is not None) + [*row.warnings, *implausible(row, len(read.x))])),
         "seed": plan.seed,
         "versions": {"wpriv": __version__, "python": platform.python_version(), "numpy": np.__version__},
         "data": {"name": read.name, "records": len(read.x), "shape": list(read.shape), "dtype": plan.dtype, "read_as": list(read.told)},

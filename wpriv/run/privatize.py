@@ -21,7 +21,7 @@ from wpriv.core import ball, noise
 from wpriv.errors import UsageError
 from wpriv.run import local, local_statement
 from wpriv.run.local import Plan
-from wpriv.run.number import number, whole
+from wpriv.run.number import number, shown, whole
 from wpriv.run.records import Records, records
 
 Array = NDArray[Any]
@@ -154,7 +154,7 @@ def clipped(plan: Plan, rows: Array) -> Array:
 def _target(out: Path) -> tuple[Path, Path, Path]:
     """The file of the records and both files of the statement, none of which is there yet."""
     if out.suffix != ".npz" or "\0" in str(out):
-        raise UsageError(f"--out is a file ending in .npz; found {str(out)[:200]!r}")
+        raise UsageError(f"--out is a file ending in .npz; found {shown(str(out))}")
     files = (out, out.with_suffix(".statement.json"), out.with_suffix(".statement.md"))
     for file in files:
         if os.path.lexists(file):

@@ -121,18 +121,15 @@ def privatize(name: str | Path) -> dict[str, Any]:
     """The arguments of the verb ``privatize`` that a recipe of that kind amounts to; its files are named relative to it.
 
     Raises:
-        UsageError: as ``recipe``; or the records are named twice, or not at all.
+        UsageError: as ``recipe``; or the records are not named.
     """
     data = dict(recipe(name, kind="privatize").data)
     rows, folder = dict(data.pop("data")), find(str(name)).parent
-    named = [rows.pop(key, None) for key in ("name", "file")]
-    if (named[0] is None) == (named[1] is None):
-        found = "neither" if named[0] is None else "both"
-        raise UsageError(f"{name}: data needs a name or a file; found {found}")
-    kept = {key: value for key, value in data.items() if key not in ("kind", "source") and value is not None}
-    files = {"data": named[0] or named[1], "public": kept.get("public"), "thresholds": kept.get("thresholds")}
-    kept |= {key: value for key, value in rows.items() if value is not None}
-    return kept | {key: _beside(folder, str(file)) for key, file in files.items() if file is not None}
+    source = rows.pop("name", None) or rows.pop("file", None)
+    if source is None:
+        raise UsageError(f"{name}: data needs the name of a data set, or a file; found neither")
+    kept = {key: value for key, value in {**data, **rows, "data": source}.items() if key not in ("kind", "source") and value is not None}
+    return kept | {key: _beside(folder, kept[key]) for key in ("data", "file", "public", "thresholds") if key in kept}
 
 
 def _beside(folder: Path, file: str) -> str:
