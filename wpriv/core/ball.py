@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from wpriv.errors import UsageError
 
 Array = NDArray[Any]
-# whole multiples of the grid up to this bound have squares whose sum inside the ball is below 2^52, so that every sum of them is exact
-CELLS = 2**25
 
 
 def spacing(radius: float, noise: float) -> float:
@@ -88,12 +86,15 @@ def _size(cells: Array, p: int) -> Array:
     return found
 
 
-def check_radius(radius: float, noise: float) -> None:
-    """Refuses a ball or noise whose squares or grid would leave the range of floats.
+def check(radius: float, noise: float) -> None:
+    """Refuses a ball and noise for which the grid is no fine one, or leaves the range of floats.
 
     Raises:
-        UsageError: radius or noise is outside 1e-30 to 1e30.
+        UsageError: radius is outside 1e-9 to 1e9, or noise/radius outside 2^-14 to 1e30.
     """
-    for name, value in (("radius", radius), ("noise", noise)):
-        if not 1e-30 <= value <= 1e30:
-            raise UsageError(f"the {name} must lie between 1e-30 and 1e30 to be drawn in floating point; found {value:g}. Use other units")
+    if not 1e-9 <= radius <= 1e9:
+        raise UsageError(f"the radius must lie between 1e-9 and 1e9; found {radius:g}. Use other units")
+    if not 2.0**-14 <= noise / radius <= 1e30:
+        raise UsageError(
+            f"noise is drawn from 1/16384 of the radius (below which it hides nothing) to 1e30 of it; found {noise:g} at radius {radius:g}"
+        )

@@ -30,12 +30,12 @@ def words(own: bytes, block: int, count: int) -> Array:
 
 
 def gauss(bits: Array) -> Array:
-    """Standard normal noise: one bit is the sign, 63 bits are the chance of a larger magnitude, of which the smallest is 2^-64."""
+    """Standard normal noise: one bit is the sign, 63 bits are the chance of a value farther out on its side, 2^-65 to 1/2."""
     return _signed(-ndtri((_magnitudes(bits) + 0.5) * 2.0**-64), bits)
 
 
 def laplace(bits: Array) -> Array:
-    """Laplace noise of scale 1: one bit is the sign, 63 bits are the chance of a larger magnitude, of which the smallest is 2^-64."""
+    """Laplace noise of scale 1: one bit is the sign, 63 bits are the chance of a value farther out on its side, 2^-65 to 1/2."""
     return _signed(-np.log((_magnitudes(bits) + 0.5) * 2.0**-63), bits)
 
 

@@ -178,8 +178,11 @@ def plan(
             raise UsageError("the noise is for records of bounded norm: give --radius, chosen without looking at these records")
         p = NORMS.get(str(mech), 2)
         radius = rounded(float(np.linalg.norm(bounds.ravel(), p)) * (1 + 1e-9), up=True)
+    if not radius > 0:
+        raise UsageError(f"the radius of the clip ball must be greater than 0; found {radius:g}")
+    ball.check(radius, radius)
     found = priced(mech, radius, nonnegative=nonnegative, **noise)
-    ball.check_radius(found.mechanism.radius, found.noise)
+    ball.check(found.mechanism.radius, found.noise)
     if dtype == "float32" and 50 * found.noise + found.mechanism.radius > np.finfo(np.float32).max:
         raise UsageError(f"noise of {found.noise:g} overflows float32; use --dtype float64")
     return Plan(found, dct, bounds, source, dtype, seed, ball.spacing(found.mechanism.radius, found.noise))

@@ -27,8 +27,8 @@ NOT_COVERED = [
 ]
 LABELS_PUBLIC = "the labels: written as they are, since --public-labels says that they are public"
 NOT_ASSESSED = [
-    "the generator: 64 bits a number from SHAKE-256, turned into noise by inversion in float64; the smallest chance it knows is 2^-64, "
-    "so that magnitudes end at {most} standard deviations or scales, and chances are off by about 2^-64 each",
+    "the generator: 64 bits a number from SHAKE-256, turned into noise by inversion in float64; chances are off by about 2^-64 each, and "
+    "magnitudes end at {most} {unit}, beyond which 2^-64 is left (also of pure DP)",
     "side channels: run time, memory, error messages, what else saw the records",
 ]
 FIXED_SEED = "the seed is fixed and recorded: whoever knows it can draw the same noise and subtract it. Leave --seed out for a release"
@@ -41,6 +41,7 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
     """
     priced = plan.priced
     mechanism, row = priced.mechanism, priced.row
+    most, unit = ("9.2", "standard deviations") if priced.p == 2 else ("44.4", "scales")
     return {
         "schema": SCHEMA,
         "task": "privatize",
@@ -67,7 +68,7 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
         "guarantees": [row.as_dict()],
         "covered": COVERED,
         "not_covered": NOT_COVERED + [LABELS_PUBLIC] * labels,
-        "not_assessed": [line.format(most="9.1" if priced.p == 2 else "44.4") for line in NOT_ASSESSED],
+        "not_assessed": [line.format(most=most, unit=unit) for line in NOT_ASSESSED],
         "warnings": list(dict.fromkeys([FIXED_SEED] * (plan.seed is not None) + [*row.warnings, *implausible(row, len(read.x))])),
         "seed": plan.seed,
         "versions": {"wpriv": __version__, "python": platform.python_version(), "numpy": np.__version__},

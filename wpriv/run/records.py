@@ -138,15 +138,16 @@ def _chosen(path: Path, arrays: dict[str, Array], array: str) -> tuple[Array, Ar
 def _csv(path: Path, raw: bytes) -> Array:
     """[N, D] float64 of a table of numbers, with or without a line of names above it."""
     try:
-        lines = raw.decode("utf-8-sig").splitlines()
-        return np.loadtxt(lines, np.float64, delimiter=",", ndmin=2, comments=None, skiprows=0 if _numbers(lines) else 1)
+        lines = [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
+        body = lines if not lines or _numbers(lines[0]) else lines[1:]
+        return np.loadtxt(body, np.float64, delimiter=",", ndmin=2, comments=None) if body else np.zeros((0, 1))
     except (UnicodeDecodeError, ValueError, OverflowError) as error:
         raise MissingResource(f"{path}: wanted a number in every cell below a line of names; {str(error)[:200]}") from None
 
 
-def _numbers(lines: list[str]) -> bool:
-    """Whether the first line holds numbers and not names."""
+def _numbers(line: str) -> bool:
+    """Whether a line holds numbers and not names."""
     try:
-        return bool([float(cell) for cell in (lines or ["0"])[0].split(",")])
+        return bool([float(cell) for cell in line.split(",")])
     except ValueError:
         return False
