@@ -183,7 +183,7 @@ def plan(
     ball.check(radius, radius)
     found = priced(mech, radius, nonnegative=nonnegative, **noise)
     ball.check(found.mechanism.radius, found.noise)
-    if dtype == "float32" and 50 * found.noise + found.mechanism.radius > np.finfo(np.float32).max:
+    if dtype == "float32" and 50 * found.noise + found.mechanism.radius > float(np.finfo(np.float32).max):
         raise UsageError(f"noise of {found.noise:g} overflows float32; use --dtype float64")
     return Plan(found, dct, bounds, source, dtype, seed, ball.spacing(found.mechanism.radius, found.noise))
 
