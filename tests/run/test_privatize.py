@@ -126,6 +126,19 @@ def test_nonnegative_clamps_at_zero_and_spares_gauss_noise_a_root_of_two():
     assert (moved >= 0).all()
 
 
+def test_a_center_moves_the_ball_and_the_result_alike():
+    x = records(50, 3, spread=0.2) + 7
+    asked = {**GAUSS, "seed": 1}
+    about = released(x, center=7.0, **asked)
+    np.testing.assert_allclose(about, released(x - 7, **asked) + 7, atol=1e-14)
+    # the published experiments clip no norms: then the ball is that around the box of pixels, whose diameter is 28 = sqrt(784)
+    box = {"mech": "local-gauss", "radius": 14, "center": 0.5, "sigma": 0.1887 * 2, "delta": 1e-4}
+    said = wpriv.privatize(np.zeros((2, 784)), dry_run=True, **box).statement
+    assert said["noise"]["sensitivity"] == 28
+    assert said["clip"]["center"] == 0.5
+    assert said["guarantees"][0]["epsilon"] == wpriv.budget("gauss", sigma=0.1887 * 2, sensitivity=28, delta=1e-4).epsilon.safe > 2000
+
+
 def test_bytes_are_divided_by_255_and_a_row_of_single_numbers_is_read():
     x = np.full((3, 2), 51, np.uint8)
     asked = {**GAUSS, "seed": 1}
@@ -176,7 +189,7 @@ def test_files_hold_the_records_and_the_statement_and_no_labels_unless_they_are_
     np.savez(source, x=x, y=y)
     done = wpriv.privatize(str(source), out=tmp_path / "new" / "a.npz", **GAUSS)
     with np.load(tmp_path / "new" / "a.npz") as found:
-        assert set(found.files) == {"x", "mechanism", "sigma", "p", "radius", "epsilon", "delta", "grid", "domain", "statement"}
+        assert set(found.files) == {"x", "mechanism", "sigma", "p", "radius", "center", "epsilon", "delta", "grid", "domain", "statement"}
         assert (found["x"].shape, found["x"].dtype) == ((12, 2, 3), np.float32)
         assert (str(found["mechanism"]), int(found["p"]), float(found["radius"])) == ("local-gauss", 2, 1.0)
         assert json.loads(str(found["statement"])) == done.statement
@@ -254,6 +267,8 @@ def test_a_file_that_is_there_is_not_overwritten_and_an_interruption_leaves_noth
         ({"formula": "eq4", "delta": 0.5}, UsageError, "below 1/2"),
         ({"formula": "eq4", "eps": None, "sigma": 1.0}, UsageError, "and --sigma"),
         ({"dct": True, "nonnegative": True}, UsageError, "both signs"),
+        ({"dct": True, "center": 0.5}, UsageError, "leave it out, or --dct"),
+        ({"center": 1e10}, UsageError, "--center must lie"),
         ({"quantile": 0.8}, UsageError, "would itself tell of them"),
         ({"public": np.ones((4, 3))}, UsageError, "say which by --quantile"),
         ({"public": np.ones((4, 3)), "quantile": 1.5}, UsageError, "above 0 and up to 1"),

@@ -24,6 +24,7 @@ Scale = Annotated[flags.Text, typer.Option("--scale", metavar="X", help="Instead
 Radius = Annotated[
     flags.Text, typer.Option("--radius", metavar="X", help="Norm to which every record is clipped, chosen without looking at the records.")
 ]
+Center = Annotated[flags.Text, typer.Option("--center", metavar="X", help="Middle of the ball, for every number (default 0).")]
 Formula = Annotated[flags.Text, typer.Option("--formula", metavar="NAME", help="Gauss noise for --eps: analytic (default, least) or eq4.")]
 Nonnegative = Annotated[bool, typer.Option("--nonnegative", help="Make negative numbers 0; Gauss noise is then smaller by sqrt 2.")]
 Dct = Annotated[bool, typer.Option("--dct", help="Clip and publish the orthonormal cosine transform of each record.")]
@@ -50,6 +51,7 @@ def command(
     sigma: Sigma = None,
     scale: Scale = None,
     radius: Radius = None,
+    center: Center = None,
     formula: Formula = None,
     nonnegative: Nonnegative = False,
     dct: Dct = False,
@@ -76,9 +78,9 @@ def command(
     from wpriv.run.privatize import privatize
 
     given = {
-        "data": data, "mech": mech, "eps": eps, "delta": delta, "sigma": sigma, "scale": scale, "radius": radius, "formula": formula,
-        "nonnegative": nonnegative, "dct": dct, "quantile": quantile, "public": public, "thresholds": thresholds, "limit": limit,
-        "array": array, "public_labels": public_labels, "dtype": dtype, "seed": seed,
+        "data": data, "mech": mech, "eps": eps, "delta": delta, "sigma": sigma, "scale": scale, "radius": radius, "center": center,
+        "formula": formula, "nonnegative": nonnegative, "dct": dct, "quantile": quantile, "public": public, "thresholds": thresholds,
+        "limit": limit, "array": array, "public_labels": public_labels, "dtype": dtype, "seed": seed,
     }  # fmt: skip
     if recipe is not None:
         from wpriv.run import read

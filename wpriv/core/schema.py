@@ -214,6 +214,7 @@ class Privatize(Strict):
     sigma: Positive | None = None
     scale: Positive | None = None
     radius: Positive | None = Field(None, description="norm to which every record is clipped")
+    center: Number | None = Field(None, description="middle of the ball, for every number of a record (default 0)")
     formula: Literal["analytic", "eq4"] | None = None
     nonnegative: bool = False
     dct: bool = Field(False, description="clip and publish the orthonormal cosine transform of each record")

@@ -130,6 +130,7 @@ class Plan:
     Args:
         dct: the record goes through the orthonormal cosine transform first. bounds: [*shape] of what each number is clamped to
             before the ball, from public numbers; None where only the ball clips. bounds_from: where these come from.
+        center: the middle of the ball and of the bounds, the same for every number; added again after the noise.
         dtype: float32 or float64. seed: of the noise, None where the operating system chooses. step: spacing of the grid.
     """
 
@@ -137,6 +138,7 @@ class Plan:
     dct: bool
     bounds: Array | None
     bounds_from: str
+    center: float
     dtype: str
     seed: int | None
     step: float
@@ -156,6 +158,7 @@ def plan(
     public: Records | None = None,
     thresholds: Any = None,
     root: Path | None = None,
+    center: float | None = None,
     dtype: str = "float32",
     seed: int | None = None,
     nonnegative: bool = False,
@@ -172,7 +175,12 @@ def plan(
         raise UsageError(f"--seed is a whole number from 0 to 2^63 - 1; found {seed}")
     if dct and nonnegative:
         raise UsageError("cosine coefficients of nonnegative records have both signs: leave out --nonnegative, or --dct")
-    bounds, source = _bounds(shape, dct, quantile, public, thresholds, root)
+    if center is not None and (dct or nonnegative):
+        raise UsageError(f"--center is for records as they are; leave it out, or --{'dct' if dct else 'nonnegative'}")
+    middle = center or 0.0
+    if abs(middle) > 1e9:
+        raise UsageError(f"--center must lie between -1e9 and 1e9; found {middle:g}. Use other units")
+    bounds, source = _bounds(shape, dct, quantile, public, thresholds, root, middle)
     if radius is None:
         if bounds is None:
             raise UsageError("the noise is for records of bounded norm: give --radius, chosen without looking at these records")
@@ -185,11 +193,11 @@ def plan(
     ball.check(found.mechanism.radius, found.noise)
     if dtype == "float32" and 50 * found.noise + found.mechanism.radius > float(np.finfo(np.float32).max):
         raise UsageError(f"noise of {found.noise:g} overflows float32; use --dtype float64")
-    return Plan(found, dct, bounds, source, dtype, seed, ball.spacing(found.mechanism.radius, found.noise))
+    return Plan(found, dct, bounds, source, middle, dtype, seed, ball.spacing(found.mechanism.radius, found.noise))
 
 
 def _bounds(
-    shape: tuple[int, ...], dct: bool, quantile: float | None, public: Records | None, thresholds: Any, root: Path | None
+    shape: tuple[int, ...], dct: bool, quantile: float | None, public: Records | None, thresholds: Any, root: Path | None, center: float
 ) -> tuple[Array | None, str]:
     """What each number is clamped to, and where that comes from; nothing of it may come from the records that are protected."""
     from wpriv.run.records import records
@@ -211,7 +219,7 @@ def _bounds(
             raise UsageError(
                 f"public records must have the shape of those to protect, {list(shape)}; {public.name} has {list(public.shape)}"
             )
-        rows = public.rows(0, len(public.x))
+        rows = public.rows(0, len(public.x)) - center
         found = np.quantile(np.abs(transformed(rows) if dct else rows), quantile, axis=0).reshape(-1)
         source = f"the {quantile:g} quantile of magnitudes in {len(public.x)} records of {public.name}"
     elif public is not None:

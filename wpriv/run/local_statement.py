@@ -60,6 +60,7 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
         "clip": {
             "norm": f"l{priced.p}",
             "radius": plan.radius,
+            "center": plan.center,
             "how": "scaled down onto the ball" if priced.p == 2 else "the nearest point of the ball",
             "nonnegative": bool(getattr(mechanism, "nonnegative", 0)),
             "bounds_from": plan.bounds_from or None,
@@ -91,11 +92,15 @@ def facts(said: dict[str, Any]) -> list[tuple[str, str]]:
     name = "sigma" if "sigma" in noise else "scale"
     bounds = f", after each number was clamped to {clip['bounds_from']}" if clip["bounds_from"] else ""
     floor = ", after negative numbers became 0" if clip["nonnegative"] else ""
+    middle = f" about {clip['center']:g}" if clip["center"] else ""
     kind = "Gauss" if name == "sigma" else "Laplace"
     return [
         ("protected", said["unit"]),
         ("neighbours", f"{said['adjacency']}: {said['adjacency_means']}"),
-        ("clipped", f"to an {clip['norm']} norm of {clip['radius']:g}, exactly, {clip['how']}{bounds}{floor}; domain: {clip['domain']}"),
+        (
+            "clipped",
+            f"to an {clip['norm']} norm of {clip['radius']:g}{middle}, exactly, {clip['how']}{bounds}{floor}; domain: {clip['domain']}",
+        ),
         ("noise", f"{kind}, {name} {noise[name]:g} on {noise['on']} (sensitivity {noise['sensitivity']:g}); {noise['chosen_by']}"),
         ("rounding", f"records and noise lie on one grid of {noise['grid']:g}, where their sum is exact; then {data['dtype']}"),
     ]

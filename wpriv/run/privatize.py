@@ -54,6 +54,7 @@ def privatize(
     scale: float | None = None,
     radius: float | None = None,
     formula: str | None = None,
+    center: float | None = None,
     nonnegative: bool = False,
     dct: bool = False,
     quantile: float | None = None,
@@ -80,6 +81,7 @@ def privatize(
         mech: ``local-gauss`` (l2 ball, needs delta) or ``local-laplace`` (l1 ball).
         eps, delta: the target; or sigma or scale, the noise itself. formula: see ``wpriv.run.local.priced``.
         radius: of the ball, in the units of the data (bytes are divided by 255); with bounds it defaults to their norm.
+        center: of the ball, for every number; known to all, such as 0.5 for pixels (default 0).
         nonnegative: clamp at 0 from below first, which spares Gauss noise a factor of sqrt 2.
         dct: clip and publish the orthonormal cosine transform of each record.
         quantile, public: clamp each number to this quantile of its magnitude in public records (given like ``data``); or
@@ -95,7 +97,7 @@ def privatize(
     >>> done.x.shape, done.statement["guarantees"][0]["epsilon"] <= 2
     ((2, 2), True)
     """
-    numbers = {"eps": eps, "delta": delta, "sigma": sigma, "scale": scale, "radius": radius, "quantile": quantile}
+    numbers = {"eps": eps, "delta": delta, "sigma": sigma, "scale": scale, "radius": radius, "quantile": quantile, "center": center}
     typed = {key: None if value is None else number(value, f"--{key}") for key, value in numbers.items()}
     limit, seed = (None if v is None else whole(v, f"--{name}") for v, name in ((limit, "limit"), (seed, "seed")))
     home = None if root is None else Path(root)
@@ -132,14 +134,15 @@ def blocks(plan: Plan, read: Records, say: Callable[[str], None] = lambda line: 
     for block, start in enumerate(range(0, len(read.x), count)):
         kept = clipped(plan, read.rows(start, start + count))
         noisy = kept + np.rint(drawn(noise.words(own, block, kept.size)) * cells).reshape(kept.shape)
-        yield (noisy * plan.step).astype(plan.dtype)
+        yield (noisy * plan.step + plan.center).astype(plan.dtype)
         if time.monotonic() - told > SECONDS:
             told = time.monotonic()
             say(f"{start + len(kept)} of {len(read.x)} records")
 
 
 def clipped(plan: Plan, rows: Array) -> Array:
-    """Records transformed, clamped and brought into the ball, in whole cells of the grid: all that is done to one before the noise."""
+    """All that is done to records before the noise: centered, transformed, clamped, brought into the ball, in whole cells of the grid."""
+    rows = rows - plan.center
     if plan.dct:
         rows = local.transformed(rows)
     if plan.bounds is not None:
@@ -208,6 +211,7 @@ def _facts(plan: Plan, said: dict[str, Any]) -> dict[str, Array]:
         mechanism.noise: plan.priced.noise,
         "p": plan.priced.p,
         "radius": plan.radius,
+        "center": plan.center,
         "epsilon": row.epsilon.safe,
         "delta": row.delta.safe,
         "grid": plan.step,
