@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import math
 import shlex
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from wpriv.cli.main import main
 from wpriv.run import read
@@ -144,3 +149,27 @@ def test_a_recipe_is_checked_and_part_of_the_schema(capsys):
     assert main(["recipe", "schema"]) == 0
     assert "privatize" in json.loads(capsys.readouterr().out)["discriminator"]["mapping"]
     assert read.privatize("r.yaml")["limit"] == 3
+
+
+SANE = ["0.3", "1", "2", "10", "1e-5", "1000", "2**12"]
+BAD = ["nan", "inf", "-inf", "", " ", "0", "-1", "1e400", "1e-400", "1/0", "2^20", "9**9999", "\x00"]
+value = st.one_of(st.sampled_from(SANE), st.sampled_from(BAD), st.floats().map(str), st.text(max_size=6))
+names = st.sampled_from(["eps", "delta", "sigma", "scale", "radius", "center", "quantile", "seed", "limit", "dtype", "formula", "public"])
+mechs = st.sampled_from(["local-gauss", "local-laplace", "gauss", ""])
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(mechs, st.lists(st.tuples(names, value), max_size=5), st.lists(st.sampled_from(["--dct", "--nonnegative"]), max_size=2))
+def test_no_flags_bring_a_traceback_or_a_bad_number(folder, mech, flags, switches):
+    words = ["privatize", "--data", "rows.npy", "--mech", mech, "--dry-run", "--json", *switches]
+    words += ["--radius", "1"] * all(name != "radius" for name, _ in flags)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([*words, *(word for name, text in flags for word in (f"--{name}", text))])
+    assert code in (0, 2, 3, 4), err.getvalue()
+    if code == 0:
+        row = json.loads(out.getvalue(), parse_constant=lambda name: pytest.fail(name))["guarantees"][0]
+        assert 0 <= row["epsilon"] < math.inf
+        assert 0 <= row["delta"] < 1
+    else:
+        assert out.getvalue() == ""

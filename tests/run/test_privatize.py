@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from scipy import stats
 
 import wpriv
 from wpriv.core import gauss_sigma
-from wpriv.errors import MissingResource, Unsupported, UsageError
+from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError
 from wpriv.run import local, local_statement, privatize
 
 LEVEL = 1e-9  # chance that a test on noise of the operating system fails though the law is right
@@ -320,3 +322,23 @@ def test_the_example_of_the_docstring_holds():
     found = doctest.testmod(privatize)
     assert found.attempted >= 3
     assert found.failed == 0
+
+
+ODD = [
+    None, "", "x", "\0", [], {}, (1,), True, object(), b"1", 1j, float("nan"), float("inf"), -1, 0, 10**400,
+    np.array([1, 2]), np.bool_(True), Path("/"), print,
+]  # fmt: skip
+ARGUMENTS = (
+    "data", "mech", "eps", "delta", "sigma", "scale", "radius", "center", "formula", "quantile", "public", "thresholds", "seed", "dtype",
+    "limit", "array", "root", "out",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("value", ODD, ids=lambda v: repr(v)[:20])
+def test_an_odd_argument_is_answered_or_refused_by_wpriv(name, value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = {"data": records(5, 3), **GAUSS, name: value}
+    with contextlib.suppress(WprivError):
+        wpriv.privatize(asked.pop("data"), **asked)
+    assert not list(tmp_path.iterdir())

@@ -67,7 +67,7 @@ def priced(
         UsageError: too much, too little or something out of range is given. Unsupported: the target is out of reach.
     """
     if not isinstance(mech, str) or mech not in NORMS:
-        near = registry.did_you_mean(str(mech), list(NORMS)) if mech else ""
+        near = registry.did_you_mean(str(mech), list(NORMS)) if isinstance(mech, str) else ""
         raise UsageError(f"privatize needs --mech local-gauss or local-laplace; found {shown(mech)}{near}")
     own, other = ("sigma", "scale") if mech == "local-gauss" else ("scale", "sigma")
     noise, wrong = (sigma, scale) if own == "sigma" else (scale, sigma)

@@ -100,8 +100,8 @@ def privatize(
     numbers = {"eps": eps, "delta": delta, "sigma": sigma, "scale": scale, "radius": radius, "quantile": quantile, "center": center}
     typed = {key: None if value is None else number(value, f"--{key}") for key, value in numbers.items()}
     limit, seed = (None if v is None else whole(v, f"--{name}") for v, name in ((limit, "limit"), (seed, "seed")))
-    home = None if root is None else Path(root)
-    target = None if out is None else _target(Path(out))
+    home, file = _path(root, "--data-root"), _path(out, "--out")
+    target = None if file is None else _target(file)
     read = records(data, home, array=array, limit=limit, given=given)
     if public_labels and (read.labels is None or len(read.labels) != len(read.x)):
         raise UsageError(f"{read.name} has no labels to publish (an array y of {len(read.x)} entries); leave out --public-labels")
@@ -152,6 +152,12 @@ def clipped(plan: Plan, rows: Array) -> Array:
     flat = rows.reshape(len(rows), -1)
     kept = ball.on_grid(ball.nearest(flat, plan.radius, plan.priced.p), plan.radius, plan.priced.p, plan.step)
     return kept.reshape(rows.shape)
+
+
+def _path(value: Any, name: str) -> Path | None:
+    if value is not None and not isinstance(value, (str, Path)):
+        raise UsageError(f"{name} must be a path; found {shown(value)}")
+    return None if value is None else Path(value)
 
 
 def _target(out: Path) -> tuple[Path, Path, Path]:
