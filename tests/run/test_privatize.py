@@ -6,10 +6,13 @@ import contextlib
 import doctest
 import json
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import wpriv
@@ -305,6 +308,20 @@ def test_the_records_to_protect_are_no_public_ones():
     with pytest.raises(UsageError, match="these are the records to protect"):
         wpriv.privatize("digits", mech="local-laplace", eps=1.0, quantile=0.5, public="digits:train")
     assert wpriv.privatize("digits", mech="local-laplace", eps=1.0, quantile=0.5, public="digits:test", dry_run=True).x is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_pure_eps_and_scale_are_rounded_to_the_safe_side_and_no_further(radius, eps):
+    said = wpriv.privatize(np.zeros((2, 1)), dry_run=True, mech="local-laplace", radius=radius, eps=eps).statement
+    scale, row = said["noise"]["scale"], said["guarantees"][0]
+    assert Fraction(scale) * Fraction(eps) >= 2 * Fraction(radius)
+    assert scale <= 2 * radius / eps * (1 + 1.1e-5)
+    assert (row["epsilon"], row["delta"]) == (eps, 0.0)
+    other = wpriv.privatize(np.zeros((2, 1)), dry_run=True, mech="local-laplace", radius=radius, scale=scale).statement["guarantees"][0]
+    assert other["delta"] == 0
+    assert Fraction(other["epsilon"]) * Fraction(scale) >= 2 * Fraction(radius)
+    assert other["epsilon"] <= eps * (1 + 1.1e-5)
 
 
 def test_laplace_refuses_what_only_gauss_has():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def _noise(step: dict[str, Any], own: str, eps: float | None, delta: float | Non
         raise UsageError(f"--eps must be a finite number greater than 0; found {eps}")
     sensitivity = _mechanism({**step, own: step["radius"]}).sensitivity
     if delta is None:
-        return rounded(sensitivity / eps * (1 + 1e-15), up=True), "diameter / eps, for pure DP"
+        return _quotient(sensitivity, eps), "diameter / eps, for pure DP"
     if formula == "eq4":
         return rounded(sensitivity * gauss_sigma.zhao(eps, delta), up=True), EQ4
     return float(calibrate(**step, eps=eps, delta=delta).extra["calibrated"]["value"]), ANALYTIC
@@ -112,11 +113,16 @@ def _noise(step: dict[str, Any], own: str, eps: float | None, delta: float | Non
 def _price(step: dict[str, Any], eps: float | None, delta: float | None, told: str) -> Priced:
     mechanism = _mechanism(step)
     if delta is None:
-        pure = rounded(mechanism.sensitivity / mechanism.scale * (1 + 1e-15), up=True)
-        row = budget(**step, eps=pure if eps is None else eps, tol=TOL)
+        row = budget(**step, eps=_quotient(mechanism.sensitivity, mechanism.scale) if eps is None else eps, tol=TOL)
     else:
         row = budget(**step, delta=delta, tol=TOL)
     return Priced(mechanism, row, told)
+
+
+def _quotient(top: float, bottom: float) -> float:
+    """top/bottom in 6 digits, never below it: times ``bottom`` it is at least ``top``, in exact arithmetic."""
+    found = top / bottom
+    return rounded(found if Fraction(found) * Fraction(bottom) >= Fraction(top) else math.nextafter(found, math.inf), up=True)
 
 
 def _mechanism(step: dict[str, Any]) -> Any:
