@@ -19,7 +19,7 @@ def test_records_and_the_law_of_their_noise_come_back(tmp_path):
     one, other = reports(tmp_path / "g.npz"), reports(tmp_path / "l.npz")
     assert (one.mechanism, one.p, one.noise, one.radius, one.domain) == ("local-gauss", 2, 3.0, 2.0, "as read")
     assert (other.mechanism, other.p, other.noise, other.domain, other.delta) == ("local-laplace", 1, 0.5, "dct", 0.0)
-    assert (one.regularisation, other.regularisation) == (18.0, 0.5)  # 2 sigma^2 and b
+    assert (one.lam, other.lam) == (18.0, 0.5)  # 2 sigma^2 and b
     assert one.statement == gauss.statement
     assert other.epsilon == laplace.statement["guarantees"][0]["epsilon"] == 8.0
     assert one.labels is None

@@ -49,7 +49,7 @@ class Reports:
     statement: dict[str, Any]
 
     @property
-    def regularisation(self) -> float:
+    def lam(self) -> float:
         """lambda = p sigma^p, at which entropic transport to the noisy records is least at the law without noise: 2 sigma^2, or b.
 
         Source: Reshetova, Chen, Ozgur (2023), Theorem 1 (their Corollary 1 prints 1/b).
@@ -69,12 +69,12 @@ def reports(path: Path) -> Reports:
     if lacking or name is None:
         raise MissingResource(f"{path}: not a file that wpriv privatize wrote: it lacks {', '.join(lacking) or 'sigma or scale'}")
     try:
-        words = {key: str(arrays[key]) for key in ("mechanism", "domain")}
-        numbers = {key: float(arrays[key]) for key in ("radius", "center", "epsilon", "delta")}
+        known: dict[str, Any] = {key: str(arrays[key]) for key in ("mechanism", "domain")}
+        known |= {key: float(arrays[key]) for key in ("radius", "center", "epsilon", "delta")}
         p, noise, statement = int(arrays["p"]), float(arrays[name]), json.loads(str(arrays["statement"]))
     except (ValueError, TypeError, RecursionError) as error:
         raise MissingResource(f"{path}: not a file that wpriv privatize wrote ({str(error)[:120]})") from None
-    return Reports(x=arrays["x"], labels=arrays.get("y"), p=p, noise=noise, statement=statement, **words, **numbers)
+    return Reports(x=arrays["x"], labels=arrays.get("y"), p=p, noise=noise, statement=statement, **known)
 
 
 def read(root: Path | None, params: Params) -> Data:
