@@ -330,9 +330,12 @@ def test_laplace_refuses_what_only_gauss_has():
             wpriv.privatize(records(5, 3), **{**LAPLACE, **change})
 
 
-def test_a_target_out_of_reach_is_unsupported():
-    with pytest.raises((Unsupported, UsageError)):
-        wpriv.privatize(records(5, 3), mech="local-gauss", radius=1.0, eps=1e-300, delta=1e-300)
+@pytest.mark.parametrize(
+    "target", [{"mech": "local-gauss", "eps": 1e-20, "delta": 1e-300}, {"mech": "local-laplace", "eps": 1e-320}], ids=str
+)
+def test_a_target_out_of_reach_is_unsupported(target):
+    with pytest.raises(Unsupported):
+        wpriv.privatize(records(5, 3), radius=1.0, **target)
 
 
 def test_the_example_of_the_docstring_holds():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wpriv.core import ball, gauss_sigma, registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import rounded
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build
 from wpriv.run.budget import budget
 from wpriv.run.calibrate import TOL, calibrate
@@ -122,6 +122,8 @@ def _price(step: dict[str, Any], eps: float | None, delta: float | None, told: s
 def _quotient(top: float, bottom: float) -> float:
     """top/bottom in 6 digits, never below it: times ``bottom`` it is at least ``top``, in exact arithmetic."""
     found = top / bottom
+    if not math.isfinite(found):
+        raise Unsupported(f"{top:g} / {bottom:g} is beyond the largest number that a computer holds. Relax the target")
     return rounded(found if Fraction(found) * Fraction(bottom) >= Fraction(top) else math.nextafter(found, math.inf), up=True)
 
 
