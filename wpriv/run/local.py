@@ -67,10 +67,8 @@ def priced(
     Raises:
         UsageError: too much, too little or something out of range is given. Unsupported: the target is out of reach.
     """
-    if not isinstance(mech, str) or mech not in NORMS:
-        near = registry.did_you_mean(str(mech), list(NORMS)) if isinstance(mech, str) else ""
-        raise UsageError(f"privatize needs --mech local-gauss or local-laplace; found {shown(mech)}{near}")
-    own, other = ("sigma", "scale") if mech == "local-gauss" else ("scale", "sigma")
+    p = _norm(mech)
+    own, other = ("sigma", "scale") if p == 2 else ("scale", "sigma")
     noise, wrong = (sigma, scale) if own == "sigma" else (scale, sigma)
     if wrong is not None:
         raise UsageError(f"{mech} has a {own}, not a {other}; give {build.flag(own)}, or the other mechanism")
@@ -81,7 +79,7 @@ def priced(
         also = "" if noise is None else f" and {build.flag(own)}"
         raise UsageError(f"--formula chooses the noise for a target: {' or '.join(FORMULAS)}; found {shown(formula)}{also}")
     step: dict[str, Any] = {"mech": mech, "radius": radius}
-    if mech == "local-gauss":
+    if p == 2:
         if delta is None:
             raise UsageError("Gauss noise has no finite eps at delta = 0: give --delta, well below 1 / records, such as 1e-5")
         step |= {"nonnegative": int(nonnegative)}
@@ -95,6 +93,14 @@ def priced(
     if noise is None:
         noise, told = _noise(step, own, eps, delta, formula)
     return _price({**step, own: noise}, eps, delta, told)
+
+
+def _norm(mech: Any) -> int:
+    """The p of the ball that a mechanism clips to, or what is wrong with its name."""
+    if not isinstance(mech, str) or mech not in NORMS:
+        near = registry.did_you_mean(mech, list(NORMS)) if isinstance(mech, str) else ""
+        raise UsageError(f"privatize needs --mech local-gauss or local-laplace; found {shown(mech)}{near}")
+    return NORMS[mech]
 
 
 def _noise(step: dict[str, Any], own: str, eps: float | None, delta: float | None, formula: str | None) -> tuple[float, str]:
@@ -177,6 +183,7 @@ def plan(
     Raises:
         UsageError: see ``priced``; or the bounds would come from the private records.
     """
+    p = _norm(mech)
     if not isinstance(dtype, str) or dtype not in ("float32", "float64"):
         raise UsageError(f"--dtype is float32 or float64; found {shown(dtype)}")
     if seed is not None and not 0 <= seed < 2**63:
@@ -192,7 +199,6 @@ def plan(
     if radius is None:
         if bounds is None:
             raise UsageError("the noise is for records of bounded norm: give --radius, chosen without looking at these records")
-        p = NORMS.get(str(mech), 2)
         radius = rounded(float(np.linalg.norm(bounds.ravel(), p)) * (1 + 1e-9), up=True)
     if not radius > 0:
         raise UsageError(f"the radius of the clip ball must be greater than 0; found {radius:g}")
