@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.jobs import JOBS, Part
+from benchmarks.steps import NETWORKS
 from benchmarks.truth import answer, log_delta
 
 ROOT = Path(__file__).parents[1]
@@ -58,3 +60,20 @@ def test_the_inverse_laplace_transform_meets_the_golden_value():
     (golden,) = (p for p in json.loads(GOLDEN.read_text())["points"] if p["id"] == "002-sgn-remove-1")
     assert golden["inputs"] == {"q": "0.01", "sigma": "4", "n": 65536, "eps": "1", "direction": "remove"}
     assert math.exp(log_delta((Part("gauss", 4, 65536, 0.01),), 1.0)) == pytest.approx(float(golden["value"]), rel=1e-9)
+
+
+@pytest.mark.slow
+def test_the_quick_benchmark_of_training_prints_times_and_targets():
+    command = [sys.executable, "-m", "benchmarks", "training", "--quick", "--jobs", "MLP"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr  # 1 says that a target was missed, as on a busy machine
+    assert "| step, ms (MiB above import) | plain | wpriv | noise |" in done.stdout
+    assert "| MLP 784-256-256-10, batch 1024 | times a plain step | <= 1.4 |" in done.stdout
+
+
+@pytest.mark.parametrize(("network", "parameters"), [("cnn", 26_010), ("mlp", 269_322), ("wrn", 2_748_890)])
+def test_the_networks_timed_have_the_parameters_of_those_they_are_named_after(network, parameters):
+    build, shape = NETWORKS[network]
+    model = build()
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert model(torch.zeros(2, *shape)).shape == (2, 10)

@@ -37,6 +37,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "laplace": {"scale": 0.7},
     "local-gauss": {"sigma": 1.3, "radius": 0.5},
     "local-laplace": {"scale": 0.7, "radius": 0.5},
+    "projection": {"d": 20, "k": 5, "sigma": 1.0},
     "randomized-response": {"eps0": 1.2},
     "truncated-gauss": {"sigma": 1.0, "bound": 2.5},
     "truncated-laplace": {"scale": 1.0, "bound": 3.0},

@@ -29,3 +29,9 @@ class MissingResource(WprivError):
     """Something outside the program is missing: a data set, a GPU, an optional package."""
 
     exit_code = 4
+
+
+class Interrupted(WprivError):
+    """The job was asked to stop; what it did is saved, and it can be resumed."""
+
+    exit_code = 75

@@ -87,7 +87,7 @@ def test_every_fault_is_told_at_once_in_the_order_of_the_file():
     [
         ("kind: compare", "kind: compar", "kind must be one of"),
         ("kind: compare\n", "", "'kind' is missing"),
-        ("kind: compare", "kind: train", "kind must be one of"),
+        ("kind: compare", "kind: fly", "kind must be one of"),
         ('source: "a test"\nprocess', "process", "'source' is missing"),
         ("accountants: [pld, gdp]\n", "", "'accountants' is missing"),
         ("mech: gauss", "mech: gaus", "no mechanism called 'gaus'; did you mean 'gauss'?"),

@@ -22,6 +22,7 @@ TABLES = {
     "loss-class": {"cases": {"a": [GAUSS], "b": [GAUSS]}, "table": "class", "sweep": {"over": "sensitivity", "values": [1, 2]}},
     "adp-pdp": {"process": [{"mech": "truncated-gauss", "sigma": 1, "bound": 2.5}], "accountants": ["pld"], "eps": 0.3},
     "claims": {"table": "claims"},
+    "sliced-distance": {"table": "sliced-distance", "params": {"records": 20}, "sweep": {"over": "c", "values": [0, 1]}},
     "sensitivity": {
         "table": "wgrad-sensitivity",
         "params": {"bound": 1, "lipschitz_x": 1, "lipschitz_z": 1, "size_x": 100, "size_z": 100, "clip": 5},
@@ -35,6 +36,8 @@ TABLES = {
     "wp-gradient": {"table": "wp-gradient", "params": {"order": 2}, "sweep": {"over": "records", "values": [10, 100]}},
     "sigma-over-eps": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
     "sigma-ratio": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
+    "linear-generator": {"table": "linear-generator", "params": {"batch": 20}, "sweep": {"over": "lam", "values": [1, 2]}},
+    "projection-law": {"table": "projection-law", "params": {"d": 50, "k": 40, "draws": 500, "bins": 20}},
     "budgets": {
         "cases": {"a": [{"mech": "gauss", "sigma": 1}], "b": [{"mech": "laplace", "scale": 1}]},
         "accountants": ["pld", "renyi", "wdp:variant=exact", "gdp"],

@@ -28,6 +28,7 @@ EXAMPLES = {
     "wgrad": [{"sigma": 0.9, "bound": 1.0, "lipschitz_x": 1.0, "size_x": 8, "size_z": 10, "alpha": 0.5, "clip": 5.0}],
     "local-gauss": [{"sigma": 2.0, "radius": 1.0}, {"sigma": 0.5, "radius": 1.0, "nonnegative": 1}],
     "local-laplace": [{"scale": 2.0, "radius": 1.0}],
+    "projection": [{"d": 50, "k": 12, "sigma": 0.7}, {"d": 3, "k": 1, "sigma": 2.0}, {"d": 784, "k": 200, "sigma": 30.0}],
     "histogram": [{"file": "table"}, {"file": "table", "sigma": 0.8}, {"file": "table", "sigma": 0.8, "bound": 1.0}],
 }
 TABLE = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"
@@ -43,7 +44,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Los
     made = {}
     for name, i in CASES:
         values = {k: str(file) if v == "table" else v for k, v in EXAMPLES[name][i].items()}
-        made[name, i] = registry.mechanism(name)(**values).pair()
+        found = registry.mechanism(name)(**values).pair()
+        # a pair known only between two is checked by its upper one, whose tails and divergences are of one law
+        made[name, i] = (found.between(1e-3) or (found, found))[1]
     return made
 
 

@@ -9,17 +9,20 @@ import pytest
 
 from wpriv.core import registry
 from wpriv.core.schema import PRICED
-from wpriv.run import compare, plot, read
+from wpriv.run import compare, expect, grid, plot, read, train
 
 ROOT = Path(__file__).parents[2] / "recipes"
-FILES = sorted(ROOT.rglob("*.yaml"))
+EVERY = sorted(ROOT.rglob("*.yaml"))
+FILES = [path for path in EVERY if read.recipe(path).kind == "compare"]
+TRAININGS = [path for path in EVERY if read.recipe(path).kind == "train"]
 # nothing is published that its numbers could be held against: a picture, and data that are made up
 WITHOUT_NUMBERS = {"fig1-laplace-loss", "fig6-timing"}
 
 
 def test_the_recipes_are_seen():
-    assert len(FILES) >= 21
-    assert {path.resolve() for path in FILES} == {path.resolve() for path in read.shipped().values()}
+    assert len(FILES) >= 27
+    assert len(TRAININGS) >= 12
+    assert {path.resolve() for path in EVERY} == {path.resolve() for path in read.shipped().values()}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
@@ -42,16 +45,42 @@ def test_a_recipe_is_sound_as_a_whole_and_says_how_it_is_run_and_what_it_costs(p
         assert panel.figure in registry.names("figures")
 
 
+def may_hold(cell, where):
+    given = {**cell.specs[0], **cell.labels}
+    return all(expect._same(given[k], v) for k, v in where.items() if k in given)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
-    from wpriv.run import expect, grid
-
     made = read.recipe(path)
     cells = grid.cells(made)
     rows = [{**c.specs[0], **c.labels, "accountant": c.accountant, "epsilon": c.eps, "delta": c.delta} for c in cells if c.table in PRICED]
-    # what a table of its own kind answers only it can say
-    rows += [row for c in cells if c.table not in PRICED for row in compare.compute(c, {})]
     for check in made.checks:
         where = {k: v for k, v in check.where.items() if k != "part"}
-        hits = [row for row in rows if row.get("panel", "") == check.panel and all(expect._same(row.get(k), v) for k, v in where.items())]
+        # what a table of its own kind answers only it can say
+        own = [c for c in cells if c.table not in PRICED and c.labels.get("panel", "") == check.panel and may_hold(c, where)]
+        found = [row for row in rows + [row for c in own for row in compare.compute(c, {})] if row.get("panel", "") == check.panel]
+        hits = [row for row in found if all(expect._same(row.get(k), v) for k, v in where.items())]
         assert len(hits) == 1, f"{check.where} names {len(hits)} rows"
+
+
+@pytest.mark.parametrize("path", TRAININGS, ids=lambda p: p.stem)
+def test_a_training_says_how_it_is_run_and_what_is_expected_of_it_and_can_be_planned_without_data(path, tmp_path):
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert re.fullmatch(rf"# wpriv train recipes/{path.parent.name}/{path.name}( --device cuda)? +\(.+\)", first)
+    made = read.recipe(path)
+    assert made.checks
+    plan, _ = train.planned(made, tmp_path)
+    wanted = made.training.privacy
+    assert wanted.eps is None or plan.eps() <= wanted.eps
+    assert plan.epoch_ends[-1] == plan.steps
+    quick = read.recipe(path, quick=True)
+    assert not quick.checks or quick.data.get("expect")
+
+
+def test_the_quick_digits_recipe_trains_to_what_it_expects(tmp_path):
+    done = train.train(ROOT / "quick" / "digits.yaml", out=tmp_path / "out")
+    done.require()
+    assert done.verdicts
+    assert done.guarantees[0].epsilon.safe <= 3
+    assert plot.plot(tmp_path / "out", formats=["svg"])[0].is_file()

@@ -15,7 +15,7 @@ import numpy as np
 from wpriv.core.certified import Composition
 from wpriv.core.curve import Bracket, Curve, epsilon_at
 from wpriv.core.pair import LossPair
-from wpriv.core.process import Process, closed_form
+from wpriv.core.process import Process, closed_form, need_laws
 from wpriv.core.roots import least
 from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
@@ -54,6 +54,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: the grid would not fit in memory (raised when the curve is asked).
     """
+    need_laws(process, "pdp")
     runs = process.runs()
     closed = [pair for pair in map(closed_form, runs) if pair is not None]
     exact = len(closed) == len(runs)

@@ -12,7 +12,8 @@ from functools import partial
 
 from wpriv.core.certified import Composition
 from wpriv.core.curve import Bracket, Curve, curve_of_pair
-from wpriv.core.process import Process, closed_form
+from wpriv.core.outer import Outer
+from wpriv.core.process import Process, between, closed_form
 
 NOTION = "approximate-dp"
 CLAIM = "certified"
@@ -37,7 +38,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     pairs = [pair for pair in closed if pair is not None]
     if len(pairs) == len(runs):
         return curve_of_pair(process, pairs, accountant="pld", source=SOURCE)
-    compositions = [Composition(run) for run in runs]
+    compositions = [Composition(run) if between(run, tol) is None else Outer(run, tol) for run in runs]
 
     def delta(eps: float) -> Bracket:
         return _worst([partial(c.delta, eps, tol) for c in compositions])

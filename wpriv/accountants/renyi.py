@@ -13,7 +13,7 @@ import numpy as np
 from wpriv.core.curve import Bracket, Curve
 from wpriv.core.moments import loss_class
 from wpriv.core.orders import LogMoments
-from wpriv.core.process import Process, Run
+from wpriv.core.process import Process, Run, need_laws
 from wpriv.errors import Unsupported, UsageError
 
 NOTION = "rdp"
@@ -28,10 +28,12 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     """The Renyi divergence of the whole process at the order alpha >= 1; ``tol`` is not used.
 
     Raises:
-        Unsupported: some step has distinguishing events, so that it is infinite. UsageError: alpha below 1.
+        Unsupported: some step has distinguishing events (infinite), or its law is known only between two. UsageError: alpha below 1.
     """
     if not order >= 1:
         raise UsageError(f"renyi: the order alpha must be at least 1; found {order:g}")
+    if order == 1 or any(pair.renyi(np.array([order])) is None for run in process.runs() for pair, _ in run):
+        need_laws(process, "renyi, where there is no closed form,")
     value = max(_divergence(run, order) for run in process.runs())
 
     def delta(eps: float) -> Bracket:

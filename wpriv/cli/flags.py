@@ -35,7 +35,9 @@ Accountant = Annotated[
     list[str] | None,
     typer.Option("--accountant", metavar="NAME", help="Accountant (default pld), as NAME or NAME:option=value; repeatable, or all."),
 ]
-History = Annotated[Text, typer.Option("--history", metavar="FILE", help="JSON list of steps, or of [noise_multiplier, rate, steps].")]
+History = Annotated[
+    Text, typer.Option("--history", metavar="FILE", help="A ledger.jsonl, or a JSON list of steps or of [noise_multiplier, rate, steps].")
+]
 Tol = Annotated[Text, typer.Option("--tol", metavar="X", help="Relative width of a certified bracket (default 1e-3; calibrate 1e-4).")]
 Observed = Annotated[
     Text, typer.Option("--observed", metavar="FILE", help="Pair distances or gradients: .npz, .csv, or weibull:shape=0.5,...")

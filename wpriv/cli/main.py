@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from wpriv import __version__
 from wpriv.errors import Unsupported, UsageError, WprivError
 
-COMMANDS = ("budget", "calibrate", "compare", "privatize", "plot", "data", "recipe")
+COMMANDS = ("budget", "calibrate", "compare", "privatize", "train", "plot", "data", "recipe")
 BUG, INTERRUPTED = 70, 130
 # typer keeps its own copy of click in newer versions: the base of its errors is found through a name that all versions export
 ClickError = cast(type[Exception], typer.BadParameter.__mro__[2])
@@ -92,7 +92,8 @@ def top(
 ) -> None:
     """How private is this, exactly? A certified privacy calculator.
 
-    Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 something is missing; 70 a bug; 130 interrupted.
+    Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 something is missing; 70 a bug; 75 interrupted, to be
+    resumed; 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
         raise UsageError(f"no command given. Known: {', '.join(COMMANDS)}. Try wpriv --help")

@@ -36,7 +36,7 @@ def comparison(found: Comparison, mode: str) -> None:
             lines = _panel(panel, own, None if found.out is None else MAX_ROWS)
             show.emit(show.bold(panel.title or panel.name or found.recipe.source or _job(own)) + "\n" + lines + "\n")
         if found.verdicts:
-            show.emit(_verdicts(found.verdicts))
+            show.emit(expected(found.verdicts))
     for note in notes:
         show.say("note", note)
     for path in found.files if mode == "text" else ():
@@ -72,7 +72,7 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
     axes = [NAMES_IN_ROWS.get(axis.over, axis.over) for axis in panel.sweep or []]
     if panel.table != "bounds":
         columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *(SHOWN.get(panel.table) or _shown(panel.table))]))
-        return show.table(columns, [[_plain(row.get(name)) for name in columns] for row in _thin(rows, most)])
+        return show.table(columns, [[_plain(row.get(name)) for name in columns] for row in thin(rows, most)])
     answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
     if not axes:
         body = [[*_who(row), row.get("claim") or "no answer", _safe(row.get(answer)), _ends(row, answer)] for row in rows]
@@ -81,7 +81,7 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
     points: dict[tuple[Any, ...], dict[tuple[str, ...], Any]] = {}
     for row in rows:
         points.setdefault(tuple(row[a] for a in axes), {})[tuple(_who(row))] = row.get(answer)
-    chosen = _thin(list(points), most)
+    chosen = thin(list(points), most)
     body = [[*(f"{v:.6g}" for v in point), *(_safe(points[point].get(s)) for s in series)] for point in chosen]
     header = [*(NAMES.get(a, a) for a in axes), *(" ".join(s) for s in series)]
     return f"{NAMES.get(answer, answer)} by\n{show.table(header, body)}"
@@ -130,14 +130,14 @@ def _plain(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
 
 
-def _thin(items: list[Any], most: int | None) -> list[Any]:
+def thin(items: list[Any], most: int | None) -> list[Any]:
     """At most ``most`` of the items, evenly spaced, both ends among them."""
     if most is None or len(items) <= most:
         return items
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
-def _verdicts(found: list[Verdict]) -> str:
+def expected(found: list[Verdict]) -> str:
     body = []
     for v in found:
         where = ", ".join(f"{NAMES.get(k, k)} {x}" for k, x in {**({"panel": v.panel} if v.panel else {}), **v.where}.items())

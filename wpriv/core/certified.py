@@ -7,16 +7,18 @@ the tolerance, dot every pair from above and from below, compose both, read the 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
-from wpriv.core.compose import compose
+from wpriv.core.compose import Composed, compose
 from wpriv.core.group import groups
 from wpriv.core.lattice import Dotted, dot, dot_split
 from wpriv.core.pair import Counts, LossPair
 from wpriv.core.plan import Lattice, Plan, plan
-from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps, top_index
+from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
 from wpriv.core.process import Run
+from wpriv.core.scan import Scan, scan
 from wpriv.core.spectra import UNIT
 from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
@@ -44,7 +46,7 @@ class Composition:
         self.groups = groups(merged)
         self.counts = [group.counts for group in self.groups]
         self.total, self.kinds = sum(merged.values()), len(merged)
-        self.looked, self.neglected, self.probes = math.inf, 0.0, list[Probe]()
+        self.looked, self.neglected, self.scans, self.probes = math.inf, 0.0, list[Scan](), list[Probe]()
         masses = [(pair.infinity, n) for pair, n in merged.items() if pair.infinity > 0]
         self.log_finite = -math.inf if any(mass >= 1 for mass, _ in masses) else sum(n * math.log1p(-mass) for mass, n in masses)
         self.infinity = -math.expm1(self.log_finite)
@@ -74,13 +76,18 @@ class Composition:
         elif enough > 0:
             # where an upper end is all that is asked, and has room, a coarse grid will do at first
             accuracy = max(accuracy, ROOM * (math.log(enough) - log_guess))
+        if self._bounded(tilt, eps, enough):
+            return 0.0, enough
         best, width, self.last_error = (0.0, 1.0), math.inf, math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
             guess = math.exp(min(_log_guess(state, tilt, eps), 0.0))
-            both = self._try(state, tilt, eps, accuracy / (tilt + 1 / math.sqrt(state.variance)), max(guess, 1e-280))
+            error = accuracy / (tilt + 1 / math.sqrt(state.variance))
+            both = self._try(state, tilt, eps, error, max(guess, 1e-280), (eps, enough))
             if both is None:
                 break
+            if both.suffices(eps, enough):
+                return best[0], enough
             low, high = both.delta(eps)
             best = (max(best[0], low), min(best[1], high))
             if best[1] - best[0] <= tol * best[1] or best[1] <= max(enough, 1e-300):
@@ -104,6 +111,8 @@ class Composition:
         log_delta = math.log(delta - self.infinity)
         self._look(log_delta, tol)
         tilt = tilt_for_delta(self.probes, self.counts, log_delta)
+        if self._bounded(tilt, enough, delta):
+            return 0.0, enough
         best, accuracy, guess = (0.0, math.inf), tol / 1.9, math.inf
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
         if cumulants(self.probes, self.counts, tilt).variance > 20 * cumulants(self.probes, self.counts, 0.0).variance:
@@ -120,9 +129,11 @@ class Composition:
                 raise Unsupported(f"eps would be about {eps:.3g}; beyond {EPS_LIMIT:g} there is no privacy left to certify. Add noise")
             # where an upper end is all that is asked, and has room, a coarse grid will do
             lenient = min(ROOM * (enough - (eps if math.isinf(best[1]) else (2 * best[0] + best[1]) / 3)), self.last_error / 2)
-            both = self._try(state, tilt, eps, max(accuracy * max(eps, 0.01 * spread), lenient), delta)
+            both = self._try(state, tilt, eps, max(accuracy * max(eps, 0.01 * spread), lenient), delta, (enough, delta))
             if both is None:
                 break
+            if both.suffices(enough, delta):
+                return best[0], enough
             low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
             best = (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
             if best[1] - best[0] <= tol * max(best[1], 0.01 * spread) or best[1] <= enough:
@@ -146,18 +157,39 @@ class Composition:
         self.neglected = 0.02 * tol
         wanted = log_delta - math.log(1e6 * self.total * self.kinds)
         depth = next((d for d in DEPTHS if math.log(d) <= wanted), DEPTHS[-1])
-        found = [probe(*group.members, depth=depth) for group in self.groups]
+        self.scans = [scan(*group.members, depth=depth) for group in self.groups]
+        found = [Probe.of(seen, float(group.pair.infinity)) for seen, group in zip(self.scans, self.groups, strict=True)]
         tops = [self._negligible(math.exp(log_delta), group.counts) for group in self.groups]
         self.looked, self.probes = log_delta, [p.up_to(top_index(p, top)) for p, top in zip(found, tops, strict=True)]
 
-    def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both | None:
-        """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already."""
+    def _bounded(self, tilt: float, eps: float, delta: float) -> bool:
+        """Whether Chernoff's bound, at the tilt or somewhat above, shows that delta at eps >= 0 is no larger."""
+        if eps < 0 or delta <= 0 or tilt <= 0:
+            return False
+        room = eps - self._drift(cumulants(self.probes, self.counts, tilt))
+        for theta in (tilt, 1.15 * tilt):
+            found = [seen.chernoff(theta) for seen in self.scans]
+            log_moment = sum(float(n @ log) for n, (log, _) in zip(self.counts, found, strict=True))
+            beyond = -math.expm1(sum(float(n @ np.log1p(-above)) for n, (_, above) in zip(self.counts, found, strict=True)))
+            # the largest (1 - e^-x) e^{-theta x} over x > 0
+            log_peak = -theta * math.log1p(1 / theta) - math.log1p(theta)
+            if beyond + math.exp(min(log_moment - theta * room + log_peak, 0.0)) <= delta * (1 - 1e-12):
+                return True
+        return False
+
+    def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float, target: tuple[float, float]) -> Both | None:
+        """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already.
+
+        The law from below is left out where the one from above suffices for ``target``, an eps and the delta that it has to meet.
+        """
         for coarser in range(5):
             if error * 10**coarser >= self.last_error:
                 return None
             try:
                 both = self._compose(state, tilt, eps, error * 10**coarser, delta)
-                break
+                # composed here, where a window that does not fit is caught
+                if both.suffices(*target) or both.lower:
+                    break
             except Unsupported:
                 if coarser == 4 and math.isinf(self.last_error):
                     raise
@@ -179,17 +211,22 @@ class Composition:
         chosen = plan(self.probes, self.counts, tops, tilt, error, Lattice.of(self.groups, fine), tail)
         made = [self._dot(j, chosen, tilt, delta, share, tail) for j in range(len(self.groups))]
         split = [(d.jumps, n) for d, n in zip(made, self.counts, strict=True) if d.jumps is not None]
-        sides = []
-        for upper in (True, False):
+
+        def side(upper: bool) -> Composed:
             finite = sum(float(n @ np.log1p(-d.infinity)) for d, n in zip(made, self.counts, strict=True)) if upper else self.log_finite
-            laws = [d.upper if upper else d.lower for d in made]
+            laws = [d.upper if upper else d.lower() for d in made]
             late = [(jumps.upper if upper else jumps.lower, n) for jumps, n in split]
             fewer = [n - d.jumps.most if d.jumps and not upper else n for d, n in zip(made, self.counts, strict=True)]
-            sides.append(compose(laws, fewer, chosen.step, tilt, chosen.stages, late=late, upper=upper, log_finite=finite, tail=tail))
+            return compose(laws, fewer, chosen.step, tilt, chosen.stages, late=late, upper=upper, log_finite=finite, tail=tail)
+
+        drift = self._drift(state) + sum(float(jumps.most @ jumps.log_kappa) for jumps, _ in split)
+        fall = drift + sum(jumps.fall for jumps, _ in split)
+        return Both(side(True), partial(side, False), drift, fall, math.sqrt(state.variance))
+
+    def _drift(self, state: Cumulants) -> float:
+        """By how much in eps rounding in the tails may shift the composed loss."""
         sizes = [np.abs(m) + 10 * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
-        drift = TAIL_ROUNDINGS * UNIT * sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
-        drift += sum(float(jumps.most @ jumps.log_kappa) for jumps, _ in split)
-        return Both(sides[0], sides[1], drift, drift + sum(jumps.fall for jumps, _ in split), math.sqrt(state.variance))
+        return TAIL_ROUNDINGS * UNIT * sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
 
     def _milder(self, tilt: float, state: Cumulants, eps: float, delta: float, relative: float) -> tuple[float, Cumulants, float]:
         """The tilt to compute with, its cumulants, and the share of the tilted mass that decides delta at eps.

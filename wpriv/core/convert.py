@@ -77,19 +77,20 @@ def normal_log_delta(eps: float, mean: float, variance: float) -> float:
     return float(log_mills_drop(np.array(a), sigma))
 
 
-def log_mills_drop(a: Array, width: float) -> Array:
-    """ln of phi(a) [R(a) - R(a + width)], R(x) = Phi(-x) / phi(x) the Mills ratio, for a of any shape and width > 0.
+def log_mills_drop(a: Array, width: float | Array) -> Array:
+    """ln of phi(a) [R(a) - R(a + width)], R(x) = Phi(-x) / phi(x) the Mills ratio, for a of any shape and width > 0 of one that fits.
 
     It is ln E (1 - e^(a sigma - Y))_+ for Y = N(0, sigma^2), width = sigma. For a small width the difference is the integral of
     -R' = 1 - x R(x), which has one sign, so nothing cancels.
     """
     tail = log_ndtr(-a)
     by_tails = tail + log1mexp(np.minimum(width * (a + width / 2) + log_ndtr(-a - width) - tail, 0.0))
-    if width > 0.5:
+    if np.min(width) > 0.5:
         return np.asarray(by_tails)
-    x = np.maximum(a, -30.0)[..., None] + width / 2 * (_NODES + 1)
-    integral = width / 2 * (_one_minus_x_mills(x) @ _WEIGHTS)
-    return np.where(a < -30, by_tails, -a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral))
+    half = np.asarray(np.minimum(width, 0.5) / 2)
+    x = np.maximum(a, -30.0)[..., None] + half[..., None] * (_NODES + 1)
+    integral = half * (_one_minus_x_mills(x) @ _WEIGHTS)
+    return np.where((a < -30) | (np.asarray(width) > 0.5), by_tails, -a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral))
 
 
 def _one_minus_x_mills(x: Array) -> Array:

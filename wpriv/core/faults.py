@@ -6,28 +6,28 @@ import dataclasses
 import json
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key
 from wpriv.core.process import ADJACENCIES, type_words
-from wpriv.core.schema import PRICED, Panel, Part, Step, Strict, Sweep
+from wpriv.core.schema import PRICED, Axis, DataSet, Optimizer, Panel, Part, Privacy, Step, Sweep
 from wpriv.errors import UsageError
 
 _FOLDERS = {"figure": "figures", "table": "tables"}
 
 
-def model_faults(document: Document, model: type[Strict]) -> list[Fault]:
-    """pydantic's faults, in the words of this program and at the place they are about."""
+def model_faults(document: Document, model: type[BaseModel], at: Key = ()) -> list[Fault]:
+    """pydantic's faults with a document, or with the part of it at a path, at the place they are about."""
     try:
-        model.model_validate(document.data)
+        model.model_validate(document.at(at))
     except ValidationError as error:
-        return [_told(document, model, fault) for fault in error.errors(include_url=False)]
+        return [_told(document, model, fault, at) for fault in error.errors(include_url=False)]
     return []
 
 
-def _told(document: Document, model: type[Strict], fault: Any) -> Fault:
-    path: Key = ()
+def _told(document: Document, model: type[BaseModel], fault: Any, at: Key) -> Fault:
+    path = at
     for part in fault["loc"]:
         if (*path, part) in document.values:
             path = (*path, part)
@@ -47,9 +47,11 @@ def _told(document: Document, model: type[Strict], fault: Any) -> Fault:
     return Fault(document.place(path), f"{name}: {said}{found}" if isinstance(fault["loc"][-1], str) else f"{said}{found}")
 
 
-def _keys_of(model: type[Strict], loc: tuple[Any, ...]) -> list[str]:
+def _keys_of(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     """Keys known where an unknown one was found: those of the innermost model along the path."""
-    inner: dict[Any, type[Strict]] = {"quick": Part, "panels": Panel, "sweep": Sweep}
+    inner: dict[Any, type[BaseModel]] = {"quick": Part, "panels": Panel, "sweep": Sweep}
+    if "optimizer" in model.model_fields:
+        inner = {"privacy": Privacy, "optimizer": Optimizer, "data": DataSet, "sweep": Axis}
     return list(next((inner[part] for part in reversed(loc[:-1]) if part in inner), model).model_fields)
 
 

@@ -11,6 +11,7 @@ is a point at -ln kappa (Jensen once more): zero, with eps shifted by n ln kappa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,10 +47,13 @@ class Jumps:
 
 @dataclass(frozen=True)
 class Dotted:
-    """A group's upper and lower tilted laws on the first lattice, the upper ones' mass at +infinity [K], and the jumps if split off."""
+    """A group's upper and lower tilted laws on the first lattice, the upper ones' mass at +infinity [K], and the jumps if split off.
+
+    ``lower`` makes the lower laws, once they are asked.
+    """
 
     upper: Law
-    lower: Law
+    lower: Callable[[], Law]
     infinity: Array
     jumps: Jumps | None = None
 
@@ -60,11 +64,16 @@ def dot(group: Group, p: Probe, step: float, tilt: float, top_mass: float, botto
     y = np.asarray(index * step, dtype=np.float64)
     if step > 1:
         mass, low, infinity = rounded(pair, y)
-    else:
-        made = cells(pair, y)
-        mass, infinity = upper_dots(made, pair.infinity)
-        low = lower_dots(made, pair.infinity)
-    return Dotted(_tilted(index, mass, y, tilt), _tilted(index, low, y, tilt), np.atleast_1d(infinity))
+        return Dotted(_tilted(index, mass, y, tilt), lambda: _tilted(index, low, y, tilt), np.atleast_1d(infinity))
+    made = cells(pair, y)
+    mass, infinity = upper_dots(made, pair.infinity)
+
+    def lower() -> Law:
+        low = np.atleast_2d(lower_dots(made, pair.infinity))
+        # without mass at infinity, a pair dominates a point at zero
+        return _tilted(index, low, y, tilt) if pair.infinity > 0 else _resolved(index, low, step, tilt, np.zeros(low.shape[0]))[0]
+
+    return Dotted(_tilted(index, mass, y, tilt), lower, np.atleast_1d(infinity))
 
 
 def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, bottom_mass: float, tail: float) -> Dotted:
@@ -99,7 +108,7 @@ def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, 
     above = _tilted(inner, bulk_upper / rest[..., None], y, tilt)
     below, fall = _resolved(inner, np.atleast_2d(bulk_lower / rest[..., None]), step, tilt, np.atleast_1d(np.maximum(inner_kappa, 0.0)))
     log_kappa = np.atleast_1d(np.maximum(kappa, 0.0))
-    return Dotted(above, below, np.atleast_1d(infinity), Jumps(laws[0], laws[1], most, log_kappa, float(counts @ fall)))
+    return Dotted(above, lambda: below, np.atleast_1d(infinity), Jumps(laws[0], laws[1], most, log_kappa, float(counts @ fall)))
 
 
 def _resolved(index: NDArray[np.int64], mass: Array, step: float, tilt: float, log_kappa: Array) -> tuple[Law, Array]:
@@ -112,8 +121,9 @@ def _resolved(index: NDArray[np.int64], mass: Array, step: float, tilt: float, l
     """
     below = _tilted(index, mass.copy(), np.asarray(index * step, dtype=np.float64), tilt)
     unresolved = below.moments(step)[0] < -log_kappa
-    if unresolved.any():
-        mass = np.where(unresolved[:, None], np.where(index == 0, mass.sum(axis=1)[:, None], 0.0), mass)
+    if unresolved.any() and index[0] <= 0:
+        zero = index == index[index <= 0][-1]
+        mass = np.where(unresolved[:, None], np.where(zero, mass.sum(axis=1)[:, None], 0.0), mass)
         below = _tilted(index, mass, np.asarray(index * step, dtype=np.float64), tilt)
     return below, np.where(unresolved, log_kappa, 0.0)
 
@@ -212,7 +222,7 @@ def nodes(
     if first > 0 or not math.isfinite(low):
         low = max(float(p.y[first]) - step, low)
     if last < p.y.size - 1 or not math.isfinite(high):
-        high = min(float(p.y[min(last + 1, p.y.size - 1)]) + step, high)
+        high = min((float(p.y[last + 1]) if last < p.y.size - 1 else p.end) + step, high)
     high = max(high, low + step)
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
     extra = EXTRA * (loose(pair) if 0 < pair.atoms.size <= 8 else 1.0)

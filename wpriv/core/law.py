@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from wpriv.core.pair import Array, Counts
 
-_EIGHTHS = np.arange(9) / 8
-
 
 @dataclass(frozen=True)
 class Law:
@@ -44,6 +42,54 @@ class Law:
         return mean, (mass * (y - mean[:, None]) ** 2).sum(axis=1)
 
 
+@dataclass(frozen=True)
+class Chernoff:
+    """What bounds how far sums of losses can lie from their means: cumulants of laws at a few points on either side of zero.
+
+    ``logs`` [2, T, K] per law: ln E[e^{-theta (Y - mean)}] and ln E[e^{theta (Y - mean)}]; ``sides`` [2, K]: how far Y itself reaches.
+    """
+
+    theta: Array
+    logs: list[Array]
+    sides: list[Array]
+
+    @staticmethod
+    def of(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], theta: Array) -> Chernoff:
+        """``points``: per law the losses [m] and their probabilities [K, m], each row summing to one; ``moments``: means and variances."""
+        logs, sides = [], []
+        for (y, mass), (means, _) in zip(points, moments, strict=True):
+            alive = (mass > 0).any(axis=0)
+            x, rows = y[alive], mass[:, alive]
+            centre = float(means.mean())
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                grown = np.exp(theta[:, None] * (x - centre))
+                log = np.log(np.array([(1 / grown) @ rows.T, grown @ rows.T]))
+            log[np.isnan(log)] = np.inf
+            moved = theta[:, None] * (means - centre)
+            logs.append(log + np.array([moved, -moved]))
+            sides.append(np.array([means - x[0], x[-1] - means]))
+        return Chernoff(theta, logs, sides)
+
+    def reach(self, counts: list[Counts], depth: float) -> tuple[float, float]:
+        """How far below and above its mean the sum of ``counts`` [K] losses per law can lie, outside probability e^-depth on each side."""
+        cumulant, ends = np.zeros((2, self.theta.size)), np.zeros(2)
+        for log, side, n in zip(self.logs, self.sides, counts, strict=True):
+            run = slice(None) if n.all() else n > 0
+            cumulant += log[:, :, run] @ n[run]
+            ends += side[:, run] @ n[run]
+        found = ((cumulant + depth) / self.theta).min(axis=1)
+        return min(float(found[0]), float(ends[0])), min(float(found[1]), float(ends[1]))
+
+
+def steepnesses(points: list[tuple[Array, Array]], variances: list[float], depth: float, number: int) -> Array:
+    """Where to know cumulants for the reach of sums of losses with these variances: the best theta is near the ``normal`` one for a
+    Gaussian-like law, and near 1 / (largest loss) where rare large losses rule."""
+    normal = [math.sqrt(2 * depth / v) for v in variances]
+    largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for y, _ in points)
+    least = min(0.04 * min(normal), 2 / largest)
+    return np.asarray(least * (1.4 * max(normal) / least) ** (np.arange(number) / (number - 1)))
+
+
 def reach(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], counts: list[Counts], depth: float) -> tuple[float, float]:
     """How far below and above its mean the sum of losses can lie, outside probability e^-depth on each side (Chernoff).
 
@@ -51,29 +97,8 @@ def reach(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]],
         points: per law the losses [m] and their probabilities [K, m] (each row summing to one).
         moments: per law means and variances [K]. counts: per law how many losses [K] of each row are summed.
     """
-    variance = sum(float(np.dot(n, v)) for n, (_, v) in zip(counts, moments, strict=True))
+    variance = sum(float(n @ v) for n, (_, v) in zip(counts, moments, strict=True))
     if variance <= 0:
         return 0.0, 0.0
-    # the best theta is near ``normal`` for a Gaussian-like law, and near 1 / (largest loss) where rare large losses rule
-    normal = math.sqrt(2 * depth / variance)
-    largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for (y, _), n in zip(points, counts, strict=True) if n.any())
-    least = min(0.04 * normal, 2 / largest)
-    theta = least * (1.4 * normal / least) ** _EIGHTHS
-    cumulant = np.zeros((2, theta.size))
-    below = above = 0.0
-    for (y, mass), (means, _), n in zip(points, moments, counts, strict=True):
-        run = n > 0
-        if not run.any():
-            continue
-        alive = (mass[run] > 0).any(axis=0)
-        x, rows, times, mean = y[alive], mass[run][:, alive], n[run], means[run]
-        centre = float(mean.mean())
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            grown = np.exp(theta[:, None] * (x - centre))
-            logs = np.log(np.array([(1 / grown) @ rows.T, grown @ rows.T]))
-        logs[np.isnan(logs)] = np.inf
-        moved = theta[:, None] * (mean - centre)
-        cumulant += (logs + np.array([moved, -moved])) @ times
-        below, above = below + float(times @ (mean - x[0])), above + float(times @ (x[-1] - mean))
-    left, right = ((cumulant + depth) / theta).min(axis=1)
-    return min(float(left), below), min(float(right), above)
+    running = [p for p, n in zip(points, counts, strict=True) if n.any()]
+    return Chernoff.of(points, moments, steepnesses(running, [variance], depth, 9)).reach(counts, depth)

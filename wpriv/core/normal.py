@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from wpriv.core.convert import normal_log_delta
 from wpriv.core.curve import Bracket, Curve, epsilon_at
 from wpriv.core.moments import loss_class
-from wpriv.core.process import Process, Run, log_finite
+from wpriv.core.process import Process, Run, log_finite, need_laws
 
 # Constants of others' theorems, taken as cited and not proven again here. Sommer et al. (2019) give all four: those for equal steps
 # in Lemma 13, those for any steps in the remark after it, from Pinelis (2017).
@@ -82,6 +82,7 @@ def bracket_curve(process: Process, *, accountant: str, source: str, nonuniform:
         Sommer, Meiser, Mohammadi (2019), Theorem 6: z standardised by sqrt(n) sigma, moments centred, error of the tails beyond
         eps. The lower end falls with eps wherever it is positive, since a normal tail falls faster than 1/(1 + z^3).
     """
+    need_laws(process, accountant)
     sums = [composed(run) for run in process.runs()]
     high, guess = max(s.top for s in sums) * (1 + 1e-11), max(sums[0].mean, 1e-12)
 

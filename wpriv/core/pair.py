@@ -8,7 +8,7 @@ space so that a probability of 1e-300 keeps its digits.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -57,6 +57,14 @@ class LossPair:
 
     def renyi(self, orders: Array) -> Array | None:
         """Renyi divergences D_alpha(P||Q) in nats at real orders alpha > 1 in closed form, or None."""
+        return None
+
+    def between(self, tol: float) -> tuple[LossPair, LossPair] | None:
+        """A pair that this one dominates and a pair that dominates it, where its own law is known only so; else None.
+
+        The two lie so close that eps of one step differs by less than about ``tol``, relative. Wherever one law alone is asked for, such a
+        pair answers with one that dominates it, which is safe.
+        """
         return None
 
     def reverse(self) -> LossPair:
@@ -114,6 +122,9 @@ class Reversed(Derived):
     def reverse(self) -> LossPair:
         return self.forward
 
+    def between(self, tol: float) -> tuple[LossPair, LossPair] | None:
+        return mapped(self.forward.between(tol), LossPair.reverse)
+
     def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
         found = self.forward.family()
         return None if found is None else (("reversed", found[0]), found[1])
@@ -125,6 +136,11 @@ class Reversed(Derived):
         y = np.asarray(eps, dtype=float)
         below = np.minimum(y, 0.0)
         return np.where(y < 0, mirrored(below, self.forward.log_delta(-below)), super().log_delta(y))
+
+
+def mapped(ends: tuple[LossPair, LossPair] | None, to: Callable[[LossPair], LossPair]) -> tuple[LossPair, LossPair] | None:
+    """Both ends of ``LossPair.between`` under a map that keeps the order of domination."""
+    return None if ends is None else (to(ends[0]), to(ends[1]))
 
 
 class AtomicPair(LossPair):

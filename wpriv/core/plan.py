@@ -12,9 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from wpriv.core.group import Group
-from wpriv.core.law import reach
+from wpriv.core.law import Chernoff, steepnesses
 from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.probe import Probe, cumulants, top_index, weights
+from wpriv.errors import Unsupported
+
+MAX_PARTS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class Lattice:
             # where no spacing meets all atoms their mass is loose too, and the best of the fine ones has to do
             for wanted in (step, self.fine / divisor):
                 least_parts = max(1, math.ceil(unit / wanted * (1 - 1e-9)))
+                if least_parts > MAX_PARTS:
+                    raise Unsupported(
+                        f"pld needs {least_parts:.3g} cells between two atoms; the limit is {MAX_PARTS:,}. Raise --tol, or use rdp"
+                    )
                 parts = np.arange(least_parts, 3 * least_parts + 20)
                 places = np.outer(parts, self.atoms / unit)
                 off = np.abs(places - np.round(places)).max(axis=1)
@@ -81,48 +88,61 @@ def loose(pair: LossPair) -> float:
 def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: float, error: float, lattice: Lattice, tail: float) -> Plan:
     """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger."""
     kinds, total = sum(n.size for n in counts), sum(int(n.sum()) for n in counts)
-    state, most = cumulants(probes, counts, tilt), max(int(n.max()) for n in counts)
-    whole = _reach(probes, counts, tops, tilt, tail)
-    plain = cumulants(probes, counts, 0.0).variances
+    most = max(int(n.max()) for n in counts)
+    deepest = next(k for k in range(1, 6) if k == 5 or most ** (1 / (k + 1)) < 8)
+    if deepest == 1:
+        step, _ = lattice.fit(1.0)
+        return Plan([(1, 1)], step, step, None)
+    variance, plain = cumulants(probes, counts, tilt).variance, cumulants(probes, counts, 0.0).variances
+    widths = _Widths(probes, tops, tilt, tail, variance, most)
+    whole = widths.of(counts, 1)
     best: tuple[float, Plan] | None = None
-    for k in range(1, 6):
+    for k in range(1, deepest + 1):
         step, period = lattice.fit(math.sqrt(k))
         blocks = [max(1, round(most ** ((k - s) / k))) for s in range(1, k + 1)]
         stages = _factors(blocks, [lattice.fine * math.sqrt(total / number / k) for number in blocks], step, period)
         last = step * math.prod(factor for _, factor in stages)
         first = [-(-n // blocks[0]) for n in counts]
-        width = _reach(probes, first, tops, tilt, tail / blocks[0])
+        width = widths.of(first, blocks[0])
         spread = math.sqrt(sum(float(n @ v) for n, v in zip(first, plain, strict=True)))
         cut = None
         if k > 1 and last < 0.3 and width > 24 * spread:
             cut = _cut(probes, counts, 6 * spread, step, last, tilt, error, tail)
         if cut is not None:
-            width = _reach(probes, first, tops, tilt, tail / blocks[0], cut * last)
+            width = _Widths(probes, tops, tilt, tail, variance, most, cut * last).of(first, blocks[0])
         cost = 8e3 * k + width / step * (1 + 0.2 * kinds) + whole / last * (1 + (0.2 * kinds if cut is not None else 0.0))
         spacing = step
         for (number, factor), (after, _) in itertools.pairwise(stages):
             spacing *= factor
-            cost += 14 * math.sqrt(state.variance / after) / spacing if number > 1 else 0.0
+            cost += 14 * math.sqrt(variance / after) / spacing if number > 1 else 0.0
         if best is None or cost < best[0]:
             best = (cost, Plan(stages, step, last, cut))
-        if most ** (1 / (k + 1)) < 8:
-            break
     assert best is not None
     return best[1]
 
 
-def _reach(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: float, tail: float, cut: float = math.inf) -> float:
-    """The width, outside ``tail`` on either side, of a sum of ``counts`` tilted losses, by the probes."""
-    points, moments = [], []
-    for p, top in zip(probes, tops, strict=True):
-        start = int(np.searchsorted(p.y, -cut))
-        stop = min(top_index(p, top), int(np.searchsorted(p.y, cut)) - 1) + 1
-        y, w = p.y[start:stop], weights(p, tilt)[:, start:stop]
-        w = w / w.sum(axis=1)[:, None]
-        mean = w @ y
-        points.append((y, w))
-        moments.append((mean, (w * (y - mean[:, None]) ** 2).sum(axis=1)))
-    return sum(reach(points, moments, counts, -math.log(tail)))
+class _Widths:
+    """How wide sums of tilted losses are by the probes, outside ``tail`` on either side; of those within a cut, where one is given.
+
+    ``variance`` is that of the whole composition, ``most`` how many blocks it may be split into.
+    """
+
+    def __init__(self, probes: list[Probe], tops: list[float], tilt: float, tail: float, variance: float, most: int, cut: float = math.inf):
+        points, moments = [], []
+        for p, top in zip(probes, tops, strict=True):
+            start = int(np.searchsorted(p.y, -cut))
+            stop = min(top_index(p, top), int(np.searchsorted(p.y, cut)) - 1) + 1
+            y, w = p.y[start:stop], weights(p, tilt)[:, start:stop]
+            w = w / w.sum(axis=1)[:, None]
+            mean = w @ y
+            points.append((y, w))
+            moments.append((mean, w @ (y * y) - mean**2))
+        self.depth = -math.log(tail)
+        self.table = Chernoff.of(points, moments, steepnesses(points, [variance, variance / most], self.depth, 24))
+
+    def of(self, counts: list[Counts], blocks: int) -> float:
+        """The width of a sum of ``counts`` losses, one of so many blocks."""
+        return sum(self.table.reach(counts, self.depth + math.log(blocks)))
 
 
 def _cut(

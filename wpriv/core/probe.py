@@ -1,22 +1,21 @@
 """A cheap first look at loss pairs: where their losses live, their cumulant functions, and which tilt a question asks for.
 
-The nodes are geometric in |loss| and refined where mass gathers, so that no scale has to be known beforehand. What is found here
-only steers the certified computation (tilt, grid, windows); no answer depends on its accuracy.
+What is found here only steers the certified computation (tilt, grid, windows); no answer depends on its accuracy.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import erfcx
 
 from wpriv.core.group import stacked
 from wpriv.core.pair import Array, Counts, LossPair
+from wpriv.core.scan import Scan, scan
 
-_LADDER = np.geomspace(1e-15, 1e9, 120)
 # P-masses down to which tails can be resolved: the deeper, the smaller a delta can be asked about, and the more losses are probed
 DEPTHS = (1e-25, 1e-50, 1e-100, 1e-150)
 
@@ -26,13 +25,33 @@ class Probe:
     """Losses y [m] (increasing) and ln of their P-mass [K, m], a row for each pair of a group; mass at +infinity left out.
 
     ``loss`` [K, m] is where the mass of each row's cell lies, to second order: ln of its P-mass over its Q-mass. ``shortened`` says that
-    losses above the last one were left out.
+    losses above the last one were left out, ``end`` that all lie below it but for P-masses that no double can tell from zero.
     """
 
     y: Array
     log_p: Array
     loss: Array
+    end: float
     shortened: bool = False
+
+    @staticmethod
+    def of(found: Scan, infinity: float) -> Probe:
+        """The cells of a scan, each at a loss; ``infinity`` is the pair's own."""
+        y, (mass, other) = found.y, found.masses()
+        mass[:, 0] = np.maximum(mass[:, 0], np.minimum(found.tails[1, :, 1], 1.0 - infinity))
+        beyond = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
+        # the far tail sits at the lower end of a cell that was not refined: its middle would weigh far too much when tilted
+        falls = (mass > 0.5 * beyond).any(axis=0) & (y[1:] > 0)
+        middle = np.where(falls, y[:-1], (y[1:] + y[:-1]) / 2)
+        keep = (mass > 1e-300).any(axis=0)
+        if not keep.any():
+            nothing = np.zeros((mass.shape[0], 1))
+            return Probe(np.zeros(1), nothing - np.inf, nothing, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_p = np.log(mass)
+            # where Q has no digits left the middle has to do
+            loss = np.where((other > 1e-290) & (mass > 1e-290), np.clip(log_p - np.log(other), y[:-1], y[1:]), middle)
+        return Probe(middle[keep], log_p[:, keep], loss[:, keep], float(y[1:][keep][-1]))
 
     def reaches(self, cut: float) -> bool:
         """Whether there are losses above the cut; or below it, and none above that only their rarity has left out."""
@@ -40,66 +59,14 @@ class Probe:
 
     def up_to(self, last: int) -> Probe:
         """The losses up to an index."""
-        return Probe(self.y[: last + 1], self.log_p[:, : last + 1], self.loss[:, : last + 1], last < self.y.size - 1)
+        if last >= self.y.size - 1:
+            return self
+        return Probe(self.y[: last + 1], self.log_p[:, : last + 1], self.loss[:, : last + 1], float(self.y[last]), True)
 
 
-@lru_cache(maxsize=512)
 def probe(*members: LossPair, depth: float = DEPTHS[-1]) -> Probe:
-    """Probes one pair, or several that can be stacked, down to P-masses of ``depth``; cached by the pairs' identity or value."""
-    pair = stacked(members)
-    low, high = pair.support
-    ladder = np.concatenate([-_LADDER[::-1], [0.0], _LADDER])
-    y = ladder[(ladder > low) & (ladder < high)]
-    ends = [v for v in (low, high) if math.isfinite(v)]
-    if len(ends) == 2 and high > low:
-        # a bounded loss has its law's detail near the ends
-        inwards = (high - low) * np.geomspace(1e-7, 0.5, 30)
-        y = np.concatenate([y, low + inwards, high - inwards])
-    few_atoms = pair.atoms if pair.atoms.size <= 64 else np.empty(0)
-    y = np.unique(np.concatenate([y, ends, few_atoms]))
-    if y.size < 2:
-        y = np.array([y[0] - 1e-9, y[0]]) if y.size else np.array([-1e-9, 0.0])
-    tails = _tails(pair, y)
-    while True:
-        mass = _between(*tails[:2])
-        mass[:, 0] = np.maximum(mass[:, 0], np.minimum(tails[1, :, 1], 1.0 - pair.infinity))
-        beyond = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
-        steep = ((mass > 0.7 * beyond) & (mass > depth) | (mass > 0.3 * beyond) & (mass > 1e-15)).any(axis=0)
-        last = np.arange(mass.shape[1]) == mass.shape[1] - 1
-        heavy = (mass > 0.02).any(axis=0)
-        # no finer than the ladder: an atom at zero would be halved for ever
-        finest = np.maximum(np.where(heavy, 1e-9, 1e-3) * np.abs(y[1:]), 1e-15)
-        wide = (heavy | steep & ~last) & (np.diff(y) > finest)
-        if not wide.any():
-            break
-        new = (y[:-1][wide, None] + np.diff(y)[wide, None] * np.arange(1, 6) / 6).ravel()
-        y = np.concatenate([y, new])
-        order = np.argsort(y, kind="stable")
-        y, tails = y[order], np.concatenate([tails, _tails(pair, new)], axis=2)[:, :, order]
-    # the far tail sits at the lower end of a cell that was not refined: its middle would weigh far too much when tilted
-    falls = (mass > 0.5 * beyond).any(axis=0) & (y[1:] > 0)
-    middle = np.where(falls, y[:-1], (y[1:] + y[:-1]) / 2)
-    keep = (mass > 1e-300).any(axis=0)
-    if not keep.any():
-        nothing = np.zeros((mass.shape[0], 1))
-        return Probe(np.zeros(1), nothing - np.inf, nothing)
-    other = _between(*tails[2:])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_p = np.log(mass)
-        # where Q has no digits left the middle has to do
-        loss = np.where((other > 1e-290) & (mass > 1e-290), np.clip(log_p - np.log(other), y[:-1], y[1:]), middle)
-    return Probe(middle[keep], log_p[:, keep], loss[:, keep])
-
-
-def _tails(pair: LossPair, y: Array) -> Array:
-    """[4, K, m] P above, P below, Q above and Q below each loss."""
-    return np.array([np.atleast_2d(np.exp(tail)) for tail in pair.tails(y)])
-
-
-def _between(above: Array, below: Array) -> Array:
-    """The mass of every cell, by whichever tail is the smaller."""
-    smaller = above[:, :-1] < below[:, 1:]
-    return np.maximum(np.where(smaller, above[:, :-1] - above[:, 1:], below[:, 1:] - below[:, :-1]), 0.0)
+    """Probes one pair, or several that can be stacked, down to P-masses of ``depth``."""
+    return Probe.of(scan(*members, depth=depth), float(stacked(members).infinity))
 
 
 @dataclass(frozen=True)
@@ -144,41 +111,45 @@ def log_tail_factor(tilt: float, deviation: float) -> float:
 def tilt_for_delta(probes: list[Probe], counts: list[Counts], log_delta: float) -> float:
     """The tilt lambda >= 0 at which the saddle-point approximation of ln delta meets the target (to about 1%)."""
 
-    def miss(tilt: float) -> float:
+    def miss(tilt: float) -> tuple[float, float]:
         c = cumulants(probes, counts, tilt)
-        return c.total - tilt * c.mean + log_tail_factor(tilt, math.sqrt(max(c.variance, 0.0))) - log_delta
+        spread = math.sqrt(c.variance)
+        value = c.total - tilt * c.mean + log_tail_factor(tilt, spread) - log_delta
+        return value, tilt * c.variance + 1 / (tilt + 1 / spread)
 
-    return _decreasing_root(miss, _scale(probes, counts))
+    at_zero, spread = miss(0.0)
+    # a normal loss needs at most this tilt
+    return _root(miss, at_zero, math.sqrt(2 * at_zero) / spread) if at_zero > 0 else 0.0
 
 
 def tilt_for_eps(probes: list[Probe], counts: list[Counts], eps: float) -> float:
-    """The tilt lambda >= 0 at which the tilted mean of the composed loss is eps."""
-    return _decreasing_root(lambda tilt: eps - cumulants(probes, counts, tilt).mean, _scale(probes, counts))
+    """The tilt lambda >= 0 at which the tilted mean of the composed loss is eps (to about 1%)."""
+
+    def miss(tilt: float) -> tuple[float, float]:
+        c = cumulants(probes, counts, tilt)
+        return eps - c.mean, c.variance
+
+    short, variance = miss(0.0)
+    return _root(miss, short, short / variance) if short > 0 else 0.0
 
 
-def _scale(probes: list[Probe], counts: list[Counts]) -> float:
-    variance = cumulants(probes, counts, 0.0).variance
-    return 1 / math.sqrt(variance) if variance > 0 else 1.0
-
-
-def _decreasing_root(f, scale: float) -> float:  # type: ignore[no-untyped-def]
-    """A root of a decreasing function on [0, inf), to one percent; 0 where it starts below zero."""
-    if f(0.0) <= 0:
-        return 0.0
-    low, high, f_low, f_high = 0.0, scale, math.inf, f(scale)
-    while f_high > 0 and high < 1e12 * scale:
-        low, f_low, high = high, f_high, high * 3
-        f_high = f(high)
-    for _ in range(40):
-        if high - low <= 0.01 * high or high < 1e-6 * scale:
-            break
-        share = f_low / (f_low - f_high) if math.isfinite(f_low) and math.isfinite(f_high) and f_low > f_high else 0.5
-        middle = low + (high - low) * min(max(share, 0.1), 0.9)
-        value = f(middle)
-        if value > 0:
-            low, f_low = middle, value
+def _root(f: Callable[[float], tuple[float, float]], at_zero: float, start: float) -> float:
+    """A root of a function that decreases from ``at_zero``, given with how fast it falls: Newton's steps while they converge quickly."""
+    low, high, x, last = 0.0, math.inf, start, math.inf
+    for _ in range(60):
+        value, fall = f(x)
+        low, high = (x, high) if value > 0 else (low, x)
+        step = x + value / fall
+        near = abs(step - x) <= 0.01 * x and abs(value) <= 0.02 * at_zero
+        if near or high < 1e-6 * start or high - low <= 0.01 * high:
+            return min(max(step, low), high)
+        if low < step < min(high, 4 * x) and abs(value) < 0.2 * last:
+            x = step
+        elif math.isinf(high):
+            x *= 4
         else:
-            high, f_high = middle, value
+            x = math.sqrt(max(low, high / 16) * high)
+        last = abs(value)
     return high
 
 

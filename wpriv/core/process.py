@@ -98,13 +98,15 @@ class Mechanism(Parameters):
 
     Fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more privacy.
     ``dominating`` says that ``pair()`` is proven worst over all neighbours at the given sensitivity, which subsampling needs;
-    ``why_not_sampled`` is the reason shown where it is not, or where there is nothing to draw a sample from.
+    ``why_not_sampled`` is the reason shown where it is not, or where there is nothing to draw a sample from; ``why_not_poisson`` where
+    Poisson sampling alone is ruled out.
     """
 
     noise: ClassVar[str | None] = None
     adjacencies: ClassVar[tuple[str, ...]] = ADJACENCIES
     dominating: ClassVar[bool] = True
     why_not_sampled: ClassVar[str] = ""
+    why_not_poisson: ClassVar[str] = ""
     source: ClassVar[str] = ""
 
     def pair(self) -> LossPair:
@@ -227,6 +229,8 @@ def log_finite(run: Run) -> float:
 def closed_form(run: Run) -> LossPair | None:
     """One pair that is the exact composition of a whole run, or None where no closed form is known."""
     whole: LossPair | None = None
+    if any(pair.between(1.0) is not None for pair, _ in run):
+        return None
     for pair, n in run:
         part = pair.power(n)
         if part is None:
@@ -235,6 +239,24 @@ def closed_form(run: Run) -> LossPair | None:
         if whole is None:
             return None
     return whole
+
+
+def between(run: Run, tol: float) -> tuple[Run, Run] | None:
+    """A run that this one dominates and one that dominates it, where some pair is known only between two; else None."""
+    ends = [(pair.between(tol) or (pair, pair), n) for pair, n in run]
+    if all(low is high for (low, high), _ in ends):
+        return None
+    return [(low, n) for (low, _), n in ends], [(high, n) for (_, high), n in ends]
+
+
+def need_laws(process: Process, accountant: str) -> None:
+    """Refuses a process some pair of which is known only between two, for accountants whose lower ends need the law itself."""
+    for run in process.runs():
+        if between(run, 1.0) is not None:
+            raise Unsupported(
+                f"{accountant} needs the very law of the privacy loss; that of a projection is known between two, which bracket eps and "
+                f"delta. Use pld"
+            )
 
 
 def _sampled(step: Step) -> LossPair:
@@ -246,6 +268,8 @@ def _sampled(step: Step) -> LossPair:
 
 def _check(step: Step, adjacency: str) -> None:
     mechanism, kind = step.mechanism, step.sampling.kind
+    if kind == "poisson" and mechanism.why_not_poisson:
+        raise Unsupported(f"{mechanism.name} has no Poisson sampling: {mechanism.why_not_poisson}")
     if adjacency not in mechanism.adjacencies:
         raise Unsupported(f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}")
     if kind == "none":

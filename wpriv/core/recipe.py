@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core import registry
+from wpriv.core import registry, training
 from wpriv.core.document import Document, Fault, Key, refuse
 from wpriv.core.faults import fields, model_faults, name_faults, shown
 from wpriv.core.process import type_words
-from wpriv.core.schema import MODELS, PRICED, Budget, Expect, Panel, spread
+from wpriv.core.schema import BOUND_COLUMNS, MODELS, PRICED, Budget, Expect, Panel, Train, spread
 from wpriv.errors import UsageError
 
 _GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))
@@ -47,6 +47,7 @@ class Recipe:
     panels: tuple[Panel, ...] = ()
     checks: tuple[Check, ...] = ()
     quick: bool = False
+    training: Train | None = None
 
 
 def check(document: Document, *, quick: bool = False) -> Recipe:
@@ -64,10 +65,8 @@ def check(document: Document, *, quick: bool = False) -> Recipe:
     faults = model_faults(document, MODELS[kind]) + name_faults(document)
     if faults:
         raise refuse(document.name, document.lines, faults)
-    if kind == "privatize":
-        recipe = Recipe(_stem(document.name), kind, data.get("source") or "", data)
-    else:
-        recipe = _compare(document, quick, faults) if kind == "compare" else _single(document, kind, faults)
+    kinds = {"compare": _compare, "train": _train, "budget": _single, "calibrate": _single, "privatize": _privatize}
+    recipe = kinds[kind](document, quick, faults)
     if faults:
         raise refuse(document.name, document.lines, faults)
     return recipe
@@ -93,7 +92,20 @@ def _compare(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
     return Recipe(_stem(document.name), "compare", data["source"], whole, tuple(panels), tuple(checks), quick)
 
 
-def _single(document: Document, kind: str, faults: list[Fault]) -> Recipe:
+def _train(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
+    data, model = training.resolve(document, quick, faults)
+    columns = (*BOUND_COLUMNS, "sigma", "n", *training.results(model.task))
+    labels = {"accountant", *(axis.over for axis in model.sweep or [])}
+    checks = [Check("", _expect_row(document, ("expect", i), columns, labels, faults)) for i in range(len(model.expect))]
+    return Recipe(_stem(document.name), "train", model.source, data, (), tuple(checks), quick, model)
+
+
+def _privatize(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
+    return Recipe(_stem(document.name), "privatize", document.data.get("source") or "", document.data)
+
+
+def _single(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
+    kind = document.data["kind"]
     model = MODELS[kind].model_validate(document.data)
     assert isinstance(model, Budget)
     if kind == "budget" and (model.eps is None) == (model.delta is None):
@@ -219,8 +231,14 @@ def _options(panel: Panel) -> set[str]:
 
 
 def _expect(document: Document, path: Key, panel: Panel, faults: list[Fault]) -> Expect:
+    columns = PRICED.get(panel.table) or registry.load("tables", panel.table).COLUMNS
+    return _expect_row(document, path, columns, {*_LABELS, *ALIASES, *_parameters(panel), *_options(panel)}, faults)
+
+
+def _expect_row(document: Document, path: Key, known: tuple[str, ...], labels: set[str], faults: list[Fault]) -> Expect:
+    """One expected row, its columns among ``known`` and what tells it apart among ``labels``."""
     expect = Expect.model_validate(document.at(path))
-    known, columns = list(PRICED.get(panel.table) or registry.load("tables", panel.table).COLUMNS), expect.model_extra or {}
+    columns = expect.model_extra or {}
     for key, value in columns.items():
         if ALIASES.get(key, key) not in known:
             said = f"unknown key {key!r}{registry.did_you_mean(key, [*known, *Expect.model_fields])}"
@@ -229,7 +247,6 @@ def _expect(document: Document, path: Key, panel: Panel, faults: list[Fault]) ->
             faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {shown(value)}"))
     if not columns:
         faults.append(Fault(document.place(path), f"an expect row needs a number to meet, under one of {', '.join(known)}"))
-    labels = {*_LABELS, *ALIASES, *_parameters(panel), *_options(panel)}
     for key in expect.where:
         if key not in labels:
             said = f"unknown column {key!r}{registry.did_you_mean(key, sorted(labels))}"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Reversed, Tails, column, log1mexp, mirrored
+from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Reversed, Tails, column, log1mexp, mapped, mirrored
 
 MAX_BINOMIAL = 300  # orders beyond it are left to quadrature
 
@@ -139,6 +139,9 @@ class _Poisson(Derived):
     def reverse(self) -> LossPair:
         return _PoissonReversed(self)
 
+    def between(self, tol: float) -> tuple[LossPair, LossPair] | None:
+        return mapped(self.base.between(tol), lambda end: poisson(end, self.rate))
+
     def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
         return _sampled_family("poisson", self.base, self.rate)
 
@@ -188,6 +191,9 @@ class _Fixed(Derived):
             np.where(up, base.sf_q, lower_p),
             np.where(up, base.cdf_q, upper_p),
         )
+
+    def between(self, tol: float) -> tuple[LossPair, LossPair] | None:
+        return mapped(self.base.between(tol), lambda end: fixed(end, self.rate))
 
     def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
         return _sampled_family("fixed", self.base, self.rate)

@@ -125,6 +125,8 @@ class Expect(Strict):
     where: dict[str, Any] = Field(default_factory=dict)
     within: Positive = Field(description="tolerance, relative unless absolute: true")
     absolute: bool = False
+    at_least: bool = Field(False, description="more is as good: only what falls short by more than the tolerance is missed")
+    held: bool = Field(True, description="false: shown beside ours and never missed, for a published number that cannot be reproduced")
     source: Word
 
 
@@ -226,11 +228,120 @@ class Privatize(Strict):
     public_labels: bool = False
 
 
-# "train" joins these with the training tasks
-MODELS: dict[str, type[Strict]] = {"budget": Budget, "calibrate": Calibrate, "compare": Compare, "privatize": Privatize}
+class Named(Strict):
+    """A plug-in by its file name; its own parameters stand beside the name."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    name: Word
+
+    def parameters(self) -> dict[str, Any]:
+        """What stands beside the keys that every plug-in of its kind has."""
+        return dict(self.model_extra or {})
+
+
+class DataSet(Named):
+    """The data set of a training: a reader in ``wpriv/data``, and where to look."""
+
+    root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
+    records: Count | None = Field(None, description="size of the training set that the recipe counts on; another one found is refused")
+    limit: Count | None = Field(None, description="take only the first so many training records (and test records)")
+
+
+def _clip(value: Any) -> Any:
+    if value == "batch-mean" or (type(value) in (int, float) and 0 < value < float("inf")):
+        return value
+    raise ValueError("must be a number above 0 (the norm of one example's gradient), or batch-mean")
+
+
+Clip = Annotated[
+    Any,
+    BeforeValidator(_clip),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "batch-mean"}]}),
+]
+
+
+class Privacy(Strict):
+    """What is promised (eps and delta) or done (sigma). With eps, delta and sigma the run stops before eps is exceeded."""
+
+    eps: Positive | None = None
+    delta: Probability | None = None
+    sigma: Positive | None = Field(None, description="noise multiplier: standard deviation of the noise over the sensitivity of the sum")
+    sampling: Literal["poisson", "fixed", "none"] = "poisson"
+    adjacency: Literal["add-remove", "replace-one"] | None = None
+    clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")
+    norm: Positive = Field(1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped")
+    mask: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="share of coordinates set to zero at each step, after the noise")
+    pairs: Annotated[int, Field(ge=3, le=100)] = Field(
+        8, description="records whose gradients are compared for the accountants bdp and wdp"
+    )
+    method: Literal["auto", "ghost", "vmap", "loop"] = Field("auto", description="how per-example gradients are clipped; all agree")
+
+
+class Optimizer(Strict):
+    """Plain SGD or Adam on the noisy gradients."""
+
+    name: Literal["sgd", "adam"] = "sgd"
+    lr: Positive
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    nesterov: bool = False
+    betas: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(default=[0.9, 0.999])
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    decay: Literal["none", "linear", "cosine"] = Field("none", description="how lr falls to 0 over the run")
+
+
+def _none_is_a_word(value: Any) -> Any:
+    return None if value == "none" else value
+
+
+NoPrivacy = Annotated[
+    Privacy | None,
+    BeforeValidator(_none_is_a_word, json_schema_input_type=Privacy | Literal["none"]),
+    Field(description="or the word none: no clipping, no noise, no guarantee"),
+]
+
+
+class Axis(Strict):
+    """One axis of a sweep over trainings: a key by its dotted path, and its values."""
+
+    over: Word
+    values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)]
+
+
+class Train(Strict):
+    """kind: train. A model trained with (or without) differential privacy, and what it costs."""
+
+    kind: Literal["train"]
+    source: Word
+    task: Word
+    data: DataSet
+    model: Named
+    options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
+    privacy: NoPrivacy
+    optimizer: Optimizer
+    batch: Count | None = Field(None, description="records of a step, on average under Poisson sampling; all of them where left out")
+    epochs: Positive | None = None
+    steps: Count | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="left out, it comes from the operating system")
+    physical: Count | None = Field(None, description="records that go through the model at once; found from memory where left out")
+    memory: Annotated[int, Field(ge=16)] = Field(1000, description="megabytes that the activations of one physical batch may take")
+    checkpoint: Annotated[float, Field(ge=0)] = Field(60.0, description="seconds between checkpoints; there is one an epoch as well")
+    accountants: Annotated[list[Word], Field(min_length=1)] = Field(default=["pld"])
+    title: str | None = None
+    expect: list[Expect] = Field(default_factory=list)
+    sweep: (
+        Annotated[
+            list[Axis], BeforeValidator(lambda v: _listed(v), json_schema_input_type=Axis | list[Axis]), Field(min_length=1, max_length=4)
+        ]
+        | None
+    ) = Field(None, description="one axis, or a list of axes whose product is the grid")
+    quick: dict[str, Any] | None = Field(None, description="keys that differ in a quick run; inner mappings are merged")
+
+
+MODELS: dict[str, type[Strict]] = {"budget": Budget, "calibrate": Calibrate, "compare": Compare, "privatize": Privatize, "train": Train}
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of all recipe kinds, told apart by ``kind``."""
-    kinds = Annotated[Budget | Calibrate | Compare | Privatize, Field(discriminator="kind")]
+    kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train, Field(discriminator="kind")]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "wpriv recipe", **TypeAdapter(kinds).json_schema()}

@@ -8,6 +8,7 @@ on the few nodes that they have, and the rest of the product is taken as zero, a
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from wpriv.core.pair import Array, Counts
 
 UNIT = 2.0**-53
 Spectrum = NDArray[np.complex128]
+Values = TypeVar("Values", Spectrum, Array)
 # laws below which plain FFTs are as quick
 MANY = 12
 # complex numbers held at once
@@ -72,7 +74,9 @@ class Spectra:
         first = {}
         for j, k in widest:
             first[j, k] = spectrum(self.laws[j].index - self.centres[j][k], self.laws[j].rows[k], self.size)
-            envelope *= np.minimum(np.abs(first[j, k]) + self.rounding * UNIT, 1.0) ** int(least[j][k])
+            if least[j][k]:
+                modulus: Array = np.minimum(np.abs(first[j, k]) + self.rounding * UNIT, 1.0)
+                envelope *= _power(modulus, int(least[j][k]))
         beyond = np.sqrt(2 * np.cumsum(envelope[::-1] ** 2)[::-1])
         cut = int(np.searchsorted(-beyond, -error))
         if cut >= self.cut or len(self.rows) * cut > ROOM:
@@ -125,8 +129,8 @@ def jump_factor(law: Law, counts: Counts, size: int) -> NDArray[np.complex128]:
     return power
 
 
-def _power(spectrum: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:
-    """An integer power by squaring: relative error at most n roundings."""
+def _power(spectrum: Values, n: int) -> Values:
+    """An integer power by squaring, n > 0: relative error at most n roundings."""
     result = None
     while True:
         if n & 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from wpriv.core.compose import Composed
 from wpriv.core.roots import least
@@ -14,14 +15,18 @@ from wpriv.core.roots import least
 class Both:
     """The composed law from above and from below, the loss's spread, and by how much in eps either may lie on the wrong side.
 
-    ``rise`` and ``fall`` cover rounding in the tails and what splitting off jumps costs.
+    ``rise`` and ``fall`` cover rounding in the tails and what splitting off jumps costs. ``below`` composes from below, once that is asked.
     """
 
     upper: Composed
-    lower: Composed
+    below: Callable[[], Composed]
     rise: float
     fall: float
     spread: float
+
+    @cached_property
+    def lower(self) -> Composed:
+        return self.below()
 
     @property
     def cells(self) -> int:
@@ -31,6 +36,10 @@ class Both:
     def delta(self, eps: float) -> tuple[float, float]:
         """Lower and upper delta at eps."""
         return self.lower.delta(eps + self.fall, -1), self.upper.delta(eps - self.rise, +1)
+
+    def suffices(self, eps: float, delta: float) -> bool:
+        """Whether the law from above shows by itself that delta at eps >= 0 is no larger."""
+        return eps >= 0 and self.upper.delta(eps - self.rise, +1) <= delta
 
     def epsilon(self, delta: float, guess: float, spread: float) -> tuple[float, float]:
         """Lower and upper eps >= 0 at delta, the upper one meeting it; (0, inf) for ends further off than some spreads from the guess."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -92,6 +92,11 @@ class Data:
                 whole.update(f"{part.dtype.str}{part.shape}".encode())
                 whole.update(np.ascontiguousarray(part).data)
         return whole.hexdigest()[:16]
+
+    def limited(self, most: int) -> Data:
+        """The same with at most so many examples to train on and so many to test on, the first ones."""
+        names = ("x_train", "y_train", "x_test", "y_test", "sensitive_train", "sensitive_test")
+        return replace(self, **{name: part[:most] for name in names if (part := getattr(self, name)) is not None})
 
     def describe(self) -> dict[str, Any]:
         """Plain data for provenance and tables."""

@@ -70,7 +70,7 @@ def calibrate(
 
     if compare_classical:
         _check_classical(spec)
-    found, row = _solve(knob, at, accountant, eps, delta, tol)
+    found, row = solved(knob, at, accountant, eps, delta, tol)
     extra: dict[str, Any] = {"calibrated": {"parameter": knob.name, "value": int(found) if knob.whole else found}}
     if compare_classical:
         extra["classical"] = classical.classical(row.process.steps[0].mechanism, eps, delta, int(spec["n"]))
@@ -120,7 +120,14 @@ def _missing(spec: dict[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
     raise UsageError(f"nothing is left to solve for; leave out {given}--n or (with --sampling) --rate, or ask budget for eps")
 
 
-def _solve(knob: Knob, at: Callable[[float], Process], accountant: str, eps: float, delta: float, tol: float) -> tuple[float, Guarantee]:
+def solved(
+    knob: Knob, at: Callable[[float], Process], accountant: str, eps: float, delta: float, tol: float = TOL
+) -> tuple[float, Guarantee]:
+    """The best value of a knob at which the process ``at(value)`` meets a target, and its guarantee there.
+
+    Raises:
+        Unsupported: no value meets it.
+    """
     rows: dict[float, Guarantee] = {}
     trouble: list[WprivError] = []
 

@@ -13,7 +13,7 @@ from wpriv.core import registry
 from wpriv.core.curve import Curve, unit_notes
 from wpriv.core.recipe import Recipe
 from wpriv.core.schema import BOUND_COLUMNS, PRICED
-from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, expect, grid, law, price, read, write
 from wpriv.run.expect import Verdict
 from wpriv.run.grid import Cell
@@ -36,10 +36,7 @@ class Comparison:
 
     def require(self) -> None:
         """Raises CheckFailed where a published number was missed."""
-        missed = [v for v in self.verdicts if not v.ok]
-        if missed:
-            told = "; ".join(_missed(v) for v in missed[:5]) + ("; ..." if len(missed) > 5 else "")
-            raise CheckFailed(f"{len(missed)} of {len(self.verdicts)} expected numbers are missed: {told}")
+        expect.require(self.verdicts)
 
 
 def compare(
@@ -178,13 +175,6 @@ def _plain(value: float | None) -> float | None:
 def _process_columns(cell: Cell) -> Row:
     """What ran, in columns where it is a single step; all of its parameters, also those left at their defaults."""
     return build.step(cell.specs[0]).describe() if len(cell.specs) == 1 else {"steps": len(cell.specs)}
-
-
-def _missed(v: Verdict) -> str:
-    where = ", ".join(f"{k}={value}" for k, value in v.where.items())
-    if v.ours is None:
-        return f"{v.column} at {where or 'the only row'} has no such row, or no answer there"
-    return f"{v.column} at {where or 'the only row'} should be {v.paper:g} within {v.within:g}, found {v.ours:.6g}"
 
 
 def on_terminal(count: int, total: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.core.recipe import Check, Recipe
+from wpriv.errors import CheckFailed
 
 # a grid point and the number it is named by may differ by rounding: linspace(0, 4, 81) holds 0.30000000000000004
 SAME = 1e-9
@@ -14,7 +15,10 @@ SAME = 1e-9
 
 @dataclass(frozen=True)
 class Verdict:
-    """One expected number: ``difference`` is relative unless ``absolute``; ``ours`` is None where no row or no answer is there."""
+    """One expected number: ``difference`` is relative unless ``absolute``; ``ours`` is None where no row or no answer is there.
+
+    ``ok`` is also true of a number that is only shown (``held: false``).
+    """
 
     panel: str
     where: dict[str, Any]
@@ -31,11 +35,31 @@ class Verdict:
         return dict(vars(self))
 
 
-def verdicts(recipe: Recipe, rows: list[dict[str, Any]]) -> list[Verdict]:
-    """One verdict for every expected number; under ``quick`` those outside the reduced grid are left out."""
+def require(found: list[Verdict]) -> None:
+    """Raises CheckFailed where a published number was missed."""
+    missed = [v for v in found if not v.ok]
+    if missed:
+        told = "; ".join(_missed(v) for v in missed[:5]) + ("; ..." if len(missed) > 5 else "")
+        raise CheckFailed(f"{len(missed)} of {len(found)} expected numbers are missed: {told}")
+
+
+def _missed(v: Verdict) -> str:
+    where = ", ".join(f"{k}={value}" for k, value in v.where.items())
+    if v.ours is None:
+        return f"{v.column} at {where or 'the only row'} has no such row, or no answer there"
+    return f"{v.column} at {where or 'the only row'} should be {v.paper:g} within {v.within:g}, found {v.ours:.6g}"
+
+
+def verdicts(recipe: Recipe, rows: list[dict[str, Any]], *, first: bool = False) -> list[Verdict]:
+    """One verdict for every expected number; under ``quick`` those outside the reduced grid are left out.
+
+    Args:
+        first: of several rows that fit, the first is meant.
+    """
     found = []
     for check in recipe.checks:
         hits = [row for row in rows if _matches(check, row)]
+        hits = hits[:1] if first else hits
         if not hits and recipe.quick:
             continue
         for column, paper in check.columns.items():
@@ -63,5 +87,7 @@ def _verdict(check: Check, column: str, paper: float, ours: float | None) -> Ver
         difference = ours - paper
         if not expect.absolute:
             difference = difference / abs(paper) if paper else math.copysign(math.inf, difference) if difference else 0.0
-        ok = abs(difference) <= expect.within
-    return Verdict(check.panel, check.where, column, paper, ours, difference, expect.within, expect.absolute, ok, expect.source)
+        ok = (-difference if expect.at_least else abs(difference)) <= expect.within
+    return Verdict(
+        check.panel, check.where, column, paper, ours, difference, expect.within, expect.absolute, ok or not expect.held, expect.source
+    )

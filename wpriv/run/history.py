@@ -15,8 +15,9 @@ MAX_HISTORY_BYTES = 50_000_000
 def read_history(path: str | Path) -> list[dict[str, Any]]:
     """The steps of a JSON file, as mappings for ``process``; equal steps are merged, in the order they first appear.
 
-    The file holds a list of step mappings, or what Opacus keeps: a list of [noise_multiplier, sample_rate, steps], or the state
-    of its accountant with such a list under ``history`` (Poisson-sampled Gauss steps of sensitivity 1).
+    The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or what Opacus keeps: a list of
+    [noise_multiplier, sample_rate, steps], or the state of its accountant with such a list under ``history`` (Poisson-sampled
+    Gauss steps of sensitivity 1).
 
     Raises:
         MissingResource: the file cannot be read. UsageError: it is not such a list.
@@ -27,6 +28,8 @@ def read_history(path: str | Path) -> list[dict[str, Any]]:
     try:
         if file.stat().st_size > MAX_HISTORY_BYTES:
             raise UsageError(f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first")
+        if file.suffix == ".jsonl":
+            return _ledger(file)
         data = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
@@ -42,6 +45,16 @@ def read_history(path: str | Path) -> list[dict[str, Any]]:
         key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
         merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
     return list(merged.values())
+
+
+def _ledger(file: Path) -> list[dict[str, Any]]:
+    """The steps of ``wpriv train``'s ledger, all its runs together."""
+    from wpriv.train import ledger
+
+    entries = ledger.entries(file)
+    if not entries:
+        raise UsageError(f"--history {file}: the ledger has no step yet")
+    return ledger.process(entries, "").describe()
 
 
 def _history_step(item: Any, place: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def panels_of(job: Recipe) -> list[View]:
 
 
 def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str] = ("png",), out: str | Path | None = None) -> list[Path]:
-    """Draws the figure of a results directory, or of one table.csv, beside it.
+    """Draws the figure of a results directory (of compare or train), or of one table, beside it.
 
     Args:
         figure: one of ``wpriv/figures`` for every panel, instead of what the recipe named.
@@ -43,7 +43,7 @@ def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str
         UsageError: there is no table, no such figure or format, or the figure does not fit the table.
     """
     path = Path(source)
-    table = path / write.TABLE if path.is_dir() else path
+    table = path / (write.TABLE if (path / write.TABLE).is_file() else write.METRICS) if path.is_dir() else path
     wrong = [f for f in formats if f not in FORMATS]
     if wrong or not formats:
         raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(wrong) or 'none'}")
@@ -112,6 +112,8 @@ def _natural(rows: list[dict[str, Any]]) -> str:
     """The figure that suits a table where nobody named one."""
     if any("proposition" in row for row in rows):
         return "claims"
+    if "epoch" in rows[0]:
+        return "training"
     if any("class_density" in row for row in rows):
         return "loss-law"
     if any("variance" in row for row in rows):

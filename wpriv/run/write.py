@@ -22,6 +22,7 @@ from wpriv.core.recipe import Recipe
 from wpriv.errors import UsageError
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
+METRICS = "metrics.csv"
 # these change what is said about the numbers, not the numbers
 _COSMETIC = {"figure", "title", "limits", "expect", "source"}
 
@@ -49,7 +50,7 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
             elif _essence(_stored(out / RECIPE)) != _essence(json.loads(json.dumps(recipe.data))):
                 raise UsageError(f"{out} holds the results of another recipe, or of this one before it was changed. {advice}")
         out.mkdir(parents=True, exist_ok=True)
-        _replace(out / RECIPE, as_yaml(recipe.data))
+        replace(out / RECIPE, as_yaml(recipe.data))
     except OSError as error:
         raise UsageError(f"the results cannot be written to {out}: {error.strerror}. Name another directory with --out") from None
 
@@ -122,8 +123,8 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
     """Writes the table and the provenance, each in one piece."""
-    _replace(out / TABLE, csv_text(rows))
-    _replace(out / PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
+    replace(out / TABLE, csv_text(rows))
+    replace(out / PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
 
 
 def provenance() -> dict[str, Any]:
@@ -155,7 +156,7 @@ def _commit() -> str | None:
         return None
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)

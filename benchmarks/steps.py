@@ -1,0 +1,160 @@
+"""Training steps to be timed: small networks, and for each program a function that makes its step.
+
+``STEPS[program](network, x, y)`` returns a function of no arguments: one step of SGD on one fixed batch, private for all but ``plain``.
+Each imports its own program alone. Opacus is asked in both of its modes that can train these networks, and in both layouts of memory.
+"""
+
+# mypy: disable-error-code="import-untyped, import-not-found, no-untyped-call"
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+CLIP, NOISE, RATE = 1.0, 1.0, 0.1
+Step = Callable[[], None]
+
+
+def cnn() -> nn.Module:
+    """The tanh network for 28x28 pixels of Papernot et al. (2021), 26010 parameters."""
+    first = (nn.Conv2d(1, 16, 8, stride=2, padding=3), nn.Tanh(), nn.MaxPool2d(2, 1))
+    second = (nn.Conv2d(16, 32, 4, stride=2), nn.Tanh(), nn.MaxPool2d(2, 1))
+    return nn.Sequential(*first, *second, nn.Flatten(), nn.Linear(512, 32), nn.Tanh(), nn.Linear(32, 10))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+class Block(nn.Module):
+    """A block of a wide residual network, normalised by groups."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int):
+        super().__init__()
+        self.norm1, self.conv1 = nn.GroupNorm(16, inputs), nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm2, self.conv2 = nn.GroupNorm(16, outputs), nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.short = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if inputs != outputs else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.relu(self.norm1(x))
+        x = x if isinstance(self.short, nn.Identity) else self.short(h)
+        out: Tensor = x + self.conv2(F.relu(self.norm2(self.conv1(h))))
+        return out
+
+
+def wrn() -> nn.Module:
+    """WRN-16-4 for 32x32 colour pixels, 2.7 million parameters."""
+    widths, blocks = (16, 64, 128, 256), []
+    for k in range(3):
+        blocks += [Block(widths[k], widths[k + 1], 1 if k == 0 else 2), Block(widths[k + 1], widths[k + 1], 1)]
+    tail = (nn.GroupNorm(16, 256), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 10))
+    return nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), *blocks, *tail)
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "cnn": (cnn, (1, 28, 28)),
+    "mlp": (mlp, (1, 28, 28)),
+    "wrn": (wrn, (3, 32, 32)),
+}
+
+
+def make(program: str, network: str, batch: int, device: str) -> Step:
+    """The step of a program on a batch of noise, the same for all."""
+    torch.manual_seed(0)
+    build, shape = NETWORKS[network]
+    layout = torch.contiguous_format if program.endswith("contiguous") else torch.channels_last
+    model = build().to(device=device, memory_format=layout)
+    x = torch.randn(batch, *shape, device=device).contiguous(memory_format=layout)
+    return STEPS[program](model, x, torch.randint(10, (batch,), device=device))
+
+
+def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto") -> Step:
+    from wpriv.train.clip import clipped_sum
+    from wpriv.train.release import noisy
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    parameters = list(model.parameters())
+    loss = partial(F.cross_entropy, reduction="none")
+    generator = torch.Generator(x.device).manual_seed(0)
+
+    def step() -> None:
+        found = clipped_sum(model, loss, x, y, norm=CLIP, adjacency="add-remove", method=method)
+        for parameter, grad in zip(parameters, noisy(found.total.scaled(1 / len(x)), NOISE, generator), strict=True):
+            parameter.grad = grad
+        optimizer.step()
+
+    return step
+
+
+def noise(model: nn.Module, x: Tensor, y: Tensor) -> Step:
+    """The noise of a step of wpriv alone."""
+    from wpriv.train.release import Bounded, noisy
+
+    total = Bounded([torch.zeros_like(p) for p in model.parameters()], CLIP, "add-remove")
+    generator = torch.Generator(x.device).manual_seed(0)
+
+    def step() -> None:
+        noisy(total.scaled(1 / len(x)), NOISE, generator)
+
+    return step
+
+
+def opacus_hooks(model: nn.Module, x: Tensor, y: Tensor) -> Step:
+    """Opacus as it is by default."""
+    from opacus.grad_sample import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    wrapped = GradSampleModule(model)
+    sgd = torch.optim.SGD(wrapped.parameters(), lr=RATE)
+    optimizer = DPOptimizer(sgd, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=len(x))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(wrapped(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def opacus_ghost(model: nn.Module, x: Tensor, y: Tensor) -> Step:
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+    from opacus.optimizers import DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+    wrapped = GradSampleModuleFastGradientClipping(model, max_grad_norm=CLIP)
+    sgd = torch.optim.SGD(wrapped.parameters(), lr=RATE)
+    optimizer = DPOptimizerFastGradientClipping(sgd, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=len(x))
+    loss = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(wrapped(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+STEPS: dict[str, Callable[[nn.Module, Tensor, Tensor], Step]] = {
+    "plain": plain,
+    "wpriv": wpriv,
+    "wpriv vmap": partial(wpriv, method="vmap"),
+    "noise": noise,
+    "opacus hooks": opacus_hooks,
+    "opacus hooks contiguous": opacus_hooks,
+    "opacus ghost": opacus_ghost,
+    "opacus ghost contiguous": opacus_ghost,
+}

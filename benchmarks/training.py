@@ -1,0 +1,185 @@
+"""``python -m benchmarks training [--quick] [--jobs TEXT] [--programs A,B] [--device cuda]``: private training steps beside plain ones.
+
+Every program runs in a process of its own and takes one step in turn, so that all see the same neighbours on the machine. Times are
+CPU time of one thread on a CPU, and wall time between synchronisations on CUDA; memory is the peak above what the imports need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from statistics import median
+
+from benchmarks.measure import ROOT, _environment
+from benchmarks.worker import _forget_peak, memory
+
+PROGRAMS = ("plain", "wpriv", "noise", "opacus hooks", "opacus hooks contiguous", "opacus ghost", "opacus ghost contiguous")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network at a batch size, and the most that a private step may take in units of a plain one."""
+
+    name: str
+    network: str
+    batch: int
+    times: float
+    memory: float | None = None
+    best: float | None = None
+    default: float | None = None
+
+
+CPU = (
+    Job("tanh CNN 28x28, batch 256", "cnn", 256, 2.0, best=1.5, default=2.2),
+    Job("tanh CNN 28x28, batch 1024", "cnn", 1024, 2.0, best=1.5, default=2.2),
+    Job("WRN-16-4, batch 16", "wrn", 16, 2.0, best=1.3),
+    Job("MLP 784-256-256-10, batch 1024", "mlp", 1024, 1.4, memory=1.2),
+)
+CUDA = (Job("tanh CNN 28x28, batch 4096", "cnn", 4096, 1.5), Job("WRN-16-4, batch 512", "wrn", 512, 1.5))
+
+
+@dataclass
+class Steps:
+    """A program in a process of its own: seconds of each step taken, and the peak MiB above its imports."""
+
+    program: str
+    job: Job
+    device: str
+    seconds: list[float] = field(default_factory=list)
+    mib: float = 0.0
+
+    def __post_init__(self) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.training",
+            "--worker",
+            self.program,
+            self.job.network,
+            str(self.job.batch),
+            self.device,
+        ]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT, env=_environment(), text=True)
+
+    def take(self) -> None:
+        """One step more."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"benchmarks: {self.program} on {self.job.name} ended with status {self.process.wait()}")
+        row = json.loads(line)
+        self.seconds.append(row["seconds"])
+        self.mib = row["mib"]
+
+    def typical(self) -> float:
+        return median(self.seconds[2:])
+
+
+def worker(program: str, network: str, batch: str, device: str) -> None:
+    """Takes a step for every line of standard input, and writes its seconds and the peak so far."""
+    import torch
+
+    from benchmarks.steps import make
+
+    reply = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    torch.set_num_threads(1)
+    make(program, "mlp", 2, device)()  # imports the program, and what torch loads at the first step
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    _forget_peak()
+    base = memory("VmRSS")
+    step = make(program, network, int(batch), device)
+    for _ in sys.stdin:
+        if device == "cuda":
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            step()
+            torch.cuda.synchronize()
+            row = {"seconds": time.perf_counter() - start, "mib": torch.cuda.max_memory_allocated() / 2**20}
+        else:
+            start = time.process_time()
+            step()
+            row = {"seconds": time.process_time() - start, "mib": memory("VmHWM") - base}
+        print(json.dumps(row), file=reply, flush=True)
+
+
+def measure(job: Job, programs: list[str], repeats: int, device: str) -> dict[str, Steps]:
+    """Every program on one job, a step in turn; the first two steps of each are left out of its times."""
+    running = {program: Steps(program, job, device) for program in programs}
+    try:
+        for _ in range(repeats + 2):
+            for steps in running.values():
+                steps.take()
+    finally:
+        for steps in running.values():
+            steps.process.kill()
+            steps.process.communicate()
+    return running
+
+
+def verdicts(job: Job, found: dict[str, Steps]) -> list[tuple[str, str, str, bool]]:
+    """Targets of a job as (figure, wanted, found, met)."""
+    mine, plain = found["wpriv"].typical(), found["plain"].typical()
+    rows = [("times a plain step", f"<= {job.times}", f"{mine / plain:.2f}", mine <= job.times * plain)]
+    if job.memory is not None:
+        ratio = found["wpriv"].mib / found["plain"].mib
+        rows.append(("times plain memory", f"<= {job.memory}", f"{ratio:.2f}", ratio <= job.memory))
+    peers = {name: steps.typical() for name, steps in found.items() if name.startswith("opacus")}
+    if job.best is not None and peers:
+        name, least = min(peers.items(), key=lambda item: item[1])
+        rows.append((f"times faster than the best of Opacus ({name})", f">= {job.best}", f"{least / mine:.2f}", least >= job.best * mine))
+    hooks = [seconds for name, seconds in peers.items() if "hooks" in name]
+    if job.default is not None and hooks:
+        rows.append(
+            ("times faster than Opacus by default", f">= {job.default}", f"{min(hooks) / mine:.2f}", min(hooks) >= job.default * mine)
+        )
+    if "noise" in found:
+        share = found["noise"].typical() / mine
+        rows.append(("noise, share of a step", "<= 5%", f"{100 * share:.1f}%", share <= 0.05))
+    return rows
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Prints the tables; 0 where every target is met, 1 where one is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks training", description="private training steps beside plain ones")
+    parser.add_argument("--quick", action="store_true", help="three steps of each program, without Opacus")
+    parser.add_argument("--jobs", default="", help="only jobs whose name holds this text")
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help="comma-separated; plain and wpriv are always run")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
+    flags = parser.parse_args(argv)
+    if flags.worker:
+        worker(*flags.worker)
+        return 0
+    wanted = [p for p in flags.programs.split(",") if not p.startswith("opacus") or (find_spec("opacus") is not None and not flags.quick)]
+    programs = list(dict.fromkeys(["plain", "wpriv", *wanted]))
+    jobs = [job for job in (CUDA if flags.device == "cuda" else CPU) if flags.jobs in job.name]
+    times = ["| step, ms (MiB above import) | " + " | ".join(programs) + " |", "| --- " * (len(programs) + 1) + "|"]
+    targets = ["| job | figure | wanted | found | met |", "| --- " * 5 + "|"]
+    met = True
+    for job in jobs:
+        print(job.name, file=sys.stderr, flush=True)
+        found = measure(job, programs, 3 if flags.quick else 15, flags.device)
+        cells = [f"{1e3 * steps.typical():.1f} ({steps.mib:.0f})" for steps in found.values()]
+        times.append(f"| {job.name} | " + " | ".join(cells) + " |")
+        for figure, limit, value, fine in verdicts(job, found):
+            targets.append(f"| {job.name} | {figure} | {limit} | {value} | {'yes' if fine else 'NO'} |")
+            met = met and fine
+    print("\n".join([*times, "", *targets]))
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

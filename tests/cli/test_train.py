@@ -1,0 +1,333 @@
+"""``wpriv train`` as a user meets it: files, statement, resuming, forking, overrides, faults at their place, and what it never does."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import wpriv
+from wpriv import data
+from wpriv.cli.main import main
+from wpriv.errors import CheckFailed, UsageError
+from wpriv.run import expect, folder, read, train
+from wpriv.train import checkpoint, ledger
+
+ROOT = Path(__file__).parents[2]
+RECIPE = """\
+kind: train
+source: "a test"
+task: classify
+data: {name: digits, limit: 300}
+model: {name: mlp, width: 16, depth: 1, activation: tanh}
+privacy: {eps: 4, delta: 1e-5}
+optimizer: {name: sgd, lr: 1.0}
+batch: 50
+epochs: 3
+seed: 1
+accountants: [pld, rdp]
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "toy.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def run(capsys, *words):
+    code = main(["train", *map(str, words)])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def weights(out):
+    return checkpoint.load(out / folder.MODEL)["weights"]
+
+
+def same(one, other):
+    return all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_a_run_leaves_every_file_it_names_and_accounts_for_what_ran(recipe, tmp_path, capsys):
+    code, out, err = run(capsys, recipe, "--out", "done")
+    assert code == 0
+    assert re.search(r"eps = 3\.99\d+ at delta = 1e-05, certified by pld", out)
+    assert "an upper bound by rdp" in out
+    assert "read as: n = 18 steps = ceil(3 epochs x 6 steps an epoch), rounded up once over the whole run" in err
+    assert re.search(r"step 18 of 18, epoch 3: loss .*, accuracy .*, eps 4, ", err)
+    assert {path.name for path in (tmp_path / "done").iterdir()} == set(folder.RESULTS)
+    said = json.loads((tmp_path / "done" / folder.STATEMENT).read_text())
+    spent = ledger.process(ledger.entries(tmp_path / "done" / folder.LEDGER), said["adjacency"])
+    assert spent.describe() == said["process"]
+    sigma, rate = said["noise"]["multiplier"], said["sampling"]["rate"]
+    assert said["process"] == [{"mech": "gauss", "sigma": sigma, "sensitivity": 1.0, "n": 18, "sampling": "poisson", "rate": rate}]
+    # oracle: the calculator on the same figures, given by hand
+    assert wpriv.budget("gauss", sigma=sigma, sampling="poisson", rate=50 / 300, n=18, delta=1e-5).epsilon.lower <= 4
+
+
+def test_the_statement_says_what_is_promised_and_what_is_not(recipe, tmp_path, capsys):
+    run(capsys, recipe, "--out", "done")
+    told = (tmp_path / "done" / folder.TOLD).read_text()
+    for words in (
+        "one training record with its label", "add-remove", "sampling accounted | poisson", "every record joins every step by a coin",
+        "certified by pld", "each record's gradient, to an l2 norm of 1", "before it is divided by the batch", "## Not covered",
+        "computed from training records without noise", "float32", "cryptographic", "the seed is fixed and recorded", "Seed: 1 (fixed)",
+    ):  # fmt: skip
+        assert words in told
+
+
+def test_without_privacy_nothing_is_promised(recipe, tmp_path, capsys):
+    code, out, _ = run(capsys, recipe, "--set", "privacy=none", "--out", "done")
+    assert code == 0
+    assert "no guarantee" in out
+    assert "eps =" not in out
+    assert json.loads((tmp_path / "done" / folder.STATEMENT).read_text())["private"] is False
+
+
+def test_the_published_procedure_says_that_it_is_not_private(recipe, tmp_path, capsys):
+    text = RECIPE.replace("{eps: 4, delta: 1e-5}", "{clip: batch-mean, sigma: 0.01, mask: 0.9, delta: 1e-5}")
+    recipe.write_text(text.replace("[pld, rdp]", "['moments:order=16', 'bdp:order=16', 'wdp:order=16']"))
+    code, out, err = run(capsys, recipe, "--out", "done")
+    assert code == 0
+    assert "NOT differentially private in any useful sense" in err
+    assert "NOT differentially private in any useful sense" in (tmp_path / "done" / folder.TOLD).read_text()
+    assert re.search(r"eps = \d{6,} .*moments:order=16", out)
+    assert "(bdp), as published" in out
+    assert "(wdp), as published" in out
+
+
+def test_stopping_with_a_signal_ends_with_75_and_resuming_gives_the_same_weights(recipe, tmp_path, capsys):
+    recipe.write_text(RECIPE.replace("epochs: 3", "steps: 150"))
+    assert run(capsys, recipe, "--out", "whole")[0] == 0
+    words = [sys.executable, "-m", "wpriv", "train", str(recipe), "--out", "cut"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) as child:
+        assert child.stderr is not None
+        child.stderr.readline()  # the first epoch is over
+        time.sleep(0.2)
+        child.send_signal(signal.SIGUSR1)
+        err = child.stderr.read()
+    if child.returncode == 0:
+        pytest.skip("the machine was faster than the signal")
+    assert child.returncode == 75
+    assert "stopped by SIGUSR1 after step" in err
+    code, _, err = run(capsys, recipe, "--out", "cut")
+    assert (code, "Go on with --resume" in err) == (2, True)
+    assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
+    assert len(ledger.entries(tmp_path / "cut" / folder.LEDGER)) == 150
+
+
+def test_a_finished_run_is_shown_again_and_not_made_again(recipe, tmp_path, capsys):
+    _, first, _ = run(capsys, recipe, "--out", "done")
+    before = (tmp_path / "done" / folder.MODEL).stat().st_mtime_ns
+    code, again, _ = run(capsys, recipe, "--out", "done")
+    assert (code, again) == (0, first)
+    assert (tmp_path / "done" / folder.MODEL).stat().st_mtime_ns == before
+
+
+def test_another_recipe_in_the_same_folder_is_refused_forked_or_moved_aside(recipe, tmp_path, capsys):
+    run(capsys, recipe, "--out", "done")
+    old = weights(tmp_path / "done")
+    code, _, err = run(capsys, recipe, "--set", "optimizer.lr=0.5", "--out", "done")
+    assert code == 2
+    assert "another recipe" in err
+    # forked: eps 4 has been spent, so that 5 leaves room for little, and noise is found for both together
+    code, out, _ = run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--fork")
+    assert code == 0
+    found = float(re.search(r"eps = ([0-9.]+) at delta = 1e-05, certified", out).group(1))
+    assert 4 < found <= 5
+    assert "in 2 kinds of step" in out
+    assert not same(old, weights(tmp_path / "done"))
+    assert [e.run for e in ledger.entries(tmp_path / "done" / folder.LEDGER)] == [1] * 18 + [2] * 18
+    code, out, _ = run(capsys, recipe, "--out", "done", "--fresh")
+    assert code == 0
+    assert len(ledger.entries(tmp_path / "done" / folder.LEDGER)) == 18
+    kept = [len(ledger.entries(path)) for path in (tmp_path / "done").glob(f"before-*/{folder.LEDGER}")]
+    assert kept == [36]
+
+
+def test_weights_trained_without_privacy_are_never_the_start_of_a_private_run(recipe, tmp_path, capsys):
+    assert run(capsys, recipe, "--set", "privacy=none", "--set", "epochs=1", "--out", "done")[0] == 0
+    code, _, err = run(capsys, recipe, "--out", "done", "--fork")
+    assert (code, "trained without privacy" in err) == (3, True)
+
+
+def test_a_budget_and_a_noise_stop_the_run_before_the_budget_is_exceeded(recipe, tmp_path, capsys):
+    code, _, _ = run(capsys, recipe, "--set", "privacy.sigma=1.5", "--set", "privacy.eps=2", "--out", "done")
+    assert code == 0
+    steps = len(ledger.entries(tmp_path / "done" / folder.LEDGER))
+    assert steps < 18
+    given = {"sigma": 1.5, "sampling": "poisson", "rate": 50 / 300, "delta": 1e-5, "tol": 1e-4}
+    assert wpriv.budget("gauss", n=steps, **given).epsilon.safe <= 2 < wpriv.budget("gauss", n=steps + 1, **given).epsilon.safe
+
+
+def test_a_dry_run_says_what_would_be_done_writes_nothing_and_loads_no_torch(recipe, tmp_path):
+    code = "import sys; sys.argv = ['wpriv', 'train', %r, '--dry-run', '--json']\nfrom wpriv.cli.main import main\ncode = main()\n"
+    code += "print(code, 'torch' in sys.modules, 'matplotlib' in sys.modules)"
+    recipe.write_text(RECIPE.replace("limit: 300", "records: 1000"))
+    done = subprocess.run([sys.executable, "-c", code % str(recipe)], capture_output=True, text=True, check=True, cwd=tmp_path,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    told, last = done.stdout.strip().splitlines()
+    assert last == "0 False False"
+    plan = json.loads(told)
+    assert plan["steps"] == 60
+    assert 3.99 < plan["epsilon"] <= 4
+    eps = [row["epsilon"] for row in plan["epochs"]]
+    assert [row["step"] for row in plan["epochs"]] == [20, 40, 60]
+    assert eps == sorted(eps)
+    assert list(tmp_path.iterdir()) == [recipe]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "words"),
+    [
+        ("width: 16", "widht: 16", "5:20", "did you mean 'width'"),
+        ("width: 16", "width: wide", "5:27", "type int"),
+        ("name: mlp", "name: mpl", "5:15", "no model called 'mpl'; did you mean 'mlp'"),
+        ("name: digits", "name: digit", "4:14", "did you mean 'digits'"),
+        ("task: classify", "task: clasify", "3:7", "did you mean 'classify'"),
+        ("eps: 4", "epz: 4", "6:11", "did you mean 'eps'"),
+        ("{eps: 4, delta: 1e-5}", "{delta: 1e-5}", "6:1", "found neither eps nor sigma"),
+        ("{eps: 4, delta: 1e-5}", "some", "6:10", "must be a mapping"),
+        (", delta: 1e-5", "", "6:1", "needs delta"),
+        ("eps: 4", "eps: -4", "6:16", "greater than 0"),
+        ("eps: 4,", "eps: 4, clip: mean,", "6:25", "batch-mean"),
+        ("eps: 4,", "eps: 4, mask: 0.9,", "6:19", "published procedure"),
+        ("eps: 4,", "eps: 4, sampling: fixed, adjacency: add-remove,", "6:36", "replace-one"),
+        ("name: sgd", "name: sdg", "7:19", "'sgd'"),
+        ("lr: 1.0", "lr: fast", "7:28", "number"),
+        ("epochs: 3", "epochs: 3\nsteps: 5", "9:1", "either epochs or steps"),
+        ("[pld, rdp]", "[pld, rpd]", "11:20", "did you mean 'rdp'"),
+        ("seed: 1", "seed: 1\noptions: {normalize: 1}", "11:11", "did you mean 'normalise'"),
+        ("batch: 50\n", "", "6:10", "needs 'batch'"),
+    ],
+)
+def test_a_fault_is_told_at_its_line_and_column(recipe, capsys, old, new, place, words):
+    assert old in RECIPE
+    recipe.write_text(RECIPE.replace(old, new, 1))
+    code, _, err = run(capsys, recipe)
+    assert code == 2
+    assert f"toy.yaml:{place}: " in err
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--set", "privacy.eps"], "key=value"),
+        (["--set", "privacy.eps=-1"], "greater than 0"),
+        (["--set", "privacy.epz=1"], "epz"),
+        (["--set", "batch.size=1"], "no mapping"),
+        (["--set", "privacy..eps=1"], "by its path"),
+        (["--device", "tpu"], "cpu or cuda"),
+        (["--resume", "--fork"], "one of them"),
+        (["--fork"], "holds none"),
+        (["--set", "batch=301"], "take fewer"),
+        (["--set", "data.records=5"], "counts on 5"),
+    ],
+)
+def test_a_wrong_flag_is_refused_in_words(recipe, capsys, words, said):
+    code, _, err = run(capsys, recipe, *words)
+    assert code == 2
+    assert said in err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_an_error_of_the_environment(recipe, tmp_path, capsys):
+    code, _, err = run(capsys, recipe, "--device", "cuda", "--out", "done")
+    assert (code, "use --device cpu" in err) == (4, True)
+    assert not (tmp_path / "done").exists()
+
+
+def test_a_model_that_mixes_examples_is_refused(recipe, capsys, monkeypatch):
+    mlp, cnn = "name: mlp, width: 16, depth: 1, activation: tanh", "name: grey-cnn, norm: paper"
+    recipe.write_text(RECIPE.replace(mlp, cnn))
+    digits = data.read("digits")
+    big = {name: np.kron(getattr(digits, name), np.ones((1, 1, 4, 4), np.float32))[:, :, 2:30, 2:30] for name in ("x_train", "x_test")}
+    monkeypatch.setattr(data, "read", lambda name, **_: dataclasses.replace(digits, **big))
+    code, _, err = run(capsys, recipe)
+    assert code == 3
+    assert "BatchNorm" in err
+
+
+def test_a_sweep_trains_its_cells_in_shards_and_gathers_them(recipe, tmp_path, capsys):
+    grid = "sweep: [{over: privacy.eps, values: [1, 4]}, {over: seed, values: [0, 1]}]\n"
+    held = "expect: [{where: {privacy.eps: 4, seed: 1}, accuracy: 0.1, within: 0.1, at_least: true, source: x}]\n"
+    recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + grid + held)
+    code, out, _ = run(capsys, recipe, "--out", "grid", "--shard", "2/2")
+    assert code == 0
+    assert "2 of 4 trainings are done" in out
+    code, out, err = run(capsys, recipe, "--out", "grid", "--jobs", "2", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert [(row["privacy.eps"], row["seed"]) for row in told["rows"]] == [(1, 0), (1, 1), (4, 0), (4, 1)]
+    assert all(row["epsilon"] <= row["privacy.eps"] for row in told["rows"])
+    assert [v["ok"] for v in told["expect"]] == [True]
+    assert same(weights(tmp_path / "grid" / "privacy.eps=4,seed=1"), weights(wpriv.train(recipe_alone(recipe, grid + held), out="one",
+                                                                             set={"privacy.eps": 4, "seed": 1}).out))  # fmt: skip
+    for words in (["--shard", "0/2"], ["--shard", "3/2"], ["--shard", "x"], ["--resume"]):
+        assert run(capsys, recipe, "--out", "grid", *words)[0] == 2
+
+
+def recipe_alone(path, rest):
+    alone = path.with_name("alone.yaml")
+    alone.write_text(path.read_text().replace(rest, ""))
+    return alone
+
+
+def test_the_verb_and_the_folder_share_a_name(recipe, tmp_path):
+    import wpriv.train.ledger as module
+
+    done = wpriv.train(recipe, out=tmp_path / "done", set={"epochs": 1, "privacy.eps": 1.5})
+    assert done.guarantees[0].epsilon.safe <= 1.5
+    assert done.metrics[-1]["step"] == 6
+    assert wpriv.train.ledger is module
+
+
+def test_two_runs_without_a_seed_differ_and_say_nothing_of_it(recipe, tmp_path):
+    recipe.write_text(RECIPE.replace("seed: 1\n", ""))
+    one, other = (wpriv.train(recipe, out=tmp_path / name, set={"epochs": 1}) for name in "ab")
+    assert not same(weights(one.out), weights(other.out))
+    assert "not recorded" in (one.out / folder.TOLD).read_text()
+
+
+def test_a_number_is_held_shown_or_needs_only_be_reached(recipe):
+    base = RECIPE + "expect: [{accuracy: 0.5, within: 0.01, %s source: x}]\n"
+    for extra, found, ok in (
+        ("", 0.6, False),
+        ("at_least: true,", 0.6, True),
+        ("at_least: true,", 0.4, False),
+        ("held: false,", 0.1, True),
+    ):
+        recipe.write_text(base % extra)
+        verdicts = expect.verdicts(read.recipe(recipe), [{"accuracy": found}], first=True)
+        assert [v.ok for v in verdicts] == [ok]
+        if not ok:
+            with pytest.raises(CheckFailed, match="accuracy"):
+                expect.require(verdicts)
+
+
+def test_a_resolved_recipe_is_the_recipe(recipe, tmp_path, capsys):
+    run(capsys, recipe, "--set", "epochs=1", "--out", "done")
+    again = read.recipe(tmp_path / "done" / folder.RECIPE)
+    assert again.data == train.recipe_of(recipe, changes={"epochs": 1}).data
+
+
+def test_a_recipe_of_another_kind_is_refused(capsys):
+    assert run(capsys, "plc/fig7-dpsgd")[0] == 2
+    with pytest.raises(UsageError, match="not 'train'"):
+        wpriv.train("plc/fig7-dpsgd")

@@ -1,0 +1,114 @@
+"""A training on the screen: its plan, its progress, its results."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from wpriv.cli import show, tables
+from wpriv.core.digits import text
+from wpriv.run import expect, folder
+from wpriv.run.plan import Plan
+from wpriv.run.sweep import Swept
+from wpriv.run.train import Trained
+
+MOST_EPOCHS = 12
+
+
+def progress(line: str, stays: bool) -> None:
+    """A line on standard error; one that does not stay is seen on a terminal only."""
+    terminal = sys.stderr.isatty()
+    if stays:
+        sys.stderr.write(f"{chr(13) + chr(27) + '[K' if terminal else ''}wpriv: {line}\n")
+    elif terminal:
+        sys.stderr.write(f"\r\x1b[K{line}")
+    sys.stderr.flush()
+
+
+def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
+    """Prints what a training would do."""
+    ends = plan.epoch_ends
+    shown = tables.thin(list(enumerate(ends, start=1)), MOST_EPOCHS)
+    rows: list[dict[str, Any]] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in shown]
+    private = plan.private
+    about: dict[str, Any] = {
+        "schema": "wpriv.plan/1",
+        "recipe": plan.recipe.name,
+        "records": plan.records,
+        "batch": plan.batch,
+        "steps": plan.steps,
+        "sampling": plan.sampling.kind,
+        "rate": plan.sampling.rate,
+        "noise_multiplier": plan.multiplier if private else None,
+        "adjacency": plan.adjacency if private else None,
+        "delta": private.delta if private else None,
+        "epsilon": plan.eps(),
+        "epochs": rows,
+        "folder": str(place.path),
+        "files": [str(place.path / name) for name in folder.RESULTS],
+        "notes": list(plan.notes),
+    }
+    if as_json:
+        show.emit(json.dumps(about))
+        return
+    sampled = "all records each step" if plan.sampling.kind == "none" else f"{plan.sampling.kind} sampling at rate {plan.sampling.rate:.6g}"
+    show.emit(show.bold(f"{plan.recipe.name}: {plan.steps} steps of {plan.batch} of {plan.records} records, {sampled}"))
+    if private is None:
+        show.emit("privacy: none")
+    else:
+        eps = plan.eps()
+        cost = "no finite eps" if eps is None else f"eps = {text(eps, up=True)}"
+        show.emit(f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours")
+        show.emit(f"noise: multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity), clipping {private.clip}")
+        lines = [[str(r["epoch"]), str(r["step"]), "none" if r["epsilon"] is None else text(float(r["epsilon"]), up=True)] for r in rows]
+        show.emit(show.table(["epoch", "step", "eps"], lines))
+    for note in plan.notes:
+        show.emit(f"read as: {note}")
+    show.emit(f"writes: {place.path}{os.sep} {', '.join(folder.RESULTS)}")
+
+
+def results(done: Trained, as_json: bool) -> None:
+    """Prints what came out, beside what was published."""
+    if as_json:
+        about: dict[str, Any] = {"schema": "wpriv.training/1", "metrics": done.metrics[-1], "statement": done.statement}
+        about |= {"expect": [v.as_dict() for v in done.verdicts], "files": [str(path) for path in done.files]}
+        show.emit(json.dumps(about))
+        return
+    last = done.metrics[-1]
+    # what is measured on training records is told while it runs, and is no result
+    measured = [key for key in last if key not in ("epoch", "step", "epsilon", "seconds", "loss", "clipped")]
+    told = ", ".join(f"{key} {last[key]:.4g}" for key in measured)
+    show.emit(show.bold(f"{done.plan.recipe.name}: {told} after {last['step']} steps"))
+    for row in done.guarantees:
+        show.emit(show.headline(row))
+    if done.plan.private is None:
+        show.emit("trained without privacy: no guarantee")
+    if done.verdicts:
+        show.emit(tables.expected(done.verdicts))
+    for refusal in done.refused:
+        show.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
+    for warning in done.statement.get("warnings", []):
+        show.say("warning", warning)
+    show.say("wrote", f"{done.out}{os.sep} {', '.join(path.name for path in done.files)}")
+
+
+def swept(done: Swept, as_json: bool) -> None:
+    """Prints the table of a sweep, as far as it is done."""
+    if as_json:
+        about: dict[str, Any] = {"schema": "wpriv.sweep/1", "rows": done.rows, "cells": done.cells}
+        show.emit(json.dumps({**about, "expect": [v.as_dict() for v in done.verdicts]}))
+    else:
+        show.emit(show.bold(f"{done.recipe.name}: {len(done.rows)} of {done.cells} trainings are done"))
+        if done.rows:
+            names = [name for name in done.rows[0] if name not in ("epoch", "step", "seconds", "loss", "clipped", "delta")]
+            show.emit(show.table(names, [[_plain(row.get(name)) for name in names] for row in done.rows]))
+        if done.verdicts:
+            show.emit(tables.expected(done.verdicts))
+        show.say("wrote", str(done.table))
+    expect.require(done.verdicts)
+
+
+def _plain(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,130 @@
+"""The tails of loss pairs on nodes that gather where their mass does, so that no scale has to be known beforehand.
+
+A scan serves both orders of the neighbours. It steers the certified computation (see ``probe``), and by itself gives a certified, if
+crude, bound of delta: Chernoff's, which often settles that a second order of the neighbours lies below the first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wpriv.core.group import stacked
+from wpriv.core.pair import Array, LossPair, Reversed
+
+_LADDER = np.geomspace(1e-15, 1e9, 60)
+# parts that a wide cell is divided into
+PARTS = 4
+Flags = NDArray[np.bool_]
+# roundings that a tail and what is made of it may have gathered, and more than an underflow loses
+ROUNDINGS, UNIT, TINY = 16, 2.0**-53, 1e-305
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Increasing losses y [m] and the tails [4, K, m] there of K stacked pairs: P above, P up to, Q above and Q up to each loss."""
+
+    y: Array
+    tails: Array
+
+    def masses(self) -> tuple[Array, Array]:
+        """[K, m-1] the P- and the Q-mass of every cell."""
+        return _between(*self.tails[:2]), _between(*self.tails[2:])
+
+    def mirrored(self) -> Scan:
+        """The scan of the pairs (Q, P), where no loss has an atom."""
+        return Scan(-self.y[::-1], self.tails[::-1, :, ::-1])
+
+    def chernoff(self, tilt: float) -> tuple[Array, Array]:
+        """[K] ln of an upper bound of E[e^{tilt L}] over the losses up to the last node, and the P-mass above it, tilt > 0.
+
+        The chords of the privacy profile bound it: of all laws with a cell's P- and Q-mass, that on its ends has the largest moment.
+        """
+        y, (p, q) = self.y, self.masses()
+        start, width, hair = y[:-1], np.diff(y), ROUNDINGS * UNIT
+        tail_p, tail_q = (np.minimum(t[:, :-1], u[:, 1:]) for t, u in (self.tails[:2], self.tails[2:]))
+        # what rounding or underflow may have taken from a mass is added; the share of the upper end is raised likewise
+        p += hair * tail_p + TINY
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            grow = np.exp(start)
+            noise = hair * (2 + np.abs(start)) * (tail_p + np.where(tail_q > 0, grow * tail_q, 0.0)) + TINY
+            left = (np.where(q > 0, grow * q, 0.0) - p * np.exp(-width) - noise) / -np.expm1(-width)
+            left = np.where(left < p, np.maximum(left, 0.0), p - noise)
+            terms = np.log(np.maximum(np.concatenate([self.tails[1, :, :1] + TINY, left, p - left], axis=1), 0.0))
+            exponent = tilt * np.concatenate([y[:1], start, y[1:]])
+            terms += exponent + hair * np.abs(exponent)
+            # not a number where the bound is infinite
+            peak = terms.max(axis=1)
+            found = peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)) + hair * terms.shape[1]
+        return found, self.tails[0, :, -1]
+
+
+@lru_cache(maxsize=512)
+def scan(*members: LossPair, depth: float) -> Scan:
+    """Scans one pair, or several that can be stacked, down to P-masses (and Q-masses of the reverse) of ``depth``; cached by the pairs."""
+    pair = stacked(members)
+    if isinstance(pair, Reversed) and not pair.atoms.size:
+        return scan(*(member.forward for member in members if isinstance(member, Reversed)), depth=depth).mirrored()
+    y = _first_nodes(pair)
+    tails = _tails(pair, y)
+    while True:
+        wide = _wide(y, tails, pair, depth)
+        if not wide.any():
+            return Scan(y, tails)
+        new = (y[:-1][wide, None] + np.diff(y)[wide, None] * np.arange(1, PARTS) / PARTS).ravel()
+        y = np.concatenate([y, new])
+        order = np.argsort(y, kind="stable")
+        y, tails = y[order], np.concatenate([tails, _tails(pair, new)], axis=2)[:, :, order]
+
+
+def _first_nodes(pair: LossPair) -> Array:
+    """A ladder of losses of every size within the support, its ends, and the atoms where they are few."""
+    low, high = pair.support
+    ladder = np.concatenate([-_LADDER[::-1], [0.0], _LADDER])
+    y = ladder[(ladder > low) & (ladder < high)]
+    ends = [v for v in (low, high) if math.isfinite(v)]
+    if len(ends) == 2 and high > low:
+        # a bounded loss has its law's detail near the ends
+        inwards = (high - low) * np.geomspace(1e-7, 0.5, 30)
+        y = np.concatenate([y, low + inwards, high - inwards])
+    few_atoms = pair.atoms if pair.atoms.size <= 64 else np.empty(0)
+    y = np.unique(np.concatenate([y, ends, few_atoms]))
+    if y.size < 2:
+        y = np.array([y[0] - 1e-9, y[0]]) if y.size else np.array([-1e-9, 0.0])
+    return y
+
+
+def _wide(y: Array, tails: Array, pair: LossPair, depth: float) -> Flags:
+    """Which cells are to be divided: those with much mass, and those over which a tail falls steeply."""
+    mass = _between(*tails[:2])
+    mass[:, 0] = np.maximum(mass[:, 0], np.minimum(tails[1, :, 1], 1.0 - pair.infinity))
+    heavy = np.any(mass > 0.02, axis=0)
+    steep = _steep(mass, depth)
+    if not pair.symmetric and not pair.atoms.size:
+        steep = steep | _steep(_between(*tails[2:])[:, ::-1], depth)[::-1]
+    # no finer than the ladder: an atom at zero would be halved for ever
+    finest = np.maximum(np.where(heavy, 1e-9, 0.01) * np.abs(y[1:]), 1e-15)
+    found: Flags = (heavy | steep) & (np.diff(y) > finest)
+    return found
+
+
+def _steep(mass: Array, depth: float) -> Flags:
+    """Where, in some row, most of the mass from a cell on lies in it; the last cell excepted."""
+    beyond = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
+    steep: Flags = np.any((mass > 0.7 * beyond) & (mass > depth) | (mass > 0.3 * beyond) & (mass > 1e-15), axis=0)
+    steep[-1] = False
+    return steep
+
+
+def _tails(pair: LossPair, y: Array) -> Array:
+    return np.array([np.atleast_2d(np.exp(tail)) for tail in pair.tails(y)])
+
+
+def _between(above: Array, below: Array) -> Array:
+    """The mass of every cell, by whichever tail is the smaller."""
+    smaller = above[:, :-1] < below[:, 1:]
+    return np.maximum(np.where(smaller, above[:, :-1] - above[:, 1:], below[:, 1:] - below[:, :-1]), 0.0)

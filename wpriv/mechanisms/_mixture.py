@@ -1,0 +1,60 @@
+"""A Gaussian pair whose separation is itself random and known: a mixture over finitely many separations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from wpriv.core.convert import log_mills_drop
+from wpriv.core.pair import Array, Derived, Tails, mirrored
+
+_BLOCK = 1 << 19
+
+
+class GaussMixture(Derived):
+    """(mu, N(mu, 1)) against (mu, N(0, 1)), mu drawn from a public law of points [J] > 0 with probabilities [J]; exact sums."""
+
+    symmetric = True
+
+    def __init__(self, mu: Array, weight: Array, made_from: tuple[object, ...]):
+        keep = weight > 0
+        self.mu, self.weight, self.made_from = mu[keep], weight[keep], made_from
+
+    def tails(self, eps: Array) -> Tails:
+        y = np.asarray(eps, dtype=float)
+        flat = y.ravel()
+        rows = max(_BLOCK // self.mu.size, 1)
+        found = np.concatenate([self._tails(flat[at : at + rows]) for at in range(0, max(flat.size, 1), rows)], axis=1)
+        other = np.minimum(found[[1, 0, 3, 2]], 1.0)
+        with np.errstate(divide="ignore"):
+            # the larger of two tails by the smaller one, which has all its digits
+            return Tails(*np.where(other < 0.5, np.log1p(-other), np.log(found)).reshape(4, *y.shape))
+
+    def _tails(self, eps: Array) -> Array:
+        """[4, m] plain probabilities; the smaller tail of each Gaussian is computed, the larger one follows."""
+        a = eps[:, None] / self.mu - self.mu / 2
+        parts = []
+        for x in (a, a + self.mu):
+            small = ndtr(-np.abs(x))
+            above = np.where(x > 0, small, 1 - small)
+            parts += [above @ self.weight, np.where(x > 0, 1 - small, small) @ self.weight]
+        return np.array(parts)
+
+    def renyi(self, orders: Array) -> Array:
+        a = np.asarray(orders, dtype=float)
+        exponent = (a * (a - 1) / 2)[..., None] * self.mu**2
+        peak = exponent.max(axis=-1)
+        with np.errstate(over="ignore"):
+            large = peak + np.log(np.exp(exponent - peak[..., None]) @ self.weight)
+            small = np.log1p(np.expm1(np.minimum(exponent, 50.0)) @ self.weight)
+        return np.asarray(np.where(peak > 50, large, small) / (a - 1))
+
+    def log_delta(self, eps: ArrayLike) -> Array:
+        y = np.asarray(eps, dtype=float)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            each = log_mills_drop(np.abs(y)[..., None] / self.mu - self.mu / 2, self.mu) + np.log(self.weight)
+        above = np.minimum(np.logaddexp.reduce(np.where(np.isnan(each), -math.inf, each), axis=-1), 0.0)
+        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)

@@ -1,0 +1,159 @@
+"""What a training will do and cost, before it begins and without torch: steps, noise, eps after every epoch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from wpriv.core.curve import Guarantee
+from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.recipe import Recipe
+from wpriv.core.schema import Privacy, Train
+from wpriv.errors import Unsupported, UsageError
+from wpriv.mechanisms.gauss import Gauss
+from wpriv.run import build, calibrate, price
+from wpriv.run.search import Knob
+
+ACCOUNTANT = "pld"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training as planned.
+
+    Args:
+        recipe: the checked recipe. records: of the training set. batch: expected records of a step. steps: how many.
+        sampling: how records are drawn, as run and as accounted. step: one step as accounted, None without privacy.
+        multiplier: standard deviation of the noise over the sensitivity of the sum. before: what runs before this one have spent.
+        stopped: the steps were cut so that eps is kept. notes: how the recipe was read.
+    """
+
+    recipe: Recipe
+    records: int
+    batch: int
+    steps: int
+    sampling: Sampling
+    step: Step | None
+    multiplier: float
+    adjacency: str
+    before: tuple[Step, ...] = ()
+    stopped: bool = False
+    notes: tuple[str, ...] = ()
+    _eps: dict[int, float | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def train(self) -> Train:
+        assert self.recipe.training is not None
+        return self.recipe.training
+
+    @property
+    def private(self) -> Privacy | None:
+        return self.train.privacy
+
+    @cached_property
+    def epoch_ends(self) -> list[int]:
+        """The steps after which an epoch (records / batch steps) is over; the last step is one of them."""
+        epochs = math.ceil(self.steps * self.batch / self.records - 1e-9)
+        ends = {min(math.ceil(e * self.records / self.batch - 1e-9), self.steps) for e in range(1, epochs + 1)}
+        return sorted(ends | {self.steps})
+
+    def process(self, steps: int | None = None) -> Process:
+        """What will have run after so many steps (all of them), with what ran before.
+
+        Raises:
+            Unsupported: there is no privacy to account.
+        """
+        if self.step is None:
+            raise Unsupported("a training without privacy has nothing to account: every eps is infinite")
+        return Process((replace(self.step, n=steps or self.steps), *self.before), self.adjacency)
+
+    def eps(self, steps: int | None = None) -> float | None:
+        """eps at the recipe's delta after so many steps, rounded up; None without privacy or where no finite eps is proven."""
+        steps = steps or self.steps
+        if self.private is None or self.private.delta is None:
+            return None
+        if steps not in self._eps:
+            try:
+                self._eps[steps] = price.ask(
+                    price.curve(self.process(steps), ACCOUNTANT, calibrate.TOL), delta=self.private.delta
+                ).epsilon.safe
+            except Unsupported:
+                self._eps[steps] = None
+        return self._eps[steps]
+
+
+def plan(recipe: Recipe, records: int, before: tuple[Step, ...] = ()) -> Plan:
+    """Reads the schedule of a recipe, and finds the noise (or the number of steps) that keeps its target.
+
+    Args:
+        records: size of the training set. before: steps that earlier runs on the same data have spent (--fork).
+    Raises:
+        UsageError: batch and records do not fit. Unsupported: the target cannot be reached.
+    """
+    train = recipe.training
+    assert train is not None
+    private = train.privacy
+    batch = records if train.batch is None else train.batch
+    if batch > records:
+        raise UsageError(f"{recipe.name}: batch: {batch} records were asked for and the training set has {records}; take fewer")
+    kind = (
+        "none" if batch == records and (private is None or private.sampling == "none") else "fixed" if private is None else private.sampling
+    )
+    sampling = Sampling(kind, 1.0 if kind == "none" else batch / records)
+    notes: tuple[str, ...] = ()
+    if train.steps is not None:
+        steps = train.steps
+    elif kind == "none":
+        assert train.epochs is not None
+        steps = math.ceil(train.epochs)
+    else:
+        read = build.schedule(batch=batch, records=records, epochs=train.epochs, sampling=kind)
+        assert read.n is not None
+        steps, notes = read.n, read.notes
+    found = Plan(recipe, records, batch, steps, sampling, None, 0.0, "add-remove", before, notes=notes)
+    return found if private is None else _private(found, private)
+
+
+def _private(plan: Plan, private: Privacy) -> Plan:
+    """The plan with its noise, and with fewer steps where those asked for would cost more than the target."""
+    adjacency = private.adjacency or ("replace-one" if plan.sampling.kind == "fixed" else "add-remove")
+    # in units of the clipping norm: what one record moves the clipped sum by, or any batch the clipped mean
+    sensitivity = 2.0 if adjacency == "replace-one" or private.clip == "batch-mean" else 1.0
+    eps, delta, notes = private.eps, private.delta, plan.notes
+    assert delta is not None
+
+    def at(multiplier: float, steps: int) -> Process:
+        return Process((Step(Gauss(multiplier * sensitivity, sensitivity), steps, plan.sampling), *plan.before), adjacency)
+
+    if private.sigma is None:
+        assert eps is not None
+        knob = Knob("sigma", +1, 1e-12, 1e15)
+        multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), ACCOUNTANT, eps, delta)
+        notes += (f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g} over {plan.steps} steps",)
+    else:
+        multiplier = private.sigma / 2 if private.clip == "batch-mean" else private.sigma
+    step = Step(Gauss(multiplier * sensitivity, sensitivity), 1, plan.sampling)
+    made = replace(plan, step=step, multiplier=multiplier, adjacency=adjacency, notes=notes)
+    if private.sigma is None or eps is None:
+        return made
+    after = made.eps()
+    if after is not None and after <= eps:
+        return made
+    most, row = calibrate.solved(Knob("n", -1, 1, plan.steps, whole=True), lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta)
+    told = f"stops after {int(most)} of {plan.steps} steps, where eps = {row.epsilon.safe:.6g}: one more would exceed {eps:g}"
+    return replace(made, steps=int(most), stopped=True, notes=(*notes, told), _eps={})
+
+
+def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[price.Refusal]]:
+    """What every accountant of the recipe says of what ran, and those that have no answer."""
+    private = plan.private
+    assert private is not None
+    rows, refused = [], []
+    for name in plan.train.accountants:
+        try:
+            found = price.ask(price.curve(process, name, calibrate.TOL), delta=private.delta)
+            rows.append(replace(found, accountant=name))  # with its options, which tell apart what it says
+        except Unsupported as error:
+            refused.append(price.Refusal(name, str(error)))
+    return rows, refused

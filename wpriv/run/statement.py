@@ -1,0 +1,149 @@
+"""What a training promises and what it does not: one record for programs (statement.json) and the same in words (statement.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wpriv.core.curve import Guarantee
+from wpriv.core.digits import text
+from wpriv.core.process import Process
+from wpriv.run.plan import Plan
+from wpriv.run.price import Refusal
+
+SCHEMA = "wpriv.statement/1"
+UNIT = "one training record with its label"
+ADJACENCY = {
+    "add-remove": "two training sets are neighbours where one of them has one record more",
+    "replace-one": "two training sets are neighbours where one record of one is replaced by another",
+}
+DRAWN = {
+    "poisson": "every record joins every step by a coin of its own (drawn by the geometric gaps between successes), with replacement "
+    "between steps; a step may be empty; sums are divided by the expected batch",
+    "fixed": "every step takes a fresh uniformly random set of exactly the batch size, without replacement",
+    "none": "every step uses all records",
+}
+COVERED = [
+    "every look of the training at its records through gradients: all noisy steps in the ledger, and so the weights after each of them",
+    "whatever is computed from the weights alone, and from records that are not training records",
+]
+NOT_COVERED = [
+    "loss and clipped share in metrics.csv and on the screen: computed from training records without noise. Do not publish them",
+    "the number of training records, taken as public",
+    "the choice of model, learning rate, clipping norm and epochs, where they were tuned on these records; every run of a sweep",
+    "preparing the data; test records, on which accuracy is measured",
+    "checkpoint.pt, which holds the state of the noise and sampling generators (it is deleted when the run ends)",
+]
+NOT_ASSESSED = [
+    "float32 arithmetic: noise has a grid and gaps in its tails, sums are rounded, and the guarantee is about real numbers",
+    "the generators: numpy PCG64 (128 bits of seed) draws records, torch's Mersenne Twister on CPU or Philox on CUDA (64 bits) the noise; "
+    "neither is cryptographic",
+    "side channels: run time, memory, error messages, several records of one person",
+]
+PUBLISHED = (
+    "NOT differentially private in any useful sense. The published procedure clips the mean gradient of a batch and not each record's, so "
+    "that one record can move it by up to 2 C, and adds noise of {sigma:g} C. WDP and BDP figures are printed as published: they are no "
+    "(eps, delta) guarantee. The only proven figure of this run is that of a Gauss mechanism of noise multiplier {multiplier:g}"
+)
+FIXED_SEED = "the seed is fixed and recorded: whoever knows it can draw the same noise and subtract it. Leave seed out for a release"
+
+
+def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]) -> dict[str, Any]:
+    """All that is to be said of a finished run, as plain data.
+
+    Args:
+        process: what ran, from the ledger; None without privacy. rows, refused: what the accountants say of it. about: provenance.
+    """
+    private, train = plan.private, plan.train
+    head: dict[str, Any] = {
+        "schema": SCHEMA,
+        "recipe": plan.recipe.name,
+        "source": plan.recipe.source,
+        "task": train.task,
+        "private": private is not None,
+    }
+    versions = {key: about.get(key) for key in ("wpriv", "python", "torch", "numpy", "device", "gpu", "git_commit")}
+    data: dict[str, Any] = {
+        "name": train.data.name,
+        "records": plan.records,
+        **{k: about[k] for k in ("data_source", "data_fingerprint") if k in about},
+    }
+    tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
+    if private is None or process is None:
+        return {**head, "promise": "none: trained without clipping and without noise", **tail}
+    batch_mean = private.clip == "batch-mean"
+    norm = private.norm if batch_mean else private.clip
+    assert plan.step is not None
+    sensitivity = float(plan.step.mechanism.sensitivity)  # type: ignore[attr-defined]
+    noise = {
+        "multiplier": plan.multiplier,
+        "clip": norm,
+        "clipped": "the mean gradient of a batch" if batch_mean else "each record's gradient",
+        "sensitivity": sensitivity * norm,
+        "standard_deviation": plan.multiplier * sensitivity * norm,
+        "of": "the clipped mean" if batch_mean else "the sum of clipped gradients, before it is divided by the batch",
+    }
+    warnings = [FIXED_SEED] if train.seed is not None else []
+    if batch_mean:
+        warnings.insert(0, PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
+    return {
+        **head,
+        "unit": UNIT,
+        "adjacency": process.adjacency,
+        "adjacency_means": ADJACENCY[process.adjacency],
+        "sampling": {"kind": plan.sampling.kind, "rate": plan.sampling.rate, "batch": plan.batch, "implemented": DRAWN[plan.sampling.kind]},
+        "noise": noise,
+        "steps": sum(step.n for step in process.steps),
+        "process": process.describe(),
+        "guarantees": [row.as_dict() for row in rows],
+        "refused": [{"accountant": r.accountant, "reason": r.reason} for r in refused],
+        "covered": COVERED,
+        "not_covered": NOT_COVERED + (OBSERVED if any(step.observed for step in process.steps) else []),
+        "not_assessed": NOT_ASSESSED,
+        "warnings": warnings + [w for row in rows for w in row.warnings],
+        **tail,
+    }
+
+
+OBSERVED = ["distances of gradients of training records, in model.pt, and every bdp and wdp figure made of them"]
+
+
+def told(said: dict[str, Any]) -> str:
+    """The statement in Markdown."""
+    lines = [f"# Privacy statement: {said['recipe']}", "", f"Source: {said['source']}", ""]
+    if not said["private"]:
+        return "\n".join([*lines, f"Promise: {said['promise']}.", "", *_tail(said)])
+    lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")]
+    for row in said["guarantees"]:
+        ends = (
+            f", in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]" if row["claim"] == "certified" else ""
+        )
+        notion = "" if row["notion"] == "approximate-dp" else f" ({row['notion']}, no (eps, delta) guarantee)"
+        lines.append(
+            f"- eps = {text(row['epsilon'], up=True)} at delta = {row['delta']:g}{notion}: {row['claim']} by {row['accountant']}{ends}"
+        )
+    lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
+    sampling, noise = said["sampling"], said["noise"]
+    rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
+    lines += [
+        "",
+        "| what | |",
+        "|---|---|",
+        f"| protected | {said['unit']} |",
+        f"| neighbours | {said['adjacency']}: {said['adjacency_means']} |",
+        f"| sampling accounted | {sampling['kind']}{rate} |",
+        f"| sampling run | {sampling['implemented']} |",
+        f"| steps | {said['steps']} |",
+        f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g} |",
+        f"| noise | standard deviation {noise['standard_deviation']:g} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
+        "",
+    ]
+    for title, key in (("Covered", "covered"), ("Not covered", "not_covered"), ("Not assessed", "not_assessed"), ("Warnings", "warnings")):
+        lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
+    return "\n".join([*lines, *_tail(said)])
+
+
+def _tail(said: dict[str, Any]) -> list[str]:
+    seed = "from the operating system, not recorded" if said["seed"] is None else f"{said['seed']} (fixed)"
+    versions = ", ".join(f"{key} {value}" for key, value in said["versions"].items() if value is not None)
+    data = ", ".join(f"{key} {value}" for key, value in said["data"].items())
+    return [f"Seed: {seed}. Versions: {versions}. Data: {data}.", ""]

@@ -1,0 +1,134 @@
+"""A grid of trainings: every cell in a folder of its own, resumable by itself; in several processes, or in shards of a batch job."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.core.recipe import Recipe
+from wpriv.errors import MissingResource, UsageError
+from wpriv.run import expect, folder, train, write
+from wpriv.run.expect import Verdict
+
+Row = dict[str, Any]
+MAX_CELLS = 10_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training of a sweep: its place in the grid and its recipe, which has no sweep."""
+
+    labels: dict[str, Any]
+    recipe: Recipe
+
+    @property
+    def name(self) -> str:
+        """``privacy.eps=2,seed=0``: the name of its folder."""
+        return ",".join(f"{key}={value}" for key, value in self.labels.items()).replace("/", "_")
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The rows of the finished cells, how many there are in all, and verdicts on published numbers once all are there."""
+
+    recipe: Recipe
+    rows: list[Row]
+    cells: int
+    verdicts: list[Verdict]
+    table: Path
+
+
+def cells(made: Recipe) -> list[Cell]:
+    """All cells of a recipe with a sweep, in the order of its axes.
+
+    Raises:
+        UsageError: some cell is no sound recipe, or there are more than 10,000.
+    """
+    assert made.training is not None
+    axes = [[(axis.over, value) for value in axis.values] for axis in made.training.sweep or []]
+    points = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
+    if len(points) > MAX_CELLS:
+        raise UsageError(f"{made.name} asks for more than {MAX_CELLS:,} trainings; take fewer values")
+    bare = replace(made, data={key: value for key, value in made.data.items() if key not in ("sweep", "expect")})
+    return [Cell(dict(point), train.changed(bare, dict(point))) for point in points]
+
+
+def shard(text: str, of: list[Cell]) -> list[Cell]:
+    """The cells of one shard: of ``3/16`` every sixteenth, from the third.
+
+    Raises:
+        UsageError: the text is no such fraction.
+    """
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise UsageError(f"--shard wants its number and how many there are, from 1/16 to 16/16; found {text[:40]!r}")
+    return of[int(found[1]) - 1 :: int(found[2])]
+
+
+def run(
+    made: Recipe,
+    out: Path,
+    *,
+    jobs: int = 1,
+    part: str = "1/1",
+    backend: str = "loky",
+    device: str = "cpu",
+    root: str | Path | None = None,
+    say: train.Say | None = None,
+) -> Swept:
+    """Trains the cells of one shard that are not finished, going on with those that were cut short, and gathers all that are.
+
+    Args:
+        jobs: processes at once. backend: of joblib, where jobs > 1 (dask and ray where they are installed and registered).
+    Raises:
+        Interrupted: a signal came; the same command goes on. MissingResource: joblib or its backend is not there.
+    """
+    every = cells(made)
+    own = shard(part, every)
+    how: dict[str, Any] = {"device": device, "resume": True, "root": root}
+    if jobs == 1:
+        for number, cell in enumerate(own, start=1):
+            if say is not None:
+                say(f"training {number} of {len(own)}: {cell.name}", True)
+            train.run(cell.recipe, out / cell.name, say=say, **how)
+    else:
+        _parallel(own, out, jobs, backend, how)
+    rows = [row for cell in every if (row := _row(cell, out)) is not None]
+    table = out / write.TABLE
+    write.replace(table, write.csv_text(rows))
+    verdicts = expect.verdicts(made, rows) if len(rows) == len(every) else []
+    return Swept(made, rows, len(every), verdicts, table)
+
+
+def _parallel(own: list[Cell], out: Path, jobs: int, backend: str, how: dict[str, Any]) -> None:
+    try:
+        import joblib
+    except ImportError:
+        raise MissingResource("--jobs above 1 needs joblib: pip install joblib, or leave --jobs out") from None
+    try:
+        with joblib.parallel_config(backend=backend, n_jobs=jobs):
+            joblib.Parallel()(joblib.delayed(_one)(cell, out, how) for cell in own)
+    except ValueError as error:
+        raise MissingResource(f"--backend {backend}: joblib knows no such backend here ({str(error)[:120]}); use loky") from None
+
+
+def _one(cell: Cell, out: Path, how: dict[str, Any]) -> None:
+    train.run(cell.recipe, out / cell.name, **how)
+
+
+def _row(cell: Cell, out: Path) -> Row | None:
+    """The last metrics of a finished cell and its first figure of privacy."""
+    path = out / cell.name
+    if not (path / folder.STATEMENT).is_file():
+        return None
+    plan, place = train.planned(cell.recipe, path, records=_records(path))
+    done = train.finished(plan, place)
+    return {**cell.labels, **done.results()[0]}
+
+
+def _records(path: Path) -> int:
+    return int(json.loads((path / folder.STATEMENT).read_text(encoding="utf-8"))["data"]["records"])

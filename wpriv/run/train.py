@@ -1,0 +1,357 @@
+"""The verb ``train``: a recipe to a trained model, what it cost, and a statement of what is promised."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.core import training
+from wpriv.core.curve import Guarantee
+from wpriv.core.document import Document
+from wpriv.core.observed import of_distances
+from wpriv.core.process import Process
+from wpriv.core.recipe import Recipe, check
+from wpriv.errors import UsageError, WprivError
+from wpriv.run import expect, folder, plan, read, statement, write
+from wpriv.run.expect import Verdict
+from wpriv.run.folder import Folder
+from wpriv.run.plan import Plan
+from wpriv.run.price import Refusal
+
+Row = dict[str, Any]
+Say = Callable[[str, bool], None]  # a line of progress, and whether it stays
+TICK = 2.0  # seconds between lines that do not stay
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training: metrics by epoch, what the accountants say, verdicts on published numbers, and where the files are."""
+
+    plan: Plan
+    metrics: list[Row]
+    guarantees: list[Guarantee]
+    refused: list[Refusal]
+    verdicts: list[Verdict]
+    statement: dict[str, Any]
+    out: Path
+    files: tuple[Path, ...] = ()
+
+    def results(self) -> list[Row]:
+        """The last metrics beside what each accountant says; alone where there is no privacy."""
+        ran = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
+        return [{**ran, **_bounds(row)} for row in self.guarantees] or [self.metrics[-1]]
+
+    def require(self) -> None:
+        """Raises CheckFailed where a published number was missed."""
+        expect.require(self.verdicts)
+
+
+def train(
+    recipe: str | Path,
+    *,
+    out: str | Path | None = None,
+    device: str = "cpu",
+    set: Mapping[str, Any] | None = None,
+    quick: bool = False,
+    resume: bool = False,
+    fork: bool = False,
+    fresh: bool = False,
+    data_root: str | Path | None = None,
+) -> Trained:
+    """Trains what a recipe of kind train says, and accounts for what really ran.
+
+    Args:
+        recipe: a path, or the name of a shipped recipe (``dpsgd/mnist``). set: keys to change, by path: ``{"privacy.eps": 2}``.
+        out: folder for model, metrics, ledger and statement (default ``results/<name>``). device: ``cpu`` or ``cuda``.
+        quick: apply the recipe's ``quick`` overrides. data_root: where the data set lies.
+        resume: go on with an unfinished run. fork: go on from the weights in ``out`` under a changed recipe; both runs are paid for.
+        fresh: begin again; what ``out`` holds is moved aside.
+    Returns:
+        Metrics, guarantees and the statement. ``Trained.require()`` raises where a published number was missed.
+    Raises:
+        UsageError: the recipe is faulty, or ``out`` holds another run. Unsupported: the target is out of reach.
+        MissingResource: the data set or the GPU is not there. Interrupted: a signal came; resumable.
+    """
+    made = recipe_of(recipe, quick=quick, changes=set or {})
+    where = Path(out) if out is not None else default_out(made)
+    return run(made, where, device=device, resume=resume, fork=fork, fresh=fresh, root=data_root)
+
+
+def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Recipe:
+    """A checked recipe of kind train with keys changed.
+
+    Raises:
+        UsageError: the recipe is faulty, or is so after the change.
+    """
+    made = read.recipe(name, quick=quick, kind="train")
+    return changed(made, changes) if changes else made
+
+
+def changed(made: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe with the values at some dotted paths replaced."""
+    data = made.data
+    for path, value in changes.items():
+        data = training.overridden(data, path, value)
+    told = ", ".join(f"{path}={value}" for path, value in changes.items())
+    found = check(Document(f"{made.name} with {told}", [], data))
+    return replace(found, name=made.name, quick=made.quick)
+
+
+def default_out(made: Recipe) -> Path:
+    """``results/<name>``, and a folder of its own for a quick run."""
+    return Path("results") / (f"{made.name}-quick" if made.quick else made.name)
+
+
+def planned(made: Recipe, out: Path, *, root: str | Path | None = None, records: int | None = None, **how: bool) -> tuple[Plan, Folder]:
+    """What a run would do, without doing it: neither torch nor the records are loaded where it is known how many there are."""
+    found = folder.look(out, made, **how)
+    assert made.training is not None
+    asked = made.training.data
+    if records is None:
+        known = asked.records is not None and asked.limit is None
+        records = asked.records if known else _data(made, root).records
+    assert records is not None
+    return plan.plan(made, records, found.before()), found
+
+
+def run(
+    made: Recipe,
+    out: Path,
+    *,
+    device: str = "cpu",
+    resume: bool = False,
+    fork: bool = False,
+    fresh: bool = False,
+    root: str | Path | None = None,
+    say: Say | None = None,
+) -> Trained:
+    """Trains a checked recipe in a folder; see ``train``.
+
+    Args:
+        say: told of progress, a line an epoch that stays and others that do not.
+    """
+    if made.training is not None and made.training.sweep is not None:
+        raise UsageError(f"{made.name} is a sweep of several trainings: run it with `wpriv train`, or one cell of it with its keys set")
+    started = time.time()
+    data = _data(made, root)
+    place = _together(lambda: folder.look(out, made, resume=resume, fork=fork, fresh=fresh))
+    job = plan.plan(made, data.records, place.before())
+    if place.done:
+        return finished(job, place)
+    from wpriv.train import launch, spread
+
+    about = {
+        "device": device,
+        "seed": job.train.seed,
+        "data_set": data.name,
+        "data_source": data.source,
+        "data_fingerprint": data.fingerprint,
+    }
+    launch.device_of(device)  # before anything is written
+    _together(lambda: folder.take(place, made, {**about, **launch.about()}))
+    tell = _Progress(job, place, say, writes=spread.first())
+    tell.begin()
+    with _signals() as stop:
+        launch.launch(
+            job.train,
+            data,
+            schedule(job, place.run),
+            out,
+            identity=folder.identity(made, job.steps, job.multiplier, data.fingerprint),
+            device=device,
+            resume=place.resume,
+            fork=place.fork,
+            stop=stop,
+            on_epoch=tell.epoch,
+            on_step=tell.step,
+        )
+    _together(lambda: _conclude(job, place, {**about, **launch.about(), "wall_seconds": round(time.time() - started, 1)}))
+    spread.leave()
+    return finished(job, place)
+
+
+def schedule(job: Plan, run: int = 1) -> Any:
+    """The plan as the engine takes it."""
+    from wpriv.train.loop import Schedule
+
+    private = job.private
+    return Schedule(
+        job.sampling,
+        job.records,
+        job.batch,
+        job.steps,
+        job.step,
+        job.multiplier,
+        job.adjacency,
+        job.train.optimizer,
+        mask=0.0 if private is None else private.mask,
+        run=run,
+        every=job.train.checkpoint,
+    )
+
+
+def finished(job: Plan, place: Folder) -> Trained:
+    """What lies in the folder of a finished run."""
+    metrics = read.table(place.path / folder.METRICS)
+    rows, refused = ([], []) if job.private is None else plan.guarantees(job, ran(job, place))
+    said = json.loads((place.path / folder.STATEMENT).read_text(encoding="utf-8"))
+    files = tuple(place.path / name for name in folder.RESULTS if (place.path / name).is_file())
+    done = Trained(job, metrics, rows, refused, [], said, place.path, files)
+    return replace(done, verdicts=expect.verdicts(job.recipe, done.results(), first=True))
+
+
+def _bounds(row: Guarantee) -> Row:
+    told = row.as_dict()
+    return {key: told[key] for key in ("accountant", "claim", "epsilon", "delta")}
+
+
+def ran(job: Plan, place: Folder) -> Process:
+    """What the ledger says ran, with the distances that were observed where an accountant prices them."""
+    process = place.spent(job.adjacency)
+    if not any(word.partition(":")[0] in ("bdp", "wdp") for word in job.train.accountants) or len(process.steps) != 1:
+        return process
+    from wpriv.train import checkpoint
+
+    private = job.private
+    assert private is not None
+    stored = checkpoint.load(place.path / folder.MODEL)
+    norm = private.norm if private.clip == "batch-mean" else float(private.clip)
+    seen = of_distances(
+        stored["distances"].double().numpy(), unit=norm, coordinates=int(stored["coordinates"]), origin="observed in this run",
+        records=private.pairs,
+    )  # fmt: skip
+    return Process((replace(process.steps[0], observed=seen),), process.adjacency)
+
+
+def _conclude(job: Plan, place: Folder, about: dict[str, Any]) -> None:
+    """Writes the statement and the figure of a run that is over; the statement last, whose presence says that it is."""
+    path = place.path
+    process = None if job.private is None else ran(job, place)
+    rows, refused = ([], []) if process is None else plan.guarantees(job, process)
+    provenance = {**write.provenance(), **about, "run": place.run}
+    write.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    said = json.loads(json.dumps(statement.statement(job, process, rows, refused, provenance)))
+    write.replace(path / folder.TOLD, statement.told(said))
+    from wpriv.run import plot
+
+    plot.draw(read.table(path / folder.METRICS), [plot.View(figure="training", title=job.train.title)], path, ("png",))
+    write.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
+
+
+class _Progress:
+    """Adds eps to the rows of metrics, keeps them on disk, and tells how far the run is."""
+
+    def __init__(self, job: Plan, place: Folder, say: Say | None, *, writes: bool):
+        self.job, self.place, self.say, self.writes = job, place, say if writes else None, writes
+        self.rows: list[Row] = []
+        self.started = self.ticked = time.monotonic()
+
+    def begin(self) -> None:
+        """How the recipe was read."""
+        if self.say is not None:
+            for note in self.job.notes:
+                self.say(f"read as: {note}", True)
+
+    def epoch(self, row: Row) -> Row:
+        eps = self.job.eps(row["step"])
+        whole = {**row, "epsilon": eps, "seconds": round(time.monotonic() - self.started, 2)}
+        if self.writes:
+            self._keep(whole)
+        if self.say is not None:
+            self.say(f"{self._where(row['step'])}, epoch {row['epoch']}: {_told(whole)}", True)
+        return whole
+
+    def step(self, step: int) -> None:
+        now = time.monotonic()
+        if self.say is not None and now - self.ticked > TICK:
+            self.ticked = now
+            self.say(self._where(step), False)
+
+    def _where(self, step: int) -> str:
+        return f"step {step} of {self.job.steps}"
+
+    def _keep(self, row: Row) -> None:
+        path = self.place.path / folder.METRICS
+        earlier = [r for r in _rows(path) if int(r["step"]) < row["step"]]
+        write.replace(path, write.csv_text([*earlier, row]))
+
+
+def _rows(path: Path) -> list[Row]:
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _told(row: Row) -> str:
+    parts = [f"{key} {value:.4g}" for key, value in row.items() if key not in ("epoch", "step", "epsilon", "seconds") and value is not None]
+    eps = [f"eps {row['epsilon']:.4g}"] if row["epsilon"] is not None else []
+    return ", ".join([*parts, *eps, f"{row['seconds']:.0f} s"])
+
+
+def _data(made: Recipe, root: str | Path | None) -> Any:
+    """The data set of a recipe, cut to its limit.
+
+    Raises:
+        MissingResource: it is not there. UsageError: it has another size than the recipe counts on, or no test records.
+    """
+    from wpriv import data
+
+    assert made.training is not None
+    asked = made.training.data
+    named = root or asked.root
+    found = data.read(asked.name, root=None if named is None else Path(named), **asked.parameters())
+    if asked.records is not None and found.records != asked.records:
+        told = f"{made.name}: data: records: the recipe counts on {asked.records} training records"
+        raise UsageError(f"{told}; found {found.records} in {found.name}")
+    if not len(found.x_test):
+        raise UsageError(f"{made.name}: data: {found.name} has no test records, on which a training is measured; give some")
+    return found if asked.limit is None else found.limited(asked.limit)
+
+
+def _together(what: Callable[[], Any]) -> Any:
+    """Does something in the first of several processes (torchrun), and hands its result or its error to all."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return what()
+    from wpriv.train import spread
+
+    spread.join()
+    found: Any = None
+    if spread.first():
+        try:
+            found = what()
+        except WprivError as error:
+            found = error
+    found = spread.told(found)
+    if isinstance(found, WprivError):
+        raise found
+    return found
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[Callable[[], str | None]]:
+    """While it lasts, signals that ask to stop only leave a note; a second one does what it always does."""
+    came: list[str] = []
+    before: dict[int, Any] = {}
+
+    def note(number: int, _: Any) -> None:
+        came.append(signal.Signals(number).name)
+        signal.signal(number, before[number])
+
+    with contextlib.suppress(ValueError):  # outside the main thread there are no signals to wait for
+        for each in SIGNALS:
+            before[each] = signal.signal(each, note)
+    try:
+        yield lambda: came[0] if came else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

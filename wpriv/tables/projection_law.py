@@ -1,0 +1,64 @@
+"""The law of the squared projected length H: drawn, exact, its normal approximation, and the tail bounds that a release pays for.
+
+H is the sum of k independent Beta(1/2, (d-1)/2) variables, the squared length of a unit vector of R^d under k random projections.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import betaln
+
+from wpriv.core import swd
+from wpriv.core.process import Parameters, parameter
+from wpriv.errors import UsageError
+
+LABELS = ("part", "name")
+COLUMNS = ("x", "density", "drawn", "normal")
+SHOWN = ("part", "name", "x", "density", "drawn", "normal", "claim")
+# what each tail bound is, as a statement about P(H > w) <= p
+CLAIMS = {"bernstein": "upper-bound", "bernstein-code": "upper-bound", "root": "upper-bound", "clt": "approximate", "quantile": "exact"}
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """A space, a number of directions, and how the law is shown."""
+
+    d: int = parameter("dimension of the space", default=784, least=2)
+    k: int = parameter("number of random directions: 1, or at least 30", default=200, least=1)
+    draws: int = parameter("how many values of H are drawn for the histogram", default=10_000, least=1)
+    bins: int = parameter("bins of the histogram", default=100, least=1)
+    delta: float = parameter("chance p with which H exceeds the marked bounds", default=1e-5, above=0)
+    seed: int = parameter("seed of the draws", default=0, least=0)
+
+
+def rows(params: Params) -> list[dict[str, Any]]:
+    """One row a bin (``part`` = bin: its middle, the drawn, exact and normal densities), then one a bound (``part`` = bound: w).
+
+    Raises:
+        UsageError: k is from 2 to 29, where the density has no inversion here.
+    """
+    d, k = params.d, params.k
+    if 1 < k < swd.SMOOTH or params.delta >= 1:
+        raise UsageError(f"projection-law wants k = 1 or k >= {swd.SMOOTH}, and delta below 1; found k = {k}, delta = {params.delta:g}")
+    rng = np.random.default_rng(params.seed)
+    drawn = np.array([rng.beta(0.5, (d - 1) / 2, k).sum() for _ in range(params.draws)])
+    heights, edges = np.histogram(drawn, params.bins, density=True)
+    middle, spread = (edges[1:] + edges[:-1]) / 2, math.sqrt(k * swd.variance(d))
+    normal = np.exp(-(((middle - k / d) / spread) ** 2) / 2) / (spread * math.sqrt(2 * math.pi))
+    if k == 1:
+        exact = np.exp(-0.5 * np.log(middle) + (d - 3) / 2 * np.log1p(-middle) - betaln(0.5, (d - 1) / 2))
+    else:
+        exact = swd.density(k, d, middle)
+    found = [
+        {"part": "bin", "name": None, "x": x, "density": e, "drawn": h, "normal": n, "claim": "exact"}
+        for x, e, h, n in zip(middle.tolist(), exact.tolist(), heights.tolist(), normal.tolist(), strict=True)
+    ]
+    log_inverse = -math.log(params.delta)
+    marks = [(name, width(k, d, log_inverse)) for name, width in swd.WIDTHS.items()]
+    return found + [
+        {"part": "bound", "name": name, "x": w, "density": None, "drawn": None, "normal": None, "claim": CLAIMS[name]} for name, w in marks
+    ]

@@ -1,0 +1,91 @@
+"""Classification: a model, cross-entropy, and the share of test records that it gets right."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from wpriv.core import registry
+from wpriv.core.schema import Number, Positive, Strict, Train
+
+if TYPE_CHECKING:
+    import torch
+
+    from wpriv.train.loop import Job
+
+# the numbers it measures, under the names that `expect:` knows
+RESULTS = ("accuracy", "loss")
+EVALUATED_AT_ONCE = 1000
+
+
+class Normalise(Strict):
+    """(x - mean) / std of every channel; public constants, never computed from the private data."""
+
+    mean: Annotated[list[Number], Field(min_length=1)]
+    std: Annotated[list[Positive], Field(min_length=1)]
+
+
+class Options(Strict):
+    """What a recipe may say under ``options``."""
+
+    normalise: Normalise | None = None
+
+
+def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """The model of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
+
+    Raises:
+        UsageError, Unsupported: the model does not fit the data, or mixes examples where each one is clipped.
+    """
+    import numpy as np
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from wpriv.train import gather, memory, watch
+    from wpriv.train.loop import Job
+
+    private = recipe.privacy
+    options = Options.model_validate(recipe.options)
+    inputs, targets = _ready(data.x_train, data.y_train, options, device)
+    test_inputs, test_targets = _ready(data.x_test, data.y_test, options, device)
+    loss = functools.partial(cross_entropy, reduction="none")
+    params = registry.params("models", recipe.model.name, recipe.model.parameters())
+    model = registry.load("models", recipe.model.name).build(params, tuple(inputs.shape[1:]), len(data.classes)).to(device)
+    if inputs.dim() == 4:
+        model = model.to(memory_format=torch.channels_last)
+
+    def fetch(places: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        own = torch.from_numpy(places).to(device)
+        found = inputs.index_select(0, own)
+        if found.dim() == 4:
+            found = found.contiguous(memory_format=torch.channels_last)
+        return found, targets.index_select(0, own)
+
+    def evaluate() -> dict[str, float]:
+        right = 0.0
+        with torch.no_grad():
+            for first in range(0, len(test_targets), EVALUATED_AT_ONCE):
+                own = slice(first, first + EVALUATED_AT_ONCE)
+                right += float((model(test_inputs[own]).argmax(dim=1) == test_targets[own]).sum())
+        return {"accuracy": right / len(test_targets)}
+
+    two = np.arange(min(2, len(inputs)))
+    physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
+    batches = gather.Batches(model, loss, fetch, physical)
+    return Job(model, gather.of(batches, private, adjacency, recipe.batch or len(inputs)), evaluate, watch.of(batches, recipe, adjacency))
+
+
+def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Records as float32 (bytes become [0, 1]) and classes as whole numbers, on the device."""
+    import torch
+
+    # a copy: what a reader returns may be the file itself, which nothing may write to
+    inputs = torch.tensor(x, device=device)
+    inputs = inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs.float()
+    if options.normalise is not None:
+        shape = (1, -1, *[1] * (inputs.dim() - 2))
+        mean, std = (torch.tensor(v, device=device).view(shape) for v in (options.normalise.mean, options.normalise.std))
+        inputs = (inputs - mean) / std
+    return inputs, torch.tensor(y, device=device).long()

@@ -1,0 +1,279 @@
+"""The engine: draw records, note the step, gather, add noise, move the weights; save, stop and go on again without a trace.
+
+It knows no task: a task hands it a model, and a function that gathers the bounded sum of the records of a step.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from wpriv.core.process import Sampling, Step
+from wpriv.core.schema import Optimizer
+from wpriv.errors import Interrupted, UsageError
+from wpriv.train import checkpoint, seeds, spread
+from wpriv.train.gather import Gathered
+from wpriv.train.ledger import Ledger
+from wpriv.train.release import noisy
+from wpriv.train.sampler import Indices, Sampler, sampler
+
+CHECKPOINT, LEDGER, MODEL = "checkpoint.pt", "ledger.jsonl", "model.pt"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What is run, as plain numbers.
+
+    Args:
+        sampling, records, batch: see ``Sampler``. steps: how many.
+        step: one step as it is accounted, under the same sampling; None where nothing is promised.
+        multiplier: standard deviation of the noise over the sensitivity of the sum; 0 without privacy. adjacency: the neighbours meant.
+        mask: share of the coordinates of a noisy gradient that are set to zero.
+        optimizer: how the weights move. run: its number in the ledger, where forks have run before it. every: seconds between checkpoints.
+    """
+
+    sampling: Sampling
+    records: int
+    batch: int
+    steps: int
+    step: Step | None
+    multiplier: float
+    adjacency: str
+    optimizer: Optimizer
+    mask: float = 0.0
+    run: int = 1
+    every: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.step is not None and self.step.sampling != self.sampling:
+            raise UsageError(f"{self.sampling} is to be run and {self.step.sampling} to be accounted: they must be the same")
+
+    def epoch_of(self, step: int) -> int | None:
+        """The epoch that ends with a step (or the last, cut short, with the last step); an epoch is records / batch steps."""
+        whole = math.floor(step * self.batch / self.records + 1e-9)
+        before = math.floor((step - 1) * self.batch / self.records + 1e-9)
+        if step == self.steps:
+            return before + 1
+        return whole if whole > before else None
+
+
+@dataclass
+class Job:
+    """What a task gives the engine.
+
+    Args:
+        model: its trainable parameters are what is released.
+        gather: the bounded sum of the gradients of the records at some places.
+        evaluate: figures of the model as it is, by name; must look at no training record, or say so in its names.
+        watch: distances of observed gradient pairs for (places, mask), for accountants that price them; None where none does.
+    """
+
+    model: nn.Module
+    gather: Callable[[Indices], Gathered]
+    evaluate: Callable[[], dict[str, float]]
+    watch: Callable[[Indices, list[Tensor]], Tensor] | None = None
+
+
+class Engine:
+    """A training in a folder of its own.
+
+    Args:
+        own: the seeds, from which the model's first weights were drawn already.
+        folder: where checkpoint, ledger and model go; only the first of several processes writes there.
+        identity: what the run is (a fingerprint of the recipe): a checkpoint of another one is refused.
+        resume: go on from the checkpoint that is there. fork: begin from the weights that are there, behind their ledger.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        schedule: Schedule,
+        own: seeds.Seeds,
+        folder: Path,
+        device: torch.device,
+        *,
+        identity: str,
+        resume: bool = False,
+        fork: bool = False,
+    ):
+        self.job, self.schedule, self.folder, self.device, self.identity = job, schedule, folder, device, identity
+        self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, seeds.sampling_generator(own))
+        self.noise = seeds.noise_generator(own, device)
+        self.weights = [p for p in job.model.parameters() if p.requires_grad]
+        self.optimizer = _optimizer(self.weights, schedule.optimizer)
+        self.resumed = resume
+        self.done = 0
+        self.rows: list[Row] = []
+        self.seen = torch.zeros(3, device=device)
+        self.distances: list[Tensor] = []
+        self.ledger = Ledger(folder / LEDGER, schedule.run) if spread.first() else None
+        if resume:
+            self._restore()
+        if fork:
+            self._inherit()
+        spread.share_weights(job.model)
+
+    def run(
+        self,
+        *,
+        stop: Callable[[], str | None] = lambda: None,
+        on_epoch: Callable[[Row], Row] = lambda row: row,
+        on_step: Callable[[int], None] = lambda step: None,
+    ) -> list[Row]:
+        """Trains to the end and returns the rows of metrics, one an epoch.
+
+        Args:
+            stop: asked after every step; the reason to stop, or None. on_epoch: may add to an epoch's row. on_step: told each step.
+        Raises:
+            Interrupted: stopped; everything is saved.
+        """
+        if not self.resumed:
+            # from here on the same noise is drawn again, whenever the run is cut short
+            self.save()
+        saved = time.monotonic()
+        while self.done < self.schedule.steps:
+            self.step()
+            on_step(self.done)
+            epoch = self.schedule.epoch_of(self.done)
+            if epoch is not None:
+                self._force()
+                self.rows.append(on_epoch(self._row(epoch)))
+            reason = spread.agreed(stop())
+            if reason:
+                self.save()
+                raise Interrupted(f"stopped by {reason} after step {self.done} of {self.schedule.steps}; saved. Go on with --resume")
+            if self.done < self.schedule.steps and (epoch is not None or time.monotonic() - saved >= self.schedule.every):
+                self.save()
+                saved = time.monotonic()
+        self.finish()
+        return self.rows
+
+    def step(self) -> None:
+        """One step of training, noted in the ledger before its result is used."""
+        plan = self.schedule
+        indices = self.sampler.draw()
+        if self.ledger is not None and plan.step is not None:
+            self.ledger.spend(self.done + 1, plan.step)
+        gathered = self.job.gather(spread.own_share(indices))
+        # of several processes one adds the noise, before the sums are added up: it is there once
+        parts = (
+            noisy(gathered.total, plan.multiplier, self.noise, private=plan.step is not None) if spread.first() else gathered.total.parts
+        )
+        parts, seen = spread.added(parts), spread.added([gathered.seen])[0]
+        torch._foreach_div_(parts, gathered.divisor or max(float(seen[0]), 1.0))
+        keep = self._mask(parts)
+        if keep:
+            torch._foreach_mul_(parts, keep)
+        if self.job.watch is not None:
+            self.distances.append(self.job.watch(indices, keep).cpu())
+        self._move(parts)
+        self.seen += seen
+        self.done += 1
+
+    def save(self) -> None:
+        """A checkpoint of everything; the ledger is forced to disk first."""
+        self._force()
+        if spread.first():
+            checkpoint.save(self.folder / CHECKPOINT, self._state())
+
+    def finish(self) -> None:
+        """Writes the weights; the checkpoint, from whose generator states the noise could be drawn again, is deleted."""
+        self._force()
+        if spread.first():
+            content: dict[str, Any] = {"weights": self.job.model.state_dict(), "identity": self.identity, "rows": json.dumps(self.rows)}
+            if self.distances:
+                content["distances"] = torch.stack(self.distances)
+                content["coordinates"] = sum(weight.numel() for weight in self.weights)
+            checkpoint.save(self.folder / MODEL, content)
+            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+
+    def _move(self, parts: list[Tensor]) -> None:
+        plan = self.schedule.optimizer
+        for group in self.optimizer.param_groups:
+            group["lr"] = plan.lr * _decay(plan.decay, self.done / self.schedule.steps)
+        for weight, part in zip(self.weights, parts, strict=True):
+            weight.grad = part
+        self.optimizer.step()
+
+    def _mask(self, parts: list[Tensor]) -> list[Tensor]:
+        """One for what is kept and zero for what is not, the same for all that is compared at this step; none without a mask."""
+        if not self.schedule.mask:
+            return []
+        return [(torch.rand(p.shape, device=p.device, generator=self.noise) >= self.schedule.mask).to(p.dtype) for p in parts]
+
+    def _row(self, epoch: int) -> Row:
+        count, loss, clipped = self.seen.tolist()
+        self.seen.zero_()
+        mean = {"loss": loss / count if count else None, "clipped": clipped / count if count and not math.isnan(clipped) else None}
+        was = self.job.model.training
+        self.job.model.eval()
+        figures = self.job.evaluate()
+        self.job.model.train(was)
+        return {"epoch": epoch, "step": self.done, **mean, **figures}
+
+    def _force(self) -> None:
+        if self.ledger is not None:
+            self.ledger.force()
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "identity": self.identity,
+            "step": self.done,
+            "weights": self.job.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "sampler": self.sampler.state(),
+            "noise": self.noise.get_state(),
+            "torch": torch.get_rng_state(),
+            "seen": self.seen,
+            "rows": json.dumps(self.rows),
+            "distances": torch.stack(self.distances) if self.distances else torch.zeros(0),
+            "device": self.device.type,
+        }
+
+    def _restore(self) -> None:
+        found = checkpoint.load(self.folder / CHECKPOINT, self.device)
+        if found["identity"] != self.identity:
+            raise UsageError(f"the checkpoint in {self.folder} is of another recipe; give that one, or --fork to go on from its weights")
+        if found["device"] != self.device.type:
+            told = f"the checkpoint in {self.folder} was made on {found['device']}, whose noise {self.device.type} cannot draw again"
+            raise UsageError(f"{told}. Give --device {found['device']}, or --fork to go on with fresh noise at its cost")
+        self.job.model.load_state_dict(found["weights"])
+        self.optimizer.load_state_dict(found["optimizer"])
+        self.sampler.restore(found["sampler"])
+        self.noise.set_state(found["noise"].cpu())
+        torch.set_rng_state(found["torch"].cpu())
+        self.seen, self.done, self.rows = found["seen"], found["step"], json.loads(found["rows"])
+        self.distances = list(found["distances"].cpu())
+        if self.ledger is not None and self.schedule.step is not None and self.ledger.steps < self.done:
+            told = f"{self.ledger.path} has {self.ledger.steps} steps of this run, fewer than the {self.done} of its checkpoint"
+            raise UsageError(f"{told}: it was changed. Nothing can be said of what this run has spent; begin again with --fresh")
+
+    def _inherit(self) -> None:
+        """The weights of the run before, whatever its recipe; its steps stay in the ledger and are paid for."""
+        path = self.folder / CHECKPOINT if (self.folder / CHECKPOINT).is_file() else self.folder / MODEL
+        weights = checkpoint.load(path, self.device)["weights"]
+        try:
+            self.job.model.load_state_dict(weights)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[-1].strip()
+            raise UsageError(f"--fork goes on from the weights in {path}, which do not fit this model ({reason}); keep the model") from None
+
+
+def _optimizer(weights: list[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:
+    if plan.name == "adam":
+        return torch.optim.Adam(weights, lr=plan.lr, betas=(plan.betas[0], plan.betas[1]), weight_decay=plan.weight_decay)
+    return torch.optim.SGD(weights, lr=plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay, nesterov=plan.nesterov)
+
+
+def _decay(kind: str, done: float) -> float:
+    """What is left of the learning rate when a share ``done`` of the steps is over."""
+    return {"none": 1.0, "linear": 1.0 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[kind]
