@@ -34,7 +34,9 @@ def loaded_by_command(*argv: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "argv", [("--version",), ("--help",), ("budget", "--help"), ("calibrate", "--help"), ("data", "--help")], ids=" ".join
+    "argv",
+    [("--version",), ("--help",), ("budget", "--help"), ("calibrate", "--help"), ("data", "--help"), ("privatize", "--help")],
+    ids=" ".join,
 )
 def test_version_and_help_load_no_numpy(argv):
     assert not loaded_by_command(*argv) & {"numpy", "scipy", *HEAVY}
@@ -62,6 +64,14 @@ def test_reading_data_loads_no_torch(tmp_path):
     )
     assert "wpriv.data.table" in modules
     assert not modules & set(HEAVY)
+
+
+def test_privatising_loads_no_torch(tmp_path):
+    (tmp_path / "people.csv").write_text("20,0\n40,1\n" * 5)
+    asked = f"--data {tmp_path}/people.csv --mech local-laplace --radius 50 --eps 1 --out {tmp_path}/noisy.npz"
+    modules = loaded_by_command("privatize", *asked.split())
+    assert (tmp_path / "noisy.npz").is_file()
+    assert not modules & {*HEAVY, "scipy.fft"}
 
 
 def test_importing_wpriv_loads_neither_numpy_nor_its_own_floors():

@@ -1,18 +1,20 @@
 """wpriv: how private is this, exactly?
 
 The verbs of the command line are functions of the same names: ``wpriv.budget``, ``wpriv.calibrate``, ``wpriv.compare``,
-``wpriv.train`` (which is also the folder of the training engine). They load on first use, so that ``import wpriv`` costs nothing.
+``wpriv.privatize``, ``wpriv.train`` (which is also the folder of the training engine). They load on first use, so that
+``import wpriv`` costs nothing.
 """
 
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["budget", "calibrate", "compare", "train"]
+__all__ = ["budget", "calibrate", "compare", "privatize", "train"]
 
 if TYPE_CHECKING:
     from wpriv.run.budget import budget
     from wpriv.run.calibrate import calibrate
     from wpriv.run.compare import compare
+    from wpriv.run.privatize import privatize
     from wpriv.run.train import train
 else:
 

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from wpriv import __version__
 from wpriv.errors import Unsupported, UsageError, WprivError
 
-COMMANDS = ("budget", "calibrate", "compare", "train", "plot", "data", "recipe")
+COMMANDS = ("budget", "calibrate", "compare", "privatize", "train", "plot", "data", "recipe")
 BUG, INTERRUPTED = 70, 130
 # typer keeps its own copy of click in newer versions: the base of its errors is found through a name that all versions export
 ClickError = cast(type[Exception], typer.BadParameter.__mro__[2])

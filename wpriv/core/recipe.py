@@ -66,7 +66,7 @@ def check(document: Document, *, quick: bool = False) -> Recipe:
     faults = model_faults(document, MODELS[kind]) + name_faults(document)
     if faults:
         raise refuse(document.name, document.lines, faults)
-    kinds = {"compare": _compare, "train": _train, "budget": _single, "calibrate": _single}
+    kinds = {"compare": _compare, "train": _train, "budget": _single, "calibrate": _single, "privatize": _privatize}
     recipe = kinds[kind](document, quick, faults)
     if faults:
         raise refuse(document.name, document.lines, faults)
@@ -99,6 +99,10 @@ def _train(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
     labels = {"accountant", *(axis.over for axis in model.sweep or [])}
     checks = [Check("", _expect_row(document, ("expect", i), columns, labels, faults)) for i in range(len(model.expect))]
     return Recipe(_stem(document.name), "train", model.source, data, (), tuple(checks), quick, model)
+
+
+def _privatize(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
+    return Recipe(_stem(document.name), "privatize", document.data.get("source") or "", document.data)
 
 
 def _single(document: Document, quick: bool, faults: list[Fault]) -> Recipe:

@@ -140,6 +140,44 @@ class Calibrate(Budget):
     delta: Probability
 
 
+class Rows(Strict):
+    """The records to privatise: a data set by name, with the parameters of its reader beside it, or a file."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    name: Word | None = Field(None, description="a data set, as mnist or mnist:test")
+    file: Word | None = Field(
+        None, description="a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader"
+    )
+    array: Word | None = Field(None, description="the array of a .npz with several (default x)")
+    root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
+    limit: Count | None = Field(None, description="only the first so many records")
+
+
+class Privatize(Strict):
+    """kind: privatize. Noise on every record of a data set: local differential privacy for a target, or at a given noise."""
+
+    kind: Literal["privatize"]
+    source: Word | None = None
+    data: Rows
+    mech: Literal["local-gauss", "local-laplace"]
+    eps: Positive | None = None
+    delta: Probability | None = None
+    sigma: Positive | None = None
+    scale: Positive | None = None
+    radius: Positive | None = Field(None, description="norm to which every record is clipped")
+    center: Number | None = Field(None, description="middle of the ball, for every number of a record (default 0)")
+    formula: Literal["analytic", "eq4"] | None = None
+    nonnegative: bool = False
+    dct: bool = Field(False, description="clip and publish the orthonormal cosine transform of each record")
+    quantile: Annotated[float, Field(gt=0, le=1)] | None = None
+    public: Word | None = Field(None, description="public records for the quantile: a data set or a file")
+    thresholds: Word | None = Field(None, description="a file of what each number is clamped to")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    dtype: Literal["float32", "float64"] = "float32"
+    public_labels: bool = False
+
+
 class Named(Strict):
     """A plug-in by its file name; its own parameters stand beside the name."""
 
@@ -250,10 +288,10 @@ class Train(Strict):
     quick: dict[str, Any] | None = Field(None, description="keys that differ in a quick run; inner mappings are merged")
 
 
-MODELS: dict[str, type[Strict]] = {"budget": Budget, "calibrate": Calibrate, "compare": Compare, "train": Train}
+MODELS: dict[str, type[Strict]] = {"budget": Budget, "calibrate": Calibrate, "compare": Compare, "privatize": Privatize, "train": Train}
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of all recipe kinds, told apart by ``kind``."""
-    kinds = Annotated[Budget | Calibrate | Compare | Train, Field(discriminator="kind")]
+    kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train, Field(discriminator="kind")]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "wpriv recipe", **TypeAdapter(kinds).json_schema()}

@@ -58,7 +58,7 @@ def read(root: Path | None, params: Params) -> Data:
 
 def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
     raw = content(path, LIMIT)
-    arrays = mat(path, raw) if path.suffix.lower() == ".mat" else _npz(path, raw)
+    arrays = mat(path, raw) if path.suffix.lower() == ".mat" else npz(path, raw)
     x = _chosen(arrays, params.features, "features", path, lambda a: a.ndim == 2 and min(a.shape) > 1)
     y = _chosen(arrays, params.labels, "labels", path, lambda a: a.size == len(x) and max(a.shape) == a.size)
     whole = y.reshape(-1).astype(np.int64) if y.dtype.kind in "iuf" and np.isfinite(y).all() and (np.abs(y) < 2**53).all() else None
@@ -69,11 +69,16 @@ def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
     return x.astype(np.float32), whole, Place(params.name, GET, ()).verdict(path, raw, False)
 
 
-def _npz(path: Path, raw: bytes) -> dict[str, Array]:
+def npz(path: Path, raw: bytes, limit: int = LIMIT) -> dict[str, Array]:
+    """The arrays of a .npz file by name.
+
+    Raises:
+        MissingResource: it is damaged, holds more than ``limit`` bytes, or something else than numbers and text.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            if sum(item.file_size for item in archive.infolist()) > LIMIT:
-                raise MissingResource(f"{path}: holds more than {LIMIT:,} bytes when unpacked")
+            if sum(item.file_size for item in archive.infolist()) > limit:
+                raise MissingResource(f"{path}: holds more than {limit:,} bytes when unpacked")
         with np.load(io.BytesIO(raw), allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
     except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError, MemoryError) as error:

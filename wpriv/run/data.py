@@ -52,9 +52,17 @@ def details(name: str, root: Path | None = None, given: Mapping[str, Any] | None
         UsageError: no such reader or parameter. MissingResource: the files are missing or damaged.
     """
     _check_root(root)
+    return _found(data.read(name, root=root, **typed(name, given or {})))
+
+
+def typed(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a reader, with text from flags in the type of each.
+
+    Raises:
+        UsageError: no such reader, or a number that is none.
+    """
     fields = {f.name: f for f in dataclasses.fields(registry.load("data", name).Params)}
-    typed = {key: _typed(fields[key], value) if key in fields else value for key, value in (given or {}).items()}
-    return _found(data.read(name, root=root, **typed))
+    return {key: _typed(fields[key], value) if key in fields else value for key, value in given.items()}
 
 
 def convert(name: str, source: Path, target: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from wpriv.core.document import Document, Fault, refuse
 from wpriv.core.recipe import Recipe, check
 from wpriv.core.schema import BOUND_COLUMNS
 from wpriv.errors import UsageError
-from wpriv.run import build, grid
+from wpriv.run import build, grid, local
 from wpriv.run.calibrate import unknown
 from wpriv.run.number import number
 
@@ -90,7 +90,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
     found = document.read(path, str(path))
     _resolve_files(found, path.parent)
     made = check(found, quick=quick)
-    faults = _built(found)
+    faults = _built(found) + _priced(found)
     if faults:
         raise refuse(found.name, found.lines, faults)
     if made.kind == "compare":
@@ -115,6 +115,26 @@ def calibrate(name: str | Path) -> dict[str, Any]:
     (step,), (accountant,) = data["process"], data.get("accountants") or ["pld"]
     given = {key: value for key, value in step.items() if value is not None}
     return {**given, "adjacency": data.get("adjacency"), "accountant": accountant, **_question(data)}
+
+
+def privatize(name: str | Path) -> dict[str, Any]:
+    """The arguments of the verb ``privatize`` that a recipe of that kind amounts to; its files are named relative to it.
+
+    Raises:
+        UsageError: as ``recipe``; or the records are not named.
+    """
+    data = dict(recipe(name, kind="privatize").data)
+    rows, folder = dict(data.pop("data")), find(str(name)).parent
+    source = rows.pop("name", None) or rows.pop("file", None)
+    if source is None:
+        raise UsageError(f"{name}: data needs the name of a data set, or a file; found neither")
+    kept = {key: value for key, value in {**data, **rows, "data": source}.items() if key not in ("kind", "source") and value is not None}
+    return kept | {key: _beside(folder, kept[key]) for key in ("data", "file", "public", "thresholds") if key in kept}
+
+
+def _beside(folder: Path, file: str) -> str:
+    """A file as named in a recipe: beside it, where there is one, else as it stands."""
+    return str(folder / file) if "\0" not in file and (folder / file).is_file() else file
 
 
 def _question(data: dict[str, Any]) -> dict[str, float]:
@@ -223,6 +243,19 @@ def _built(found: Document) -> list[Fault]:
         except UsageError as error:
             faults.append(Fault(found.place(where), str(error)))
     return faults
+
+
+def _priced(found: Document) -> list[Fault]:
+    """What is wrong with the noise of a recipe of kind privatize, as far as it shows without the records."""
+    data = found.data
+    if data["kind"] != "privatize" or data.get("radius") is None:
+        return []
+    keys = ("radius", "eps", "delta", "sigma", "scale", "formula", "nonnegative")
+    try:
+        local.priced(data["mech"], **{key: data[key] for key in keys if data.get(key) is not None})
+    except UsageError as error:
+        return [Fault(found.place(()), str(error))]
+    return []
 
 
 def _axes(sweep: Any) -> list[Any]:
