@@ -240,7 +240,8 @@ def _warnings(rows: Sequence[Guarantee]) -> None:
     for row in rows:
         for line in row.warnings:
             if line not in shared:
-                say("warning", line if len(rows) == 1 else f"{row.accountant}: {line}")
+                own = len(rows) == 1 or line.startswith(row.accountant)
+                say("warning", line if own else f"{row.accountant}: {line}")
 
 
 def emit(line: str) -> None:
