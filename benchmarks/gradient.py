@@ -7,7 +7,6 @@ this process on the same batch, one thread, asked in turn; times are the medians
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import sys
 import time
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from benchmarks import report
 
 MINE = "wpriv per-coordinate"
 BOUND, LIPSCHITZ = 1.0, math.sqrt(2)
@@ -153,16 +154,7 @@ def main(argv: list[str] | None = None) -> int:
             rows += measure(job, 0.0 if flags.quick else flags.seconds)
     if not rows:
         parser.error(f"no job's name holds {flags.jobs!r}")
-    text = table(rows)
-    print(text, end="")
-    if flags.out is not None:
-        flags.out.mkdir(parents=True, exist_ok=True)
-        (flags.out / "gradient.md").write_text(text, encoding="utf-8")
-        with (flags.out / "gradient.csv").open("w", newline="", encoding="utf-8") as file:
-            out = csv.DictWriter(file, list(rows[0]))
-            out.writeheader()
-            out.writerows(rows)
-    return 1 if any(row["met"] is False for row in rows) else 0
+    return report.publish(table(rows), rows, flags.out, "gradient")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.jobs import Job
 from benchmarks.measure import Limits, Result
@@ -153,6 +154,19 @@ def write_csv(rows: list[Measured], path: Path) -> None:
                 ends = [repr(r.lower), repr(r.upper)] if r.answered else ["", ""]
                 times = [f"{r.seconds():.6g}", f"{r.seconds('wall'):.6g}"] if r.answered else ["", ""]
                 out.writerow([row.job.name, repr(row.job.truth), r.program, *ends, *times, len(r.cpu), f"{r.mib:.1f}", r.note])
+
+
+def publish(text: str, rows: list[dict[str, Any]], out: Path | None, name: str) -> int:
+    """Prints a table and, with a folder, leaves it there with its rows; 1 where a target was missed, else 0."""
+    print(text, end="")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"{name}.md").write_text(text, encoding="utf-8")
+        with (out / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            lines = csv.DictWriter(file, list(rows[0]))
+            lines.writeheader()
+            lines.writerows(rows)
+    return 1 if any(row["met"] is False for row in rows) else 0
 
 
 def preamble(limits: Limits) -> str:

@@ -7,7 +7,6 @@ job is the peak of a process of its own above its inputs.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import subprocess
@@ -19,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from benchmarks import report
 
 ROOT = Path(__file__).parents[1]
 DIM = 784
@@ -162,16 +163,7 @@ def main(argv: list[str] | None = None) -> int:
             )
     if not rows:
         parser.error(f"no job's name holds {flags.jobs!r}")
-    text = table(rows)
-    print(text, end="")
-    if flags.out is not None:
-        flags.out.mkdir(parents=True, exist_ok=True)
-        (flags.out / "transport.md").write_text(text, encoding="utf-8")
-        with (flags.out / "transport.csv").open("w", newline="", encoding="utf-8") as file:
-            out = csv.DictWriter(file, list(rows[0]))
-            out.writeheader()
-            out.writerows(rows)
-    return 1 if any(row["met"] is False for row in rows) else 0
+    return report.publish(table(rows), rows, flags.out, "transport")
 
 
 def table(rows: list[dict[str, Any]]) -> str:

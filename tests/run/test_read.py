@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wpriv.errors import UsageError
-from wpriv.run import read, write
+from wpriv.run import read, saved, write
 
 RECIPE = """\
 kind: compare
@@ -112,7 +112,7 @@ def test_a_table_reads_back_as_it_was_written(rows):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         path.write_text(write.csv_text(rows), newline="")
-        back = read.table(path)
+        back = saved.table(path)
     assert [{k: row.get(k) for k in ("name", "n", "delta")} for row in back] == rows
 
 
@@ -125,7 +125,7 @@ def test_any_bytes_are_either_a_table_or_refused(content):
         file.write(content)
         file.flush()
         try:
-            assert read.table(Path(file.name))
+            assert saved.table(Path(file.name))
         except UsageError as error:
             told = str(error)
             if file.name not in told:
@@ -136,4 +136,4 @@ def test_any_bytes_are_either_a_table_or_refused(content):
 def test_a_table_without_rows_or_that_is_no_text_is_refused(tmp_path, content):
     (tmp_path / "table.csv").write_bytes(content)
     with pytest.raises(UsageError, match=r"table\.csv"):
-        read.table(tmp_path / "table.csv")
+        saved.table(tmp_path / "table.csv")

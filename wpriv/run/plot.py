@@ -11,7 +11,7 @@ from typing import Any
 from wpriv.core import document, registry
 from wpriv.core.recipe import Recipe
 from wpriv.errors import UsageError
-from wpriv.run import read, write
+from wpriv.run import saved, write
 
 FORMATS = ("png", "pdf", "svg")
 WIDTH, HEIGHT = 6.0, 4.2  # inches of one panel
@@ -49,7 +49,7 @@ def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str
         raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(wrong) or 'none'}")
     if figure is not None:
         registry.load("figures", figure)
-    rows = read.table(table)
+    rows = saved.table(table)
     views = _stored_views(table.with_name(write.RECIPE), rows)
     if figure is not None:
         views = [View(v.name, figure, v.title, v.limits) for v in views]

@@ -1,49 +1,19 @@
-"""Recipes and tables from disk: found by path or by the name they ship under, checked, ready to run."""
+"""Recipes from disk: found by path or by the name they ship under, checked, ready to run."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import math
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from wpriv.core import document, registry
-from wpriv.core.curve import CLAIMS
 from wpriv.core.document import Document, Fault, refuse
 from wpriv.core.recipe import Recipe, check
-from wpriv.core.schema import BOUND_COLUMNS
 from wpriv.errors import UsageError
 from wpriv.run import build, grid, local
 from wpriv.run.calibrate import unknown
 from wpriv.run.number import number
-
-MAX_TABLE_BYTES = 100_000_000
-MAX_DRAWN = 1e100  # what lies beyond is no eps, delta or parameter, and overflows in every plotting routine
-_WORDS = {
-    "panel",
-    "case",
-    "accountant",
-    "claim",
-    "notion",
-    "reason",
-    "mech",
-    "sampling",
-    "adjacency",
-    "asked",
-    "part",
-    "file",
-    "observed",
-    "proposition",
-    "verdict",
-    "at",
-    "statement",
-}
-_PARAMETERS = {"n", "rate", "sigma", "scale", "sensitivity", "bound"}
-_NOT_NEGATIVE = {*BOUND_COLUMNS, *_PARAMETERS, "width", "mass", "density", "class_density", "variance"}
-_NUMBERS = _NOT_NEGATIVE | {"loss", "mean"}
 
 
 def shipped() -> dict[str, Path]:
@@ -260,43 +230,3 @@ def _priced(found: Document) -> list[Fault]:
 
 def _axes(sweep: Any) -> list[Any]:
     return sweep if isinstance(sweep, list) else [sweep]
-
-
-def table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table.csv, numbers as numbers, empty cells as None.
-
-    Raises:
-        UsageError: no such file, it is not a CSV with a header, or a cell that must hold a number holds none (with its line).
-    """
-    try:
-        if path.stat().st_size > MAX_TABLE_BYTES:
-            raise UsageError(f"{path}: a table may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = [{k: _cell(k, v, f"{path}:{reader.line_num}") for k, v in row.items() if k is not None} for row in reader]
-    except OSError as error:
-        raise UsageError(f"the table {path} cannot be read: {error.strerror}. Give a results directory or its table.csv") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path}: not a CSV table in UTF-8 ({error}). Give a results directory or its table.csv") from None
-    if not rows:
-        raise UsageError(f"{path}: the table has no rows; nothing to draw")
-    return rows
-
-
-def _cell(column: str, text: str | None, place: str) -> Any:
-    if not text:
-        return None
-    if column in _WORDS:
-        if column == "claim" and text not in CLAIMS:
-            raise UsageError(f"{place}: claim must be one of {', '.join(CLAIMS)}; found {text[:40]!r}")
-        return text
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if math.isnan(value) or (value < 0 and column in _NOT_NEGATIVE) or MAX_DRAWN < abs(value) < math.inf:
-        if column in _NUMBERS:
-            kind = f"a number {'from 0' if column in _NOT_NEGATIVE else ''} up to {MAX_DRAWN:g}"
-            raise UsageError(f"{place}: {column} must be {kind}, or empty; found {text[:40]!r}")
-        return text
-    return int(text) if re.fullmatch(r"-?\d{1,15}", text) else value

@@ -17,7 +17,7 @@ from wpriv.core.observed import of_distances
 from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe, check
 from wpriv.errors import UsageError, WprivError
-from wpriv.run import expect, folder, plan, progress, read, statement, write
+from wpriv.run import expect, folder, plan, progress, read, saved, statement, write
 from wpriv.run.expect import Verdict
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
@@ -195,7 +195,7 @@ def schedule(job: Plan, run: int = 1) -> Any:
 
 def finished(job: Plan, place: Folder) -> Trained:
     """What lies in the folder of a finished run."""
-    metrics = read.table(place.path / folder.METRICS)
+    metrics = saved.table(place.path / folder.METRICS)
     rows, refused = ([], []) if job.private is None else plan.guarantees(job, ran(job, place))
     said = json.loads((place.path / folder.STATEMENT).read_text(encoding="utf-8"))
     files = tuple(place.path / name for name in folder.RESULTS if (place.path / name).is_file())
@@ -237,7 +237,7 @@ def _conclude(job: Plan, place: Folder, about: dict[str, Any]) -> None:
     write.replace(path / folder.TOLD, statement.told(said))
     from wpriv.run import plot
 
-    plot.draw(read.table(path / folder.METRICS), [plot.View(figure="training", title=job.train.title)], path, ("png",))
+    plot.draw(saved.table(path / folder.METRICS), [plot.View(figure="training", title=job.train.title)], path, ("png",))
     write.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
 
 

@@ -37,10 +37,12 @@ def seeds(fixed: int | None, run: int = 1) -> Seeds:
 
 
 def sampling_generator(own: Seeds) -> np.random.Generator:
+    """The numpy generator that draws which records join a step."""
     return np.random.Generator(np.random.PCG64(own.sampling))
 
 
 def noise_generator(own: Seeds, device: torch.device) -> torch.Generator:
+    """The torch generator that draws the noise."""
     generator = torch.Generator(device=device)
     generator.manual_seed(own.noise)
     return generator

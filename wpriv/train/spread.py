@@ -28,15 +28,18 @@ def join() -> bool:
 
 
 def leave() -> None:
+    """Ends the group of processes, where there is one."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 
 
 def size() -> int:
+    """How many processes train together; 1 where torchrun did not start this one."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
+    """Which of them this process is, from 0."""
     return dist.get_rank() if size() > 1 else 0
 
 
