@@ -15,7 +15,7 @@ N = 20_000
 
 @pytest.fixture(scope="module")
 def drawn():
-    return data.read("synthetic-fairness", records=N, tests=N)
+    return data.read("synthetic-fairness", size=N, test_size=N)
 
 
 def near(values, expected):
@@ -50,14 +50,14 @@ def test_columns_show_the_response_and_the_group_with_noise_of_their_variance(dr
 
 
 def test_training_and_test_records_are_drawn_apart_and_the_seed_chooses_both(drawn):
-    others = ({"records": N}, {"records": N, "draw_seed": 1}, {})
-    same, other, longer = (data.read("synthetic-fairness", tests=N, **more) for more in others)
+    others = ({"size": N}, {"size": N, "draw_seed": 1}, {})
+    same, other, longer = (data.read("synthetic-fairness", test_size=N, **more) for more in others)
     assert same.fingerprint == drawn.fingerprint != other.fingerprint
     assert np.array_equal(longer.x_test, drawn.x_test)
     assert abs(np.corrcoef(drawn.x_train[:, 0], drawn.x_test[:, 0])[0, 1]) < 5 / np.sqrt(N)
 
 
-@pytest.mark.parametrize("given", [{"agreement": 1.5}, {"core": 3}, {"records": 0}, {"core_variance": -1.0}])
+@pytest.mark.parametrize("given", [{"agreement": 1.5}, {"core": 3}, {"size": 0}, {"core_variance": -1.0}])
 def test_a_law_that_is_none_is_refused(given):
     with pytest.raises(UsageError):
         data.read("synthetic-fairness", **given)

@@ -21,8 +21,8 @@ GET = "It is made up: nothing is needed."
 class Params(Parameters):
     """The law, with the paper's constants, and how much of it is drawn."""
 
-    records: int = parameter("records to train on", default=30000, least=1)
-    tests: int = parameter("records to test on, drawn independently", default=30000, least=1)
+    size: int = parameter("records to train on", default=30000, least=1)
+    test_size: int = parameter("records to test on, drawn independently", default=30000, least=1)
     agreement: float = parameter("p, the probability that A is Y", default=0.7, least=0)
     core: int = parameter("columns that show the response; an even number", default=8, least=2)
     spurious: int = parameter("columns that show A", default=8, least=0)
@@ -46,7 +46,7 @@ def read(root: Path | None, params: Params) -> Data:
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B. The draws are numpy's, not those of the paper.
     """
-    counts = (params.records, params.tests)
+    counts = (params.size, params.test_size)
     train, test = (_drawn(np.random.default_rng([params.draw_seed, part]), count, params) for part, count in enumerate(counts))
     return Data(
         name=params.name,
