@@ -146,7 +146,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     objective = Objective(model, loss, fetch, penalty, scores, None if width == 1 else directions)
     gather = objective.plain if recipe.privacy is None else objective.clipped
     drawn = list(zip(groups.values(), [size for pair in penalty.sizes for size in pair], strict=True))
-    return Job(model, evaluate, gather, groups=drawn, leave=leave)
+    return Job(model, evaluate=evaluate, gather=gather, groups=drawn, leave=leave)
 
 
 def _groups(options: Options, data: Any, part: str = "train") -> dict[str, Any]:
