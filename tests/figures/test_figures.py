@@ -44,7 +44,7 @@ TABLES = {
         "delta": 1e-5,
     },
 }
-TRAINED = {"training", "samples"}  # of the metrics of a training, and of what several tasks leave
+TRAINED = {"training", "samples", "losses", "parity", "odds", "noise"}  # of a training, a sweep, and of what several tasks leave
 
 
 def drawn(name: str, rows=None):
