@@ -32,12 +32,12 @@ NOT_COVERED = [
     "the choice of model, learning rate, clipping norm and epochs, where they were tuned on these records; every run of a sweep",
     "preparing the data; test records, on which accuracy is measured",
     "provenance.json, whose fingerprint of the training records lets anybody test a guess of the whole set. Do not publish it",
-    "checkpoint.pt, which holds the state of the noise and sampling generators (it is deleted when the run ends)",
+    "checkpoint.pt, which holds the key of the noise to come and the state of the sampler (it is deleted when the run ends)",
 ]
 NOT_ASSESSED = [
     "float32 arithmetic: noise has a grid and gaps in its tails, sums are rounded, and the guarantee is about real numbers",
-    "the generators: numpy PCG64 (128 bits of seed) draws records, torch's Mersenne Twister on CPU or Philox on CUDA (64 bits) the noise; "
-    "neither is cryptographic",
+    "the generators: noise is made of AES-256 in counter mode, under a key of 256 bits from the operating system where no seed is fixed, "
+    "and hides from those who cannot break that; numpy's PCG64 (128 bits of seed), which draws the records, is not cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
 ]
 PUBLISHED = (
