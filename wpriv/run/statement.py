@@ -78,6 +78,7 @@ def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refuse
         "multiplier": plan.multiplier,
         "clip": release.clip,
         "clipped": release.clipped,
+        **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
         "sensitivity": release.sensitivity,
         "standard_deviation": plan.multiplier * release.sensitivity,
         "of": release.of,
@@ -129,6 +130,7 @@ def told(said: dict[str, Any]) -> str:
     lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
+    by = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
     lines += [
         "",
         "| what | |",
@@ -138,7 +140,7 @@ def told(said: dict[str, Any]) -> str:
         f"| sampling accounted | {sampling['kind']}{rate} |",
         f"| sampling run | {sampling['implemented']} |",
         f"| steps | {said['steps']} |",
-        f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g} |",
+        f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g}{by} |",
         f"| noise | standard deviation {noise['standard_deviation']:g} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
         "",
     ]

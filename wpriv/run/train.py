@@ -169,7 +169,7 @@ def run(
     tell = progress.Progress(job, place, say, writes=spread.first())
     tell.begin()
     with progress.signals() as stop:
-        launch.launch(
+        engine = launch.launch(
             job.train,
             data,
             schedule(job, place.run),
@@ -182,6 +182,7 @@ def run(
             on_epoch=tell.epoch,
             on_step=tell.step,
         )
+    about |= {"clipping": engine.job.method} if engine.job.method else {}
     _together(lambda: _conclude(job, place, {**about, **launch.about(), "wall_seconds": round(time.time() - started, 1)}))
     spread.leave()
     return finished(job, place)

@@ -82,7 +82,8 @@ class Job:
             once a step; once in the first step alone where the schedule says so, and what came of it is kept in a buffer of the model.
             It returns what ``Gathered.seen`` holds.
         optimizers: those that ``learn`` steps, by name, made by ``optimizer_of``; the engine keeps and decays them.
-        groups: of records, see ``Sampler``. leave: writes what else the task leaves in the folder of a finished run.
+        groups: of records, see ``Sampler``. method: by which gradients are clipped, where there was a choice.
+        leave: writes what else the task leaves in the folder of a finished run.
     """
 
     model: nn.Module
@@ -92,6 +93,7 @@ class Job:
     learn: Callable[[Indices, Callable[[Bounded], list[Tensor]]], Tensor] | None = None
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
     groups: list[tuple[Indices, int]] = field(default_factory=list)
+    method: str = ""
     leave: Callable[[Path], None] | None = None
 
 
