@@ -103,7 +103,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     two = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
     batches = gather.Batches(model, loss, fetch, physical)
-    method = "" if private is None or private.clip == "batch-mean" else private.method
+    method: str = "" if private is None or private.clip == "batch-mean" else private.method
     if method == "auto":
         method = clip.choose_for(model, loss, tuple(inputs.shape[1:]), len(data.classes))
     gathered = gather.of(batches, private, adjacency, recipe.batch or len(inputs), method)

@@ -18,7 +18,7 @@ from torch import Tensor
 from wpriv.errors import UsageError
 
 KEY_BYTES = 32
-PAIRS = 2**17  # made at a time: fewer are slower to ask for, more to fetch from memory
+PAIRS = 2**18  # made at a time: to ask for fewer takes longer than to make them
 ZEROS = bytes(2**16)
 
 
@@ -68,8 +68,8 @@ class Noise:
             words = self._words(stream, per_pair * n).view(per_pair, n)
             # a share in (0, 1] of 62 bits: float32 holds all that matter where it is small, and the noise far out
             words[:2].bitwise_and_(2**31 - 1)
-            low = fine[:n].copy_(words[1]).add_(0.5).mul_(2.0**-31)
-            size = radius[:n].copy_(words[0]).add_(low).mul_(2.0**-31).log_().mul_(-2).sqrt_().mul_(scale)
+            low = fine[:n].copy_(words[1]).add_(0.5)
+            size = radius[:n].copy_(words[0]).add_(low, alpha=2.0**-31).mul_(2.0**-31).log_().mul_(-2).sqrt_().mul_(scale)
             turn = angle[:n].copy_(words[2])
             if per_pair == 4:
                 turn += low.copy_(words[3]).mul_(2.0**-32)
