@@ -117,9 +117,9 @@ class Data:
                 whole.update(np.ascontiguousarray(part).data)
         return whole.hexdigest()[:16]
 
-    def limited(self, most: int) -> Data:
-        """The same with at most so many examples to train on and so many to test on, the first ones."""
-        names = ("x_train", "y_train", "x_test", "y_test", "sensitive_train", "sensitive_test")
+    def limited(self, most: int, *, tests: bool = True) -> Data:
+        """The same with at most so many examples to train on and, with ``tests``, so many to test on, the first ones."""
+        names = ("x_train", "y_train", "sensitive_train", *(("x_test", "y_test", "sensitive_test") if tests else ()))
         return replace(self, **{name: part[:most] for name in names if (part := getattr(self, name)) is not None})
 
     def describe(self) -> dict[str, Any]:

@@ -16,12 +16,13 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """What goes in, the hidden layers, and the range of what comes out."""
+    """What goes in, the hidden layers with their normalisation, and the range of what comes out."""
 
     latent: int = parameter("numbers that go in", default=2, least=1)
     width: int = parameter("units of each hidden layer", default=128, least=1)
     depth: int = parameter("number of hidden layers; 0 is an affine map", default=2, least=0)
     activation: str = parameter("relu or tanh", default="relu", choices=tuple(ACTIVATIONS))
+    norm: str = parameter("batch: the hidden units are normalised over a batch; or none", default="none", choices=("batch", "none"))
     out: str = parameter("linear, or sigmoid for numbers from 0 to 1", default="linear", choices=("linear", "sigmoid"))
 
 
@@ -30,7 +31,8 @@ def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
     layers: list[nn.Module] = []
     size = params.latent
     for _ in range(params.depth):
-        layers += [nn.Linear(size, params.width), ACTIVATIONS[params.activation]()]
+        norm = [nn.BatchNorm1d(params.width)] * (params.norm == "batch")
+        layers += [nn.Linear(size, params.width), *norm, ACTIVATIONS[params.activation]()]
         size = params.width
     layers += [nn.Linear(size, inputs(shape))] + [nn.Sigmoid()] * (params.out == "sigmoid")
     return nn.Sequential(*layers, nn.Unflatten(1, tuple(shape)))
