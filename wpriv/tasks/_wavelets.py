@@ -84,9 +84,16 @@ def _restored(x: Array, way: Wavelets) -> Array:
     import pywt
 
     coarse, *details = pywt.wavedec2(x, way.basis, mode="periodization", level=way.level)
-    kept = [tuple(pywt.threshold(part, way.threshold, way.kind) for part in three) for three in details]
+    kept = [tuple(_cut(part, way) for part in three) for three in details]
     restored: Array = pywt.waverec2([coarse, *kept], way.basis, mode="periodization")
     return restored[..., : x.shape[-2], : x.shape[-1]]
+
+
+def _cut(part: Array, way: Wavelets) -> Array:
+    """Coefficients after the threshold (pywt's own soft one divides by those that are 0)."""
+    if way.kind == "hard":
+        return np.where(np.abs(part) > way.threshold, part, 0)
+    return np.sign(part) * np.maximum(np.abs(part) - way.threshold, 0)
 
 
 def _noisy(clear: Array, noise: Noise) -> Array:

@@ -120,9 +120,10 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         return found
 
     def leave(folder: Path) -> None:
-        rows = {"original": scaled(data.x_test[:SHOWN]), "privatised" if data.noise is not None else "": given[:SHOWN]}
-        rows |= {"wavelets": seen[:SHOWN]} if options.wavelet else {}
-        np.savez(folder / "samples.npz", **_pictured(pair.made(looks, wanted).numpy(), rows))
+        if data.shape == (2,) or (len(data.shape) == 3 and data.shape[0] in (1, 3)):
+            others = {"privatised": given} if data.noise is not None else {}
+            others |= {"wavelets": seen} if options.wavelet else {}
+            np.savez(folder / "samples.npz", **_pictured(pair.made(looks, wanted).numpy(), scaled(data.x_test), others))
 
     return Job(pair, None, evaluate, learn=learn, optimizers=optimizers, leave=leave)
 
@@ -154,15 +155,13 @@ def _pixels(data: Any) -> Any:
     return cosine.inverse(torch.from_numpy(x)).numpy() if data.noise is not None and data.noise.domain == "dct" else x
 
 
-def _pictured(made: Any, others: dict[str, Any]) -> dict[str, Any]:
+def _pictured(made: Any, clear: Any, others: dict[str, Any]) -> dict[str, Any]:
     """Images: rows of clear, noisy and denoised ones where there are as many, then of generated ones. Points: generated over clear ones."""
     import numpy as np
 
     if made.ndim != 4:
-        clear = others["original"]
         return {"samples": made, **({"target": clear} if len(clear) else {})}
     shown = min(SHOWN, len(made))
-    rows = {name: part for name, part in others.items() if name and len(part) >= shown}
-    names = [*rows, *(["generated"] + [""] * ROWS)[: min(ROWS, len(made) // shown)]]
-    parts = [part[:shown] for part in rows.values()] + [made[k * shown : (k + 1) * shown] for k in range(len(names) - len(rows))]
-    return {"samples": np.concatenate(parts), "names": np.array(names)}
+    rows = {name: part[:shown] for name, part in {"original": clear, **others}.items() if len(part) >= shown}
+    new = [made[k * shown : (k + 1) * shown] for k in range(min(ROWS, len(made) // shown))]
+    return {"samples": np.concatenate([*rows.values(), *new]), "names": np.array([*rows, "generated", *[""] * (len(new) - 1)])}
