@@ -39,6 +39,6 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
     axes.set_xlabel("predicted Y1" if plane else "score")
-    axes.set_ylabel("predicted Y2" if plane else "density among the test records of a group")
+    axes.set_ylabel("predicted Y2" if plane else "density in the group (test records)")
     axes.grid(True, alpha=0.25, linewidth=0.6)
     axes.legend(fontsize="small", framealpha=0.85, markerscale=2)

@@ -28,16 +28,18 @@ FIGURES = {"scores.csv": "scores"}
 # where responses lie; scores are compared about the middle
 MIDDLE = 0.5
 EVALUATED_ALONG = 200
-LOSS_IS = "the clipped gradient of a record's loss joins the release, so that its label is protected within its group alone"
+UNIT = {
+    "parity": "the features and the label of one training record within its group",
+    "odds": "the features of one training record within its group and label",
+}
 
 
 class Options(Strict):
-    """What a recipe may say under ``options``."""
+    """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
 
     kind: Literal["classification", "regression"] = "classification"
     notion: Literal["parity", "odds"] = Field("parity", description="the same law of scores in both groups, or that for each label")
     alpha: Annotated[float, Field(ge=0, le=1)] = Field(description="weight of the Wasserstein penalty; the loss has the rest")
-    clip: Positive = Field(1.0, description="C, to which the gradient of each record's loss is clipped")
     bound: Positive = Field(1.0, description="M, to which scores are projected")
     lipschitz: Positive = Field(1.0, description="L, to which the Jacobian of each record's scores is clipped")
     clipping: Literal["per-coordinate", "spectral"] = "per-coordinate"
@@ -59,8 +61,8 @@ def faults(recipe: Train) -> list[tuple[Key, str]]:
         return found
     if recipe.privacy.sampling != "fixed":
         found.append((("privacy", "sampling"), f"the groups of a penalty are drawn in fixed sizes: sampling: fixed; found {recipe.privacy.sampling}"))
-    if "clip" in recipe.privacy.model_fields_set:
-        found.append((("privacy", "clip"), "three things are clipped here: give clip, bound and lipschitz under options"))
+    if recipe.privacy.clip == "batch-mean":
+        found.append((("privacy", "clip"), "clip is C here, to which the gradient of each record's loss is clipped: give a number"))
     return found
 
 
@@ -72,8 +74,8 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
     """A step releases the penalised gradient over a batch of fixed parts."""
-    counts = _counts(sizes)
-    return account.penalised(recipe, _penalty(recipe, counts), _pairs(counts), not_covered=(LOSS_IS,))
+    options, counts = Options.model_validate(recipe.options), _counts(sizes)
+    return account.penalised(recipe, _penalty(recipe, counts), _pairs(counts), unit=UNIT[options.notion])
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -190,7 +192,7 @@ def _penalty(recipe: Train, counts: list[int]) -> Penalty:
         bound=options.bound,
         lipschitz=options.lipschitz,
         sizes=_pairs([max(1, count * batch // records) for count in counts]),
-        clip=options.clip,
+        clip=1.0 if recipe.privacy is None else float(recipe.privacy.clip),
         clipping=options.clipping,
         formula=options.sensitivity,
     )
