@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-EVALUATED_ALONG = 200
+EVALUATED_ALONG = 50
 
 
 class Options(Strict):
@@ -80,7 +80,7 @@ def drawn(width: int, count: int, device: torch.device) -> Callable[[], Tensor]:
 
 
 def distance(x: Tensor, z: Tensor) -> float:
-    """Sliced W_2^2 between [n, d] and [m, d] along 200 directions that are always the same, nothing clipped."""
+    """Sliced W_2^2 between [n, d] and [m, d] along 50 directions that are always the same, nothing clipped."""
     import torch
 
     from wpriv.train.wasserstein import weights
