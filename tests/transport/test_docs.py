@@ -6,10 +6,10 @@ import doctest
 
 import pytest
 
-from wpriv.transport import line, sliced
+from wpriv.transport import exact, line, sliced
 
 
-@pytest.mark.parametrize("module", [line, sliced], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [exact, line, sliced], ids=lambda module: module.__name__)
 def test_the_examples_print_what_they_show(module):
     found = doctest.testmod(module, extraglobs={"torch": __import__("torch")})
     assert found.attempted >= 2
