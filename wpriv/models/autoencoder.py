@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,6 @@ def build(params: Params, shape: Sequence[int], classes: int) -> Autoencoder:
 def _layers(sizes: Sequence[int], activation: str) -> list[nn.Module]:
     """Linear layers with activations between them."""
     found: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]
-    for size, other in zip(sizes[1:], sizes[2:], strict=False):
+    for size, other in itertools.pairwise(sizes[1:]):
         found += [ACTIVATIONS[activation](), nn.Linear(size, other)]
     return found

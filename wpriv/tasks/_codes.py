@@ -30,7 +30,7 @@ def chosen(codes: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def logistic(x: Floats, y: NDArray[np.int64]) -> Floats:
-    """The weights [d] that minimise sum log(1 + exp(-(2y - 1) x w)) + |w|^2 / 2, the last of them (the intercept) not shrunk: Newton steps."""
+    """The weights [d] that minimise sum log(1 + exp(-(2y - 1) x w)) + |w|^2 / 2, by Newton; the last, the intercept, is not shrunk."""
     sign = 2.0 * y - 1
     shrunk = np.full(x.shape[1], RIDGE)
     shrunk[-1] = 1e-6

@@ -16,7 +16,7 @@ from wpriv.train.penalty import Penalty
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
 EVALUATED_ALONG = 50
 
@@ -90,22 +90,23 @@ def distance(x: Tensor, z: Tensor) -> float:
     return float(weights(x, z, axes).cost)
 
 
-def autoencoder(recipe: Train, shape: tuple[int, ...]) -> nn.Module:
+def autoencoder(recipe: Train, shape: tuple[int, ...]) -> Any:
     """The model of a recipe, which must give codes and what is made of them.
 
     Raises:
         UsageError: it is none that does.
     """
     params = registry.params("models", recipe.model.name, recipe.model.parameters())
-    found: nn.Module = registry.load("models", recipe.model.name).build(params, shape, 0)
+    found = registry.load("models", recipe.model.name).build(params, shape, 0)
     if not (hasattr(found, "encoder") and hasattr(found, "decoder")):
         raise UsageError(f"task {recipe.task} needs a model with codes, as autoencoder is; found {recipe.model.name}")
     return found
 
 
-def squared(outputs: tuple[Tensor, Tensor], targets: Tensor) -> Tensor:
-    """The squared error [n] of what was made of the codes, summed over the numbers of a record."""
-    return (outputs[1] - targets).flatten(1).square().sum(dim=1)
+def squared(outputs: Any, targets: Tensor) -> Tensor:
+    """The squared error [n] of what was made of the codes (the second output), summed over the numbers of a record."""
+    found: Tensor = (outputs[1] - targets).flatten(1).square().sum(dim=1)
+    return found
 
 
 def as_float(x: Any) -> Any:

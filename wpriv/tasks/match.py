@@ -1,7 +1,7 @@
-"""Matching: a network moves the points of one class to the law of another's, by the private sliced Wasserstein gradient; both are protected.
+"""Matching: a network moves the points of one class to the law of another's by the private sliced Wasserstein gradient.
 
-Unlike a generator that is fed with noise, what is moved are records too: they pass through the network that trains, so that the Jacobian
-of each is clipped. The others pass through nothing: replacing one of those moves the gradient less.
+Both may be private. Unlike a generator that is fed with noise, what is moved are records too: they pass through the network that trains,
+so that the Jacobian of each is clipped. The others pass through nothing: replacing one of those moves the gradient less.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ UNIT = {
 
 
 class Options(_sliced.Options, Strict):
-    """What a recipe may say under ``options``. There is no loss beside the distance, and no ``privacy.clip``."""
+    """What a recipe may say under ``options``. There is no loss beside the distance: ``privacy.clip`` clips nothing."""
 
-    private: Literal["both", "x", "z"] = Field("both", description="whose records are protected: those moved (x), those they are moved to (z)")
+    private: Literal["both", "x", "z"] = Field(
+        "both", description="whose records are protected: those moved (x), the goal (z)"
+    )
     cap: Positive | None = Field(None, description="norm to which the noisy gradient is cut, which costs no privacy")
     shown: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=12)] = Field(
         default_factory=list, description="steps after which the points are kept for the figure, beside the last"
@@ -51,10 +53,7 @@ class Options(_sliced.Options, Strict):
 
 def faults(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go with this task."""
-    found = _sliced.faults(recipe)
-    if recipe.privacy is not None and "clip" in recipe.privacy.model_fields_set:
-        found.append((("privacy", "clip"), "no gradient of a loss is clipped here; give bound and lipschitz under options"))
-    return found
+    return _sliced.faults(recipe)
 
 
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
@@ -97,9 +96,10 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     network = registry.load("models", recipe.model.name).build(params, (width,), width)
     model = nn.ModuleDict({"network": network}).to(device)
     # in the model, so that checkpoints hold what a run that goes on has shown
-    model.register_buffer("steps", torch.zeros((), dtype=torch.int64, device=device))
-    for step in options.shown:
-        model.register_buffer(f"shown_{step}", torch.zeros_like(moved[:POINTS]))
+    taken = torch.zeros((), dtype=torch.int64, device=device)
+    shown = {step: torch.zeros_like(moved[:POINTS]) for step in sorted(set(options.shown))}
+    for name, buffer in {"taken": taken, **{f"shown_{step}": points for step, points in shown.items()}}.items():
+        model.register_buffer(name, buffer)
 
     def at(places: Any) -> torch.Tensor:
         return records.index_select(0, torch.from_numpy(places).to(device))
@@ -126,25 +126,21 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         for weight, part in zip(weights, parts, strict=True):
             weight.grad = part
         optimizer.step()
-        model.steps.add_(1)
+        taken.add_(1)
         return gathered.seen
 
     def keep() -> None:
-        step = int(model.steps)
-        if step in options.shown:
+        if int(taken) in shown:
             with torch.no_grad():
-                getattr(model, f"shown_{step}").copy_(network(moved[:POINTS]))
+                shown[int(taken)].copy_(network(moved[:POINTS]))
 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():
             return {"distance": _sliced.distance(network(moved), goal)}
 
     def leave(folder: Path) -> None:
-        keep()
-        last = int(model.steps)
         with torch.no_grad():
-            made = {step: getattr(model, f"shown_{step}") for step in sorted(set(options.shown)) if step < last}
-            made[last] = network(moved[:POINTS])
+            made = {**{step: points for step, points in shown.items() if step < int(taken)}, int(taken): network(moved[:POINTS])}
         with (folder / "points.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("panel", "kind", "x", "y"))
