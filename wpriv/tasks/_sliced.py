@@ -97,7 +97,7 @@ def autoencoder(recipe: Train, shape: tuple[int, ...]) -> Any:
         UsageError: it is none that does.
     """
     params = registry.params("models", recipe.model.name, recipe.model.parameters())
-    found = registry.load("models", recipe.model.name).build(params, shape, 0)
+    found = registry.load("models", recipe.model.name).build(params, shape, 1)
     if not (hasattr(found, "encoder") and hasattr(found, "decoder")):
         raise UsageError(f"task {recipe.task} needs a model with codes, as autoencoder is; found {recipe.model.name}")
     return found
