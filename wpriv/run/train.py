@@ -40,8 +40,10 @@ class Trained:
     files: tuple[Path, ...] = ()
 
     def results(self) -> list[Row]:
-        """The last metrics beside what each accountant says; alone where there is no privacy."""
+        """The last metrics beside what each accountant says and the noise (its standard deviation); alone where there is no privacy."""
         ran = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
+        if self.plan.release is not None:
+            ran["noise"] = self.plan.multiplier * self.plan.release.sensitivity
         return [{**ran, **_bounds(row)} for row in self.guarantees] or [self.metrics[-1]]
 
     def require(self) -> None:
