@@ -146,9 +146,10 @@ def _private(plan: Plan, private: Privacy) -> Plan:
     if private.sigma is None:
         assert eps is not None
         knob = Knob("sigma", +1, 1e-12, 1e15)
-        multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), ACCOUNTANT, eps, delta)
+        accountant = private.accountant or ACCOUNTANT
+        multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta)
         times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
-        notes += (f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g} {times}",)
+        notes += (f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g} {times}, by {accountant}",)
     else:
         multiplier = private.sigma / 2 if private.clip == "batch-mean" else private.sigma
     made = replace(plan, multiplier=multiplier, notes=notes)
