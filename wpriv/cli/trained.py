@@ -84,7 +84,7 @@ def results(done: Trained, as_json: bool) -> None:
     for row in done.guarantees:
         show.emit(show.headline(row))
     if done.plan.private is None:
-        show.emit("trained without privacy: no guarantee")
+        show.emit("trained without privacy: no guarantee" if "reports" not in done.statement else f"promise: {done.statement['promise']}")
     if done.verdicts:
         show.emit(tables.expected(done.verdicts))
     for refusal in done.refused:

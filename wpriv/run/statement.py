@@ -7,6 +7,7 @@ from typing import Any
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
+from wpriv.run import local_statement
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
 
@@ -48,11 +49,19 @@ PUBLISHED = (
 FIXED_SEED = "the seed is fixed and recorded: whoever knows it can draw the same noise and subtract it. Leave seed out for a release"
 
 
-def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]) -> dict[str, Any]:
+def statement(
+    plan: Plan,
+    process: Process | None,
+    rows: list[Guarantee],
+    refused: list[Refusal],
+    about: dict[str, Any],
+    before: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """All that is to be said of a finished run, as plain data.
 
     Args:
         process: what ran, from the ledger; None without privacy. rows, refused: what the accountants say of it. about: provenance.
+        before: the statement of the training records, where noise was put on them before.
     """
     private, train = plan.private, plan.train
     head: dict[str, Any] = {
@@ -71,7 +80,7 @@ def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refuse
     }
     tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
     if private is None or process is None:
-        return {**head, "promise": "none: trained without clipping and without noise", **tail}
+        return {**head, **(_after(before) if before else {"promise": "none: trained without clipping and without noise"}), **tail}
     release = plan.release
     assert release is not None
     noise = {
@@ -109,6 +118,19 @@ def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refuse
     }
 
 
+def _after(before: dict[str, Any]) -> dict[str, Any]:
+    """What holds of a training without noise of its own, on records that were privatised."""
+    return {
+        "promise": f"{local_statement.headline(before)}: the records were privatised before the training, which is post-processing",
+        "reports": before,
+        "covered": before["covered"],
+        "not_covered": [*before["not_covered"], CLEAR],
+        "not_assessed": before["not_assessed"],
+        "warnings": list(before["warnings"]),
+    }
+
+
+CLEAR = "test records, on which the training was measured and which samples.npz may show: they have no noise. Publish neither"
 OBSERVED = ["distances of gradients of training records, in model.pt, and every bdp and wdp figure made of them"]
 
 
@@ -116,7 +138,10 @@ def told(said: dict[str, Any]) -> str:
     """The statement in Markdown."""
     lines = [f"# Privacy statement: {said['recipe']}", "", f"Source: {said['source']}", ""]
     if not said["private"]:
-        return "\n".join([*lines, f"Promise: {said['promise']}.", "", *_tail(said)])
+        facts = local_statement.facts(said["reports"]) if "reports" in said else []
+        table = ["| what | |", "|---|---|", *(f"| {what} | {value} |" for what, value in facts), ""]
+        lines += [f"Promise: {said['promise']}.", "", *(table if facts else [])]
+        return "\n".join([*lines, *_lists(said), *_tail(said)])
     lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")]
     for row in said["guarantees"]:
         ends = (
@@ -142,9 +167,15 @@ def told(said: dict[str, Any]) -> str:
         f"| noise | standard deviation {noise['standard_deviation']:g} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
         "",
     ]
+    return "\n".join([*lines, *_lists(said), *_tail(said)])
+
+
+def _lists(said: dict[str, Any]) -> list[str]:
+    lines = []
     for title, key in (("Covered", "covered"), ("Not covered", "not_covered"), ("Not assessed", "not_assessed"), ("Warnings", "warnings")):
-        lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
-    return "\n".join([*lines, *_tail(said)])
+        if key in said:
+            lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
+    return lines
 
 
 def _tail(said: dict[str, Any]) -> list[str]:
