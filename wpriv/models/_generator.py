@@ -8,15 +8,15 @@ from torch.nn.functional import one_hot
 
 
 class Generator(nn.Module):
-    """Normal codes with the one-hot class beside them, [N, code + classes], to images [N, C, H, W] in [0, 1].
+    """Normal codes with the one-hot class beside them, [N, latent + classes], to images [N, C, H, W] in [0, 1].
 
     Args:
-        code: how many normal numbers an image is made of. classes: how many there are; 0 makes images of no class.
+        latent: how many normal numbers an image is made of. classes: how many there are; 0 makes images of no class.
     """
 
-    def __init__(self, code: int, classes: int, body: nn.Module):
+    def __init__(self, latent: int, classes: int, body: nn.Module):
         super().__init__()
-        self.code, self.classes, self.body = code, classes, body
+        self.latent, self.classes, self.body = latent, classes, body
 
     def forward(self, inputs: Tensor) -> Tensor:
         found: Tensor = self.body(inputs)
@@ -25,8 +25,8 @@ class Generator(nn.Module):
     def inputs(self, labels: Tensor, random: torch.Generator | None = None) -> Tensor:
         """Fresh codes for images of these classes [N]; from torch's global generator, or from one of the CPU."""
         codes = (
-            torch.randn(len(labels), self.code, device=labels.device)
+            torch.randn(len(labels), self.latent, device=labels.device)
             if random is None
-            else torch.randn(len(labels), self.code, generator=random).to(labels.device)
+            else torch.randn(len(labels), self.latent, generator=random).to(labels.device)
         )
         return torch.cat([codes, one_hot(labels, self.classes).to(codes.dtype)], dim=1) if self.classes else codes
