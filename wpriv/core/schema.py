@@ -228,7 +228,7 @@ class Privacy(Strict):
     delta: Probability | None = None
     sigma: Positive | None = Field(None, description="noise multiplier: standard deviation of the noise over the sensitivity of the sum")
     accountant: Word | None = Field(
-        None, description="what finds the noise for eps (default pld), for published accounting such as swd-tail:w=clt, which may promise too much"
+        None, description="what finds the noise for eps (default pld); published ones, such as swd-tail:w=clt, may promise too much"
     )
     sampling: Literal["poisson", "fixed", "none"] = "poisson"
     adjacency: Literal["add-remove", "replace-one"] | None = None

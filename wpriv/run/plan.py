@@ -9,7 +9,7 @@ from functools import cached_property
 
 from wpriv.core import registry
 from wpriv.core.curve import Guarantee
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Sampling, Step, between
 from wpriv.core.recipe import Recipe
 from wpriv.core.schema import Privacy, Train
 from wpriv.errors import Unsupported, UsageError
@@ -19,8 +19,8 @@ from wpriv.train import account
 from wpriv.train.account import Release
 
 ACCOUNTANT = "pld"
-# width of what is told after every epoch but the last: as safe, and for some mechanisms ten times faster
-ON_THE_WAY = 2e-3
+# width of the bracket where a mechanism's law is known between two others only: a finer one takes ten times as long
+BETWEEN = 1e-3
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Plan:
         if self.private is None or self.private.delta is None:
             return None
         if steps not in self._eps:
-            tol = calibrate.TOL if steps == self.steps else ON_THE_WAY
+            process = self.process(steps)
             try:
-                self._eps[steps] = price.ask(price.curve(self.process(steps), ACCOUNTANT, tol), delta=self.private.delta).epsilon.safe
+                self._eps[steps] = price.ask(price.curve(process, ACCOUNTANT, _tol(process)), delta=self.private.delta).epsilon.safe
             except Unsupported:
                 self._eps[steps] = None
         return self._eps[steps]
@@ -148,7 +148,8 @@ def _private(plan: Plan, private: Privacy) -> Plan:
         assert eps is not None
         knob = Knob("sigma", +1, 1e-12, 1e15)
         accountant = private.accountant or ACCOUNTANT
-        multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta)
+        tol = _tol(at(1.0, plan.steps))
+        multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
         times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
         notes += (f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g} {times}, by {accountant}",)
     else:
@@ -162,6 +163,11 @@ def _private(plan: Plan, private: Privacy) -> Plan:
     most, row = calibrate.solved(Knob("n", -1, 1, plan.steps, whole=True), lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta)
     told = f"stops after {int(most)} of {plan.steps} steps, where eps = {row.epsilon.safe:.6g}: one more would exceed {eps:g}"
     return replace(made, steps=int(most), stopped=True, notes=(*notes, told), _eps={})
+
+
+def _tol(process: Process) -> float:
+    """The width asked of a bracket while planning; what is said at the end is asked to ``calibrate.TOL``."""
+    return BETWEEN if any(between(run, BETWEEN) is not None for run in process.runs()) else calibrate.TOL
 
 
 def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[price.Refusal]]:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from wpriv.data import Data
     from wpriv.models._generator import Generator
 
-# share of real test images that classifiers get right which learnt from samples alone; sliced distance from samples to test images, in pixels
+# shares of test images that classifiers get right which learnt from samples alone, and the sliced distance of samples to test images
 RESULTS = ("logistic", "mlp", "sliced")
 FIGURES = {"samples.npz": "samples"}
 # of these an epoch is measured; the end of the run by as many as the recipe says
-AN_EPOCH = 2000
+AN_EPOCH = 1000
 COMPARED, DIRECTIONS = 1000, 200
 SHOWN = 100
 AT_ONCE = 1000
@@ -53,7 +53,9 @@ def generator(train: Train, data: Data, options: Options, device: torch.device) 
     found = {"dimension": int(data.x_train[0].size), "classes": len(data.classes)}
     for name, number in found.items():
         if getattr(options, name) != number:
-            told = f"options: {name}: the recipe counts on {getattr(options, name)}, on which the privacy may hang; {data.name} has {number}"
+            told = (
+                f"options: {name}: the recipe counts on {getattr(options, name)}, on which the privacy may hang; {data.name} has {number}"
+            )
             raise UsageError(f"{told}. Change one of them")
     params = registry.params("models", train.model.name, train.model.parameters())
     made = registry.load("models", train.model.name).build(params, data.shape, len(data.classes))

@@ -38,7 +38,9 @@ def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
     """What does not go together."""
     found: list[tuple[tuple[str, ...], str]] = []
     if train.privacy is not None and (train.privacy.clip == "batch-mean" or train.privacy.mask):
-        found.append((("privacy", "clip"), "the discriminator learns by DP-SGD, which clips each record's gradient: give a norm, and no mask"))
+        found.append(
+            (("privacy", "clip"), "the discriminator learns by DP-SGD, which clips each record's gradient: give a norm, and no mask")
+        )
     if train.batch is None:
         found.append((("batch",), "give 'batch', the number of records of a step"))
     return found
@@ -88,7 +90,9 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
         if private is None:
             losses = loss(judge(real), targets)
             parts = list(torch.autograd.grad(losses.sum(), weights))
-            return Bounded(parts, 0.0, "replace-one"), torch.stack([losses.new_tensor(len(real)), losses.detach().sum(), losses.new_tensor(0)])
+            return Bounded(parts, 0.0, "replace-one"), torch.stack(
+                [losses.new_tensor(len(real)), losses.detach().sum(), losses.new_tensor(0)]
+            )
         norm = float(private.clip)
         found = clipped_sum(judge, loss, real, targets, norm=norm, adjacency=adjacency, method=private.method)
         return found.total, torch.stack([real.new_tensor(len(real)), found.losses.detach().sum(), (found.norms > norm).sum()])
@@ -103,7 +107,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
             weight.grad = part / float(train.batch or len(x)) + own
         optimizers["judge"].step()
         optimizers["generator"].zero_grad()
-        loss(judge(shown(made, labels)), labels.new_ones(len(labels), dtype=made.dtype)).mean().backward()
+        loss(judge(shown(made, labels)), labels.new_ones(len(labels), dtype=made.dtype)).mean().backward()  # type: ignore[no-untyped-call]
         optimizers["generator"].step()
         return seen
 

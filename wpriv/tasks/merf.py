@@ -42,7 +42,8 @@ class Options(_generation.Options):
 
 def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
     """What does not go together."""
-    options, found = Options.model_validate(train.options), []
+    options = Options.model_validate(train.options)
+    found: list[tuple[tuple[str, ...], str]] = []
     if train.batch is not None:
         found.append((("batch",), "all records are embedded, once: leave batch out (options: generated is the batch of the generator)"))
     if train.privacy is not None and train.privacy.sampling != "none":

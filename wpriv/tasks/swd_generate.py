@@ -1,8 +1,8 @@
 """A generator that learns from private projections: each step releases X U + V of a batch, and all that follows is post-processing.
 
-The rows of X are images, bounded in norm, perhaps with their label; U are fresh uniform directions and V is normal noise, of which as much is
-added to the projections of generated rows. The generator moves against the mean W_2^2 between the two, direction by direction. No record
-passes through the generator, so that its gradient hangs on records through the releases alone.
+The rows of X are images, bounded in norm, perhaps with their label; U are fresh uniform directions and V is normal noise, of which as
+much is added to the projections of generated rows. The generator moves against the mean W_2^2 between the two, direction by direction. No
+record passes through the generator, so that its gradient hangs on records through the releases alone.
 
 ``labels`` says how a class is learnt:
     appended  a row is the image with its one-hot label behind it: the label is as private as the image. At noise that hides single
@@ -57,7 +57,8 @@ class Options(_generation.Options):
     share: Probability = Field(0.5, description="labels: appended: length of the one-hot part of a row of norm 1")
     pool: Count = Field(1, description="images are compared in cells of so many by so many pixels, whose number is what is projected")
     features: Literal["pixels", "random-conv"] = Field(
-        "pixels", description="what is compared: pixels, or the 512 x (side / 16)^2 outputs of four fixed random convolutions, for colour images"
+        "pixels",
+        description="what is compared: pixels, or the 512 x (side / 16)^2 outputs of four fixed random convolutions, for colour images",
     )
     releases: Count = Field(1, description="releases that one move of the generator is compared with: more of them, less noise in a move")
     smallest: Count | None = Field(None, description="labels: public: the number of records of the smallest class, on which privacy hangs")
@@ -77,13 +78,14 @@ class Options(_generation.Options):
 
 def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
     """What does not go together."""
-    options, found = Options.model_validate(train.options), []
+    options = Options.model_validate(train.options)
+    found: list[tuple[tuple[str, ...], str]] = []
     if train.privacy is not None:
         if train.privacy.sampling != "fixed":
             why = "a release has a row for every record drawn, so that its shape would tell how many there were"
             found.append((("privacy", "sampling"), f"projections are accounted under fixed sampling alone: {why}. Say sampling: fixed"))
-        if train.privacy.model_fields_set & {"clip", "norm", "mask", "method", "pairs"}:
-            found.append((("privacy",), "no gradient of a record is taken here: leave out clip, mask and the like; options: bound clips images"))
+        if train.privacy.clip != 1.0 or train.privacy.mask:
+            found.append((("privacy",), "no gradient of a record is taken here: leave out clip and mask; options: bound clips images"))
         if options.labels == "public" and options.smallest is None:
             found.append((("options", "labels"), "public labels need 'smallest', the number of records of the smallest class"))
     if train.batch is None:
@@ -166,7 +168,8 @@ def _groups(y: torch.Tensor, options: Options, train: Train) -> list[Any]:
 
     found = [(y == label).nonzero()[:, 0].cpu().numpy() for label in range(options.classes)]
     least = min(len(places) for places in found)
-    assert train.batch is not None and options.smallest is not None
+    assert train.batch is not None
+    assert options.smallest is not None
     if least < options.smallest:
         raise UsageError(f"options: smallest: the recipe counts on {options.smallest} records of the smallest class; found {least}")
     return [(places, train.batch // options.classes) for places in found]
