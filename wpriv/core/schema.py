@@ -227,6 +227,9 @@ class Privacy(Strict):
     eps: Positive | None = None
     delta: Probability | None = None
     sigma: Positive | None = Field(None, description="noise multiplier: standard deviation of the noise over the sensitivity of the sum")
+    accountant: Word | None = Field(
+        None, description="what finds the noise for eps (default pld); published ones, such as swd-tail:w=clt, may promise too much"
+    )
     sampling: Literal["poisson", "fixed", "none"] = "poisson"
     adjacency: Literal["add-remove", "replace-one"] | None = None
     clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")

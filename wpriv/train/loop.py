@@ -69,6 +69,27 @@ class Schedule:
 
 
 @dataclass
+class Door:
+    """What a step of a task's own is given: the one door through which anything private may pass, with noise on it.
+
+    Args:
+        multiplier: standard deviation of that noise over the sensitivity of what passes; 0 without privacy.
+    """
+
+    multiplier: float
+    adjacency: str
+    generator: torch.Generator
+    private: bool
+    used: int = 0
+
+    def __call__(self, total: Bounded) -> list[Tensor]:
+        self.used += 1
+        if self.private and total.adjacency != self.adjacency:
+            raise UsageError(f"what is accounted under {self.adjacency} neighbours cannot be bounded under {total.adjacency}")
+        return noisy(total, self.multiplier, self.generator, private=self.private)
+
+
+@dataclass
 class Job:
     """What a task gives the engine.
 
@@ -76,6 +97,7 @@ class Job:
         model: its trainable parameters are what is released.
         gather: the bounded sum of the gradients of the records at some places; the engine adds noise and moves the weights.
         evaluate: figures of the model as it is, by name; must look at no training record, or say so in its names.
+        conclude: further such figures, or better ones, that are measured once, at the end.
         watch: distances of observed gradient pairs for (places, mask), for accountants that price them; None where none does.
         learn: in place of gather, a step of the task's own, which moves the weights itself. What it is given beside the places is the
             one door through which anything private may pass: it takes a bounded sum and returns it with noise on it. It must be used
@@ -90,11 +112,12 @@ class Job:
     gather: Callable[[Indices], Gathered] | None
     evaluate: Callable[[], dict[str, float]]
     watch: Callable[[Indices, list[Tensor]], Tensor] | None = None
-    learn: Callable[[Indices, Callable[[Bounded], list[Tensor]]], Tensor] | None = None
+    learn: Callable[[Indices, Door], Tensor] | None = None
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
     groups: list[tuple[Indices, int]] = field(default_factory=list)
     method: str = ""
     leave: Callable[[Path], None] | None = None
+    conclude: Callable[[], dict[str, float]] | None = None
 
 
 class Engine:
@@ -188,19 +211,12 @@ class Engine:
 
     def _learn(self, indices: Indices) -> Tensor:
         """A step of the task's own, which must release as often as is accounted."""
-        plan, released = self.schedule, 0
-
-        def door(total: Bounded) -> list[Tensor]:
-            nonlocal released
-            released += 1
-            if plan.step is not None and total.adjacency != plan.adjacency:
-                raise UsageError(f"what is accounted under {plan.adjacency} neighbours cannot be bounded under {total.adjacency}")
-            return noisy(total, plan.multiplier, self.noise, private=plan.step is not None)
-
+        plan = self.schedule
+        door = Door(plan.multiplier, plan.adjacency, self.noise, plan.step is not None)
         assert self.job.learn is not None
         seen = self.job.learn(indices, door)
-        if plan.step is not None and released != self._releases():
-            raise RuntimeError(f"step {self.done + 1} released {released} times what is accounted {int(self._releases())} times")
+        if plan.step is not None and door.used != self._releases():
+            raise RuntimeError(f"step {self.done + 1} released {door.used} times what is accounted {int(self._releases())} times")
         return seen
 
     def _gather(self, indices: Indices) -> Tensor:
@@ -265,6 +281,8 @@ class Engine:
         was = self.job.model.training
         self.job.model.eval()
         figures = self.job.evaluate()
+        if self.done == self.schedule.steps and self.job.conclude is not None:
+            figures |= self.job.conclude()
         self.job.model.train(was)
         return {"epoch": epoch, "step": self.done, **mean, **figures}
 
