@@ -44,6 +44,7 @@ TABLES = {
         "delta": 1e-5,
     },
 }
+TRAINED = {"training", "samples"}  # of the metrics of a training, and of what several tasks leave
 
 
 def drawn(name: str, rows=None):
@@ -57,8 +58,10 @@ def entries(axes):
 
 
 def test_every_figure_there_is_has_a_table_here():
-    # a training's table is no comparison's: it has a test of its own
-    assert set(registry.names("figures")) == {*TABLES, "training"}
+    # what trainings and their tasks draw is no comparison's: it has tests of its own
+    tasks = [registry.load("tasks", name) for name in registry.names("tasks")]
+    trained = {*TRAINED, *(figure for task in tasks for figure in getattr(task, "FIGURES", {}).values())}
+    assert set(registry.names("figures")) == {*TABLES, *trained}
     assert len(TABLES) >= 7
 
 

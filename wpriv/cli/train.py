@@ -58,7 +58,7 @@ def command(
         raise UsageError(f"--device is cpu or cuda; found {device!r}")
     made = train.recipe_of(recipe, quick=quick, changes=_changes(changes or []))
     where = out or train.default_out(made)
-    how = {"resume": resume, "fork": fork, "fresh": fresh}
+    how: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     if made.training is not None and made.training.sweep is not None:
         if resume or fork or fresh or dry_run:
             raise UsageError("a sweep always goes on where it was; leave out --resume, --fork, --fresh and --dry-run")

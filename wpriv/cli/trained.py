@@ -47,7 +47,7 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
         "epsilon": plan.eps(),
         "epochs": rows,
         "folder": str(place.path),
-        "files": [str(place.path / name) for name in folder.RESULTS],
+        "files": [str(place.path / name) for name in folder.results(plan.train.task)],
         "notes": list(plan.notes),
     }
     if as_json:
@@ -55,18 +55,18 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
         return
     sampled = "all records each step" if plan.sampling.kind == "none" else f"{plan.sampling.kind} sampling at rate {plan.sampling.rate:.6g}"
     show.emit(show.bold(f"{plan.recipe.name}: {plan.steps} steps of {plan.batch} of {plan.records} records, {sampled}"))
-    if private is None:
+    if private is None or plan.release is None:
         show.emit("privacy: none")
     else:
-        eps = plan.eps()
+        eps, clip = plan.eps(), "batch-mean" if private.clip == "batch-mean" else f"{plan.release.clip:g}"
         cost = "no finite eps" if eps is None else f"eps = {text(eps, up=True)}"
         show.emit(f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours")
-        show.emit(f"noise: multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity), clipping {private.clip}")
+        show.emit(f"noise: multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity), clipping {clip}")
         lines = [[str(r["epoch"]), str(r["step"]), "none" if r["epsilon"] is None else text(float(r["epsilon"]), up=True)] for r in rows]
         show.emit(show.table(["epoch", "step", "eps"], lines))
     for note in plan.notes:
         show.emit(f"read as: {note}")
-    show.emit(f"writes: {place.path}{os.sep} {', '.join(folder.RESULTS)}")
+    show.emit(f"writes: {place.path}{os.sep} {', '.join(folder.results(plan.train.task))}")
 
 
 def results(done: Trained, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, TypeAdapter, WithJsonSchema
@@ -241,13 +242,15 @@ class Optimizer(Strict):
 
 
 def _none_is_a_word(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("eps") in ("inf", math.inf):
+        return None  # an infinite eps promises nothing
     return None if value == "none" else value
 
 
 NoPrivacy = Annotated[
     Privacy | None,
     BeforeValidator(_none_is_a_word, json_schema_input_type=Privacy | Literal["none"]),
-    Field(description="or the word none: no clipping, no noise, no guarantee"),
+    Field(description="or the word none (eps: inf is the same): no clipping, no noise, no guarantee"),
 ]
 
 
@@ -277,6 +280,7 @@ class Train(Strict):
     memory: Annotated[int, Field(ge=16)] = Field(1000, description="megabytes that the activations of one physical batch may take")
     checkpoint: Annotated[float, Field(ge=0)] = Field(60.0, description="seconds between checkpoints; there is one an epoch as well")
     accountants: Annotated[list[Word], Field(min_length=1)] = Field(default=["pld"])
+    figure: Word | None = Field(None, description="what draws the metrics, or the table of a sweep (default: training)")
     title: str | None = None
     expect: list[Expect] = Field(default_factory=list)
     sweep: (

@@ -18,7 +18,7 @@ from wpriv.errors import UsageError
 # keys of the published procedure alone
 BATCH_MEAN = ("norm", "mask")
 # what says something about a run without changing it
-COSMETIC = ("source", "title", "expect", "checkpoint", "quick")
+COSMETIC = ("source", "title", "figure", "expect", "checkpoint", "quick")
 
 
 def resolve(document: Document, quick: bool, faults: list[Fault]) -> tuple[dict[str, Any], Train]:
@@ -138,7 +138,11 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
     tasks = registry.names("tasks")
     if model.task not in tasks:
         return [*faults, Fault(document.place(("task",)), unknown("task", model.task, tasks))]
-    faults += model_faults(_with_options(document, model), registry.load("tasks", model.task).Options, ("options",))
+    task = registry.load("tasks", model.task)
+    wrong = model_faults(_with_options(document, model), task.Options, ("options",))
+    if not wrong and not faults and hasattr(task, "faults"):
+        wrong = [Fault(document.place(path), said) for path, said in task.faults(model)]
+    faults += wrong
     for word in model.accountants:
         try:
             registry.accountant(word)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import document, training
+from wpriv.core import document, registry, training
 from wpriv.core.process import Process, Step
 from wpriv.core.recipe import Recipe
 from wpriv.errors import Unsupported, UsageError
@@ -19,6 +19,13 @@ METRICS = write.METRICS
 STATEMENT, TOLD, LEDGER = "statement.json", "statement.md", "ledger.jsonl"
 CHECKPOINT, MODEL = "checkpoint.pt", "model.pt"
 RESULTS = (STATEMENT, TOLD, METRICS, "figure.png", MODEL, LEDGER, RECIPE, PROVENANCE)
+
+
+def results(task: str) -> tuple[str, ...]:
+    """What a finished training leaves: what all do, and what its task makes beside it, with the pictures of that."""
+    module = registry.load("tasks", task)
+    drawn = tuple(getattr(module, "FIGURES", {}))
+    return (*RESULTS, *getattr(module, "FILES", ()), *drawn, *(f"{Path(name).stem}.png" for name in drawn))
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,8 @@ def take(folder: Folder, recipe: Recipe, about: dict[str, Any]) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         if not folder.resume:
-            old = [name for name in (*RESULTS, CHECKPOINT) if (path / name).is_file()]
+            assert recipe.training is not None
+            old = [name for name in (*results(recipe.training.task), CHECKPOINT) if (path / name).is_file()]
             # a fork goes on with the ledger, and begins from the weights
             keep = {LEDGER, CHECKPOINT, MODEL} if folder.fork else set()
             _aside(path, [name for name in old if name not in keep])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.core.recipe import Recipe
 from wpriv.core.schema import Privacy, Train
 from wpriv.errors import Unsupported, UsageError
-from wpriv.mechanisms.gauss import Gauss
 from wpriv.run import build, calibrate, price
 from wpriv.run.search import Knob
+from wpriv.train import account
+from wpriv.train.account import Release
 
 ACCOUNTANT = "pld"
 
@@ -23,20 +26,19 @@ class Plan:
     """A training as planned.
 
     Args:
-        recipe: the checked recipe. records: of the training set. batch: expected records of a step. steps: how many.
-        sampling: how records are drawn, as run and as accounted. step: one step as accounted, None without privacy.
+        recipe: the checked recipe. sizes: of the training set and, for some tasks, of its groups. batch: expected records of a step.
+        steps: how many. sampling: how records are drawn, as run and as accounted. release: what a step releases, None without privacy.
         multiplier: standard deviation of the noise over the sensitivity of the sum. before: what runs before this one have spent.
         stopped: the steps were cut so that eps is kept. notes: how the recipe was read.
     """
 
     recipe: Recipe
-    records: int
+    sizes: Mapping[str, int]
     batch: int
     steps: int
     sampling: Sampling
-    step: Step | None
+    release: Release | None
     multiplier: float
-    adjacency: str
     before: tuple[Step, ...] = ()
     stopped: bool = False
     notes: tuple[str, ...] = ()
@@ -46,6 +48,23 @@ class Plan:
     def train(self) -> Train:
         assert self.recipe.training is not None
         return self.recipe.training
+
+    @property
+    def records(self) -> int:
+        return self.sizes["records"]
+
+    @property
+    def adjacency(self) -> str:
+        return "" if self.release is None else self.release.adjacency
+
+    @cached_property
+    def step(self) -> Step | None:
+        """One release as accounted; None without privacy."""
+        return None if self.release is None else Step(self.release.at(self.multiplier), 1, self.sampling)
+
+    def releases(self, steps: int) -> int:
+        """How often something is released in so many steps."""
+        return 1 if self.release is not None and self.release.once else steps
 
     @property
     def private(self) -> Privacy | None:
@@ -66,7 +85,7 @@ class Plan:
         """
         if self.step is None:
             raise Unsupported("a training without privacy has nothing to account: every eps is infinite")
-        return Process((replace(self.step, n=steps or self.steps), *self.before), self.adjacency)
+        return Process((replace(self.step, n=self.releases(steps or self.steps)), *self.before), self.adjacency)
 
     def eps(self, steps: int | None = None) -> float | None:
         """eps at the recipe's delta after so many steps, rounded up; None without privacy or where no finite eps is proven."""
@@ -83,58 +102,56 @@ class Plan:
         return self._eps[steps]
 
 
-def plan(recipe: Recipe, records: int, before: tuple[Step, ...] = ()) -> Plan:
+def plan(recipe: Recipe, sizes: Mapping[str, int], before: tuple[Step, ...] = ()) -> Plan:
     """Reads the schedule of a recipe, and finds the noise (or the number of steps) that keeps its target.
 
     Args:
-        records: size of the training set. before: steps that earlier runs on the same data have spent (--fork).
+        sizes: what its task says of the data (``records`` at least). before: steps that earlier runs on the same data have spent (--fork).
     Raises:
         UsageError: batch and records do not fit. Unsupported: the target cannot be reached.
     """
     train = recipe.training
     assert train is not None
-    private = train.privacy
-    batch = records if train.batch is None else train.batch
-    if batch > records:
-        raise UsageError(f"{recipe.name}: batch: {batch} records were asked for and the training set has {records}; take fewer")
-    kind = (
-        "none" if batch == records and (private is None or private.sampling == "none") else "fixed" if private is None else private.sampling
-    )
-    sampling = Sampling(kind, 1.0 if kind == "none" else batch / records)
+    release = None
+    try:
+        if train.privacy is not None:
+            release = registry.load("tasks", train.task).release(train, sizes)
+            sampling, batch = release.sampling, release.batch
+        else:
+            sampling, batch = account.drawn(train, sizes["records"])
+    except UsageError as error:
+        raise UsageError(f"{recipe.name}: {error}") from None
     notes: tuple[str, ...] = ()
     if train.steps is not None:
         steps = train.steps
-    elif kind == "none":
+    elif sampling.kind == "none":
         assert train.epochs is not None
         steps = math.ceil(train.epochs)
     else:
-        read = build.schedule(batch=batch, records=records, epochs=train.epochs, sampling=kind)
+        read = build.schedule(batch=batch, records=sizes["records"], epochs=train.epochs, sampling=sampling.kind)
         assert read.n is not None
         steps, notes = read.n, read.notes
-    found = Plan(recipe, records, batch, steps, sampling, None, 0.0, "add-remove", before, notes=notes)
-    return found if private is None else _private(found, private)
+    found = Plan(recipe, sizes, batch, steps, sampling, release, 0.0, before, notes=notes)
+    return found if train.privacy is None else _private(found, train.privacy)
 
 
 def _private(plan: Plan, private: Privacy) -> Plan:
     """The plan with its noise, and with fewer steps where those asked for would cost more than the target."""
-    adjacency = private.adjacency or ("replace-one" if plan.sampling.kind == "fixed" else "add-remove")
-    # in units of the clipping norm: what one record moves the clipped sum by, or any batch the clipped mean
-    sensitivity = 2.0 if adjacency == "replace-one" or private.clip == "batch-mean" else 1.0
     eps, delta, notes = private.eps, private.delta, plan.notes
     assert delta is not None
 
     def at(multiplier: float, steps: int) -> Process:
-        return Process((Step(Gauss(multiplier * sensitivity, sensitivity), steps, plan.sampling), *plan.before), adjacency)
+        return replace(plan, multiplier=multiplier, _eps={}).process(steps)
 
     if private.sigma is None:
         assert eps is not None
         knob = Knob("sigma", +1, 1e-12, 1e15)
         multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), ACCOUNTANT, eps, delta)
-        notes += (f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g} over {plan.steps} steps",)
+        times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
+        notes += (f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g} {times}",)
     else:
         multiplier = private.sigma / 2 if private.clip == "batch-mean" else private.sigma
-    step = Step(Gauss(multiplier * sensitivity, sensitivity), 1, plan.sampling)
-    made = replace(plan, step=step, multiplier=multiplier, adjacency=adjacency, notes=notes)
+    made = replace(plan, multiplier=multiplier, notes=notes)
     if private.sigma is None or eps is None:
         return made
     after = made.eps()

@@ -49,11 +49,28 @@ def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str
         raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(wrong) or 'none'}")
     if figure is not None:
         registry.load("figures", figure)
+    where = Path(out) if out is not None else table.parent
+    if table.suffix == ".npz":
+        return draw(saved.arrays(table), [View(figure=figure or "samples")], where, formats, stem=table.stem)
     rows = saved.table(table)
     views = _stored_views(table.with_name(write.RECIPE), rows)
     if figure is not None:
         views = [View(v.name, figure, v.title, v.limits) for v in views]
-    return draw(rows, views, Path(out) if out is not None else table.parent, formats)
+    files = draw(rows, views, where, formats)
+    recipe = table.with_name(write.RECIPE)
+    if path.is_dir() and figure is None and table.name == write.METRICS and recipe.is_file():
+        files += made(path, str(document.read(recipe).data.get("task")), formats, out=where)
+    return files
+
+
+def made(path: Path, task: str, formats: Sequence[str], *, out: Path | None = None) -> list[Path]:
+    """Draws what a training of a task left in a folder beside its metrics, each file under its own name."""
+    files = []
+    for name, figure in getattr(registry.load("tasks", task), "FIGURES", {}).items():
+        if (path / name).is_file():
+            rows = saved.arrays(path / name) if name.endswith(".npz") else saved.table(path / name)
+            files += draw(rows, [View(figure=figure)], out or path, formats, stem=Path(name).stem)
+    return files
 
 
 def _stored_views(path: Path, rows: list[dict[str, Any]]) -> list[View]:
@@ -72,10 +89,11 @@ def _panel_of(row: dict[str, Any]) -> str:
     return "" if row.get("panel") is None else str(row["panel"])
 
 
-def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequence[str], *, asked: bool = True) -> list[Path]:
-    """Draws every panel and writes ``figure.<format>`` into ``out``.
+def draw(rows: Any, views: list[View], out: Path, formats: Sequence[str], *, asked: bool = True, stem: str = "figure") -> list[Path]:
+    """Draws every panel and writes ``<stem>.<format>`` into ``out``.
 
     Args:
+        rows: of a table, or the arrays of a .npz by name, which are one panel.
         asked: somebody asked for a figure; otherwise a panel that names none, and that none fits, is left out.
     Raises:
         UsageError: a figure lacks columns of the table, or the files cannot be written.
@@ -89,8 +107,8 @@ def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequ
     for spare in grid[len(views) :]:
         spare.remove()
     for view, axes in zip(views, grid, strict=False):
-        own = [row for row in rows if _panel_of(row) == view.name]
-        name = view.figure or _natural(own)
+        own = rows if isinstance(rows, dict) else [row for row in rows if _panel_of(row) == view.name]
+        name = view.figure or _natural(own)  # type: ignore[arg-type]
         try:
             registry.load("figures", name).draw(own, axes)
         except KeyError as error:
@@ -105,7 +123,7 @@ def draw(rows: list[dict[str, Any]], views: list[View], out: Path, formats: Sequ
             if low <= 0:
                 getattr(axes, f"set_{axis}scale")("linear")
             getattr(axes, f"set_{axis}lim")(low, high)
-    return [] if not figure.axes else _save(figure, out, formats)
+    return [] if not figure.axes else _save(figure, out, formats, stem)
 
 
 def _natural(rows: list[dict[str, Any]]) -> str:
@@ -121,10 +139,10 @@ def _natural(rows: list[dict[str, Any]]) -> str:
     return "curves"
 
 
-def _save(figure: Any, out: Path, formats: Sequence[str]) -> list[Path]:
+def _save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Path]:
     files = []
     for kind in formats:
-        path = out / f"figure.{kind}"
+        path = out / f"{stem}.{kind}"
         try:
             # no dates inside, so that the same table gives the same file
             figure.savefig(path, dpi=160, metadata={"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind])

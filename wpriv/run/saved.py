@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import math
 import re
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +78,20 @@ def _cell(column: str, text: str | None, place: str) -> Any:
             raise UsageError(f"{place}: {column} must be {kind}, or empty; found {text[:40]!r}")
         return text
     return int(text) if re.fullmatch(r"-?\d{1,15}", text) else value
+
+
+def arrays(path: Path) -> dict[str, Any]:
+    """The arrays of a .npz that a run left, by name.
+
+    Raises:
+        UsageError: it cannot be read, or holds something else than numbers.
+    """
+    import numpy as np
+
+    try:
+        if path.stat().st_size > MAX_TABLE_BYTES:
+            raise UsageError(f"{path}: arrays to be drawn may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise UsageError(f"the arrays {path} cannot be read: {str(error)[:160]}") from None

@@ -6,15 +6,15 @@ from typing import Any
 
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
-from wpriv.core.process import Process
+from wpriv.core.process import WITHIN_GROUP, Process
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
 
 SCHEMA = "wpriv.statement/1"
-UNIT = "one training record with its label"
 ADJACENCY = {
     "add-remove": "two training sets are neighbours where one of them has one record more",
     "replace-one": "two training sets are neighbours where one record of one is replaced by another",
+    WITHIN_GROUP: "two training sets are neighbours where one record of one is replaced by another of the same group",
 }
 DRAWN = {
     "poisson": "every record joins every step by a coin of its own (drawn by the geometric gaps between successes), with replacement "
@@ -66,32 +66,36 @@ def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refuse
     data: dict[str, Any] = {
         "name": train.data.name,
         "records": plan.records,
+        **({"groups": groups} if (groups := {k: n for k, n in plan.sizes.items() if k != "records"}) else {}),
         **{k: about[k] for k in ("data_source",) if k in about},
     }
     tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
     if private is None or process is None:
         return {**head, "promise": "none: trained without clipping and without noise", **tail}
-    batch_mean = private.clip == "batch-mean"
-    norm = private.norm if batch_mean else private.clip
-    assert plan.step is not None
-    sensitivity = float(plan.step.mechanism.sensitivity)  # type: ignore[attr-defined]
+    release = plan.release
+    assert release is not None
     noise = {
         "multiplier": plan.multiplier,
-        "clip": norm,
-        "clipped": "the mean gradient of a batch" if batch_mean else "each record's gradient",
-        "sensitivity": sensitivity * norm,
-        "standard_deviation": plan.multiplier * sensitivity * norm,
-        "of": "the clipped mean" if batch_mean else "the sum of clipped gradients, before it is divided by the batch",
+        "clip": release.clip,
+        "clipped": release.clipped,
+        "sensitivity": release.sensitivity,
+        "standard_deviation": plan.multiplier * release.sensitivity,
+        "of": release.of,
     }
     warnings = [FIXED_SEED] if train.seed is not None else []
-    if batch_mean:
+    if private.clip == "batch-mean":
         warnings.insert(0, PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
     return {
         **head,
-        "unit": UNIT,
+        "unit": release.unit,
         "adjacency": process.adjacency,
         "adjacency_means": ADJACENCY[process.adjacency],
-        "sampling": {"kind": plan.sampling.kind, "rate": plan.sampling.rate, "batch": plan.batch, "implemented": DRAWN[plan.sampling.kind]},
+        "sampling": {
+            "kind": plan.sampling.kind,
+            "rate": plan.sampling.rate,
+            "batch": plan.batch,
+            "implemented": release.drawn or DRAWN[plan.sampling.kind],
+        },
         "noise": noise,
         "steps": sum(step.n for step in process.steps),
         "process": process.describe(),

@@ -126,10 +126,11 @@ def _row(cell: Cell, out: Path) -> Row | None:
     path = out / cell.name
     if not (path / folder.STATEMENT).is_file():
         return None
-    plan, place = train.planned(cell.recipe, path, records=_records(path))
+    plan, place = train.planned(cell.recipe, path, sizes=_sizes(path))
     done = train.finished(plan, place)
     return {**cell.labels, **done.results()[0]}
 
 
-def _records(path: Path) -> int:
-    return int(json.loads((path / folder.STATEMENT).read_text(encoding="utf-8"))["data"]["records"])
+def _sizes(path: Path) -> dict[str, int]:
+    data = json.loads((path / folder.STATEMENT).read_text(encoding="utf-8"))["data"]
+    return {"records": data["records"], **data.get("groups", {})}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import training
+from wpriv.core import registry, training
 from wpriv.core.curve import Guarantee
 from wpriv.core.document import Document
 from wpriv.core.observed import of_distances
@@ -105,16 +105,30 @@ def default_out(made: Recipe) -> Path:
     return Path("results") / (f"{made.name}-quick" if made.quick else made.name)
 
 
-def planned(made: Recipe, out: Path, *, root: str | Path | None = None, records: int | None = None, **how: bool) -> tuple[Plan, Folder]:
-    """What a run would do, without doing it: neither torch nor the records are loaded where it is known how many there are."""
+def planned(
+    made: Recipe, out: Path, *, root: str | Path | None = None, sizes: Mapping[str, int] | None = None, **how: bool
+) -> tuple[Plan, Folder]:
+    """What a run would do, without doing it: neither torch nor the records are loaded where their sizes are known."""
     found = folder.look(out, made, **how)
     assert made.training is not None
+    return plan.plan(made, sizes or _sizes(made, root), found.before()), found
+
+
+def _sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
+    """The sizes that a training's privacy hangs on: as the recipe tells them, or of the data."""
+    assert made.training is not None
     asked = made.training.data
-    if records is None:
-        known = asked.records is not None and asked.limit is None
-        records = asked.records if known else _data(made, root).records
-    assert records is not None
-    return plan.plan(made, records, found.before()), found
+    task = registry.load("tasks", made.training.task)
+    if asked.records is not None and asked.limit is None and not hasattr(task, "sizes"):
+        return {"records": asked.records}
+    return _sizes_of(made, _data(made, root))
+
+
+def _sizes_of(made: Recipe, data: Any) -> Mapping[str, int]:
+    assert made.training is not None
+    task = registry.load("tasks", made.training.task)
+    found: Mapping[str, int] = task.sizes(made.training, data) if hasattr(task, "sizes") else {"records": data.records}
+    return found
 
 
 def run(
@@ -138,7 +152,7 @@ def run(
     started = time.time()
     data = _data(made, root)
     place = _together(lambda: folder.look(out, made, resume=resume, fork=fork, fresh=fresh))
-    job = plan.plan(made, data.records, place.before())
+    job = plan.plan(made, _sizes_of(made, data), place.before())
     if place.done:
         return finished(job, place)
     from wpriv.train import launch, spread
@@ -188,6 +202,7 @@ def schedule(job: Plan, run: int = 1) -> Any:
         job.adjacency,
         job.train.optimizer,
         mask=0.0 if private is None else private.mask,
+        once=job.release is not None and job.release.once,
         run=run,
         every=job.train.checkpoint,
     )
@@ -198,7 +213,7 @@ def finished(job: Plan, place: Folder) -> Trained:
     metrics = saved.table(place.path / folder.METRICS)
     rows, refused = ([], []) if job.private is None else plan.guarantees(job, ran(job, place))
     said = json.loads((place.path / folder.STATEMENT).read_text(encoding="utf-8"))
-    files = tuple(place.path / name for name in folder.RESULTS if (place.path / name).is_file())
+    files = tuple(place.path / name for name in folder.results(job.train.task) if (place.path / name).is_file())
     done = Trained(job, metrics, rows, refused, [], said, place.path, files)
     return replace(done, verdicts=expect.verdicts(job.recipe, done.results(), first=True))
 
@@ -237,7 +252,8 @@ def _conclude(job: Plan, place: Folder, about: dict[str, Any]) -> None:
     write.replace(path / folder.TOLD, statement.told(said))
     from wpriv.run import plot
 
-    plot.draw(saved.table(path / folder.METRICS), [plot.View(figure="training", title=job.train.title)], path, ("png",))
+    plot.draw(saved.table(path / folder.METRICS), [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
+    plot.made(path, job.train.task, ("png",))
     write.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
 
 

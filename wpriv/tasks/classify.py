@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from wpriv.core import registry
 from wpriv.core.schema import Number, Positive, Strict, Train
+from wpriv.train import account
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +33,11 @@ class Options(Strict):
     """What a recipe may say under ``options``."""
 
     normalise: Normalise | None = None
+
+
+def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
+    """A step releases the sum of the records' clipped gradients."""
+    return account.gradients(recipe, sizes["records"])
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:

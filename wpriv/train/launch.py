@@ -57,6 +57,8 @@ def launch(
     own = spread.told(seeds.seeds(recipe.seed, schedule.run))
     seeds.seed_model(own)
     job = registry.load("tasks", recipe.task).start(recipe, data, where, adjacency=schedule.adjacency)
+    if spread.size() > 1 and (job.learn is not None or job.groups):
+        raise Unsupported(f"the task {recipe.task} needs every batch whole in one process; run it without torchrun")
     engine = Engine(job, schedule, own, folder, where, identity=identity, resume=resume, fork=fork)
     engine.run(stop=stop, on_epoch=on_epoch, on_step=on_step)
     return engine

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from wpriv.errors import Interrupted, UsageError
 from wpriv.train import checkpoint, seeds, spread
 from wpriv.train.gather import Gathered
 from wpriv.train.ledger import Ledger
-from wpriv.train.release import noisy
+from wpriv.train.release import Bounded, noisy
 from wpriv.train.sampler import Indices, Sampler, sampler
 
 CHECKPOINT, LEDGER, MODEL = "checkpoint.pt", "ledger.jsonl", "model.pt"
@@ -38,7 +38,8 @@ class Schedule:
         step: one step as it is accounted, under the same sampling; None where nothing is promised.
         multiplier: standard deviation of the noise over the sensitivity of the sum; 0 without privacy. adjacency: the neighbours meant.
         mask: share of the coordinates of a noisy gradient that are set to zero.
-        optimizer: how the weights move. run: its number in the ledger, where forks have run before it. every: seconds between checkpoints.
+        once: the first step alone releases something. optimizer: how the weights move.
+        run: its number in the ledger, where forks have run before it. every: seconds between checkpoints.
     """
 
     sampling: Sampling
@@ -50,6 +51,7 @@ class Schedule:
     adjacency: str
     optimizer: Optimizer
     mask: float = 0.0
+    once: bool = False
     run: int = 1
     every: float = 60.0
 
@@ -72,15 +74,25 @@ class Job:
 
     Args:
         model: its trainable parameters are what is released.
-        gather: the bounded sum of the gradients of the records at some places.
+        gather: the bounded sum of the gradients of the records at some places; the engine adds noise and moves the weights.
         evaluate: figures of the model as it is, by name; must look at no training record, or say so in its names.
         watch: distances of observed gradient pairs for (places, mask), for accountants that price them; None where none does.
+        learn: in place of gather, a step of the task's own, which moves the weights itself. What it is given beside the places is the
+            one door through which anything private may pass: it takes a bounded sum and returns it with noise on it. It must be used
+            once a step; once in the first step alone where the schedule says so, and what came of it is kept in a buffer of the model.
+            It returns what ``Gathered.seen`` holds.
+        optimizers: those that ``learn`` steps, by name, made by ``optimizer_of``; the engine keeps and decays them.
+        groups: of records, see ``Sampler``. leave: writes what else the task leaves in the folder of a finished run.
     """
 
     model: nn.Module
-    gather: Callable[[Indices], Gathered]
+    gather: Callable[[Indices], Gathered] | None
     evaluate: Callable[[], dict[str, float]]
     watch: Callable[[Indices, list[Tensor]], Tensor] | None = None
+    learn: Callable[[Indices, Callable[[Bounded], list[Tensor]]], Tensor] | None = None
+    optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
+    groups: list[tuple[Indices, int]] = field(default_factory=list)
+    leave: Callable[[Path], None] | None = None
 
 
 class Engine:
@@ -106,10 +118,11 @@ class Engine:
         fork: bool = False,
     ):
         self.job, self.schedule, self.folder, self.device, self.identity = job, schedule, folder, device, identity
-        self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, seeds.sampling_generator(own))
+        self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, seeds.sampling_generator(own), job.groups)
         self.noise = seeds.noise_generator(own, device)
         self.weights = [p for p in job.model.parameters() if p.requires_grad]
-        self.optimizer = _optimizer(self.weights, schedule.optimizer)
+        self.optimizers = job.optimizers or {"model": optimizer_of(self.weights, schedule.optimizer)}
+        self.rates = {name: [group["lr"] for group in own.param_groups] for name, own in self.optimizers.items()}
         self.resumed = resume
         self.done = 0
         self.rows: list[Row] = []
@@ -161,8 +174,36 @@ class Engine:
         """One step of training, noted in the ledger before its result is used."""
         plan = self.schedule
         indices = self.sampler.draw()
-        if self.ledger is not None and plan.step is not None:
+        if self.ledger is not None and plan.step is not None and self._releases():
             self.ledger.spend(self.done + 1, plan.step)
+        self._set_rates()
+        self.seen += self._gather(indices) if self.job.learn is None else self._learn(indices)
+        self.done += 1
+
+    def _releases(self) -> bool:
+        """Whether the next step is one that releases something."""
+        return self.done == 0 or not self.schedule.once
+
+    def _learn(self, indices: Indices) -> Tensor:
+        """A step of the task's own, which must release as often as is accounted."""
+        plan, released = self.schedule, 0
+
+        def door(total: Bounded) -> list[Tensor]:
+            nonlocal released
+            released += 1
+            if plan.step is not None and total.adjacency != plan.adjacency:
+                raise UsageError(f"what is accounted under {plan.adjacency} neighbours cannot be bounded under {total.adjacency}")
+            return noisy(total, plan.multiplier, self.noise, private=plan.step is not None)
+
+        assert self.job.learn is not None
+        seen = self.job.learn(indices, door)
+        if plan.step is not None and released != self._releases():
+            raise RuntimeError(f"step {self.done + 1} released {released} times what is accounted {int(self._releases())} times")
+        return seen
+
+    def _gather(self, indices: Indices) -> Tensor:
+        plan = self.schedule
+        assert self.job.gather is not None
         gathered = self.job.gather(spread.own_share(indices))
         # of several processes one adds the noise, before the sums are added up: it is there once
         parts = (
@@ -176,8 +217,7 @@ class Engine:
         if self.job.watch is not None:
             self.distances.append(self.job.watch(indices, keep).cpu())
         self._move(parts)
-        self.seen += seen
-        self.done += 1
+        return seen
 
     def save(self) -> None:
         """A checkpoint of everything; the ledger is forced to disk first."""
@@ -194,15 +234,21 @@ class Engine:
                 content["distances"] = torch.stack(self.distances)
                 content["coordinates"] = sum(weight.numel() for weight in self.weights)
             checkpoint.save(self.folder / MODEL, content)
+            if self.job.leave is not None:
+                self.job.leave(self.folder)
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
 
     def _move(self, parts: list[Tensor]) -> None:
-        plan = self.schedule.optimizer
-        for group in self.optimizer.param_groups:
-            group["lr"] = plan.lr * _decay(plan.decay, self.done / self.schedule.steps)
         for weight, part in zip(self.weights, parts, strict=True):
             weight.grad = part
-        self.optimizer.step()
+        for own in self.optimizers.values():
+            own.step()
+
+    def _set_rates(self) -> None:
+        left = _decay(self.schedule.optimizer.decay, self.done / self.schedule.steps)
+        for name, own in self.optimizers.items():
+            for group, rate in zip(own.param_groups, self.rates[name], strict=True):
+                group["lr"] = rate * left
 
     def _mask(self, parts: list[Tensor]) -> list[Tensor]:
         """One for what is kept and zero for what is not, the same for all that is compared at this step; none without a mask."""
@@ -229,10 +275,11 @@ class Engine:
             "identity": self.identity,
             "step": self.done,
             "weights": self.job.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": {name: own.state_dict() for name, own in self.optimizers.items()},
             "sampler": self.sampler.state(),
             "noise": self.noise.get_state(),
             "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.zeros(0),
             "seen": self.seen,
             "rows": json.dumps(self.rows),
             "distances": torch.stack(self.distances) if self.distances else torch.zeros(0),
@@ -247,14 +294,18 @@ class Engine:
             told = f"the checkpoint in {self.folder} was made on {found['device']}, whose noise {self.device.type} cannot draw again"
             raise UsageError(f"{told}. Give --device {found['device']}, or --fork to go on with fresh noise at its cost")
         self.job.model.load_state_dict(found["weights"])
-        self.optimizer.load_state_dict(found["optimizer"])
+        for name, own in self.optimizers.items():
+            own.load_state_dict(found["optimizers"][name])
         self.sampler.restore(found["sampler"])
         self.noise.set_state(found["noise"].cpu())
         torch.set_rng_state(found["torch"].cpu())
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(found["cuda"].cpu(), self.device)
         self.seen, self.done, self.rows = found["seen"], found["step"], json.loads(found["rows"])
         self.distances = list(found["distances"].cpu())
-        if self.ledger is not None and self.schedule.step is not None and self.ledger.steps < self.done:
-            told = f"{self.ledger.path} has {self.ledger.steps} steps of this run, fewer than the {self.done} of its checkpoint"
+        made = min(self.done, 1) if self.schedule.once else self.done
+        if self.ledger is not None and self.schedule.step is not None and self.ledger.steps < made:
+            told = f"{self.ledger.path} has {self.ledger.steps} steps of this run, fewer than the {made} of its checkpoint"
             raise UsageError(f"{told}: it was changed. Nothing can be said of what this run has spent; begin again with --fresh")
 
     def _inherit(self) -> None:
@@ -268,7 +319,8 @@ class Engine:
             raise UsageError(f"--fork goes on from the weights in {path}, which do not fit this model ({reason}); keep the model") from None
 
 
-def _optimizer(weights: list[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:
+def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:
+    """The optimizer of a recipe on some weights."""
     if plan.name == "adam":
         return torch.optim.Adam(weights, lr=plan.lr, betas=(plan.betas[0], plan.betas[1]), weight_decay=plan.weight_decay)
     return torch.optim.SGD(weights, lr=plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay, nesterov=plan.nesterov)
