@@ -255,7 +255,7 @@ NoPrivacy = Annotated[
 
 
 class Axis(Strict):
-    """One axis of a sweep over trainings: a key by its dotted path and its values, or a column of settings that change several keys each."""
+    """One axis of a sweep over trainings: a key by its dotted path and its values, or settings that change several keys each."""
 
     over: Word
     values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = None

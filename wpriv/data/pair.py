@@ -100,7 +100,7 @@ def _fitted(found: Data, side: int, grey: bool) -> Data:
     """Its images with one channel (where ``grey``), and of the side asked for."""
     if len(found.shape) != 3:
         return found
-    return replace(found, **{name: _images(getattr(found, name), side, grey) for name in ("x_train", "x_test")})
+    return replace(found, x_train=_images(found.x_train, side, grey), x_test=_images(found.x_test, side, grey))
 
 
 def _images(x: Array, side: int, grey: bool) -> Array:

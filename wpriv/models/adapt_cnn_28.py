@@ -23,7 +23,7 @@ class Params(Parameters):
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
-    """[N, C, 28, 28] to [N, classes] logits, as ``features`` (to [N, 320], from 0 to 1) and ``classifier``; 49,962 parameters for digits."""
+    """[N, C, 28, 28] to [N, classes] logits, as ``features`` (to [N, 320], 0 to 1) and ``classifier``; 49,962 parameters for digits."""
     channels = image(params.name, shape, 28)
     features = nn.Sequential(
         *(nn.Conv2d(channels, 32, 5), nn.MaxPool2d(2), nn.ReLU()),  # to 12 x 12

@@ -25,7 +25,7 @@ class Params(Parameters):
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
-    """[N, *shape] to [N, classes] logits, as ``features`` (to [N, width]) and ``classifier``; 88,210 parameters for 800 counts, 10 classes."""
+    """[N, *shape] to [N, classes] logits, as ``features`` (to [N, width]) and ``classifier``; 88,210 parameters for 800 inputs."""
     features = [nn.Flatten(), nn.Linear(inputs(shape), params.hidden), nn.ReLU(), nn.Linear(params.hidden, params.width)]
     classifier = [nn.Linear(params.width, params.width), nn.ReLU(), *([nn.Dropout()] if params.dropout else [])]
     return nn.Sequential(
