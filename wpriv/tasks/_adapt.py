@@ -102,7 +102,7 @@ def gradient_swd(work: Work, inputs: Tensor, noisy: Noisy) -> Tensor:
         features = nets.features(theirs)
     directions = work.directions(features)
     if float(nets.norm) == FIRST:
-        _clipped_gradient(work, theirs, theirs, features, directions[:, :1])
+        _clipped_gradient(work, theirs, theirs, features, directions)
     unit = float(nets.norm) * options.lipschitz
     total, weights = _clipped_gradient(work, inputs, theirs, features, directions)
     released = noisy(total)
@@ -160,21 +160,21 @@ def job(train: Train, options: Options, data: Any, device: torch.device, adjacen
 
     def learn(indices: Indices, noisy: Noisy) -> Tensor:
         if not int(nets.warm):
-            _warm_up(work, noisy)
+            _warm_up(work)
         places = torch.from_numpy(indices).to(device)
         loss = step(work, images(target[0][places]), noisy)
         return torch.stack([loss.new_tensor(float(len(indices))), loss * len(indices), loss.new_tensor(math.nan)])
 
     def evaluate() -> dict[str, float]:
         found = {"accuracy": accuracy(nets.of_target, *held_out)} if len(held_out[1]) else {}
-        found |= {"transductive": accuracy(nets.of_target, *target), "source": accuracy(nets.of_source, *of_source)}
+        found |= {"transductive": accuracy(nets.of_target, *target), "on_source": accuracy(nets.of_source, *of_source)}
         eps = claimed(options)
         return found if eps is None else {**found, "claimed": eps}
 
     return Job(nets, None, evaluate, learn=learn, optimizers={"all": optimizer})
 
 
-def _warm_up(work: Work, noisy: Noisy) -> None:
+def _warm_up(work: Work) -> None:
     """Steps on the source alone; from then on the target's own features are fixed, and those of the source are known."""
     nets = work.nets
     for _ in range(work.options.warmup):
@@ -191,27 +191,30 @@ def _warm_up(work: Work, noisy: Noisy) -> None:
 
 
 def _clipped_gradient(work: Work, x: Tensor, z: Tensor, features: Tensor, directions: Tensor) -> tuple[Bounded, list[nn.Parameter]]:
-    """The mean over directions of clipped gradients, in units of both bounds, and the weights that they belong to."""
+    """The mean over directions of clipped gradients, in units of both bounds, and the weights that they belong to.
+
+    Projections on k directions are k coordinates of scores, each compared by itself: along the axes. Each is clipped to ``bound``, and
+    the row of the Jacobian that belongs to it to ``unit``, which the penalty of vectors of k knows as unit sqrt(k). So each coordinate
+    is bounded as numbers are, and k of them divided by k are bounded as one is; vectors would be bounded by k times that.
+    """
     nets, options = work.nets, work.options
-    unit = float(nets.norm) * options.lipschitz
-    bounded = penalty(options, work.batch)
-    bounded = type(bounded)(**{**vars(bounded), "bound": options.bound, "lipschitz": unit, "sizes": ((len(x), len(z)),)})
-    count, total, norms = directions.shape[1], None, []
+    unit, count = float(nets.norm) * options.lipschitz, directions.shape[1]
     centre = features.mean(dim=0)
-    for direction in directions.unbind(dim=1):
-        spread = ((features - centre) @ direction).std().clamp(min=1e-6)
+    along = directions / ((features - centre) @ directions).std(dim=0).clamp(min=1e-6)
 
-        def scores(found: Tensor, along: Tensor = direction / spread) -> Tensor:
-            return (found - centre) @ along
+    def scores(found: Tensor) -> Tensor:
+        return ((found - centre) @ along).clamp(-options.bound, options.bound)
 
-        with _only(nets.features, moved(nets, options)):
-            found = penalised_gradient(nets.features, None, torch.cat([x, z]), None, bounded, scores=scores)
-        norms.append(found.jacobians[len(x) :])
-        own = found.total.scaled(1 / (count * unit * options.bound))
-        total = own if total is None else total + own
-    nets.norm.copy_(torch.cat(norms).median())
-    assert total is not None
-    return total, moved(nets, options)
+    # the vectors need no clipping of their own: a hair above the longest there is
+    whole = penalty(len(x), bound=1.001 * options.bound * math.sqrt(count), lipschitz=unit * math.sqrt(count))
+    axes = torch.eye(count, dtype=along.dtype, device=along.device)
+    with _only(nets.features, moved(nets, options)):
+        found = penalised_gradient(nets.features, None, torch.cat([x, z]), None, whole, directions=axes, scores=scores)
+    # the root mean square of a record's rows
+    nets.norm.copy_(found.jacobians[len(x) :].median() / math.sqrt(count))
+    each = penalty(len(x), bound=options.bound, lipschitz=unit)
+    total = Bounded(found.total.parts, each.sensitivity, found.total.adjacency)
+    return total.scaled(1 / (unit * options.bound)), moved(nets, options)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ from wpriv.tasks.adapt import RADIUS, TENSORS, Options
 from wpriv.train.bound import clip_factors
 
 AT_ONCE = 1000
+OF_SOURCE = 2000
+"""Source records that are measured on, at most: the first ones."""
 HIDDEN = 100
 """Units of the discriminator's hidden layer, or as many as there are features where these are fewer."""
 FIRST = 1e9
@@ -119,6 +121,7 @@ def ready(data: Pair, options: Options, device: torch.device) -> list[tuple[Tens
     public = data.source_set
     # where all of the source is for training, it is measured on that: it is public
     measured = (public.x_test, public.y_test) if len(public.x_test) else (public.x_train, public.y_train)
+    measured = (measured[0][:OF_SOURCE], measured[1][:OF_SOURCE])
     pairs = [(public.x_train, public.y_train), (data.x_train, data.y_train), (data.x_test, data.y_test), measured]
     found = [(_inputs(x, options, device), torch.tensor(y, device=device).long()) for x, y in pairs]
     if not options.standardise:
