@@ -283,6 +283,21 @@ def test_a_sweep_trains_its_cells_in_shards_and_gathers_them(recipe, tmp_path, c
         assert run(capsys, recipe, "--out", "grid", *words)[0] == 2
 
 
+def test_an_infinite_eps_is_no_privacy_and_a_sweep_is_drawn_as_its_recipe_says(recipe, tmp_path, capsys):
+    grid = "sweep: {over: privacy.eps, values: [inf, 4]}\nfigure: curves\n"
+    recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + grid)
+    code, out, err = run(capsys, recipe, "--out", "grid", "--json")
+    assert code == 0, err
+    free, private = json.loads(out)["rows"]
+    assert "epsilon" not in free
+    assert private["epsilon"] <= 4
+    assert "promise" in json.loads((tmp_path / "grid" / "privacy.eps=inf" / "statement.json").read_text())
+    (tmp_path / "grid" / "figure.png").unlink()
+    assert main(["plot", "grid"]) == 0
+    assert (tmp_path / "grid" / "figure.png").is_file()
+    assert run(capsys, recipe, "--set", "privacy.delta=inf", "--out", "x")[0] == 2
+
+
 def recipe_alone(path, rest):
     alone = path.with_name("alone.yaml")
     alone.write_text(path.read_text().replace(rest, ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -157,3 +158,15 @@ def test_a_training_shows_what_was_measured_and_what_it_cost_but_nothing_of_trai
     assert len(bare.figure.axes) == 1
     with pytest.raises(KeyError):
         drawn("training", [{"epoch": 1, "step": 1, "loss": 2.0}])
+
+
+def test_samples_are_a_grid_of_images_or_points_beside_their_target():
+    rng = np.random.default_rng(0)
+    axes = drawn("samples", {"samples": rng.uniform(size=(12, 1, 5, 4)), "names": np.array(["real", "made"])})
+    assert axes.images[0].get_array().shape == (2 * 6 - 1, 6 * 5 - 1)
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["real", "made"]
+    assert drawn("samples", {"samples": rng.uniform(size=(7, 3, 5, 5))}).images[0].get_array().shape == (17, 17, 3)
+    assert entries(drawn("samples", {"samples": rng.normal(size=(9, 2)), "target": rng.normal(size=(5, 2))})) == ["target", "generated"]
+    for wrong in ({"samples": np.zeros((3, 4))}, {"samples": np.zeros((3, 1, 2, 2)), "names": np.array(["a", "b"])}):
+        with pytest.raises(ValueError, match=r"samples must be|cannot be cut"):
+            drawn("samples", wrong)

@@ -11,7 +11,7 @@ from typing import Any
 
 from wpriv.core.recipe import Recipe
 from wpriv.errors import MissingResource, UsageError
-from wpriv.run import expect, folder, train, write
+from wpriv.run import expect, folder, plot, saved, train, write
 from wpriv.run.expect import Verdict
 from wpriv.run.progress import Say
 
@@ -105,6 +105,10 @@ def run(
     rows = [row for cell in every if (row := _row(cell, out)) is not None]
     table = out / write.TABLE
     write.replace(table, write.csv_text(rows))
+    write.replace(out / write.RECIPE, write.as_yaml(made.data))
+    assert made.training is not None
+    if rows and made.training.figure is not None:
+        plot.draw(saved.table(table), [plot.View(figure=made.training.figure, title=made.training.title)], out, ("png",))
     verdicts = expect.verdicts(made, rows) if len(rows) == len(every) else []
     return Swept(made, rows, len(every), verdicts, table)
 
