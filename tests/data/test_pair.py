@@ -38,6 +38,11 @@ def test_a_limit_cuts_both(files):
     assert (found.records, found.source_set.records) == (7, 7)
 
 
+def test_the_first_of_the_target_are_taken_and_its_test_records_are_all_there(files):
+    found = data.read("pair", root=files, source="one.npz", target="two.npz", test_share=0.25, first=4)
+    assert (found.records, len(found.x_test), found.source_set.records) == (4, 5, 30)
+
+
 def test_images_are_interpolated_as_torch_does_it():
     # scikit-learn's digits are 8x8; the oracle is torch's bilinear interpolation between pixel centres
     small = data.read("digits")

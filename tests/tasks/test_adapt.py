@@ -14,8 +14,8 @@ from wpriv.core.document import Document
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.core.recipe import check
 from wpriv.core.schema import Train
-from wpriv.errors import UsageError
-from wpriv.run import price, sweep, train
+from wpriv.errors import MissingResource, UsageError
+from wpriv.run import price, read, sweep, train
 from wpriv.tasks import _adapt, adapt
 from wpriv.tasks._adapt_nets import Networks, Work, moved, refuse
 from wpriv.train.release import Bounded
@@ -307,3 +307,15 @@ def test_an_axis_has_values_or_settings(axis):
 
 def test_the_task_measures_what_recipes_may_expect():
     assert training.results("adapt") == ("accuracy", "transductive", "on_source", "claimed")
+
+
+@pytest.mark.parametrize(
+    "name", ["table1-mnist-usps", "table1-usps-mnist", "table1-office-caltech", "table1-office31", "table1-visda", "fig3"]
+)
+def test_a_recipe_runs_quickly_where_its_data_are_there(name, tmp_path):
+    made = read.recipe(f"dpswd/{name}", quick=True)
+    try:
+        done = sweep.run(made, tmp_path / "out")
+    except MissingResource as error:
+        pytest.skip(str(error))
+    assert len(done.rows) == done.cells
