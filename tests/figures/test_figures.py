@@ -46,6 +46,7 @@ TABLES = {
     },
 }
 TRAINED = {"training", "samples", "measures"}  # of the metrics of a training, and of what several tasks leave
+TRAINED = {"training", "samples", "accuracy-over-eps"}  # of the metrics of a training, and of what several tasks leave
 
 
 def drawn(name: str, rows=None):
@@ -178,3 +179,13 @@ def test_samples_are_a_grid_of_images_or_points_beside_their_target():
     for wrong in ({"samples": np.zeros((3, 4))}, {"samples": np.zeros((3, 1, 2, 2)), "names": np.array(["a", "b"])}):
         with pytest.raises(ValueError, match=r"samples must be|cannot be cut"):
             drawn("samples", wrong)
+
+
+def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_privacy():
+    rows = [{"method": "a", "privacy.eps": eps, "accuracy": eps / 10, "transductive": 0.5} for eps in (5, 1)]
+    axes = drawn("accuracy-over-eps", [*rows, {"method": "plain", "accuracy": 0.9}])
+    assert entries(axes) == ["a, held out", "a, adapted to", "plain, held out"]
+    assert list(axes.lines[0].get_xdata()) == [1, 5]
+    assert list(axes.lines[0].get_ydata()) == [0.1, 0.5]
+    with pytest.raises(KeyError):
+        drawn("accuracy-over-eps", [{"method": "a", "loss": 1.0}])
