@@ -8,7 +8,7 @@ without replacement under replace-one, and their figures are not interchangeable
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,13 +75,22 @@ def _base_loss(eps: Array, rate: float) -> Array:
     """The inverse of ``_mixed_loss``; -inf where eps lies at or below its least value ln(1-q)."""
     # t' = 1 + (t - 1)/q where that keeps its digits, else t' = t/q (1 - (1-q)/t)
     ratio = np.expm1(np.clip(eps, -1.0, 1.0)) / rate
-    far = eps - np.log(rate) + log1mexp(np.minimum(np.log1p(-rate) - eps, 0.0))
-    return np.where((ratio > -0.5) & (eps < 1.0), np.log1p(np.maximum(ratio, -0.5)), far)
+    loss = np.asarray(np.log1p(np.maximum(ratio, -0.5)))
+    far = (ratio <= -0.5) | (eps >= 1.0)
+    if far.any():
+        y, q = (np.broadcast_to(x, loss.shape)[far] for x in (eps, rate))
+        loss[far] = y - np.log(q) + log1mexp(np.minimum(np.log1p(-q) - y, 0.0))
+    return loss
 
 
 def _mix(log_q: Array, log_p: Array, rate: float) -> Array:
     """ln((1-q) Q + q P) of two log masses."""
     return np.asarray(np.minimum(np.logaddexp(np.log1p(-rate) + log_q, np.log(rate) + log_p), 0.0))
+
+
+def _blend(q_mass: Array, p_mass: Array, rate: float) -> Array:
+    """(1-q) Q + q P of two masses."""
+    return (1 - rate) * q_mass + rate * p_mass
 
 
 class _Map:
@@ -94,6 +103,8 @@ class _Map:
 
     def base(self, eps: Array, side: str = "right") -> Array:
         """The base loss whose tails hold just above eps (``right``), or just below it (``left``)."""
+        if not self.mixed.size:
+            return _base_loss(eps, self.rate)
         at = np.searchsorted(self.mixed, eps, side="right" if side == "right" else "left")
         return np.clip(_base_loss(eps, self.rate), self.low[at], self.high[at])
 
@@ -116,6 +127,15 @@ class _Poisson(Derived):
         # no loss lies below ln(1-q); outcomes that the base pair gives a loss of -inf sit right there
         below = eps < self.floor
         return Tails(*(np.where(below, edge, tail) for edge, tail in zip((0.0, -np.inf, 0.0, -np.inf), mixed, strict=True)))
+
+    def probabilities(self, eps: Array) -> Tails:
+        eps = np.asarray(eps, dtype=float)
+        base = self.base.probabilities(self._map.base(eps))
+        mixed = (_blend(base.sf_q, base.sf_p, self.rate), _blend(base.cdf_q, base.cdf_p, self.rate), base.sf_q, base.cdf_q)
+        if self.base.lost == 0:
+            return Tails(*mixed)
+        below = eps < self.floor
+        return Tails(*(np.where(below, edge, tail) for edge, tail in zip((1.0, 0.0, 1.0, 0.0), mixed, strict=True)))
 
     def log_delta(self, eps: ArrayLike) -> Array:
         # H_t((1-q) Q + q P || Q) = q H_{t'}(P || Q) with t' = (t - 1 + q)/q, and 1 - t where t' <= 0
@@ -179,11 +199,17 @@ class _Fixed(Derived):
         self._map = _Map(above, mixed, rate)
 
     def tails(self, eps: Array) -> Tails:
+        return self._mirrored(self.base.tails, _mix, eps)
+
+    def probabilities(self, eps: Array) -> Tails:
+        return self._mirrored(self.base.probabilities, _blend, eps)
+
+    def _mirrored(self, tails: Callable[[Array], Tails], mix: Callable[[Array, Array, float], Array], eps: Array) -> Tails:
         eps = np.asarray(eps, dtype=float)
         up = eps >= 0
         mirror = np.abs(eps)
-        base = self.base.tails(np.where(up, self._map.base(mirror), self._map.base(mirror, "left")))
-        upper_p, lower_p = _mix(base.sf_q, base.sf_p, self.rate), _mix(base.cdf_q, base.cdf_p, self.rate)
+        base = tails(np.where(up, self._map.base(mirror), self._map.base(mirror, "left")))
+        upper_p, lower_p = mix(base.sf_q, base.sf_p, self.rate), mix(base.cdf_q, base.cdf_p, self.rate)
         # below zero the pair is the mirror image: L = -L' with the roles of P and Q exchanged
         return Tails(
             np.where(up, upper_p, base.cdf_q),

@@ -121,7 +121,7 @@ def _steep(mass: Array, depth: float) -> Flags:
 
 
 def _tails(pair: LossPair, y: Array) -> Array:
-    return np.array([np.atleast_2d(np.exp(tail)) for tail in pair.tails(y)])
+    return np.array([np.atleast_2d(tail) for tail in pair.probabilities(y)])
 
 
 def _between(above: Array, below: Array) -> Array:
