@@ -115,7 +115,7 @@ class Reversed(Derived):
         self.made_from = (forward,)
         self.infinity, self.lost = forward.lost, forward.infinity
         self.support = (-forward.support[1], -forward.support[0])
-        self.atoms = np.sort(-forward.atoms)
+        self.atoms = np.sort(-forward.atoms) if forward.atoms.size else NO_ATOMS
 
     def tails(self, eps: Array) -> Tails:
         return self._exchanged(self.forward.tails, eps)

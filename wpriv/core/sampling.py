@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Reversed, Tails, column, log1mexp, mapped, mirrored
+from wpriv.core.pair import NO_ATOMS, Array, AtomicPair, Derived, LossPair, Reversed, Tails, column, log1mexp, mapped, mirrored
 
 MAX_BINOMIAL = 300  # orders beyond it are left to quadrature
 
@@ -97,16 +97,15 @@ class _Map:
     """The base loss of a mixed loss, on the right side of every atom whatever the rounding of the map and its inverse."""
 
     def __init__(self, atoms: Array, mixed: Array, rate: float):
-        self.mixed, self.rate = mixed, rate
-        self.low = np.concatenate([[-np.inf], atoms])
-        self.high = np.concatenate([np.nextafter(atoms, -np.inf), [np.inf]])
+        self.atoms, self.mixed, self.rate = atoms, mixed, rate
 
     def base(self, eps: Array, side: str = "right") -> Array:
         """The base loss whose tails hold just above eps (``right``), or just below it (``left``)."""
         if not self.mixed.size:
             return _base_loss(eps, self.rate)
         at = np.searchsorted(self.mixed, eps, side="right" if side == "right" else "left")
-        return np.clip(_base_loss(eps, self.rate), self.low[at], self.high[at])
+        low, high = np.append(-np.inf, self.atoms), np.append(np.nextafter(self.atoms, -np.inf), np.inf)
+        return np.clip(_base_loss(eps, self.rate), low[at], high[at])
 
 
 class _Poisson(Derived):
@@ -114,9 +113,12 @@ class _Poisson(Derived):
         self.base, self.rate, self.floor = base, rate, np.log1p(-rate)
         self.made_from = (base, rate)
         self.infinity, self.lost = rate * base.infinity if base.infinity else 0.0, 0.0
-        mixed_ends = _mixed_loss(np.array(base.support), rate)
-        self.support = (self.floor if base.lost > 0 else float(mixed_ends.min()), float(mixed_ends.max()))
-        mixed = _mixed_loss(base.atoms, rate).ravel()
+        if base.support == (-math.inf, math.inf):
+            self.support = (float(self.floor.min()), math.inf)
+        else:
+            ends = _mixed_loss(np.array(base.support), rate)
+            self.support = (self.floor if base.lost > 0 else float(ends.min()), float(ends.max()))
+        mixed = _mixed_loss(base.atoms, rate).ravel() if base.atoms.size else NO_ATOMS
         self.atoms = np.concatenate([[self.floor], mixed]) if base.lost > 0 else mixed
         self._map = _Map(base.atoms, mixed, rate)
 
