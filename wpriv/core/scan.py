@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,15 @@ PARTS = 4
 Flags = NDArray[np.bool_]
 # roundings that a tail and what is made of it may have gathered, and more than an underflow loses
 ROUNDINGS, UNIT, TINY = 16, 2.0**-53, 1e-305
+
+
+class Moment(NamedTuple):
+    """[K] ln of an upper bound of E[e^{tilt L}], about the mean and mean square of the tilted loss, and the P-mass that is left out."""
+
+    log: Array
+    mean: Array
+    square: Array
+    above: Array
 
 
 @dataclass(frozen=True)
@@ -39,28 +49,38 @@ class Scan:
         """The scan of the pairs (Q, P), where no loss has an atom."""
         return Scan(-self.y[::-1], self.tails[::-1, :, ::-1])
 
-    def chernoff(self, tilt: float) -> tuple[Array, Array]:
-        """[K] ln of an upper bound of E[e^{tilt L}] over the losses up to the last node, and the P-mass above it, tilt > 0.
+    def chernoff(self, tilt: float, rare: float = 0.0) -> Moment:
+        """Bounds E[e^{tilt L}], tilt > 0, over the losses up to the first node that every row has at most ``rare`` P-mass above."""
+        last = min(int(np.searchsorted(-self.tails[0].max(axis=0), -rare)), self.y.size - 1)
+        y, raised = self.y[: last + 1], self._raised[:, : last + 1]
+        exponent = tilt * y
+        exponent += ROUNDINGS * UNIT * np.abs(exponent)
+        peak = float(exponent.max())
+        weight = np.exp(exponent - peak)
+        total, mean, square = (raised @ each for each in (weight, weight * y, weight * y * y))
+        return Moment(peak + np.log(total) + ROUNDINGS * UNIT * (y.size + 1), mean / total, square / total, self.tails[0, :, last] + TINY)
 
-        The chords of the privacy profile bound it: of all laws with a cell's P- and Q-mass, that on its ends has the largest moment.
+    @cached_property
+    def _raised(self) -> Array:
+        """[K, m] masses on the nodes that have no smaller exponential moment than the law: the chords of the privacy profile.
+
+        Of all laws with a cell's P- and Q-mass, that on its ends has the largest moment.
         """
         y, (p, q) = self.y, self.masses()
         start, width, hair = y[:-1], np.diff(y), ROUNDINGS * UNIT
         tail_p, tail_q = (np.minimum(t[:, :-1], u[:, 1:]) for t, u in (self.tails[:2], self.tails[2:]))
         # what rounding or underflow may have taken from a mass is added; the share of the upper end is raised likewise
         p += hair * tail_p + TINY
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             grow = np.exp(start)
             noise = hair * (2 + np.abs(start)) * (tail_p + np.where(tail_q > 0, grow * tail_q, 0.0)) + TINY
             left = (np.where(q > 0, grow * q, 0.0) - p * np.exp(-width) - noise) / -np.expm1(-width)
-            left = np.where(left < p, np.maximum(left, 0.0), p - noise)
-            terms = np.log(np.maximum(np.concatenate([self.tails[1, :, :1] + TINY, left, p - left], axis=1), 0.0))
-            exponent = tilt * np.concatenate([y[:1], start, y[1:]])
-            terms += exponent + hair * np.abs(exponent)
-            # not a number where the bound is infinite
-            peak = terms.max(axis=1)
-            found = peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)) + hair * terms.shape[1]
-        return found, self.tails[0, :, -1]
+        left = np.where(left < p, np.maximum(left, 0.0), np.maximum(p - noise, 0.0))
+        raised = np.zeros(self.tails.shape[1:])
+        raised[:, :-1] = left
+        raised[:, 1:] += p - left
+        raised[:, 0] += self.tails[1, :, 0] + TINY
+        return raised
 
 
 @lru_cache(maxsize=512)
