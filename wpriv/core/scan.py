@@ -19,7 +19,7 @@ from wpriv.core.pair import Array, LossPair, Reversed
 
 _LADDER = np.geomspace(1e-15, 1e9, 60)
 # parts that a wide cell is divided into
-PARTS = 4
+PARTS = 3
 Flags = NDArray[np.bool_]
 # roundings that a tail and what is made of it may have gathered, and more than an underflow loses
 ROUNDINGS, UNIT, TINY = 16, 2.0**-53, 1e-305
