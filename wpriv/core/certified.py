@@ -14,7 +14,7 @@ import numpy as np
 from wpriv.core.compose import Composed, compose
 from wpriv.core.group import groups
 from wpriv.core.lattice import Dotted, dot, dot_split
-from wpriv.core.pair import Counts, LossPair
+from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.plan import Lattice, Plan, plan
 from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
 from wpriv.core.process import Run
