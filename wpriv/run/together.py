@@ -17,8 +17,8 @@ Labels = Mapping[str, Any]
 def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list[Path]:
     """Puts the tables of finished cells together in ``out`` and draws them, and the sweep's own table where the recipe names a figure.
 
-    Of metrics.csv the last axis is the case and those before it the panel; of what the task leaves (``FIGURES``) every cell is a panel.
-    Arrays stay with their cells.
+    Of metrics.csv the last axis is the case and those before it the panel; of what the task leaves (``FIGURES``) every cell is a panel,
+    or as many as its own table has. Arrays stay with their cells.
 
     Args:
         cells: what tells each cell apart, and its folder.
@@ -39,7 +39,7 @@ def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list
     for name in getattr(registry.load("tasks", train.task), "FIGURES", {}):
         if name.endswith(".csv"):
             own = [
-                {"panel": ", ".join(told(labels)), **row}
+                {**row, "panel": ", ".join([*told(labels), *([str(row["panel"])] if row.get("panel") else [])])}
                 for labels, path in cells
                 if (path / name).is_file()
                 for row in saved.table(path / name)

@@ -85,7 +85,7 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
     """
     options = Options.model_validate(recipe.options)
     found = {name: len(places) for name, places in _groups(options, data).items()}
-    if options.groups is not None and recipe.data.limit is None and [*found.values()] != options.groups:
+    if options.groups is not None and recipe.data.limit is recipe.data.first is None and [*found.values()] != options.groups:
         raise UsageError(f"groups: the recipe counts on {options.groups} records; found {[*found.values()]} in {data.name}")
     return {"records": data.records, **found}
 
