@@ -74,14 +74,14 @@ def test_a_class_counts_as_covered_from_a_tenth_of_an_even_share(judge):
 
 
 def test_features_of_moved_and_scaled_points_differ_by_the_frechet_distance_of_their_gaussians():
-    from wpriv.transport.exact import gaussians
+    from wpriv.transport import gaussian
 
     x = torch.randn(5000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     mean, cov = _quality._moments(x)
     moved = _quality._moments(3 * x + torch.tensor([1.0, 0, 0]))
     # 3x + e against x: |2 m + e|^2 and standard deviations 3 times as large, hence tr((3 - 1)^2 C)
     wanted = float((2 * mean + torch.tensor([1.0, 0, 0])).square().sum() + 4 * cov.trace())
-    assert gaussians(mean, cov, *moved) == pytest.approx(wanted, rel=1e-8)
+    assert gaussian.squared(mean, cov, *moved) == pytest.approx(wanted, rel=1e-8)
     assert cov.diagonal().tolist() == pytest.approx([1.0] * 3, rel=0.1)
 
 

@@ -178,6 +178,8 @@ def _scalar(event: Any, place: Place, faults: list[Fault]) -> Any:
         return text
     if text in _WORDS:
         return _WORDS[text]
+    if text in ("inf", ".inf"):
+        return "inf"  # a word: what wants a number refuses it, and an eps may be it
     if text.lower() in _NOT_FINITE:
         faults.append(Fault(place, f"a number must be finite; found {text}"))
     elif _INT.match(text):

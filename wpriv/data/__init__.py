@@ -11,9 +11,9 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.data._files import HOW_TO_NAME, VERDICTS, exists, looked
-from wpriv.data._record import Data, scaled
+from wpriv.data._record import Data, Noise, scaled
 
-__all__ = ["HOW_TO_NAME", "VERDICTS", "Data", "exists", "looked", "read", "scaled"]
+__all__ = ["HOW_TO_NAME", "VERDICTS", "Data", "Noise", "exists", "looked", "read", "scaled"]
 
 
 def read(name: str, *, root: str | Path | None = None, **given: Any) -> Data:

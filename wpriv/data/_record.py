@@ -18,6 +18,29 @@ ARRAYS = ("x_train", "y_train", "x_test", "y_test", "sensitive_train", "sensitiv
 
 
 @dataclass(frozen=True, eq=False)
+class Noise:
+    """The noise that lies on every number of the training records, and what was promised when it was put there.
+
+    Args:
+        p: 2 for Gauss noise, 1 for Laplace noise. scale: its sigma, or b. domain: ``as read``, or ``dct`` where the training records
+            are orthonormal cosine coefficients. statement: that of ``wpriv privatize``.
+    """
+
+    p: int
+    scale: float
+    domain: str
+    statement: dict[str, Any]
+
+    @property
+    def lam(self) -> float:
+        """lambda = p sigma^p, at which entropic transport to the noisy records is least at the law without noise: 2 sigma^2, or b.
+
+        Source: Reshetova, Chen, Ozgur (2023), Theorem 1 (their Corollary 1 prints 1/b).
+        """
+        return self.p * self.scale**self.p
+
+
+@dataclass(frozen=True, eq=False)
 class Data:
     """Examples and labels, for training and for testing.
 
@@ -28,7 +51,7 @@ class Data:
         source: who made it. files: what was read, with checksums. notes: what a reader took from the data itself, and the like.
         sensitive_train, sensitive_test: [N] int64 groups of a column called ``sensitive``, where one was named.
         response_train, response_test: [N, len(response)] float32 numbers to predict, where a data set has such, and their names.
-        columns: the names of the D columns of a table.
+        columns: the names of the D columns of a table. noise: what lies on x_train, and only there, where it was privatised.
     Raises:
         MissingResource: labels out of range, a number that is not finite, or arrays that do not fit each other.
     """
@@ -46,6 +69,7 @@ class Data:
     sensitive: str = ""
     sensitive_train: Array | None = None
     sensitive_test: Array | None = None
+    noise: Noise | None = None
     response: tuple[str, ...] = ()
     response_train: Array | None = None
     response_test: Array | None = None
@@ -107,9 +131,10 @@ class Data:
                 whole.update(np.ascontiguousarray(part).data)
         return whole.hexdigest()[:16]
 
-    def limited(self, most: int) -> Data:
-        """The same with at most so many examples to train on and so many to test on, the first ones."""
-        return replace(self, **{name: part[:most] for name in ARRAYS if (part := getattr(self, name)) is not None})
+    def limited(self, most: int, *, tests: bool = True) -> Data:
+        """The same with at most so many examples to train on and, with ``tests``, so many to test on, the first ones."""
+        names = [name for name in ARRAYS if tests or name.endswith("_train")]
+        return replace(self, **{name: part[:most] for name in names if (part := getattr(self, name)) is not None})
 
     def describe(self) -> dict[str, Any]:
         """Plain data for provenance and tables."""

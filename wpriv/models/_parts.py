@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from wpriv.errors import UsageError
 
@@ -50,3 +51,19 @@ def group_norm(name: str, channels: int, groups: int) -> nn.Module:
     if channels % groups:
         raise UsageError(f"{name}: groups must divide the {channels} channels; found {groups}")
     return nn.GroupNorm(groups, channels)
+
+
+class Offset(nn.Module):
+    """The end of a generator: an offset for every number of a record and, where ``bounded``, the logistic function to [0, 1]."""
+
+    def __init__(self, shape: Sequence[int], *, bounded: bool):
+        super().__init__()
+        self.bounded, self.offset = bounded, nn.Parameter(torch.zeros(tuple(shape)))
+
+    def begin(self, mean: Tensor) -> None:
+        """Offsets that make this record of everything that is 0 before."""
+        with torch.no_grad():
+            self.offset.copy_(torch.logit(mean.clamp(0.02, 0.98)) if self.bounded else mean)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x + self.offset) if self.bounded else x + self.offset

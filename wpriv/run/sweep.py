@@ -50,12 +50,16 @@ def cells(made: Recipe) -> list[Cell]:
         UsageError: some cell is no sound recipe, or there are more than 10,000.
     """
     assert made.training is not None
-    axes = [[(axis.over, value) for value in axis.values] for axis in made.training.sweep or []]
+    axes = [[(axis.over, *point) for point in axis.points()] for axis in made.training.sweep or []]
     points = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
     if len(points) > MAX_CELLS:
         raise UsageError(f"{made.name} asks for more than {MAX_CELLS:,} trainings; take fewer values")
     bare = replace(made, data={key: value for key, value in made.data.items() if key not in ("sweep", "expect", "figure")})
-    return [Cell(dict(point), train.changed(bare, dict(point))) for point in points]
+    found = []
+    for point in points:
+        changes = {path: value for _, _, keys in point for path, value in keys.items()}
+        found.append(Cell({over: label for over, label, _ in point}, train.changed(bare, changes)))
+    return found
 
 
 def shard(text: str, of: list[Cell]) -> list[Cell]:
