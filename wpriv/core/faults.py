@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key
 from wpriv.core.process import ADJACENCIES, type_words
-from wpriv.core.schema import PRICED, Axis, DataSet, Optimizer, Panel, Part, Privacy, Step, Sweep
+from wpriv.core.schema import PRICED, Axis, DataSet, LocalNoise, Optimizer, Panel, Part, Privacy, Step, Sweep
 from wpriv.errors import UsageError
 
 _FOLDERS = {"figure": "figures", "table": "tables"}
@@ -51,7 +51,7 @@ def _keys_of(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     """Keys known where an unknown one was found: those of the innermost model along the path."""
     inner: dict[Any, type[BaseModel]] = {"quick": Part, "panels": Panel, "sweep": Sweep}
     if "optimizer" in model.model_fields:
-        inner = {"privacy": Privacy, "optimizer": Optimizer, "data": DataSet, "sweep": Axis}
+        inner = {"privacy": Privacy, "optimizer": Optimizer, "data": DataSet, "sweep": Axis, "privatize": LocalNoise}
     return list(next((inner[part] for part in reversed(loc[:-1]) if part in inner), model).model_fields)
 
 

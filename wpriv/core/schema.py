@@ -155,12 +155,9 @@ class Rows(Strict):
     limit: Count | None = Field(None, description="only the first so many records")
 
 
-class Privatize(Strict):
-    """kind: privatize. Noise on every record of a data set: local differential privacy for a target, or at a given noise."""
+class LocalNoise(Strict):
+    """How every record is clipped and made noisy: for a target, or at a given noise."""
 
-    kind: Literal["privatize"]
-    source: Word | None = None
-    data: Rows
     mech: Literal["local-gauss", "local-laplace"]
     eps: Positive | None = None
     delta: Probability | None = None
@@ -175,8 +172,16 @@ class Privatize(Strict):
     public: Word | None = Field(None, description="public records for the quantile: a data set or a file")
     thresholds: Word | None = Field(None, description="a file of what each number is clamped to")
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    dtype: Literal["float32", "float64"] = "float32"
     public_labels: bool = False
+
+
+class Privatize(LocalNoise):
+    """kind: privatize. Noise on every record of a data set: local differential privacy for a target, or at a given noise."""
+
+    kind: Literal["privatize"]
+    source: Word | None = None
+    data: Rows
+    dtype: Literal["float32", "float64"] = "float32"
 
 
 class Named(Strict):
@@ -197,6 +202,10 @@ class DataSet(Named):
     root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
     records: Count | None = Field(None, description="size of the training set that the recipe counts on; another one found is refused")
     limit: Count | None = Field(None, description="take only the first so many training records (and test records)")
+    first: Count | None = Field(None, description="take only the first so many training records, and all test records")
+    privatize: LocalNoise | None = Field(
+        None, description="put noise on the training records before the task sees them, as wpriv privatize does; for experiments"
+    )
 
 
 def _clip(value: Any) -> Any:
@@ -218,6 +227,9 @@ class Privacy(Strict):
     eps: Positive | None = None
     delta: Probability | None = None
     sigma: Positive | None = Field(None, description="noise multiplier: standard deviation of the noise over the sensitivity of the sum")
+    accountant: Word | None = Field(
+        None, description="what finds the noise for eps (default pld); published ones, such as swd-tail:w=clt, may promise too much"
+    )
     sampling: Literal["poisson", "fixed", "none"] = "poisson"
     adjacency: Literal["add-remove", "replace-one"] | None = None
     clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")

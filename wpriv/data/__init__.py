@@ -1,6 +1,7 @@
 """Data sets, one reader a file, by the name users type: ``ABOUT``, ``GET``, ``Params`` and ``read(root, params)``.
 
-A reader gives what the files hold, or a clear error: nothing is made up, downloaded, normalised or left out on the way.
+A reader gives what the files hold, or a clear error: nothing is downloaded, normalised or left out on the way, and nothing is made up but
+what a name says is synthetic.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.data._files import HOW_TO_NAME, VERDICTS, exists, looked
-from wpriv.data._record import Data, scaled
+from wpriv.data._record import Data, Noise, scaled
 
-__all__ = ["HOW_TO_NAME", "VERDICTS", "Data", "exists", "looked", "read", "scaled"]
+__all__ = ["HOW_TO_NAME", "VERDICTS", "Data", "Noise", "exists", "looked", "read", "scaled"]
 
 
 def read(name: str, *, root: str | Path | None = None, **given: Any) -> Data:

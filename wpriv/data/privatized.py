@@ -11,7 +11,7 @@ import numpy as np
 
 from wpriv.core.process import Parameters, parameter
 from wpriv.data._files import Place, content, named
-from wpriv.data._record import Array, Data
+from wpriv.data._record import Array, Data, Noise, scaled
 from wpriv.data.features import npz
 from wpriv.errors import MissingResource
 
@@ -23,9 +23,10 @@ LIMIT = 16_000_000_000
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Which file."""
+    """Which file, and what to compare with."""
 
     file: str = parameter("path of a .npz from wpriv privatize, as it stands or below the data root")
+    test: str = parameter("a data set whose test records, without noise, results are compared with; outside the guarantee", default="")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +50,14 @@ class Reports:
     statement: dict[str, Any]
 
     @property
-    def lam(self) -> float:
-        """lambda = p sigma^p, at which entropic transport to the noisy records is least at the law without noise: 2 sigma^2, or b.
+    def law(self) -> Noise:
+        """The noise on every number of x."""
+        return Noise(self.p, self.noise, self.domain, self.statement)
 
-        Source: Reshetova, Chen, Ozgur (2023), Theorem 1 (their Corollary 1 prints 1/b).
-        """
-        return self.p * self.noise**self.p
+    @property
+    def lam(self) -> float:
+        """See ``Noise.lam``."""
+        return self.law.lam
 
 
 def reports(path: Path) -> Reports:
@@ -78,19 +81,36 @@ def reports(path: Path) -> Reports:
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, D] or [N, C, H, W] float32 with the noise on, all to train on; labels are all 0 where none were published."""
+    """[N, D] or [N, C, H, W] float32 with the noise on, all to train on; labels are all 0 where none were published.
+
+    The records of ``test`` have no noise, are as read whatever the domain of the others, and are unlabelled as they are.
+    """
     path = named(params.name, "file", params.file, root)
     found = reports(path)
     x = found.x[:, None] if found.x.ndim == 3 else found.x
     values, y = np.unique(np.zeros(len(x), np.int64) if found.labels is None else found.labels, return_inverse=True)
+    clear = _clear(params.test, root, x.shape[1:])
     return Data(
         name=f"{params.name}:{path.stem}",
         x_train=x.astype(np.float32, copy=False),
         y_train=y.reshape(-1),
-        x_test=np.zeros((0, *x.shape[1:]), np.float32),
-        y_test=np.zeros(0, np.int64),
+        x_test=clear,
+        y_test=np.zeros(len(clear), np.int64),
         classes=tuple(str(value) for value in values),
         source=str(path),
         files=(Place(params.name, GET, ()).verdict(path, content(path, LIMIT), False),),
         notes=(f"noise is on every record ({found.mechanism}, eps = {found.epsilon:g}): training on them is post-processing",),
+        noise=found.law,
     )
+
+
+def _clear(name: str, root: Path | None, shape: tuple[int, ...]) -> Array:
+    """The test records of a data set, float32; none where no name is given."""
+    if not name:
+        return np.zeros((0, *shape), np.float32)
+    from wpriv.data import read as by_name
+
+    other = by_name(name, root=root)
+    if other.shape != shape:
+        raise MissingResource(f"test: {name} has records of shape {list(other.shape)}; those with noise have {list(shape)}")
+    return scaled(other.x_test)

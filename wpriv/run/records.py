@@ -69,7 +69,7 @@ def records(
     """The records of a source.
 
     Args:
-        source: an array [N, ...]; a file (.npz, .npy, .csv, by its ending); or a data set, as ``mnist`` or ``mnist:test``.
+        source: an array [N, ...] or records as they are; a file (.npz, .npy, .csv, by its ending); or a data set, as ``mnist:test``.
         root: where data sets lie. array: the name of the array in a .npz with several. limit: the first so many records only.
         given: parameters of the data set's reader.
     Raises:
@@ -78,7 +78,9 @@ def records(
     """
     labels: Array | None = None
     told: tuple[str, ...] = ()
-    if isinstance(source, np.ndarray):
+    if isinstance(source, Records):
+        x, name, labels, told = source.x, source.name, source.labels, source.told
+    elif isinstance(source, np.ndarray):
         x, name = source, "the array"
     elif not isinstance(source, (str, Path)):
         raise UsageError(

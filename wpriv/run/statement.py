@@ -8,6 +8,7 @@ from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
+from wpriv.run import local_statement
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
 
@@ -33,12 +34,13 @@ NOT_COVERED = [
     "the choice of model, learning rate, clipping norm and epochs, where they were tuned on these records; every run of a sweep",
     "preparing the data; test records, on which accuracy is measured",
     "provenance.json, whose fingerprint of the training records lets anybody test a guess of the whole set. Do not publish it",
-    "checkpoint.pt, which holds the state of the noise and sampling generators (it is deleted when the run ends)",
+    "checkpoint.pt, which holds the key of the noise to come and the state of the sampler (it is deleted when the run ends)",
 ]
 NOT_ASSESSED = [
-    "float32 arithmetic: noise has a grid and gaps in its tails, sums are rounded, and the guarantee is about real numbers",
-    "the generators: numpy PCG64 (128 bits of seed) draws records, torch's Mersenne Twister on CPU or Philox on CUDA (64 bits) the noise; "
-    "neither is cryptographic",
+    "float32 arithmetic: noise has a grid and ends 9.3 standard deviations out (reached once in 2^62 draws), sums are rounded, and the "
+    "guarantee is about real numbers",
+    "the generators: noise is made of AES-256 in counter mode, under a key of 256 bits from the operating system where no seed is fixed, "
+    "and hides from those who cannot break that; numpy's PCG64 (128 bits of seed), which draws the records, is not cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
 ]
 PUBLISHED = (
@@ -49,11 +51,19 @@ PUBLISHED = (
 FIXED_SEED = "the seed is fixed and recorded: whoever knows it can draw the same noise and subtract it. Leave seed out for a release"
 
 
-def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]) -> dict[str, Any]:
+def statement(
+    plan: Plan,
+    process: Process | None,
+    rows: list[Guarantee],
+    refused: list[Refusal],
+    about: dict[str, Any],
+    before: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """All that is to be said of a finished run, as plain data.
 
     Args:
         process: what ran, from the ledger; None without privacy. rows, refused: what the accountants say of it. about: provenance.
+        before: the statement of the training records, where noise was put on them before.
     """
     private, train = plan.private, plan.train
     head: dict[str, Any] = {
@@ -76,13 +86,15 @@ def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refuse
     if private is None or process is None:
         # a published procedure with noise that promises nothing says so by itself
         void = any(remark.startswith("NOT") for remark in head["remarks"])
-        return {**head, "promise": "none" if void else "none: trained without clipping and without noise", **tail}
+        nothing = {"promise": "none" if void else "none: trained without clipping and without noise"}
+        return {**head, **(_after(before) if before else nothing), **tail}
     release = plan.release
     assert release is not None
     noise = {
         "multiplier": plan.multiplier,
         "clip": release.clip,
         "clipped": release.clipped,
+        **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
         "sensitivity": release.sensitivity,
         "standard_deviation": plan.multiplier * release.sensitivity,
         "of": release.of,
@@ -114,6 +126,19 @@ def statement(plan: Plan, process: Process | None, rows: list[Guarantee], refuse
     }
 
 
+def _after(before: dict[str, Any]) -> dict[str, Any]:
+    """What holds of a training without noise of its own, on records that were privatised."""
+    return {
+        "promise": f"{local_statement.headline(before)}: the records were privatised before the training, which is post-processing",
+        "reports": before,
+        "covered": before["covered"],
+        "not_covered": [*before["not_covered"], CLEAR],
+        "not_assessed": before["not_assessed"],
+        "warnings": list(before["warnings"]),
+    }
+
+
+CLEAR = "test records, on which the training was measured and which samples.npz may show: they have no noise. Publish neither"
 OBSERVED = ["distances of gradients of training records, in model.pt, and every bdp and wdp figure made of them"]
 
 
@@ -121,7 +146,10 @@ def told(said: dict[str, Any]) -> str:
     """The statement in Markdown."""
     lines = [f"# Privacy statement: {said['recipe']}", "", f"Source: {said['source']}", ""]
     if not said["private"]:
-        return "\n".join([*lines, f"Promise: {said['promise']}.", "", *_remarks(said), *_tail(said)])
+        facts = local_statement.facts(said["reports"]) if "reports" in said else []
+        table = ["| what | |", "|---|---|", *(f"| {what} | {value} |" for what, value in facts), ""]
+        lines += [f"Promise: {said['promise']}.", "", *_remarks(said), *(table if facts else [])]
+        return "\n".join([*lines, *_lists(said), *_tail(said)])
     lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")] + _remarks(said)
     for row in said["guarantees"]:
         ends = (
@@ -134,6 +162,7 @@ def told(said: dict[str, Any]) -> str:
     lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
+    by = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
     lines += [
         "",
         "| what | |",
@@ -143,13 +172,19 @@ def told(said: dict[str, Any]) -> str:
         f"| sampling accounted | {sampling['kind']}{rate} |",
         f"| sampling run | {sampling['implemented']} |",
         f"| steps | {said['steps']} |",
-        f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g} |",
+        f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g}{by} |",
         f"| noise | standard deviation {noise['standard_deviation']:g} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
         "",
     ]
+    return "\n".join([*lines, *_lists(said), *_tail(said)])
+
+
+def _lists(said: dict[str, Any]) -> list[str]:
+    lines = []
     for title, key in (("Covered", "covered"), ("Not covered", "not_covered"), ("Not assessed", "not_assessed"), ("Warnings", "warnings")):
-        lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
-    return "\n".join([*lines, *_tail(said)])
+        if key in said:
+            lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
+    return lines
 
 
 def _remarks(said: dict[str, Any]) -> list[str]:

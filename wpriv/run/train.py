@@ -40,8 +40,10 @@ class Trained:
     files: tuple[Path, ...] = ()
 
     def results(self) -> list[Row]:
-        """The last metrics beside what each accountant says; alone where there is no privacy."""
+        """The last metrics beside what each accountant says and the noise (its standard deviation); alone where there is no privacy."""
         ran = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
+        if self.plan.release is not None:
+            ran["noise"] = self.plan.multiplier * self.plan.release.sensitivity
         return [{**ran, **_bounds(row)} for row in self.guarantees] or [self.metrics[-1]]
 
     def require(self) -> None:
@@ -119,7 +121,7 @@ def _sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
     assert made.training is not None
     asked = made.training.data
     task = registry.load("tasks", made.training.task)
-    if asked.records is not None and asked.limit is None and not hasattr(task, "sizes"):
+    if asked.records is not None and asked.limit is asked.first is None and not hasattr(task, "sizes"):
         return {"records": asked.records}
     return _sizes_of(made, _data(made, root))
 
@@ -169,7 +171,7 @@ def run(
     tell = progress.Progress(job, place, say, writes=spread.first())
     tell.begin()
     with progress.signals() as stop:
-        launch.launch(
+        engine = launch.launch(
             job.train,
             data,
             schedule(job, place.run),
@@ -182,7 +184,9 @@ def run(
             on_epoch=tell.epoch,
             on_step=tell.step,
         )
-    _together(lambda: _conclude(job, place, {**about, **launch.about(), "wall_seconds": round(time.time() - started, 1)}))
+    about |= {**launch.about(), "wall_seconds": round(time.time() - started, 1)}
+    about |= {"clipping": engine.job.method} if engine.job.method else {}
+    _together(lambda: _conclude(job, place, about, None if data.noise is None else data.noise.statement))
     spread.leave()
     return finished(job, place)
 
@@ -241,29 +245,36 @@ def ran(job: Plan, place: Folder) -> Process:
     return Process((replace(process.steps[0], observed=seen),), process.adjacency)
 
 
-def _conclude(job: Plan, place: Folder, about: dict[str, Any]) -> None:
-    """Writes the statement and the figure of a run that is over; the statement last, whose presence says that it is."""
+def _conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, Any] | None) -> None:
+    """Writes the statement and the figure of a run that is over; the statement last, whose presence says that it is.
+
+    ``before`` is what was promised of the training records when they were privatised, if they were.
+    """
     path = place.path
     process = None if job.private is None else ran(job, place)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     provenance = {**write.provenance(), **about, "run": place.run}
     write.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
-    said = json.loads(json.dumps(statement.statement(job, process, rows, refused, provenance)))
+    said = statement.statement(job, process, rows, refused, provenance, before)
+    metrics, task = saved.table(path / folder.METRICS), registry.load("tasks", job.train.task)
+    told = task.warnings(metrics) if hasattr(task, "warnings") else []
+    said = json.loads(json.dumps({**said, "warnings": said.get("warnings", []) + told}))
     write.replace(path / folder.TOLD, statement.told(said))
     from wpriv.run import plot
 
-    plot.draw(saved.table(path / folder.METRICS), [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
+    plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
     plot.made(path, job.train.task, ("png",))
     write.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
 
 
 def _data(made: Recipe, root: str | Path | None) -> Any:
-    """The data set of a recipe, cut to its limit.
+    """The data set of a recipe, cut to its limit, with noise on its training records where the recipe puts some there.
 
     Raises:
         MissingResource: it is not there. UsageError: it has another size than the recipe counts on, or no test records.
     """
     from wpriv import data
+    from wpriv.run import reports
 
     assert made.training is not None
     asked = made.training.data
@@ -272,9 +283,11 @@ def _data(made: Recipe, root: str | Path | None) -> Any:
     if asked.records is not None and found.records != asked.records:
         told = f"{made.name}: data: records: the recipe counts on {asked.records} training records"
         raise UsageError(f"{told}; found {found.records} in {found.name}")
-    if not len(found.x_test):
+    if not len(found.x_test) and getattr(registry.load("tasks", made.training.task), "TESTED", True):
         raise UsageError(f"{made.name}: data: {found.name} has no test records, on which a training is measured; give some")
-    return found if asked.limit is None else found.limited(asked.limit)
+    found = found if asked.limit is None else found.limited(asked.limit)
+    found = found if asked.first is None else found.limited(asked.first, tests=False)
+    return found if asked.privatize is None else reports.privatised(made, found, named)
 
 
 def _together(what: Callable[[], Any]) -> Any:

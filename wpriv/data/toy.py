@@ -1,0 +1,62 @@
+"""Made-up laws in a few dimensions, whose truth is known: what a method that learns a law is tried on first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wpriv.core.process import Parameters, parameter
+from wpriv.data._record import Array, Data
+
+ABOUT = "synthetic: a Gauss law, a ring of Gaussians, two spirals or a line of points"
+GET = "It is made up; there is nothing to get."
+LAWS = ("gauss", "ring", "spirals", "ends")
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """Which law, and how much of it."""
+
+    law: str = parameter("gauss: N(0, spread^2); ring: 8 Gaussians on a circle; spirals; ends: two points", default="gauss", choices=LAWS)
+    points: int = parameter("training records", default=10_000, least=1)
+    tests: int = parameter("test records", default=2_000, least=1)
+    d: int = parameter("numbers of a record; ring and spirals have 2", default=2, least=1)
+    spread: float = parameter("standard deviation of every Gaussian; 0 leaves its centre", default=1.0, least=0)
+    size: float = parameter("radius of the ring and of the spirals, or of ends", default=1.0, above=0)
+    draw: int = parameter("seed", default=0, least=0)
+
+
+def read(root: Path | None, params: Params) -> Data:
+    """[N, d] float32; labels are the Gaussian, arm or end a record comes from."""
+    rng = np.random.Generator(np.random.PCG64(params.draw))
+    x, y, classes = _drawn(params, params.points + params.tests, rng)
+    own = slice(None, params.points), slice(params.points, None)
+    return Data(
+        name=params.name,
+        x_train=x[own[0]],
+        y_train=y[own[0]],
+        x_test=x[own[1]],
+        y_test=y[own[1]],
+        classes=tuple(str(k) for k in range(classes)),
+        source=f"synthetic, made with seed {params.draw}",
+        notes=(f"synthetic: {params.law}, no person is in it",),
+    )
+
+
+def _drawn(params: Params, count: int, rng: np.random.Generator) -> tuple[Array, Array, int]:
+    d = 2 if params.law in ("ring", "spirals") else params.d
+    classes = {"gauss": 1, "ring": 8, "spirals": 2, "ends": 2}[params.law]
+    y = rng.integers(0, classes, count)
+    centre = np.zeros((count, d))
+    if params.law == "ring":
+        angle = 2 * math.pi * y / classes
+        centre = params.size * np.stack([np.cos(angle), np.sin(angle)], 1)
+    elif params.law == "spirals":
+        turn = 3 * math.pi * np.sqrt(rng.random(count))
+        centre = (params.size * turn / (3 * math.pi))[:, None] * np.stack([np.cos(turn + math.pi * y), np.sin(turn + math.pi * y)], 1)
+    elif params.law == "ends":
+        centre[:, 0] = params.size * (2 * y - 1)
+    return (centre + params.spread * rng.normal(size=(count, d))).astype(np.float32), y.astype(np.int64), classes

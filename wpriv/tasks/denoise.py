@@ -1,0 +1,194 @@
+"""A generator of records without noise, learned from records with noise on them: entropic transport takes the noise away.
+
+The noise was put on before (``wpriv privatize``), so that all of this is post-processing. Each step meets a batch of noisy records with
+as many generated ones and moves the generator down the gradient of the entropic transport cost between them, its plan held fixed. At
+lambda = p sigma^p the cost of whole laws is least where the generated law is that of the records before the noise; on batches only
+nearly so.
+
+Source:
+    Reshetova, Chen, Ozgur (2023), Algorithm 1 and Theorem 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from wpriv.core import registry
+from wpriv.core.document import Key
+from wpriv.core.schema import Count, Strict, Train
+from wpriv.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from wpriv.tasks._meeting import Meeting
+    from wpriv.train.loop import Job
+
+# w2: the 2-Wasserstein distance to test records; variance: of the generated numbers, their mean over the places of a record
+RESULTS = ("loss", "w2", "variance", "marginal_error", "iterations", "unconverged")
+FIGURES = {"samples.npz": "samples"}
+FILES = ("generated.npz",)
+TESTED = False  # whoever trains on privatised records may have no others
+ACROSS, DOWN = 20, 6  # images in a row of the picture, and rows of generated ones
+
+
+def _lam(value: Any) -> Any:
+    if value in ("theorem", "corollary-1") or (type(value) in (int, float) and 0 < value < float("inf")):
+        return value
+    raise ValueError("must be a number above 0, theorem (p sigma^p of the noise) or corollary-1 (1/b of Laplace noise)")
+
+
+class Options(Strict):
+    """What a recipe may say under ``options``."""
+
+    loss: Literal["entropic", "plain", "sinkhorn-divergence"] = Field(
+        "entropic", description="plain: optimal transport without entropy, exact; it and the debiased divergence learn the noise as well"
+    )
+    lam: Annotated[Any, BeforeValidator(_lam)] = Field(
+        "theorem", description="lambda; theorem: p sigma^p of the noise; corollary-1: 1/b of Laplace noise, as printed, which is wrong"
+    )
+    p: Literal[1, 2] | None = Field(None, description="the order of the cost; that of the noise where left out")
+    rise: Annotated[int, Field(ge=0)] = Field(
+        0, description="steps in which lambda rises from a quarter to the whole: at the whole a generator of one record only rests long"
+    )
+    latent: Literal["uniform", "gauss"] = Field("uniform", description="law of the numbers that go in: on [0, 1], or standard normal")
+    generated: Count | None = Field(None, description="generated records of a step (default: as many as noisy ones)")
+    tol: Annotated[float, Field(gt=1e-6, lt=1)] = Field(1e-3, description="marginal error at which a plan counts as converged")
+    most: Annotated[int, Field(ge=1)] = Field(400, description="Sinkhorn iterations of a step at most")
+    warm: bool = Field(False, description="start each plan from the potentials that its noisy records had when last drawn")
+    compared: Annotated[int, Field(ge=2, le=5000)] = Field(1000, description="generated and test records on which w2 is measured, at most")
+
+
+def faults(train: Train) -> list[tuple[Key, str]]:
+    """What does not go together in a recipe."""
+    options, found = Options.model_validate(train.options), list[tuple[Key, str]]()
+    if train.privacy is not None:
+        found.append((("privacy",), "denoise trains on records that have their noise already, at no further cost: write privacy: none"))
+    if options.loss == "plain":
+        for key in ("lam", "warm", "generated"):
+            if key in train.options:
+                found.append((("options", key), f"loss: plain is exact transport between batches of one size: leave out {key}"))
+    if options.loss == "sinkhorn-divergence" and options.warm:
+        found.append((("options", "warm"), "warm is for loss: entropic; leave it out"))
+    return found
+
+
+def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """A generator and the noisy records of a data set (``privatized``, or one with ``privatize`` beside its name).
+
+    Raises:
+        UsageError: the model is no generator, or the data have no noise and the recipe does not say what to take away.
+    """
+    import numpy as np
+    import torch
+
+    from wpriv.tasks import _meeting
+    from wpriv.train.loop import Job, optimizer_of
+
+    options = Options.model_validate(recipe.options)
+    params = registry.params("models", recipe.model.name, recipe.model.parameters())
+    if not hasattr(params, "latent"):
+        raise UsageError(f"denoise trains a generator, and {recipe.model.name} is none; take dcgan-28 for images or mlp-generator")
+    noisy, clear = (torch.from_numpy(_floats(x)).to(device) for x in (data.x_train, data.x_test))
+    generator = registry.load("models", recipe.model.name).build(params, data.shape, len(data.classes)).to(device)
+    if noisy.ndim == 4:
+        generator = generator.to(memory_format=torch.channels_last)
+    domain = "as read" if data.noise is None else data.noise.domain
+    problem = problem_of(options, data.noise)
+    meeting = _meeting.Meeting(generator, params.latent, options, problem, domain, len(noisy) if options.warm else 0).to(device)
+    meeting.begin(noisy)
+    optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
+    # the same latents at every look, so that two epochs differ by the weights alone
+    looks = meeting.looks(options.compared, device)
+
+    def learn(places: Any, door: Any) -> torch.Tensor:
+        own = torch.from_numpy(places).to(device)
+        value = meeting.loss(noisy.index_select(0, own), own)
+        optimizer.zero_grad()
+        value.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return torch.tensor([len(own), len(own) * float(value.detach()), float("nan")], device=device)
+
+    def evaluate() -> dict[str, float]:
+        return {**_distances(meeting, looks, clear), **meeting.seen()}
+
+    def leave(folder: Path) -> None:
+        made = meeting.made(looks)
+        np.savez(folder / "generated.npz", x=made.cpu().numpy())
+        if (shown := _samples(meeting, made, noisy, clear)) is not None:
+            np.savez(folder / "samples.npz", **shown)
+
+    return Job(meeting, None, evaluate, learn=learn, optimizers={"generator": optimizer}, leave=leave)
+
+
+def problem_of(options: Options, noise: Any) -> tuple[int, float]:
+    """The order p of the cost, and lambda (0 where none is needed).
+
+    Raises:
+        UsageError: the data have no noise and the recipe does not give lambda.
+    """
+    p = options.p or (2 if noise is None else noise.p)
+    if options.loss == "plain":
+        return p, 0.0
+    if isinstance(options.lam, float | int):
+        return p, float(options.lam)
+    if noise is None or noise.p != p:
+        found = "none that is known" if noise is None else f"noise of order {noise.p}"
+        raise UsageError(
+            f"lambda comes from noise of order {p}, and the records have {found}: privatise them (data: privatize), give options: lam, "
+            f"or learn from clear records with loss: plain"
+        )
+    if options.lam == "corollary-1":
+        if p != 1:
+            raise UsageError("lam: corollary-1 is about Laplace noise; take lam: theorem")
+        return p, 1 / noise.scale
+    return p, float(noise.lam)
+
+
+def warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What a reader of a finished run must know, from its metrics."""
+    share = [float(row["unconverged"]) for row in rows if row.get("unconverged") is not None]
+    if not share or max(share) == 0:
+        return []
+    mean, worst = sum(share) / len(share), max(float(row["marginal_error"]) for row in rows)
+    return [
+        f"transport plans did not converge in {mean:.1%} of the steps (mean marginal error of an epoch up to {worst:.2g}): gradients are "
+        f"off by a few times that, and what is taken away is not quite the noise. Raise options: most, or tol"
+    ]
+
+
+def _floats(x: Any) -> Any:
+    from wpriv.data import scaled
+
+    return scaled(x)
+
+
+def _distances(meeting: Meeting, looks: torch.Tensor, clear: torch.Tensor) -> dict[str, float]:
+    """The distance of generated records to as many test records, and their variance."""
+    from wpriv.transport.exact import exact
+
+    made = meeting.made(looks).flatten(1)
+    found = {"variance": float(made.var(0, correction=0).mean())}
+    if len(clear) > 1:
+        n = min(len(made), len(clear))
+        found["w2"] = float(exact(made[:n], clear[:n].flatten(1), 2.0)) ** 0.5
+    return found
+
+
+def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: torch.Tensor) -> dict[str, Any] | None:
+    """Images: a row of clear ones where there are any, one of noisy ones, and rows of generated ones. Points: generated over clear ones."""
+    import numpy as np
+
+    if made.ndim == 2 and made.shape[1] == 2:
+        return {"samples": made.cpu().numpy(), **({"target": clear.cpu().numpy()} if len(clear) else {})}
+    if made.ndim != 4 or made.shape[1] not in (1, 3):
+        return None
+    across = min(ACROSS, len(made), len(noisy))
+    rows = [("original", clear[:across])] if len(clear) >= across else []
+    rows.append(("privatised", meeting.shown(noisy[:across])))
+    rows += [("" if k else "generated", made[k * across : (k + 1) * across]) for k in range(min(DOWN, len(made) // across))]
+    return {"samples": np.concatenate([part.cpu().numpy() for _, part in rows]), "names": np.array([name for name, _ in rows])}
