@@ -218,8 +218,8 @@ SWD_GAPS = (
     "The published gradient passes through the Jacobian of the features at each private record, which is no function of the noisy "
     "projections: a record where it is not 0 among records where it is tells itself apart (Rodriguez-Vitores et al. 2025, Remark 4.3)",
     "Features are divided by twice the largest norm of the private batch, so that one record moves all of them",
-    "The paper's figure counts d = 784, the pixels, where the features that are projected are 320: more noise would be needed",
-    "It counts the steps of passes over the target, where its program runs passes over the source: for MNIST to USPS seven times as many",
+    "For digits the paper's figure counts d = 784, the pixels, where the features that are projected are 320: more noise would be needed",
+    "It counts the steps of passes over the target, where its program runs passes over the source: seven times as many from MNIST to USPS",
     "It charges the failure of its tail bound once for all steps, each of which draws directions of its own; the Bernstein bound of its "
     "program has the number of directions squared",
 )
