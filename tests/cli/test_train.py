@@ -161,6 +161,39 @@ def test_another_recipe_in_the_same_folder_is_refused_forked_or_moved_aside(reci
     assert kept == [36]
 
 
+class Killed(BaseException):
+    """Nobody catches it."""
+
+
+def killed(*_, **__):
+    raise Killed
+
+
+def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_again(recipe, tmp_path, capsys, monkeypatch):
+    recipe.write_text(RECIPE.replace("seed: 1\n", ""))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(train.statement, "statement", killed)
+        run(capsys, recipe, "--out", "done")
+    before, lines = weights(tmp_path / "done"), (tmp_path / "done" / folder.LEDGER).read_text()
+    assert not (tmp_path / "done" / folder.CHECKPOINT).exists()
+    # made again, it would draw other noise: a second release of the same records
+    code, out, _ = run(capsys, recipe, "--out", "done", "--resume")
+    assert (code, "certified by pld" in out) == (0, True)
+    assert same(before, weights(tmp_path / "done"))
+    assert (tmp_path / "done" / folder.LEDGER).read_text() == lines
+    assert not list((tmp_path / "done").glob("before-*"))
+
+
+def test_a_fork_that_was_killed_before_its_first_step_is_still_a_fork(recipe, tmp_path, capsys, monkeypatch):
+    run(capsys, recipe, "--out", "done")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("wpriv.train.launch.launch", killed)
+        run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--fork")
+    code, out, _ = run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--resume")
+    assert (code, "in 2 kinds of step" in out) == (0, True)
+    assert [e.run for e in ledger.entries(tmp_path / "done" / folder.LEDGER)] == [1] * 18 + [2] * 18
+
+
 def test_weights_trained_without_privacy_are_never_the_start_of_a_private_run(recipe, tmp_path, capsys):
     assert run(capsys, recipe, "--set", "privacy=none", "--set", "epochs=1", "--out", "done")[0] == 0
     code, _, err = run(capsys, recipe, "--out", "done", "--fork")

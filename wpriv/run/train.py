@@ -167,25 +167,29 @@ def run(
         "data_fingerprint": data.fingerprint,
     }
     launch.device_of(device)  # before anything is written
-    _together(lambda: folder.take(place, made, {**about, **launch.about()}))
-    tell = progress.Progress(job, place, say, writes=spread.first())
-    tell.begin()
-    with progress.signals() as stop:
-        engine = launch.launch(
-            job.train,
-            data,
-            schedule(job, place.run),
-            out,
-            identity=folder.identity(made, job.steps, job.multiplier, data.fingerprint),
-            device=device,
-            resume=place.resume,
-            fork=place.fork,
-            stop=stop,
-            on_epoch=tell.epoch,
-            on_step=tell.step,
-        )
-    about |= {**launch.about(), "wall_seconds": round(time.time() - started, 1)}
-    about |= {"clipping": engine.job.method} if engine.job.method else {}
+    identity = folder.identity(made, job.steps, job.multiplier, data.fingerprint)
+    trained = place.weights and _together(lambda: _trained(out, identity))
+    if not trained:
+        place = replace(place, fork=place.fork or place.weights)
+        _together(lambda: folder.take(place, made, {**about, **launch.about()}))
+        tell = progress.Progress(job, place, say, writes=spread.first())
+        tell.begin()
+        with progress.signals() as stop:
+            launch.launch(
+                job.train,
+                data,
+                schedule(job, place.run),
+                out,
+                identity=identity,
+                device=device,
+                resume=place.resume,
+                fork=place.fork,
+                stop=stop,
+                on_epoch=tell.epoch,
+                on_step=tell.step,
+            )
+        about["wall_seconds"] = round(time.time() - started, 1)
+    about |= launch.about()
     _together(lambda: _conclude(job, place, about, None if data.noise is None else data.noise.statement))
     spread.leave()
     return finished(job, place)
@@ -222,6 +226,13 @@ def finished(job: Plan, place: Folder) -> Trained:
     return replace(done, verdicts=expect.verdicts(job.recipe, done.results(), first=True))
 
 
+def _trained(out: Path, identity: str) -> bool:
+    """Whether the weights in a folder are those at the end of this very training."""
+    from wpriv.train import checkpoint
+
+    return bool(checkpoint.load(out / folder.MODEL).get("identity") == identity)
+
+
 def _bounds(row: Guarantee) -> Row:
     told = row.as_dict()
     return {key: told[key] for key in ("accountant", "claim", "epsilon", "delta")}
@@ -251,8 +262,12 @@ def _conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str,
     ``before`` is what was promised of the training records when they were privatised, if they were.
     """
     path = place.path
+    from wpriv.train import checkpoint
+
     process = None if job.private is None else ran(job, place)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
+    method = checkpoint.load(path / folder.MODEL)["clipping"]
+    about = {**about, "clipping": method} if method else about
     provenance = {**write.provenance(), **about, "run": place.run}
     write.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     said = statement.statement(job, process, rows, refused, provenance, before)
