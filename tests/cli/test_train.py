@@ -318,6 +318,34 @@ def test_a_sweep_trains_its_cells_in_shards_and_gathers_them(recipe, tmp_path, c
         assert run(capsys, recipe, "--out", "grid", *words)[0] == 2
 
 
+def signalled(function):
+    """The function, with a signal to this process before it."""
+
+    def first(*args, **how):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return function(*args, **how)
+
+    return first
+
+
+def test_a_signal_while_data_are_read_ends_with_75_after_the_first_step(recipe, tmp_path, capsys, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "_data", signalled(train._data))
+        code, _, err = run(capsys, recipe, "--out", "cut")
+    assert (code, "stopped by SIGUSR1 after step 1 of 18" in err) == (75, True)
+    assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0
+
+
+def test_a_signal_while_one_training_of_a_sweep_is_concluded_stops_the_sweep_before_the_next(recipe, tmp_path, capsys, monkeypatch):
+    recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + "sweep: {over: seed, values: [0, 1]}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "_conclude", signalled(train._conclude))
+        code, _, err = run(capsys, recipe, "--out", "grid")
+    assert (code, "stopped by SIGUSR1 after 1 of 2 trainings" in err) == (75, True)
+    code, out, _ = run(capsys, recipe, "--out", "grid")
+    assert (code, "2 of 2 trainings are done" in out) == (0, True)
+
+
 def test_an_infinite_eps_is_no_privacy_and_a_sweep_is_drawn_as_its_recipe_says(recipe, tmp_path, capsys):
     grid = "sweep: {over: privacy.eps, values: [inf, 4]}\nfigure: curves\n"
     recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + grid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -143,17 +144,34 @@ def run(
     fresh: bool = False,
     root: str | Path | None = None,
     say: progress.Say | None = None,
+    stop: Callable[[], str | None] | None = None,
 ) -> Trained:
     """Trains a checked recipe in a folder; see ``train``.
 
     Args:
         say: told of progress, a line an epoch that stays and others that do not.
+        stop: asked after every step; the reason to stop, or None. Left out, signals are such reasons.
     """
     if made.training is not None and made.training.sweep is not None:
         raise UsageError(f"{made.name} is a sweep of several trainings: run it with `wpriv train`, or one cell of it with its keys set")
+    # from here to the end: a signal while data are read stops the run after its first step, one while results are written comes too late
+    with progress.signals() if stop is None else contextlib.nullcontext(stop) as asked:
+        return _run(made, out, asked, say, device=device, root=root, resume=resume, fork=fork, fresh=fresh)
+
+
+def _run(
+    made: Recipe,
+    out: Path,
+    stop: Callable[[], str | None],
+    say: progress.Say | None,
+    *,
+    device: str,
+    root: str | Path | None,
+    **how: bool,
+) -> Trained:
     started = time.time()
     data = _data(made, root)
-    place = _together(lambda: folder.look(out, made, resume=resume, fork=fork, fresh=fresh))
+    place = _together(lambda: folder.look(out, made, **how))
     job = plan.plan(made, _sizes_of(made, data), place.before())
     if place.done:
         return finished(job, place)
@@ -174,20 +192,19 @@ def run(
         _together(lambda: folder.take(place, made, {**about, **launch.about()}))
         tell = progress.Progress(job, place, say, writes=spread.first())
         tell.begin()
-        with progress.signals() as stop:
-            launch.launch(
-                job.train,
-                data,
-                schedule(job, place.run),
-                out,
-                identity=identity,
-                device=device,
-                resume=place.resume,
-                fork=place.fork,
-                stop=stop,
-                on_epoch=tell.epoch,
-                on_step=tell.step,
-            )
+        launch.launch(
+            job.train,
+            data,
+            schedule(job, place.run),
+            out,
+            identity=identity,
+            device=device,
+            resume=place.resume,
+            fork=place.fork,
+            stop=stop,
+            on_epoch=tell.epoch,
+            on_step=tell.step,
+        )
         about["wall_seconds"] = round(time.time() - started, 1)
     about |= launch.about()
     _together(lambda: _conclude(job, place, about, None if data.noise is None else data.noise.statement))
