@@ -45,7 +45,8 @@ TABLES = {
         "delta": 1e-5,
     },
 }
-TRAINED = {"training", "samples", "scores"}  # of the metrics of a training, and of what several tasks leave
+TRAINED = {"training", "samples", "measures"}  # of the metrics of a training, and of what several tasks leave
+TRAINED = {"training", "samples", "accuracy-over-eps"}  # of the metrics of a training, and of what several tasks leave
 
 
 def drawn(name: str, rows=None):
@@ -162,7 +163,7 @@ def test_a_training_shows_what_was_measured_and_what_it_cost_but_nothing_of_trai
 
 def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0():
     rows = [{"epoch": e, "step": e, "loss": -1.0, "w2": 7.0 / e, "entropy": 0.0 if e == 1 else 2.0, "seconds": 1} for e in (1, 2, 3)]
-    axes = drawn("scores", rows)
+    axes = drawn("measures", rows)
     assert axes.get_yscale() == "log"
     assert entries(axes) == ["w2", "entropy"]
     assert list(axes.lines[1].get_ydata()) == [2.0, 2.0]
@@ -170,6 +171,7 @@ def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0()
         drawn("scores", [{"epoch": 1, "step": 1, "loss": 2.0}])
 
 
+        drawn("measures", [{"epoch": 1, "step": 1, "loss": 2.0}])
 def test_samples_are_a_grid_of_images_or_points_beside_their_target():
     rng = np.random.default_rng(0)
     axes = drawn("samples", {"samples": rng.uniform(size=(12, 1, 5, 4)), "names": np.array(["real", "made"])})
@@ -180,3 +182,13 @@ def test_samples_are_a_grid_of_images_or_points_beside_their_target():
     for wrong in ({"samples": np.zeros((3, 4))}, {"samples": np.zeros((3, 1, 2, 2)), "names": np.array(["a", "b"])}):
         with pytest.raises(ValueError, match=r"samples must be|cannot be cut"):
             drawn("samples", wrong)
+
+
+def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_privacy():
+    rows = [{"method": "a", "privacy.eps": eps, "accuracy": eps / 10, "transductive": 0.5} for eps in (5, 1)]
+    axes = drawn("accuracy-over-eps", [*rows, {"method": "plain", "accuracy": 0.9}])
+    assert entries(axes) == ["a, held out", "a, adapted to", "plain, held out"]
+    assert list(axes.lines[0].get_xdata()) == [1, 5]
+    assert list(axes.lines[0].get_ydata()) == [0.1, 0.5]
+    with pytest.raises(KeyError):
+        drawn("accuracy-over-eps", [{"method": "a", "loss": 1.0}])
