@@ -37,6 +37,11 @@ TABLES = {
     "sigma-over-eps": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
     "sigma-ratio": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
     "linear-generator": {"table": "linear-generator", "params": {"batch": 20}, "sweep": {"over": "lam", "values": [1, 2]}},
+    "error-over-records": {
+        "table": "linear-rate",
+        "params": {"draws": 2, "noise": "gauss"},
+        "sweep": {"over": "records", "values": [20, 50]},
+    },
     "projection-law": {"table": "projection-law", "params": {"d": 50, "k": 40, "draws": 500, "bins": 20}},
     "budgets": {
         "cases": {"a": [{"mech": "gauss", "sigma": 1}], "b": [{"mech": "laplace", "scale": 1}]},
@@ -44,7 +49,7 @@ TABLES = {
         "delta": 1e-5,
     },
 }
-TRAINED = {"training", "samples"}  # of the metrics of a training, and of what several tasks leave
+TRAINED = {"training", "samples", "distance"}  # of the metrics of a training, and of what several tasks leave
 
 
 def drawn(name: str, rows=None):
