@@ -83,8 +83,9 @@ def test_the_statement_says_what_is_promised_and_what_is_not(recipe, tmp_path, c
     told = (tmp_path / "done" / folder.TOLD).read_text()
     for words in (
         "one training record with its label", "add-remove", "sampling accounted | poisson", "every record joins every step by a coin",
-        "certified by pld", "each record's gradient, to an l2 norm of 1", "before it is divided by the batch", "## Not covered",
-        "computed from training records without noise", "float32", "cryptographic", "the seed is fixed and recorded", "Seed: 1 (fixed)",
+        "certified by pld", "each record's gradient, to an l2 norm of 1 (computed by ghost)", "before it is divided by the batch",
+        "## Not covered", "computed from training records without noise", "float32", "AES-256", "not cryptographic",
+        "the seed is fixed and recorded", "Seed: 1 (fixed)",
     ):  # fmt: skip
         assert words in told
 
@@ -189,6 +190,7 @@ def test_a_dry_run_says_what_would_be_done_writes_nothing_and_loads_no_torch(rec
     eps = [row["epsilon"] for row in plan["epochs"]]
     assert [row["step"] for row in plan["epochs"]] == [20, 40, 60]
     assert eps == sorted(eps)
+    assert plan["guess"] == {"weights": 64 * 16 + 16 + 16 * 10 + 10, "seconds_of_one_core": 5.2, "megabytes": 300, "records_at_once": 50}
     assert list(tmp_path.iterdir()) == [recipe]
 
 
@@ -281,6 +283,21 @@ def test_a_sweep_trains_its_cells_in_shards_and_gathers_them(recipe, tmp_path, c
                                                                              set={"privacy.eps": 4, "seed": 1}).out))  # fmt: skip
     for words in (["--shard", "0/2"], ["--shard", "3/2"], ["--shard", "x"], ["--resume"]):
         assert run(capsys, recipe, "--out", "grid", *words)[0] == 2
+
+
+def test_an_infinite_eps_is_no_privacy_and_a_sweep_is_drawn_as_its_recipe_says(recipe, tmp_path, capsys):
+    grid = "sweep: {over: privacy.eps, values: [inf, 4]}\nfigure: curves\n"
+    recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + grid)
+    code, out, err = run(capsys, recipe, "--out", "grid", "--json")
+    assert code == 0, err
+    free, private = json.loads(out)["rows"]
+    assert "epsilon" not in free
+    assert private["epsilon"] <= 4
+    assert "promise" in json.loads((tmp_path / "grid" / "privacy.eps=inf" / "statement.json").read_text())
+    (tmp_path / "grid" / "figure.png").unlink()
+    assert main(["plot", "grid"]) == 0
+    assert (tmp_path / "grid" / "figure.png").is_file()
+    assert run(capsys, recipe, "--set", "privacy.delta=inf", "--out", "x")[0] == 2
 
 
 def recipe_alone(path, rest):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -50,6 +51,8 @@ TABLES = {
     },
 }
 TRAINED = {"training", "samples", "distance"}  # of the metrics of a training, and of what several tasks leave
+TRAINED = {"training", "samples", "measures"}  # of the metrics of a training, and of what several tasks leave
+TRAINED = {"training", "samples", "accuracy-over-eps"}  # of the metrics of a training, and of what several tasks leave
 
 
 def drawn(name: str, rows=None):
@@ -162,3 +165,33 @@ def test_a_training_shows_what_was_measured_and_what_it_cost_but_nothing_of_trai
     assert len(bare.figure.axes) == 1
     with pytest.raises(KeyError):
         drawn("training", [{"epoch": 1, "step": 1, "loss": 2.0}])
+
+
+def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0():
+    rows = [{"epoch": e, "step": e, "loss": -1.0, "w2": 7.0 / e, "entropy": 0.0 if e == 1 else 2.0, "seconds": 1} for e in (1, 2, 3)]
+    axes = drawn("measures", rows)
+    assert axes.get_yscale() == "log"
+    assert entries(axes) == ["w2", "entropy"]
+    assert list(axes.lines[1].get_ydata()) == [2.0, 2.0]
+    with pytest.raises(KeyError):
+        drawn("measures", [{"epoch": 1, "step": 1, "loss": 2.0}])
+def test_samples_are_a_grid_of_images_or_points_beside_their_target():
+    rng = np.random.default_rng(0)
+    axes = drawn("samples", {"samples": rng.uniform(size=(12, 1, 5, 4)), "names": np.array(["real", "made"])})
+    assert axes.images[0].get_array().shape == (2 * 6 - 1, 6 * 5 - 1)
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["real", "made"]
+    assert drawn("samples", {"samples": rng.uniform(size=(7, 3, 5, 5))}).images[0].get_array().shape == (17, 17, 3)
+    assert entries(drawn("samples", {"samples": rng.normal(size=(9, 2)), "target": rng.normal(size=(5, 2))})) == ["target", "generated"]
+    for wrong in ({"samples": np.zeros((3, 4))}, {"samples": np.zeros((3, 1, 2, 2)), "names": np.array(["a", "b"])}):
+        with pytest.raises(ValueError, match=r"samples must be|cannot be cut"):
+            drawn("samples", wrong)
+
+
+def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_privacy():
+    rows = [{"method": "a", "privacy.eps": eps, "accuracy": eps / 10, "transductive": 0.5} for eps in (5, 1)]
+    axes = drawn("accuracy-over-eps", [*rows, {"method": "plain", "accuracy": 0.9}])
+    assert entries(axes) == ["a, held out", "a, adapted to", "plain, held out"]
+    assert list(axes.lines[0].get_xdata()) == [1, 5]
+    assert list(axes.lines[0].get_ydata()) == [0.1, 0.5]
+    with pytest.raises(KeyError):
+        drawn("accuracy-over-eps", [{"method": "a", "loss": 1.0}])

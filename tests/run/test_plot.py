@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import wpriv
@@ -63,3 +64,13 @@ def test_a_missing_table_is_refused(tmp_path):
         plot(tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):
         plot(tmp_path / "none.csv")
+
+
+def test_arrays_that_a_run_left_are_drawn_under_their_own_name(tmp_path):
+    np.savez(tmp_path / "samples.npz", samples=np.zeros((4, 1, 3, 3)))
+    assert plot(tmp_path / "samples.npz", formats=["svg"]) == [tmp_path / "samples.svg"]
+    for name, content in (("broken", b"PK nothing"), ("objects", None)):
+        path = tmp_path / f"{name}.npz"
+        path.write_bytes(content) if content else np.savez(path, samples=np.array([{}]))
+        with pytest.raises(UsageError, match="cannot be read"):
+            plot(path)

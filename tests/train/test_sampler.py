@@ -85,3 +85,26 @@ def test_chunks_cover_a_batch_in_order():
         own = chunks(np.arange(size), most)
         assert len(own) == parts
         assert size == 0 or (np.array_equal(np.concatenate(own), np.arange(size)) and max(map(len, own)) <= most)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "groups", "said"),
+    [
+        (Sampling("fixed", 0.5), [([0, 1], 1), ([1, 2], 1)], "disjoint"),
+        (Sampling("fixed", 0.5), [([0, 1], 3)], "from 1 to all"),
+        (Sampling("fixed", 0.5), [([0, 1], 1), ([2, 3, 4], 2)], "no more of them than is accounted"),
+        (Sampling("poisson", 0.5), [([0, 1], 1)], "fixed sizes"),
+    ],
+)
+def test_groups_that_are_not_what_is_accounted_are_refused(sampling, groups, said):
+    with pytest.raises(UsageError, match=said):
+        sampler(sampling, 5, 2, np.random.default_rng(0), [(np.array(places), size) for places, size in groups])
+
+
+def test_every_set_of_a_group_is_as_likely_as_another():
+    # oracle: chi-square over the 6 pairs of 4 records, at 1e-4
+    own = sampler(Sampling("fixed", 0.5), 6, 3, np.random.default_rng(0), [(np.array([1, 2, 4, 5]), 2), (np.array([0, 3]), 1)])
+    drawn = [own.draw() for _ in range(3000)]
+    counts = np.unique([d[0] * 10 + d[1] for d in drawn], return_counts=True)[1]
+    assert len(counts) == 6
+    assert stats.chisquare(counts).pvalue > 1e-4

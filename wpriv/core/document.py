@@ -178,6 +178,8 @@ def _scalar(event: Any, place: Place, faults: list[Fault]) -> Any:
         return text
     if text in _WORDS:
         return _WORDS[text]
+    if text in ("inf", ".inf"):
+        return "inf"  # a word: what wants a number refuses it, and an eps may be it
     if text.lower() in _NOT_FINITE:
         faults.append(Fault(place, f"a number must be finite; found {text}"))
     elif _INT.match(text):
@@ -190,6 +192,11 @@ def _scalar(event: Any, place: Place, faults: list[Fault]) -> Any:
             return value
         faults.append(Fault(place, f"the number {text[:40]} is beyond the largest one a computer holds (1.8e308)"))
     return text
+
+
+def plain(text: str) -> bool:
+    """Whether a text written without quotes is read as that text, not as a number, a truth value or a fault."""
+    return not (text in _WORDS or text.lower() in _NOT_FINITE or _INT.match(text) or _FLOAT.match(text))
 
 
 def _broken(error: yaml.YAMLError, text: str) -> Fault:

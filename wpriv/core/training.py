@@ -143,11 +143,14 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
     if not wrong and not faults and hasattr(task, "faults"):
         wrong = [Fault(document.place(path), said) for path, said in task.faults(model)]
     faults += wrong
-    for word in model.accountants:
+    named: list[tuple[Key, str]] = [(("accountants",), word) for word in model.accountants]
+    if model.privacy is not None and model.privacy.accountant is not None:
+        named.append((("privacy", "accountant"), model.privacy.accountant))
+    for key, word in named:
         try:
             registry.accountant(word)
         except UsageError as error:
-            faults.append(Fault(document.place(("accountants",)), str(error)))
+            faults.append(Fault(document.place(key), str(error)))
     return faults
 
 

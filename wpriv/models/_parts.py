@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from wpriv.errors import UsageError
 
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
+
 
 def image(name: str, shape: Sequence[int], side: int | None = None) -> int:
     """The number of channels of an image of shape [C, H, W], which must have the side that the model is made for.
@@ -26,6 +28,18 @@ def image(name: str, shape: Sequence[int], side: int | None = None) -> int:
 def inputs(shape: Sequence[int]) -> int:
     """The number of numbers in one example."""
     return math.prod(shape)
+
+
+def widths(name: str, text: str) -> list[int]:
+    """The units of hidden layers, written as ``128-64-64``.
+
+    Raises:
+        UsageError: the text is no such list.
+    """
+    parts = text.split("-")
+    if not all(part.isdecimal() and 1 <= int(part) <= 10**6 for part in parts):
+        raise UsageError(f"{name}: widths are whole numbers with dashes between them, as 128-64-64; found {text[:40]!r}")
+    return [int(part) for part in parts]
 
 
 def group_norm(name: str, channels: int, groups: int) -> nn.Module:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from wpriv.core import registry
 from wpriv.core.curve import Guarantee
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Sampling, Step, between
 from wpriv.core.recipe import Recipe
 from wpriv.core.schema import Privacy, Train
 from wpriv.errors import Unsupported, UsageError
@@ -17,8 +17,11 @@ from wpriv.run import build, calibrate, price
 from wpriv.run.search import Knob
 from wpriv.train import account
 from wpriv.train.account import Release
+from wpriv.train.cost import Guess
 
 ACCOUNTANT = "pld"
+# width of the bracket where a mechanism's law is known between two others only: a finer one takes ten times as long
+BETWEEN = 1e-3
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,12 @@ class Plan:
     def private(self) -> Privacy | None:
         return self.train.privacy
 
+    def guess(self) -> Guess | None:
+        """The time and memory that it takes, roughly; None where its task knows none."""
+        task = registry.load("tasks", self.train.task)
+        found: Guess | None = task.guess(self.train, self.sizes, self.steps, self.batch) if hasattr(task, "guess") else None
+        return found
+
     @cached_property
     def epoch_ends(self) -> list[int]:
         """The steps after which an epoch (records / batch steps) is over; the last step is one of them."""
@@ -93,10 +102,9 @@ class Plan:
         if self.private is None or self.private.delta is None:
             return None
         if steps not in self._eps:
+            process = self.process(steps)
             try:
-                self._eps[steps] = price.ask(
-                    price.curve(self.process(steps), ACCOUNTANT, calibrate.TOL), delta=self.private.delta
-                ).epsilon.safe
+                self._eps[steps] = price.ask(price.curve(process, ACCOUNTANT, _tol(process)), delta=self.private.delta).epsilon.safe
             except Unsupported:
                 self._eps[steps] = None
         return self._eps[steps]
@@ -146,9 +154,11 @@ def _private(plan: Plan, private: Privacy) -> Plan:
     if private.sigma is None:
         assert eps is not None
         knob = Knob("sigma", +1, 1e-12, 1e15)
-        multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), ACCOUNTANT, eps, delta)
+        accountant = private.accountant or ACCOUNTANT
+        tol = _tol(at(1.0, plan.steps))
+        multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
         times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
-        notes += (f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g} {times}",)
+        notes += (f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g} {times}, by {accountant}",)
     else:
         multiplier = private.sigma / 2 if private.clip == "batch-mean" else private.sigma
     made = replace(plan, multiplier=multiplier, notes=notes)
@@ -160,6 +170,11 @@ def _private(plan: Plan, private: Privacy) -> Plan:
     most, row = calibrate.solved(Knob("n", -1, 1, plan.steps, whole=True), lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta)
     told = f"stops after {int(most)} of {plan.steps} steps, where eps = {row.epsilon.safe:.6g}: one more would exceed {eps:g}"
     return replace(made, steps=int(most), stopped=True, notes=(*notes, told), _eps={})
+
+
+def _tol(process: Process) -> float:
+    """The width asked of a bracket while planning; what is said at the end is asked to ``calibrate.TOL``."""
+    return BETWEEN if any(between(run, BETWEEN) is not None for run in process.runs()) else calibrate.TOL
 
 
 def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[price.Refusal]]:

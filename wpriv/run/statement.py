@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
@@ -33,12 +34,13 @@ NOT_COVERED = [
     "the choice of model, learning rate, clipping norm and epochs, where they were tuned on these records; every run of a sweep",
     "preparing the data; test records, on which accuracy is measured",
     "provenance.json, whose fingerprint of the training records lets anybody test a guess of the whole set. Do not publish it",
-    "checkpoint.pt, which holds the state of the noise and sampling generators (it is deleted when the run ends)",
+    "checkpoint.pt, which holds the key of the noise to come and the state of the sampler (it is deleted when the run ends)",
 ]
 NOT_ASSESSED = [
-    "float32 arithmetic: noise has a grid and gaps in its tails, sums are rounded, and the guarantee is about real numbers",
-    "the generators: numpy PCG64 (128 bits of seed) draws records, torch's Mersenne Twister on CPU or Philox on CUDA (64 bits) the noise; "
-    "neither is cryptographic",
+    "float32 arithmetic: noise has a grid and ends 9.3 standard deviations out (reached once in 2^62 draws), sums are rounded, and the "
+    "guarantee is about real numbers",
+    "the generators: noise is made of AES-256 in counter mode, under a key of 256 bits from the operating system where no seed is fixed, "
+    "and hides from those who cannot break that; numpy's PCG64 (128 bits of seed), which draws the records, is not cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
 ]
 PUBLISHED = (
@@ -78,6 +80,8 @@ def statement(
         **({"groups": groups} if (groups := {k: n for k, n in plan.sizes.items() if k != "records"}) else {}),
         **{k: about[k] for k in ("data_source",) if k in about},
     }
+    task = registry.load("tasks", train.task)
+    head["remarks"] = list(task.remarks(train, plan.sizes)) if hasattr(task, "remarks") else []
     tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
     if private is None or process is None:
         return {**head, **(_after(before) if before else {"promise": "none: trained without clipping and without noise"}), **tail}
@@ -87,6 +91,7 @@ def statement(
         "multiplier": plan.multiplier,
         "clip": release.clip,
         "clipped": release.clipped,
+        **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
         "sensitivity": release.sensitivity,
         "standard_deviation": plan.multiplier * release.sensitivity,
         "of": release.of,
@@ -110,8 +115,8 @@ def statement(
         "process": process.describe(),
         "guarantees": [row.as_dict() for row in rows],
         "refused": [{"accountant": r.accountant, "reason": r.reason} for r in refused],
-        "covered": COVERED,
-        "not_covered": NOT_COVERED + (OBSERVED if any(step.observed for step in process.steps) else []),
+        "covered": [*COVERED, *release.covered],
+        "not_covered": [*NOT_COVERED, *release.not_covered] + (OBSERVED if any(step.observed for step in process.steps) else []),
         "not_assessed": NOT_ASSESSED,
         "warnings": warnings + [w for row in rows for w in row.warnings],
         **tail,
@@ -140,9 +145,9 @@ def told(said: dict[str, Any]) -> str:
     if not said["private"]:
         facts = local_statement.facts(said["reports"]) if "reports" in said else []
         table = ["| what | |", "|---|---|", *(f"| {what} | {value} |" for what, value in facts), ""]
-        lines += [f"Promise: {said['promise']}.", "", *(table if facts else [])]
+        lines += [f"Promise: {said['promise']}.", "", *_remarks(said), *(table if facts else [])]
         return "\n".join([*lines, *_lists(said), *_tail(said)])
-    lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")]
+    lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")] + _remarks(said)
     for row in said["guarantees"]:
         ends = (
             f", in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]" if row["claim"] == "certified" else ""
@@ -154,6 +159,7 @@ def told(said: dict[str, Any]) -> str:
     lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
+    by = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
     lines += [
         "",
         "| what | |",
@@ -163,7 +169,7 @@ def told(said: dict[str, Any]) -> str:
         f"| sampling accounted | {sampling['kind']}{rate} |",
         f"| sampling run | {sampling['implemented']} |",
         f"| steps | {said['steps']} |",
-        f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g} |",
+        f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g}{by} |",
         f"| noise | standard deviation {noise['standard_deviation']:g} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
         "",
     ]
@@ -176,6 +182,11 @@ def _lists(said: dict[str, Any]) -> list[str]:
         if key in said:
             lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
     return lines
+
+
+def _remarks(said: dict[str, Any]) -> list[str]:
+    """What a task says of its own run."""
+    return [*(f"- {remark}." for remark in said["remarks"]), ""] if said["remarks"] else []
 
 
 def _tail(said: dict[str, Any]) -> list[str]:

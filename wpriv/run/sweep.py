@@ -11,7 +11,7 @@ from typing import Any
 
 from wpriv.core.recipe import Recipe
 from wpriv.errors import MissingResource, UsageError
-from wpriv.run import expect, folder, train, write
+from wpriv.run import expect, folder, together, train, write
 from wpriv.run.expect import Verdict
 from wpriv.run.progress import Say
 
@@ -50,12 +50,16 @@ def cells(made: Recipe) -> list[Cell]:
         UsageError: some cell is no sound recipe, or there are more than 10,000.
     """
     assert made.training is not None
-    axes = [[(axis.over, value) for value in axis.values] for axis in made.training.sweep or []]
+    axes = [[(axis.over, *point) for point in axis.points()] for axis in made.training.sweep or []]
     points = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
     if len(points) > MAX_CELLS:
         raise UsageError(f"{made.name} asks for more than {MAX_CELLS:,} trainings; take fewer values")
-    bare = replace(made, data={key: value for key, value in made.data.items() if key not in ("sweep", "expect")})
-    return [Cell(dict(point), train.changed(bare, dict(point))) for point in points]
+    bare = replace(made, data={key: value for key, value in made.data.items() if key not in ("sweep", "expect", "figure")})
+    found = []
+    for point in points:
+        changes = {path: value for _, _, keys in point for path, value in keys.items()}
+        found.append(Cell({over: label for over, label, _ in point}, train.changed(bare, changes)))
+    return found
 
 
 def shard(text: str, of: list[Cell]) -> list[Cell]:
@@ -101,6 +105,7 @@ def run(
     rows = [row for cell in every if (row := _row(cell, out)) is not None]
     table = out / write.TABLE
     write.replace(table, write.csv_text(rows))
+    together.write_all(made, [(cell.labels, out / cell.name) for cell in every if (out / cell.name / folder.STATEMENT).is_file()], out)
     verdicts = expect.verdicts(made, rows) if len(rows) == len(every) else []
     return Swept(made, rows, len(every), verdicts, table)
 

@@ -69,6 +69,27 @@ class Schedule:
 
 
 @dataclass
+class Door:
+    """What a step of a task's own is given: the one door through which anything private may pass, with noise on it.
+
+    Args:
+        multiplier: standard deviation of that noise over the sensitivity of what passes; 0 without privacy.
+    """
+
+    multiplier: float
+    adjacency: str
+    generator: torch.Generator
+    private: bool
+    used: int = 0
+
+    def __call__(self, total: Bounded) -> list[Tensor]:
+        self.used += 1
+        if self.private and total.adjacency != self.adjacency:
+            raise UsageError(f"what is accounted under {self.adjacency} neighbours cannot be bounded under {total.adjacency}")
+        return noisy(total, self.multiplier, self.generator, private=self.private)
+
+
+@dataclass
 class Job:
     """What a task gives the engine.
 
@@ -76,23 +97,27 @@ class Job:
         model: its trainable parameters are what is released.
         gather: the bounded sum of the gradients of the records at some places; the engine adds noise and moves the weights.
         evaluate: figures of the model as it is, by name; must look at no training record, or say so in its names.
+        conclude: further such figures, or better ones, that are measured once, at the end.
         watch: distances of observed gradient pairs for (places, mask), for accountants that price them; None where none does.
         learn: in place of gather, a step of the task's own, which moves the weights itself. What it is given beside the places is the
             one door through which anything private may pass: it takes a bounded sum and returns it with noise on it. It must be used
             once a step; once in the first step alone where the schedule says so, and what came of it is kept in a buffer of the model.
             It returns what ``Gathered.seen`` holds.
         optimizers: those that ``learn`` steps, by name, made by ``optimizer_of``; the engine keeps and decays them.
-        groups: of records, see ``Sampler``. leave: writes what else the task leaves in the folder of a finished run.
+        groups: of records, see ``Sampler``. method: by which gradients are clipped, where there was a choice.
+        leave: writes what else the task leaves in the folder of a finished run.
     """
 
     model: nn.Module
     gather: Callable[[Indices], Gathered] | None
     evaluate: Callable[[], dict[str, float]]
     watch: Callable[[Indices, list[Tensor]], Tensor] | None = None
-    learn: Callable[[Indices, Callable[[Bounded], list[Tensor]]], Tensor] | None = None
+    learn: Callable[[Indices, Door], Tensor] | None = None
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
     groups: list[tuple[Indices, int]] = field(default_factory=list)
+    method: str = ""
     leave: Callable[[Path], None] | None = None
+    conclude: Callable[[], dict[str, float]] | None = None
 
 
 class Engine:
@@ -119,7 +144,7 @@ class Engine:
     ):
         self.job, self.schedule, self.folder, self.device, self.identity = job, schedule, folder, device, identity
         self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, seeds.sampling_generator(own), job.groups)
-        self.noise = seeds.noise_generator(own, device)
+        self.noise = seeds.noise_source(own, device)
         self.weights = [p for p in job.model.parameters() if p.requires_grad]
         self.optimizers = job.optimizers or {"model": optimizer_of(self.weights, schedule.optimizer)}
         self.rates = {name: [group["lr"] for group in own.param_groups] for name, own in self.optimizers.items()}
@@ -186,19 +211,12 @@ class Engine:
 
     def _learn(self, indices: Indices) -> Tensor:
         """A step of the task's own, which must release as often as is accounted."""
-        plan, released = self.schedule, 0
-
-        def door(total: Bounded) -> list[Tensor]:
-            nonlocal released
-            released += 1
-            if plan.step is not None and total.adjacency != plan.adjacency:
-                raise UsageError(f"what is accounted under {plan.adjacency} neighbours cannot be bounded under {total.adjacency}")
-            return noisy(total, plan.multiplier, self.noise, private=plan.step is not None)
-
+        plan = self.schedule
+        door = Door(plan.multiplier, plan.adjacency, self.noise, plan.step is not None)
         assert self.job.learn is not None
         seen = self.job.learn(indices, door)
-        if plan.step is not None and released != self._releases():
-            raise RuntimeError(f"step {self.done + 1} released {released} times what is accounted {int(self._releases())} times")
+        if plan.step is not None and door.used != self._releases():
+            raise RuntimeError(f"step {self.done + 1} released {door.used} times what is accounted {int(self._releases())} times")
         return seen
 
     def _gather(self, indices: Indices) -> Tensor:
@@ -226,7 +244,7 @@ class Engine:
             checkpoint.save(self.folder / CHECKPOINT, self._state())
 
     def finish(self) -> None:
-        """Writes the weights; the checkpoint, from whose generator states the noise could be drawn again, is deleted."""
+        """Writes the weights; the checkpoint, from which noise could be drawn again, is deleted."""
         self._force()
         if spread.first():
             content: dict[str, Any] = {"weights": self.job.model.state_dict(), "identity": self.identity, "rows": json.dumps(self.rows)}
@@ -254,7 +272,7 @@ class Engine:
         """One for what is kept and zero for what is not, the same for all that is compared at this step; none without a mask."""
         if not self.schedule.mask:
             return []
-        return [(torch.rand(p.shape, device=p.device, generator=self.noise) >= self.schedule.mask).to(p.dtype) for p in parts]
+        return [(self.noise.uniform(p.numel()).view(p.shape) >= self.schedule.mask).to(p.dtype) for p in parts]
 
     def _row(self, epoch: int) -> Row:
         count, loss, clipped = self.seen.tolist()
@@ -263,6 +281,8 @@ class Engine:
         was = self.job.model.training
         self.job.model.eval()
         figures = self.job.evaluate()
+        if self.done == self.schedule.steps and self.job.conclude is not None:
+            figures |= self.job.conclude()
         self.job.model.train(was)
         return {"epoch": epoch, "step": self.done, **mean, **figures}
 
@@ -277,7 +297,7 @@ class Engine:
             "weights": self.job.model.state_dict(),
             "optimizers": {name: own.state_dict() for name, own in self.optimizers.items()},
             "sampler": self.sampler.state(),
-            "noise": self.noise.get_state(),
+            "noise": self.noise.state(),
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.zeros(0),
             "seen": self.seen,
@@ -297,7 +317,7 @@ class Engine:
         for name, own in self.optimizers.items():
             own.load_state_dict(found["optimizers"][name])
         self.sampler.restore(found["sampler"])
-        self.noise.set_state(found["noise"].cpu())
+        self.noise.restore(found["noise"])
         torch.set_rng_state(found["torch"].cpu())
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(found["cuda"].cpu(), self.device)

@@ -1,0 +1,127 @@
+"""DP-MERF: the mean embedding of the records in random features, class by class, released once; then a generator meets it.
+
+A record's features are cos(w x) and sin(w x) for random normal w, whose products are those of a Gauss kernel, in the place of its class.
+Their sum over all records gets noise once: whatever the generator does afterwards is post-processing, and costs nothing.
+
+Source:
+    Harder, Adamczewski, Park (2021), "DP-MERF: Differentially Private Mean Embeddings with Random Features", without their separate release
+    of the class counts: classes are taken to be as frequent in samples as their part of the embedding says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from wpriv.core.process import Sampling
+from wpriv.core.schema import Count, Positive, Train
+from wpriv.mechanisms.gauss import Gauss
+from wpriv.tasks import _generation
+from wpriv.train.account import Release
+
+if TYPE_CHECKING:
+    import torch
+
+    from wpriv.train.loop import Job
+
+RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
+# features have norm 1; those of a record and its replacement are at most this far apart
+SENSITIVITY = 2.0
+
+
+class Options(_generation.Options):
+    """What a recipe may say under ``options``."""
+
+    features: Count = Field(2000, description="random features of an image: half of them cosines, half sines")
+    length: Positive = Field(10.2, description="length scale of the Gauss kernel, in pixels' units: public, not found from the records")
+    moves: Count = Field(100, description="moves of the generator in what the engine counts as a step")
+
+
+def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
+    """What does not go together."""
+    options = Options.model_validate(train.options)
+    found: list[tuple[tuple[str, ...], str]] = []
+    if train.batch is not None:
+        found.append((("batch",), "all records are embedded, once: leave batch out (options: generated is the batch of the generator)"))
+    if train.privacy is not None and train.privacy.sampling != "none":
+        found.append((("privacy", "sampling"), "all records are embedded, once: say sampling: none"))
+    if train.privacy is not None and train.privacy.adjacency == "add-remove":
+        found.append((("privacy", "adjacency"), "the number of records is public, and neighbours replace one; leave adjacency out"))
+    if options.features % 2:
+        found.append((("options", "features"), f"half are cosines and half sines: give an even number; found {options.features}"))
+    return found
+
+
+def release(train: Train, sizes: Mapping[str, int]) -> Release:
+    """The sum of all records' features, once."""
+    return Release(
+        lambda multiplier: Gauss(multiplier * SENSITIVITY, SENSITIVITY),
+        Sampling(),
+        sizes["records"],
+        "replace-one",
+        1.0,
+        SENSITIVITY,
+        clipped="each record's random features, in the place of its class",
+        of="the sum of all records' features, once",
+        once=True,
+        covered=("the generator's moves: they see records through that one noisy sum alone",),
+    )
+
+
+def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """The generator, and the step that embeds all records (the first) and moves the generator (every one).
+
+    Raises:
+        UsageError: the data are not those that the recipe counts on.
+    """
+    import torch
+    from torch import nn
+
+    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.release import Bounded
+
+    options = Options.model_validate(train.options)
+    generator = _generation.generator(train, data, options, device)
+    x, y = _generation.images(data.x_train, data.y_train, device)
+    optimizer = optimizer_of(generator.parameters(), train.optimizer)
+    # the frequencies are public; what is released stays with them, for checkpoints
+    kept: Any = nn.Module()
+    kept.register_buffer("frequencies", torch.randn(options.dimension, options.features // 2, device=device) / options.length)
+    kept.register_buffer("released", torch.zeros(options.features, options.classes, device=device))
+    kept.register_buffer("embedded", torch.zeros((), dtype=torch.long))
+    labels = _generation.even(options.generated, options.classes, device)
+
+    def embedding(images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        """[features, classes] the sum over images of their features, of norm 1 each, in the place of their class."""
+        turned = images.flatten(1) @ kept.frequencies
+        features = torch.cat([turned.cos(), turned.sin()], dim=1) / math.sqrt(options.features / 2)
+        return features.T @ nn.functional.one_hot(classes, options.classes).to(features.dtype)
+
+    def learn(places: Any, noisy: Any) -> torch.Tensor:
+        if not kept.embedded:
+            parts = [embedding(*part) for part in zip(x.split(_generation.AT_ONCE), y.split(_generation.AT_ONCE), strict=True)]  # type: ignore[no-untyped-call]
+            (released,) = noisy(Bounded([torch.stack(parts).sum(0)], SENSITIVITY, "replace-one"))
+            kept.released.copy_(released / len(x))
+            kept.embedded.fill_(1)
+        total = torch.zeros((), device=device)
+        for _ in range(options.moves):
+            optimizer.zero_grad()
+            made = generator(generator.inputs(labels))
+            loss = (embedding(made, labels) / len(labels) - kept.released).square().sum()
+            loss.backward()
+            optimizer.step()
+            total += loss.detach() / options.moves
+        return torch.stack([total.new_tensor(len(x)), total * len(x), total.new_tensor(math.nan)])
+
+    return Job(
+        nn.ModuleDict({"generator": generator, "embedding": kept}),
+        None,
+        lambda: _generation.measured(generator, data, options, at_the_end=False),
+        learn=learn,
+        optimizers={"generator": optimizer},
+        leave=lambda folder: _generation.leave(generator, options.classes, folder),
+        conclude=lambda: _generation.measured(generator, data, options, at_the_end=True),
+    )

@@ -1,0 +1,175 @@
+"""A generator that learns from private projections: each step releases X U + V of a batch, and all that follows is post-processing.
+
+The rows of X are images, bounded in norm, perhaps with their label; U are fresh uniform directions and V is normal noise, of which as
+much is added to the projections of generated rows. The generator moves against the mean W_2^2 between the two, direction by direction. No
+record passes through the generator, so that its gradient hangs on records through the releases alone.
+
+``labels`` says how a class is learnt:
+    appended  a row is the image with its one-hot label behind it: the label is as private as the image. At noise that hides single
+              rows little but the mean of the rows is learnt, and images and labels are tied by their covariance alone.
+    joint     a row is the image in the place of its class, zeros in the places of the others (the outer product with the one-hot
+              label): as private, and the mean of the rows holds the mean image of every class.
+    public    distances between the images of each class. Labels, and how many records each class has, are public.
+    none      images alone.
+
+Source:
+    Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not say how labels enter; accounted by the mechanism ``projection``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from wpriv.core.schema import Count, Positive, Probability, Train
+from wpriv.mechanisms.projection import Projection
+from wpriv.tasks import _generation
+from wpriv.train.account import ONE_RECORD, Release, drawn
+
+if TYPE_CHECKING:
+    import torch
+
+    from wpriv.train.loop import Job
+
+RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
+# rows have no negative number and a norm of at most 1: |x - x'|^2 = |x|^2 + |x'|^2 - 2 x.x' <= 2
+SENSITIVITY = math.sqrt(2)
+# of the fixed features, which are public: never learnt from records
+FEATURE_SEED = 8192
+FEATURE_WIDTHS = (64, 128, 256, 512)
+HOW = {
+    "appended": "the image with its one-hot label behind it (the label is private)",
+    "joint": "the image in the place of its class, zeros in those of the others (the label is private)",
+    "public": "the image (labels, and how many records each class has, are public)",
+    "none": "the image (labels are not looked at)",
+}
+
+
+class Options(_generation.Options):
+    """What a recipe may say under ``options``."""
+
+    directions: Count = Field(1000, description="directions of one release")
+    labels: Literal["appended", "joint", "public", "none"] = Field("appended", description="how a class is learnt")
+    bound: Positive = Field(10.0, description="norm to which every image (or its features) is clipped")
+    share: Probability = Field(0.5, description="labels: appended: length of the one-hot part of a row of norm 1")
+    pool: Count = Field(1, description="images are compared in cells of so many by so many pixels, whose number is what is projected")
+    features: Literal["pixels", "random-conv"] = Field(
+        "pixels",
+        description="what is compared: pixels, or the 512 x (side / 16)^2 outputs of four fixed random convolutions, for colour images",
+    )
+    releases: Count = Field(1, description="releases that one move of the generator is compared with: more of them, less noise in a move")
+    smallest: Count | None = Field(None, description="labels: public: the number of records of the smallest class, on which privacy hangs")
+
+    @property
+    def projected(self) -> int:
+        """Numbers in what is compared of one image."""
+        if self.features == "random-conv":
+            return FEATURE_WIDTHS[-1] * (self.dimension // 3) // 256
+        return self.dimension // self.pool**2
+
+    @property
+    def row(self) -> int:
+        """The dimension of the space that is projected."""
+        return {"appended": self.projected + self.classes, "joint": self.projected * self.classes}.get(self.labels, self.projected)
+
+
+def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
+    """What does not go together."""
+    options = Options.model_validate(train.options)
+    found: list[tuple[tuple[str, ...], str]] = []
+    if train.privacy is not None:
+        if train.privacy.sampling != "fixed":
+            why = "a release has a row for every record drawn, so that its shape would tell how many there were"
+            found.append((("privacy", "sampling"), f"projections are accounted under fixed sampling alone: {why}. Say sampling: fixed"))
+        if train.privacy.clip != 1.0 or train.privacy.mask:
+            found.append((("privacy",), "no gradient of a record is taken here: leave out clip and mask; options: bound clips images"))
+        if options.labels == "public" and options.smallest is None:
+            found.append((("options", "labels"), "public labels need 'smallest', the number of records of the smallest class"))
+    if train.batch is None:
+        found.append((("batch",), "give 'batch', the number of records of a release"))
+    elif options.labels == "public" and train.batch % options.classes:
+        found.append((("batch",), f"with public labels a batch has as many of each of the {options.classes} classes; found {train.batch}"))
+    if options.labels == "joint" and options.generated % options.classes:
+        found.append((("options", "generated"), f"must be as many of each of the {options.classes} classes; found {options.generated}"))
+    if options.dimension % options.pool**2 or (options.features != "pixels" and options.pool > 1):
+        found.append((("options", "pool"), "cells must divide the image, and are of pixels, not of features"))
+    return found
+
+
+def release(train: Train, sizes: Mapping[str, int]) -> Release:
+    """One batch of noisy projections."""
+    options = Options.model_validate(train.options)
+    sampling, batch = drawn(train, sizes["records"])
+    unit, told = ONE_RECORD, ""
+    if options.labels == "public":
+        assert options.smallest is not None
+        # a set of each class by itself: what is drawn most is the smallest one
+        sampling = type(sampling)("fixed", batch // options.classes / options.smallest)
+        unit = "the image of one training record; its label is public, and neighbours have the same labels"
+        told = "every step takes a fresh uniformly random set of a fixed number of records from each class, without replacement"
+    elif options.labels == "none":
+        unit = "one training record, of which the label is not used"
+    what = f"each record's row, {HOW[options.labels]}, the image clipped to {options.bound:g} and the row scaled so that this is"
+    return Release(
+        lambda multiplier: Projection(options.row, options.directions, multiplier * SENSITIVITY, SENSITIVITY),
+        sampling,
+        batch,
+        "replace-one",
+        1.0,
+        SENSITIVITY,
+        clipped=what,
+        of=f"each of {options.directions} random projections of each row (two rows without negative numbers are at most sqrt(2) apart)",
+        unit=unit,
+        drawn=told,
+        covered=("the generator's moves: they see records through the noisy projections alone, and no record passes through it",),
+    )
+
+
+def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """The generator, and the step that releases projections and moves it.
+
+    Raises:
+        UsageError: the data are not those that the recipe counts on.
+    """
+    import torch
+    from torch import nn
+
+    from wpriv.tasks import _projected
+    from wpriv.train.loop import Job, optimizer_of
+
+    options = Options.model_validate(train.options)
+    generator = _generation.generator(train, data, options, device)
+    x, y = _generation.images(data.x_train, data.y_train, device)
+    step = _projected.Step(generator, _projected.Rows(options, tuple(x.shape[1:]), device), options, train.batch or len(x))
+    optimizer = optimizer_of(generator.parameters(), train.optimizer)
+
+    def learn(places: Any, noisy: Any) -> torch.Tensor:
+        own = torch.from_numpy(places).to(device)
+        return step(x[own], y[own], noisy, optimizer)
+
+    return Job(
+        nn.ModuleDict({"generator": generator, "pending": step.pending}),
+        None,
+        lambda: _generation.measured(generator, data, options, at_the_end=False),
+        learn=learn,
+        optimizers={"generator": optimizer},
+        groups=_groups(y, options, train) if options.labels == "public" and train.privacy is not None else [],
+        leave=lambda folder: _generation.leave(generator, options.classes, folder),
+        conclude=lambda: _generation.measured(generator, data, options, at_the_end=True),
+    )
+
+
+def _groups(y: torch.Tensor, options: Options, train: Train) -> list[Any]:
+    """The records of each class, and how many of them a step takes."""
+    from wpriv.errors import UsageError
+
+    found = [(y == label).nonzero()[:, 0].cpu().numpy() for label in range(options.classes)]
+    least = min(len(places) for places in found)
+    assert train.batch is not None
+    assert options.smallest is not None
+    if least < options.smallest:
+        raise UsageError(f"options: smallest: the recipe counts on {options.smallest} records of the smallest class; found {least}")
+    return [(places, train.batch // options.classes) for places in found]
