@@ -175,6 +175,8 @@ def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0()
     assert list(axes.lines[1].get_ydata()) == [2.0, 2.0]
     with pytest.raises(KeyError):
         drawn("measures", [{"epoch": 1, "step": 1, "loss": 2.0}])
+
+
 def test_samples_are_a_grid_of_images_or_points_beside_their_target():
     rng = np.random.default_rng(0)
     axes = drawn("samples", {"samples": rng.uniform(size=(12, 1, 5, 4)), "names": np.array(["real", "made"])})
