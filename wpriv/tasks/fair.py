@@ -60,9 +60,7 @@ def faults(recipe: Train) -> list[tuple[Key, str]]:
     if recipe.privacy is None:
         return found
     if recipe.privacy.sampling != "fixed":
-        found.append(
-            (("privacy", "sampling"), f"the groups of a penalty are drawn in fixed sizes: sampling: fixed; found {recipe.privacy.sampling}")
-        )
+        found.append((("privacy", "sampling"), f"the groups of a penalty are drawn in fixed sizes: sampling: fixed; found {recipe.privacy.sampling}"))
     if recipe.privacy.clip == "batch-mean":
         found.append((("privacy", "clip"), "clip is C here, to which the gradient of each record's loss is clipped: give a number"))
     return found
