@@ -38,6 +38,11 @@ TABLES = {
     "sigma-over-eps": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
     "sigma-ratio": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
     "linear-generator": {"table": "linear-generator", "params": {"batch": 20}, "sweep": {"over": "lam", "values": [1, 2]}},
+    "error-over-records": {
+        "table": "linear-rate",
+        "params": {"draws": 2, "noise": "gauss"},
+        "sweep": {"over": "records", "values": [20, 50]},
+    },
     "projection-law": {"table": "projection-law", "params": {"d": 50, "k": 40, "draws": 500, "bins": 20}},
     "budgets": {
         "cases": {"a": [{"mech": "gauss", "sigma": 1}], "b": [{"mech": "laplace", "scale": 1}]},
@@ -46,6 +51,7 @@ TABLES = {
     },
 }
 TRAINED = {"training", "samples", "losses", "parity", "odds", "noise"}  # of a training, a sweep, and of what several tasks leave
+TRAINED = {"training", "samples", "distance"}  # of the metrics of a training, and of what several tasks leave
 TRAINED = {"training", "samples", "measures"}  # of the metrics of a training, and of what several tasks leave
 TRAINED = {"training", "samples", "accuracy-over-eps"}  # of the metrics of a training, and of what several tasks leave
 
@@ -169,6 +175,9 @@ def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0()
     assert entries(axes) == ["w2", "entropy"]
     assert list(axes.lines[1].get_ydata()) == [2.0, 2.0]
     with pytest.raises(KeyError):
+        drawn("scores", [{"epoch": 1, "step": 1, "loss": 2.0}])
+
+
         drawn("measures", [{"epoch": 1, "step": 1, "loss": 2.0}])
 
 
