@@ -84,16 +84,19 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
 def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto") -> Step:
     from wpriv.train.clip import clipped_sum
+    from wpriv.train.noise import Noise
     from wpriv.train.release import noisy
 
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     parameters = list(model.parameters())
     loss = partial(F.cross_entropy, reduction="none")
-    generator = torch.Generator(x.device).manual_seed(0)
+    source = Noise(device=x.device)
 
     def step() -> None:
         found = clipped_sum(model, loss, x, y, norm=CLIP, adjacency="add-remove", method=method)
-        for parameter, grad in zip(parameters, noisy(found.total.scaled(1 / len(x)), NOISE, generator), strict=True):
+        parts = noisy(found.total, NOISE, source)
+        torch._foreach_div_(parts, len(x))
+        for parameter, grad in zip(parameters, parts, strict=True):
             parameter.grad = grad
         optimizer.step()
 
@@ -102,13 +105,14 @@ def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto") -> Step:
 
 def noise(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     """The noise of a step of wpriv alone."""
+    from wpriv.train.noise import Noise
     from wpriv.train.release import Bounded, noisy
 
     total = Bounded([torch.zeros_like(p) for p in model.parameters()], CLIP, "add-remove")
-    generator = torch.Generator(x.device).manual_seed(0)
+    source = Noise(device=x.device)
 
     def step() -> None:
-        noisy(total.scaled(1 / len(x)), NOISE, generator)
+        noisy(total, NOISE, source)
 
     return step
 

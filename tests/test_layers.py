@@ -28,7 +28,11 @@ LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 # the package itself holds the version and loads the verbs on first use; __main__ starts the command line
 ROOF = ("__init__", "__main__")
 PARSERS = {"core/document.py": {"yaml"}, "core/faults.py": {"pydantic"}, "core/schema.py": {"pydantic"}}
-AT_HOME = {"torch": ("transport", "models", "train", "tasks", "tables"), "matplotlib": ("figures", "run")}
+AT_HOME = {
+    "torch": ("transport", "models", "train", "tasks", "tables"),
+    "matplotlib": ("figures", "run"),
+    "cryptography": ("train",),
+}
 FILES = sorted(ROOT.rglob("*.py"))
 
 

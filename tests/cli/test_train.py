@@ -83,8 +83,9 @@ def test_the_statement_says_what_is_promised_and_what_is_not(recipe, tmp_path, c
     told = (tmp_path / "done" / folder.TOLD).read_text()
     for words in (
         "one training record with its label", "add-remove", "sampling accounted | poisson", "every record joins every step by a coin",
-        "certified by pld", "each record's gradient, to an l2 norm of 1", "before it is divided by the batch", "## Not covered",
-        "computed from training records without noise", "float32", "cryptographic", "the seed is fixed and recorded", "Seed: 1 (fixed)",
+        "certified by pld", "each record's gradient, to an l2 norm of 1 (computed by ghost)", "before it is divided by the batch",
+        "## Not covered", "computed from training records without noise", "float32", "AES-256", "not cryptographic",
+        "the seed is fixed and recorded", "Seed: 1 (fixed)",
     ):  # fmt: skip
         assert words in told
 
@@ -189,6 +190,7 @@ def test_a_dry_run_says_what_would_be_done_writes_nothing_and_loads_no_torch(rec
     eps = [row["epsilon"] for row in plan["epochs"]]
     assert [row["step"] for row in plan["epochs"]] == [20, 40, 60]
     assert eps == sorted(eps)
+    assert plan["guess"] == {"weights": 64 * 16 + 16 + 16 * 10 + 10, "seconds_of_one_core": 5.2, "megabytes": 300, "records_at_once": 50}
     assert list(tmp_path.iterdir()) == [recipe]
 
 

@@ -45,7 +45,7 @@ TABLES = {
         "delta": 1e-5,
     },
 }
-TRAINED = {"training", "samples"}  # of the metrics of a training, and of what several tasks leave
+TRAINED = {"training", "samples", "measures"}  # of the metrics of a training, and of what several tasks leave
 
 
 def drawn(name: str, rows=None):
@@ -160,6 +160,14 @@ def test_a_training_shows_what_was_measured_and_what_it_cost_but_nothing_of_trai
         drawn("training", [{"epoch": 1, "step": 1, "loss": 2.0}])
 
 
+def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0():
+    rows = [{"epoch": e, "step": e, "loss": -1.0, "w2": 7.0 / e, "entropy": 0.0 if e == 1 else 2.0, "seconds": 1} for e in (1, 2, 3)]
+    axes = drawn("measures", rows)
+    assert axes.get_yscale() == "log"
+    assert entries(axes) == ["w2", "entropy"]
+    assert list(axes.lines[1].get_ydata()) == [2.0, 2.0]
+    with pytest.raises(KeyError):
+        drawn("measures", [{"epoch": 1, "step": 1, "loss": 2.0}])
 def test_samples_are_a_grid_of_images_or_points_beside_their_target():
     rng = np.random.default_rng(0)
     axes = drawn("samples", {"samples": rng.uniform(size=(12, 1, 5, 4)), "names": np.array(["real", "made"])})

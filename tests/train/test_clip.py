@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tests.train.models import CLASSES, EXAMPLES, NAMES, case, cross_entropy, head
 from wpriv.errors import Unsupported, UsageError
 from wpriv.train import layers
-from wpriv.train.clip import Clipped, choose, clipped_sum
+from wpriv.train.clip import Clipped, choose, choose_for, clipped_sum
 
 
 def clipped(model: nn.Module, inputs: Tensor, targets: Tensor, method: str = "ghost", norm: float = 0.7, **more: object) -> Clipped:
@@ -269,6 +269,13 @@ def test_choose_takes_ghost_where_it_agrees(name):
     model.append(nn.Dropout()) if isinstance(model, nn.Sequential) else None
     assert choose(model.float(), cross_entropy, inputs.float() if inputs.is_floating_point() else inputs, targets) == "ghost"
     assert model.training
+
+
+@pytest.mark.parametrize(("model", "wanted"), [(nn.Linear(6, CLASSES), "ghost"), (Tied("behind its back"), "vmap")])
+def test_choose_for_a_shape_needs_no_records_and_draws_nothing(model, wanted):
+    state = torch.get_rng_state()
+    assert choose_for(model, cross_entropy, (6,), CLASSES) == wanted
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_model_that_nothing_can_batch_is_left_to_the_loop():

@@ -46,6 +46,7 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
         "delta": private.delta if private else None,
         "epsilon": plan.eps(),
         "epochs": rows,
+        "guess": _guessed(plan),
         "folder": str(place.path),
         "files": [str(place.path / name) for name in folder.results(plan.train.task)],
         "notes": list(plan.notes),
@@ -66,7 +67,31 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
         show.emit(show.table(["epoch", "step", "eps"], lines))
     for note in plan.notes:
         show.emit(f"read as: {note}")
+    show.emit(_told(about["guess"], plan))
     show.emit(f"writes: {place.path}{os.sep} {', '.join(folder.results(plan.train.task))}")
+
+
+def _guessed(plan: Plan) -> dict[str, Any] | None:
+    guess = plan.guess()
+    if guess is None:
+        return None
+    return {
+        "weights": guess.cost.weights,
+        "seconds_of_one_core": float(f"{guess.seconds:.2g}"),
+        "megabytes": float(f"{guess.memory / 1e6:.2g}"),
+        "records_at_once": guess.physical,
+    }
+
+
+def _told(guess: dict[str, Any] | None, plan: Plan) -> str:
+    if guess is None:
+        return f"takes: not known for the model {plan.train.model.name} on {plan.train.data.name} in the task {plan.train.task}"
+    seconds = guess["seconds_of_one_core"]
+    value, unit = next((seconds / size, unit) for size, unit in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= size or size == 1)
+    return (
+        f"takes: roughly {value:.2g} {unit} of one core and {guess['megabytes']:.0f} MB; {guess['weights']:,} weights, "
+        f"up to {guess['records_at_once']} records through the model at once"
+    )
 
 
 def results(done: Trained, as_json: bool) -> None:

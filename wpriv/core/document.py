@@ -194,6 +194,11 @@ def _scalar(event: Any, place: Place, faults: list[Fault]) -> Any:
     return text
 
 
+def plain(text: str) -> bool:
+    """Whether a text written without quotes is read as that text, not as a number, a truth value or a fault."""
+    return not (text in _WORDS or text.lower() in _NOT_FINITE or _INT.match(text) or _FLOAT.match(text))
+
+
 def _broken(error: yaml.YAMLError, text: str) -> Fault:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is not None:

@@ -95,7 +95,7 @@ def _compare(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
 
 def _train(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
     data, model = training.resolve(document, quick, faults)
-    columns = (*BOUND_COLUMNS, "sigma", "n", *training.results(model.task))
+    columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *training.results(model.task))
     labels = {"accountant", *(axis.over for axis in model.sweep or [])}
     checks = [Check("", _expect_row(document, ("expect", i), columns, labels, faults)) for i in range(len(model.expect))]
     return Recipe(_stem(document.name), "train", model.source, data, (), tuple(checks), quick, model)

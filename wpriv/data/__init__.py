@@ -1,6 +1,7 @@
 """Data sets, one reader a file, by the name users type: ``ABOUT``, ``GET``, ``Params`` and ``read(root, params)``.
 
-A reader gives what the files hold, or a clear error: nothing is made up, downloaded, normalised or left out on the way.
+A reader gives what the files hold, or a clear error: nothing is downloaded, normalised or left out on the way, and nothing is made up but
+what a name says is synthetic.
 """
 
 from __future__ import annotations

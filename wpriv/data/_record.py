@@ -14,6 +14,7 @@ from wpriv.data._files import File
 from wpriv.errors import MissingResource
 
 Array = NDArray[Any]
+ARRAYS = ("x_train", "y_train", "x_test", "y_test", "sensitive_train", "sensitive_test", "response_train", "response_test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,7 @@ class Data:
         y_train, y_test: [N] int64, places in ``classes``.
         source: who made it. files: what was read, with checksums. notes: what a reader took from the data itself, and the like.
         sensitive_train, sensitive_test: [N] int64 groups of a column called ``sensitive``, where one was named.
+        response_train, response_test: [N, len(response)] float32 numbers to predict, where a data set has such, and their names.
         columns: the names of the D columns of a table. noise: what lies on x_train, and only there, where it was privatised.
     Raises:
         MissingResource: labels out of range, a number that is not finite, or arrays that do not fit each other.
@@ -68,6 +70,9 @@ class Data:
     sensitive_train: Array | None = None
     sensitive_test: Array | None = None
     noise: Noise | None = None
+    response: tuple[str, ...] = ()
+    response_train: Array | None = None
+    response_test: Array | None = None
 
     def __post_init__(self) -> None:
         # views of a file's bytes cannot be written to, which torch warns of, and turned axes make every batch slow to gather
@@ -81,6 +86,7 @@ class Data:
         for part in ("train", "test"):
             x, y, group = (getattr(self, f"{field}_{part}") for field in ("x", "y", "sensitive"))
             self._check(f"{self.name}, {part} set", x, y, group)
+            self._check_response(f"{self.name}, {part} set", len(x), getattr(self, f"response_{part}"))
 
     def _check(self, where: str, x: Array, y: Array, group: Array | None) -> None:
         if x.dtype not in (np.uint8, np.float32) or x.ndim not in (2, 4) or 0 in x.shape[1:]:
@@ -97,6 +103,14 @@ class Data:
             wrong = int(np.argmax((y < 0) | (y >= len(self.classes))))
             raise MissingResource(f"{where}: labels must lie from 0 to {len(self.classes) - 1}; found {y[wrong]} at example {wrong}")
 
+    def _check_response(self, where: str, count: int, numbers: Array | None) -> None:
+        if numbers is None and not self.response:
+            return
+        wanted = (count, len(self.response))
+        if numbers is None or numbers.dtype != np.float32 or numbers.shape != wanted or not np.isfinite(numbers).all():
+            found = "none" if numbers is None else f"{numbers.dtype} {list(numbers.shape)}"
+            raise MissingResource(f"{where}: responses must be finite float32 numbers {list(wanted)}; found {found}")
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one example: (C, H, W) or (D,)."""
@@ -111,15 +125,15 @@ class Data:
     def fingerprint(self) -> str:
         """16 hexadecimal digits of a SHA-256 over everything that was read: the same whatever file format it came in."""
         whole = hashlib.sha256()
-        for part in (self.x_train, self.y_train, self.x_test, self.y_test, self.sensitive_train, self.sensitive_test):
-            if part is not None:
+        for name in ARRAYS:
+            if (part := getattr(self, name)) is not None:
                 whole.update(f"{part.dtype.str}{part.shape}".encode())
                 whole.update(np.ascontiguousarray(part).data)
         return whole.hexdigest()[:16]
 
     def limited(self, most: int, *, tests: bool = True) -> Data:
         """The same with at most so many examples to train on and, with ``tests``, so many to test on, the first ones."""
-        names = ("x_train", "y_train", "sensitive_train", *(("x_test", "y_test", "sensitive_test") if tests else ()))
+        names = [name for name in ARRAYS if tests or name.endswith("_train")]
         return replace(self, **{name: part[:most] for name in names if (part := getattr(self, name)) is not None})
 
     def describe(self) -> dict[str, Any]:

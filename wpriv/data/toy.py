@@ -20,7 +20,7 @@ LAWS = ("gauss", "ring", "spirals", "ends")
 class Params(Parameters):
     """Which law, and how much of it."""
 
-    law: str = parameter("gauss: N(0, spread^2); ring: 8 Gaussians on a circle; spirals; ends: +-1 on an axis", default="gauss", choices=LAWS)
+    law: str = parameter("gauss: N(0, spread^2); ring: 8 Gaussians on a circle; spirals; ends: two points", default="gauss", choices=LAWS)
     points: int = parameter("training records", default=10_000, least=1)
     tests: int = parameter("test records", default=2_000, least=1)
     d: int = parameter("numbers of a record; ring and spirals have 2", default=2, least=1)

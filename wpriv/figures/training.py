@@ -7,12 +7,12 @@ from typing import Any
 from wpriv.figures import _draw
 
 # not drawn: where it was, and what is computed from training records without noise
-_OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped"}
+OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped"}
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     """Draws every measured share over the epochs, and eps on an axis of its own at the right."""
-    names = [key for key in rows[0] if key not in _OTHER and isinstance(rows[0][key], (int, float))]
+    names = [key for key in rows[0] if key not in OTHER and isinstance(rows[0][key], (int, float))]
     if not names:
         raise KeyError("accuracy")
     x = [row["epoch"] for row in rows]

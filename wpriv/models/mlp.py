@@ -1,4 +1,4 @@
-"""A multilayer perceptron: fully connected layers of one width."""
+"""A multilayer perceptron: fully connected layers of one width, or each of its own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from wpriv.core.process import Parameters, parameter
-from wpriv.models._parts import inputs
+from wpriv.models._parts import ACTIVATIONS, inputs, widths
 
 SOURCE = "multilayer perceptron"
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 @dataclass(frozen=True)
@@ -20,6 +19,7 @@ class Params(Parameters):
 
     width: int = parameter("units of each hidden layer", default=256, least=1)
     depth: int = parameter("number of hidden layers", default=2, least=1)
+    widths: str = parameter("the units of each hidden layer, as 128-64-64, in place of width and depth", default="")
     activation: str = parameter("relu or tanh", default="relu", choices=tuple(ACTIVATIONS))
 
 
@@ -27,7 +27,7 @@ def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
     """[N, *shape] to [N, classes] logits; 784-256-256-10 by default on 28x28 images: 269,322 parameters."""
     layers: list[nn.Module] = [nn.Flatten()]
     size = inputs(shape)
-    for _ in range(params.depth):
-        layers += [nn.Linear(size, params.width), ACTIVATIONS[params.activation]()]
-        size = params.width
+    for width in widths(params.name, params.widths) if params.widths else [params.width] * params.depth:
+        layers += [nn.Linear(size, width), ACTIVATIONS[params.activation]()]
+        size = width
     return nn.Sequential(*layers, nn.Linear(size, classes))

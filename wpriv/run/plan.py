@@ -17,6 +17,7 @@ from wpriv.run import build, calibrate, price
 from wpriv.run.search import Knob
 from wpriv.train import account
 from wpriv.train.account import Release
+from wpriv.train.cost import Guess
 
 ACCOUNTANT = "pld"
 # width of the bracket where a mechanism's law is known between two others only: a finer one takes ten times as long
@@ -71,6 +72,12 @@ class Plan:
     @property
     def private(self) -> Privacy | None:
         return self.train.privacy
+
+    def guess(self) -> Guess | None:
+        """The time and memory that it takes, roughly; None where its task knows none."""
+        task = registry.load("tasks", self.train.task)
+        found: Guess | None = task.guess(self.train, self.sizes, self.steps, self.batch) if hasattr(task, "guess") else None
+        return found
 
     @cached_property
     def epoch_ends(self) -> list[int]:

@@ -58,8 +58,8 @@ def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str
         views = [View(v.name, figure, v.title, v.limits) for v in views]
     files = draw(rows, views, where, formats)
     recipe = table.with_name(write.RECIPE)
-    if path.is_dir() and figure is None and table.name == write.METRICS and recipe.is_file():
-        files += made(path, str(document.read(recipe).data.get("task")), formats, out=where)
+    if path.is_dir() and figure is None and recipe.is_file() and (task := document.read(recipe).data.get("task")) is not None:
+        files += (made if table.name == write.METRICS else together)(path, str(task), formats, out=where)
     return files
 
 
@@ -69,13 +69,28 @@ def made(path: Path, task: str, formats: Sequence[str], *, out: Path | None = No
     for name, figure in getattr(registry.load("tasks", task), "FIGURES", {}).items():
         if (path / name).is_file():
             rows = saved.arrays(path / name) if name.endswith(".npz") else saved.table(path / name)
-            files += draw(rows, [View(figure=figure)], out or path, formats, stem=Path(name).stem)
+            panels = [View(panel, figure) for panel in _panels(rows)]
+            files += draw(rows, panels, out or path, formats, stem=Path(name).stem)
     return files
+
+
+def together(path: Path, task: str, formats: Sequence[str], *, out: Path | None = None) -> list[Path]:
+    """Draws what the trainings of a sweep left, put together in its folder: their losses, and what their task makes."""
+    files = made(path, task, formats, out=out)
+    if (path / write.METRICS).is_file():
+        rows = saved.table(path / write.METRICS)
+        files += draw(rows, [View(panel, "losses") for panel in _panels(rows)], out or path, formats, stem="losses")
+    return files
+
+
+def _panels(rows: Any) -> list[str]:
+    """The names of the panels of a table in their order; arrays are one panel without a name."""
+    return [""] if isinstance(rows, dict) else list(dict.fromkeys(_panel_of(row) for row in rows))
 
 
 def _stored_views(path: Path, rows: list[dict[str, Any]]) -> list[View]:
     """The panels as the recipe beside the table has them, or as the table alone shows them."""
-    names = list(dict.fromkeys(_panel_of(row) for row in rows))
+    names = _panels(rows)
     views = {}
     if path.is_file():
         data = document.read(path).data
@@ -100,7 +115,7 @@ def draw(rows: Any, views: list[View], out: Path, formats: Sequence[str], *, ask
     """
     from matplotlib.figure import Figure  # without pyplot: no window system is touched
 
-    across = min(len(views), 3 if len(views) in (3, 5, 6) or len(views) > 8 else 2)
+    across = _across(views)
     down = math.ceil(len(views) / across)
     figure = Figure(figsize=(WIDTH * across, HEIGHT * down), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False).ravel()
@@ -124,6 +139,14 @@ def draw(rows: Any, views: list[View], out: Path, formats: Sequence[str], *, ask
                 getattr(axes, f"set_{axis}scale")("linear")
             getattr(axes, f"set_{axis}lim")(low, high)
     return [] if not figure.axes else _save(figure, out, formats, stem)
+
+
+def _across(views: list[View]) -> int:
+    """How many panels stand side by side: where the names are a grid, as in ``a = 1, b = 2``, a row for each a."""
+    rows, columns = ({view.name.rpartition(", ")[end] for view in views} for end in (0, 2))
+    if min(len(rows), len(columns)) > 1 and len(rows) * len(columns) == len(views):
+        return len(columns)
+    return min(len(views), 3 if len(views) in (3, 5, 6) or len(views) > 8 else 2)
 
 
 def _natural(rows: list[dict[str, Any]]) -> str:

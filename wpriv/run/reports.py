@@ -29,7 +29,8 @@ def privatised(made: Recipe, clear: Data, root: str | Path | None) -> Data:
         UsageError: see ``privatize``; or there is no seed.
     """
     train = made.training
-    assert train is not None and train.data.privatize is not None
+    assert train is not None
+    assert train.data.privatize is not None
     asked: dict[str, Any] = train.data.privatize.model_dump(exclude_none=True)
     asked.setdefault("seed", train.seed)
     if asked["seed"] is None:

@@ -33,12 +33,13 @@ NOT_COVERED = [
     "the choice of model, learning rate, clipping norm and epochs, where they were tuned on these records; every run of a sweep",
     "preparing the data; test records, on which accuracy is measured",
     "provenance.json, whose fingerprint of the training records lets anybody test a guess of the whole set. Do not publish it",
-    "checkpoint.pt, which holds the state of the noise and sampling generators (it is deleted when the run ends)",
+    "checkpoint.pt, which holds the key of the noise to come and the state of the sampler (it is deleted when the run ends)",
 ]
 NOT_ASSESSED = [
-    "float32 arithmetic: noise has a grid and gaps in its tails, sums are rounded, and the guarantee is about real numbers",
-    "the generators: numpy PCG64 (128 bits of seed) draws records, torch's Mersenne Twister on CPU or Philox on CUDA (64 bits) the noise; "
-    "neither is cryptographic",
+    "float32 arithmetic: noise has a grid and ends 9.3 standard deviations out (reached once in 2^62 draws), sums are rounded, and the "
+    "guarantee is about real numbers",
+    "the generators: noise is made of AES-256 in counter mode, under a key of 256 bits from the operating system where no seed is fixed, "
+    "and hides from those who cannot break that; numpy's PCG64 (128 bits of seed), which draws the records, is not cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
 ]
 PUBLISHED = (
@@ -87,6 +88,7 @@ def statement(
         "multiplier": plan.multiplier,
         "clip": release.clip,
         "clipped": release.clipped,
+        **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
         "sensitivity": release.sensitivity,
         "standard_deviation": plan.multiplier * release.sensitivity,
         "of": release.of,
@@ -154,6 +156,7 @@ def told(said: dict[str, Any]) -> str:
     lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
+    by = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
     lines += [
         "",
         "| what | |",
@@ -163,7 +166,7 @@ def told(said: dict[str, Any]) -> str:
         f"| sampling accounted | {sampling['kind']}{rate} |",
         f"| sampling run | {sampling['implemented']} |",
         f"| steps | {said['steps']} |",
-        f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g} |",
+        f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g}{by} |",
         f"| noise | standard deviation {noise['standard_deviation']:g} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
         "",
     ]

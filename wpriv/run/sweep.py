@@ -11,7 +11,7 @@ from typing import Any
 
 from wpriv.core.recipe import Recipe
 from wpriv.errors import MissingResource, UsageError
-from wpriv.run import expect, folder, plot, saved, train, write
+from wpriv.run import expect, folder, together, train, write
 from wpriv.run.expect import Verdict
 from wpriv.run.progress import Say
 
@@ -54,7 +54,7 @@ def cells(made: Recipe) -> list[Cell]:
     points = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
     if len(points) > MAX_CELLS:
         raise UsageError(f"{made.name} asks for more than {MAX_CELLS:,} trainings; take fewer values")
-    bare = replace(made, data={key: value for key, value in made.data.items() if key not in ("sweep", "expect")})
+    bare = replace(made, data={key: value for key, value in made.data.items() if key not in ("sweep", "expect", "figure")})
     return [Cell(dict(point), train.changed(bare, dict(point))) for point in points]
 
 
@@ -101,10 +101,7 @@ def run(
     rows = [row for cell in every if (row := _row(cell, out)) is not None]
     table = out / write.TABLE
     write.replace(table, write.csv_text(rows))
-    write.replace(out / write.RECIPE, write.as_yaml(made.data))
-    assert made.training is not None
-    if rows and made.training.figure is not None:
-        plot.draw(saved.table(table), [plot.View(figure=made.training.figure, title=made.training.title)], out, ("png",))
+    together.write_all(made, [(cell.labels, out / cell.name) for cell in every if (out / cell.name / folder.STATEMENT).is_file()], out)
     verdicts = expect.verdicts(made, rows) if len(rows) == len(every) else []
     return Swept(made, rows, len(every), verdicts, table)
 

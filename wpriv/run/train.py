@@ -40,8 +40,10 @@ class Trained:
     files: tuple[Path, ...] = ()
 
     def results(self) -> list[Row]:
-        """The last metrics beside what each accountant says; alone where there is no privacy."""
+        """The last metrics beside what each accountant says and the noise (its standard deviation); alone where there is no privacy."""
         ran = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
+        if self.plan.release is not None:
+            ran["noise"] = self.plan.multiplier * self.plan.release.sensitivity
         return [{**ran, **_bounds(row)} for row in self.guarantees] or [self.metrics[-1]]
 
     def require(self) -> None:
@@ -169,7 +171,7 @@ def run(
     tell = progress.Progress(job, place, say, writes=spread.first())
     tell.begin()
     with progress.signals() as stop:
-        launch.launch(
+        engine = launch.launch(
             job.train,
             data,
             schedule(job, place.run),
@@ -183,6 +185,7 @@ def run(
             on_step=tell.step,
         )
     about |= {**launch.about(), "wall_seconds": round(time.time() - started, 1)}
+    about |= {"clipping": engine.job.method} if engine.job.method else {}
     _together(lambda: _conclude(job, place, about, None if data.noise is None else data.noise.statement))
     spread.leave()
     return finished(job, place)

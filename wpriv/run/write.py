@@ -62,6 +62,10 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
+# what our loader reads as a number is not always one to PyYAML: inf, 1e5
+_Plain.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if document.plain(text) else "'"))
+
+
 def as_yaml(data: dict[str, Any]) -> str:
     """A recipe's data as YAML, in its own order; reads back as the same data."""
     return str(yaml.dump(data, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=140))

@@ -6,8 +6,9 @@ its least. Theorem 2 bounds the excess by a constant of no known size times n^(-
 falls with n^(-1/2) and the excess, which is quadratic in it, with n^(-1).
 
 Source:
-    Reshetova, Chen, Ozgur (2023), Theorem 2; Janati et al. (2020) for the cost between Gaussians. To first order a_n^2 - s^2 is the error of
-    the mean of Y^2, as that is what the cost sees of a Gauss law, so that sqrt(n) times the distance settles at (s^2 + sigma^2) / (sqrt(2) s).
+    Reshetova, Chen, Ozgur (2023), Theorem 2; Janati et al. (2020) for the cost between Gaussians. To first order a_n^2 - s^2 is the
+    error of the mean of Y^2, as that is what the cost sees of a Gauss law; so sqrt(n) times the distance settles at
+    (s^2 + sigma^2) / (sqrt(2) s).
 """
 
 from __future__ import annotations

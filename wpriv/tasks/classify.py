@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from wpriv.core import registry
 from wpriv.core.schema import Number, Positive, Strict, Train
-from wpriv.train import account
+from wpriv.train import account, cost
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 # the numbers it measures, under the names that `expect:` knows
 RESULTS = ("accuracy", "loss")
 EVALUATED_AT_ONCE = 1000
+# of data sets of ten classes whose shape is known before they are read
+SHAPES = {
+    "mnist": (1, 28, 28),
+    "fashion-mnist": (1, 28, 28),
+    "usps": (1, 16, 16),
+    "digits": (1, 8, 8),
+    "cifar10": (3, 32, 32),
+    "svhn": (3, 32, 32),
+}
 
 
 class Normalise(Strict):
@@ -40,6 +50,18 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
     return account.gradients(recipe, sizes["records"])
 
 
+def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost.Guess | None:
+    """The time and memory of a training, for a dry run; None where model or data set are not among those that are known."""
+    shape = SHAPES.get(recipe.data.name)
+    found = None if shape is None else cost.of(recipe.model.name, recipe.model.parameters(), shape, 10)
+    if shape is None or found is None:
+        return None
+    # as they are read, and as numbers of 4 bytes; a fifth more for those that test it
+    data = 1.2 * 5 * sizes["records"] * math.prod(shape)
+    own = recipe.physical
+    return cost.guess(found, steps=steps, batch=batch, private=recipe.privacy is not None, physical=own, budget=recipe.memory, data=data)
+
+
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The model of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
 
@@ -50,7 +72,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     import torch
     from torch.nn.functional import cross_entropy
 
-    from wpriv.train import gather, memory, watch
+    from wpriv.train import clip, gather, memory, watch
     from wpriv.train.loop import Job
 
     private = recipe.privacy
@@ -81,7 +103,11 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     two = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
     batches = gather.Batches(model, loss, fetch, physical)
-    return Job(model, gather.of(batches, private, adjacency, recipe.batch or len(inputs)), evaluate, watch.of(batches, recipe, adjacency))
+    method: str = "" if private is None or private.clip == "batch-mean" else private.method
+    if method == "auto":
+        method = clip.choose_for(model, loss, tuple(inputs.shape[1:]), len(data.classes))
+    gathered = gather.of(batches, private, adjacency, recipe.batch or len(inputs), method)
+    return Job(model, gathered, evaluate, watch.of(batches, recipe, adjacency), method=method)
 
 
 def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,8 +1,9 @@
 """A generator of records without noise, learned from records with noise on them: entropic transport takes the noise away.
 
-The noise was put on before (``wpriv privatize``), so that all of this is post-processing. Each step meets a batch of noisy records with as
-many generated ones and moves the generator down the gradient of the entropic transport cost between them, its plan held fixed. At
-lambda = p sigma^p the cost of whole laws is least where the generated law is that of the records before the noise; on batches only nearly so.
+The noise was put on before (``wpriv privatize``), so that all of this is post-processing. Each step meets a batch of noisy records with
+as many generated ones and moves the generator down the gradient of the entropic transport cost between them, its plan held fixed. At
+lambda = p sigma^p the cost of whole laws is least where the generated law is that of the records before the noise; on batches only
+nearly so.
 
 Source:
     Reshetova, Chen, Ozgur (2023), Algorithm 1 and Theorem 1.
@@ -14,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.schema import Count, Positive, Strict, Train
+from wpriv.core.schema import Count, Strict, Train
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,9 +31,15 @@ if TYPE_CHECKING:
 # w2: the 2-Wasserstein distance to test records; variance: of the generated numbers, their mean over the places of a record
 RESULTS = ("loss", "w2", "variance", "marginal_error", "iterations", "unconverged")
 FIGURES = {"samples.npz": "samples"}
+FILES = ("generated.npz",)
 TESTED = False  # whoever trains on privatised records may have no others
-SHOWN = 20  # images in a row of the picture
-LEFT = 1000  # generated records that are left in samples.npz where they are points
+ACROSS, DOWN = 20, 6  # images in a row of the picture, and rows of generated ones
+
+
+def _lam(value: Any) -> Any:
+    if value in ("theorem", "corollary-1") or (type(value) in (int, float) and 0 < value < float("inf")):
+        return value
+    raise ValueError("must be a number above 0, theorem (p sigma^p of the noise) or corollary-1 (1/b of Laplace noise)")
 
 
 class Options(Strict):
@@ -41,10 +48,13 @@ class Options(Strict):
     loss: Literal["entropic", "plain", "sinkhorn-divergence"] = Field(
         "entropic", description="plain: optimal transport without entropy, exact; it and the debiased divergence learn the noise as well"
     )
-    lam: Positive | Literal["theorem", "corollary-1"] = Field(
+    lam: Annotated[Any, BeforeValidator(_lam)] = Field(
         "theorem", description="lambda; theorem: p sigma^p of the noise; corollary-1: 1/b of Laplace noise, as printed, which is wrong"
     )
     p: Literal[1, 2] | None = Field(None, description="the order of the cost; that of the noise where left out")
+    rise: Annotated[int, Field(ge=0)] = Field(
+        0, description="steps in which lambda rises from a quarter to the whole: at the whole a generator of one record only rests long"
+    )
     latent: Literal["uniform", "gauss"] = Field("uniform", description="law of the numbers that go in: on [0, 1], or standard normal")
     generated: Count | None = Field(None, description="generated records of a step (default: as many as noisy ones)")
     tol: Annotated[float, Field(gt=1e-6, lt=1)] = Field(1e-3, description="marginal error at which a plan counts as converged")
@@ -90,9 +100,10 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     domain = "as read" if data.noise is None else data.noise.domain
     problem = problem_of(options, data.noise)
     meeting = _meeting.Meeting(generator, params.latent, options, problem, domain, len(noisy) if options.warm else 0).to(device)
+    meeting.begin(noisy)
     optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
     # the same latents at every look, so that two epochs differ by the weights alone
-    looks = meeting.latents(options.compared, device)
+    looks = meeting.looks(options.compared, device)
 
     def learn(places: Any, door: Any) -> torch.Tensor:
         own = torch.from_numpy(places).to(device)
@@ -106,7 +117,10 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         return {**_distances(meeting, looks, clear), **meeting.seen()}
 
     def leave(folder: Path) -> None:
-        np.savez(folder / "samples.npz", **_samples(meeting, looks, noisy, clear))
+        made = meeting.made(looks)
+        np.savez(folder / "generated.npz", x=made.cpu().numpy())
+        if (shown := _samples(meeting, made, noisy, clear)) is not None:
+            np.savez(folder / "samples.npz", **shown)
 
     return Job(meeting, None, evaluate, learn=learn, optimizers={"generator": optimizer}, leave=leave)
 
@@ -123,9 +137,9 @@ def problem_of(options: Options, noise: Any) -> tuple[int, float]:
     if isinstance(options.lam, float | int):
         return p, float(options.lam)
     if noise is None or noise.p != p:
+        found = "none that is known" if noise is None else f"noise of order {noise.p}"
         raise UsageError(
-            f"lambda comes from noise of order {p}, and the records have "
-            f"{'none that is known' if noise is None else f'noise of order {noise.p}'}: privatise them (data: privatize), give options: lam, "
+            f"lambda comes from noise of order {p}, and the records have {found}: privatise them (data: privatize), give options: lam, "
             f"or learn from clear records with loss: plain"
         )
     if options.lam == "corollary-1":
@@ -142,8 +156,8 @@ def warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
         return []
     mean, worst = sum(share) / len(share), max(float(row["marginal_error"]) for row in rows)
     return [
-        f"transport plans did not converge in {mean:.1%} of the steps (mean marginal error of an epoch up to {worst:.2g}): the gradient is off "
-        f"by a few times that, and lambda takes away another noise than it should. Raise options: most, or tol"
+        f"transport plans did not converge in {mean:.1%} of the steps (mean marginal error of an epoch up to {worst:.2g}): gradients are "
+        f"off by a few times that, and what is taken away is not quite the noise. Raise options: most, or tol"
     ]
 
 
@@ -158,23 +172,23 @@ def _distances(meeting: Meeting, looks: torch.Tensor, clear: torch.Tensor) -> di
     from wpriv.transport.exact import exact
 
     made = meeting.made(looks).flatten(1)
-    found = {"variance": float(made.var(0).mean())}
+    found = {"variance": float(made.var(0, correction=0).mean())}
     if len(clear) > 1:
         n = min(len(made), len(clear))
         found["w2"] = float(exact(made[:n], clear[:n].flatten(1), 2.0)) ** 0.5
     return found
 
 
-def _samples(meeting: Meeting, looks: torch.Tensor, noisy: torch.Tensor, clear: torch.Tensor) -> dict[str, Any]:
+def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: torch.Tensor) -> dict[str, Any] | None:
     """Images: a row of clear ones where there are any, one of noisy ones, and rows of generated ones. Points: generated over clear ones."""
     import numpy as np
 
-    made = meeting.made(looks)
-    if made.ndim != 4:
-        return {"samples": made[:LEFT].cpu().numpy(), **({"target": clear[:LEFT].cpu().numpy()} if len(clear) else {})}
-    shown = min(SHOWN, len(made), len(noisy))
-    rows = {"original": clear[:shown]} if len(clear) >= shown else {}
-    rows["privatised"] = meeting.shown(noisy[:shown])
-    rows |= {f"generated{' ' * k}": made[k * shown : (k + 1) * shown] for k in range(5) if (k + 1) * shown <= len(made)}
-    names = [name.strip() if name.strip() == name else "" for name in rows]
-    return {"samples": np.concatenate([part.cpu().numpy() for part in rows.values()]), "names": np.array(names)}
+    if made.ndim == 2 and made.shape[1] == 2:
+        return {"samples": made.cpu().numpy(), **({"target": clear.cpu().numpy()} if len(clear) else {})}
+    if made.ndim != 4 or made.shape[1] not in (1, 3):
+        return None
+    across = min(ACROSS, len(made), len(noisy))
+    rows = [("original", clear[:across])] if len(clear) >= across else []
+    rows.append(("privatised", meeting.shown(noisy[:across])))
+    rows += [("" if k else "generated", made[k * across : (k + 1) * across]) for k in range(min(DOWN, len(made) // across))]
+    return {"samples": np.concatenate([part.cpu().numpy() for _, part in rows]), "names": np.array([name for name, _ in rows])}

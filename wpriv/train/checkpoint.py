@@ -11,13 +11,13 @@ import torch
 
 from wpriv.errors import UsageError
 
-FORMAT = "wpriv.checkpoint/1"
+FORMAT = "wpriv.checkpoint/2"
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
     """Writes tensors and plain data beside ``path``, forces them to disk, and renames: a crash leaves the old file or the new one."""
     part = path.with_name(path.name + ".part")
-    # the file may hold the state of the noise generator: it is nobody else's business
+    # the file may hold the key of the noise: it is nobody else's business
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         torch.save({"format": FORMAT, **content}, file)

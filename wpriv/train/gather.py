@@ -63,14 +63,14 @@ class Batches:
         return parts, losses
 
 
-def of(batches: Batches, private: Privacy | None, adjacency: str, batch: int) -> Callable[[Indices], Gathered]:
-    """The way that a recipe asks for, as a function of the places of a step's records."""
+def of(batches: Batches, private: Privacy | None, adjacency: str, batch: int, method: str = "") -> Callable[[Indices], Gathered]:
+    """The way that a recipe asks for, as a function of the places of a step's records; ``method`` is what its ``auto`` turned out to be."""
     if private is None:
         return functools.partial(plain, batches)
     if private.clip == "batch-mean":
         return functools.partial(batch_mean, batches, norm=private.norm)
     return functools.partial(
-        per_example, batches, norm=float(private.clip), adjacency=adjacency, divisor=float(batch), method=private.method
+        per_example, batches, norm=float(private.clip), adjacency=adjacency, divisor=float(batch), method=method or private.method
     )
 
 

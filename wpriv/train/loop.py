@@ -104,7 +104,8 @@ class Job:
             once a step; once in the first step alone where the schedule says so, and what came of it is kept in a buffer of the model.
             It returns what ``Gathered.seen`` holds.
         optimizers: those that ``learn`` steps, by name, made by ``optimizer_of``; the engine keeps and decays them.
-        groups: of records, see ``Sampler``. leave: writes what else the task leaves in the folder of a finished run.
+        groups: of records, see ``Sampler``. method: by which gradients are clipped, where there was a choice.
+        leave: writes what else the task leaves in the folder of a finished run.
     """
 
     model: nn.Module
@@ -114,6 +115,7 @@ class Job:
     learn: Callable[[Indices, Door], Tensor] | None = None
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
     groups: list[tuple[Indices, int]] = field(default_factory=list)
+    method: str = ""
     leave: Callable[[Path], None] | None = None
     conclude: Callable[[], dict[str, float]] | None = None
 
@@ -142,7 +144,7 @@ class Engine:
     ):
         self.job, self.schedule, self.folder, self.device, self.identity = job, schedule, folder, device, identity
         self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, seeds.sampling_generator(own), job.groups)
-        self.noise = seeds.noise_generator(own, device)
+        self.noise = seeds.noise_source(own, device)
         self.weights = [p for p in job.model.parameters() if p.requires_grad]
         self.optimizers = job.optimizers or {"model": optimizer_of(self.weights, schedule.optimizer)}
         self.rates = {name: [group["lr"] for group in own.param_groups] for name, own in self.optimizers.items()}
@@ -242,7 +244,7 @@ class Engine:
             checkpoint.save(self.folder / CHECKPOINT, self._state())
 
     def finish(self) -> None:
-        """Writes the weights; the checkpoint, from whose generator states the noise could be drawn again, is deleted."""
+        """Writes the weights; the checkpoint, from which noise could be drawn again, is deleted."""
         self._force()
         if spread.first():
             content: dict[str, Any] = {"weights": self.job.model.state_dict(), "identity": self.identity, "rows": json.dumps(self.rows)}
@@ -270,7 +272,7 @@ class Engine:
         """One for what is kept and zero for what is not, the same for all that is compared at this step; none without a mask."""
         if not self.schedule.mask:
             return []
-        return [(torch.rand(p.shape, device=p.device, generator=self.noise) >= self.schedule.mask).to(p.dtype) for p in parts]
+        return [(self.noise.uniform(p.numel()).view(p.shape) >= self.schedule.mask).to(p.dtype) for p in parts]
 
     def _row(self, epoch: int) -> Row:
         count, loss, clipped = self.seen.tolist()
@@ -295,7 +297,7 @@ class Engine:
             "weights": self.job.model.state_dict(),
             "optimizers": {name: own.state_dict() for name, own in self.optimizers.items()},
             "sampler": self.sampler.state(),
-            "noise": self.noise.get_state(),
+            "noise": self.noise.state(),
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.zeros(0),
             "seen": self.seen,
@@ -315,7 +317,7 @@ class Engine:
         for name, own in self.optimizers.items():
             own.load_state_dict(found["optimizers"][name])
         self.sampler.restore(found["sampler"])
-        self.noise.set_state(found["noise"].cpu())
+        self.noise.restore(found["noise"])
         torch.set_rng_state(found["torch"].cpu())
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(found["cuda"].cpu(), self.device)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from wpriv.train import cost
 from wpriv.train.gather import Fetch, Loss
 from wpriv.train.sampler import Indices
-
-# beside what autograd keeps: its gradients, and what clipping keeps and builds per example
-OVERHEAD = 3.0
 
 
 def physical_batch(model: nn.Module, loss: Loss, fetch: Fetch, two: Indices, megabytes: int) -> int:
@@ -29,5 +27,4 @@ def physical_batch(model: nn.Module, loss: Loss, fetch: Fetch, two: Indices, meg
         total = loss(model(inputs), targets).sum()
     del total
     activations = sum(size for place, size in kept.items() if place not in own) / len(two)
-    weights = 4.0 * sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return max(1, int(megabytes * 1e6 / (OVERHEAD * activations + weights)))
+    return cost.at_once(activations, sum(p.numel() for p in model.parameters() if p.requires_grad), megabytes)

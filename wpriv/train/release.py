@@ -13,6 +13,7 @@ from torch import Tensor
 
 from wpriv.core.process import ADJACENCIES, WITHIN_GROUP
 from wpriv.errors import UsageError
+from wpriv.train.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -63,16 +64,16 @@ class Bounded:
         return Bounded([part * factor for part in self.parts], self.sensitivity * abs(factor), self.adjacency)
 
 
-def noisy(total: Bounded, sigma: float, generator: torch.Generator | None, *, private: bool = True) -> list[Tensor]:
+def noisy(total: Bounded, sigma: float, noise: Noise | None = None, *, private: bool = True) -> list[Tensor]:
     """The sum plus normal noise of standard deviation ``sigma`` times its sensitivity on each coordinate: a release.
 
     With ``private`` this is the Gaussian mechanism of noise multiplier sigma, up to what floating point does to it: the noise is
-    drawn in the precision of the parts, and the low bits of a floating-point sum are not covered by the accounting.
+    drawn in float32 (float64 for parts of that precision), and the low bits of a floating-point sum are not covered by the accounting.
 
     Args:
         total: what is released; its parts share one precision and one device.
         sigma: the noise multiplier, > 0; 0 is allowed where ``private`` is false, for training without privacy.
-        generator: the source of the noise, on the device of the parts; None is torch's own.
+        noise: where the noise comes from, for the device of the parts; by default under a key of its own from the operating system.
     Returns:
         New tensors in the order and shapes of ``total.parts``.
     Raises:
@@ -91,6 +92,6 @@ def noisy(total: Bounded, sigma: float, generator: torch.Generator | None, *, pr
         return [part.clone() for part in total.parts]
     # one draw for all parts: a launch for each would cost more than the numbers
     sizes = [part.numel() for part in total.parts]
-    noise = torch.randn(sum(sizes), dtype=first.dtype, device=first.device, generator=generator)
-    noise.mul_(sigma * total.sensitivity)
-    return [flat.view(part.shape).add_(part) for flat, part in zip(torch.split(noise, sizes), total.parts, strict=True)]
+    dtype = torch.float64 if first.dtype == torch.float64 else torch.float32
+    drawn = (noise or Noise(device=first.device)).normal(sum(sizes), sigma * total.sensitivity, dtype)
+    return [flat.view(part.shape).add_(part).to(part.dtype) for flat, part in zip(torch.split(drawn, sizes), total.parts, strict=True)]

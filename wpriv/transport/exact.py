@@ -40,11 +40,8 @@ def exact(x: Tensor, y: Tensor, p: float = 2.0) -> Tensor:
     from scipy.optimize import linear_sum_assignment
 
     with torch.no_grad(), full_precision(x.device):
-        if p == 2:
-            # what depends on one side alone is the same for every pairing
-            cost = -((x - x.mean(0)) @ (y - y.mean(0)).T)
-        else:
-            cost = differences.distances(x, y, p)
+        # at p = 2 what depends on one side alone is the same for every pairing
+        cost = -((x - x.mean(0)) @ (y - y.mean(0)).T) if p == 2 else differences.distances(x, y, p)
     _, own = linear_sum_assignment(cost.cpu().numpy())
     apart = x - y[torch.from_numpy(own).to(y.device)]
     return (apart.square() if p == 2 else apart.abs() ** p).sum(1).mean()

@@ -1,0 +1,217 @@
+"""The task denoise: noise that was put on before is taken away, and a run says what it promises and what went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.fft import dctn
+from scipy.stats import norm
+
+import wpriv
+from wpriv import data
+from wpriv.core import training
+from wpriv.core.document import Document
+from wpriv.core.recipe import check
+from wpriv.core.schema import Optimizer
+from wpriv.data import Noise
+from wpriv.errors import Interrupted, UsageError
+from wpriv.run import progress
+from wpriv.tasks import denoise
+from wpriv.train import checkpoint
+from wpriv.transport.sinkhorn import entropic
+
+RECIPE = {
+    "kind": "train",
+    "source": "a test",
+    "task": "denoise",
+    "data": {"name": "toy", "points": 300, "tests": 40, "privatize": {"mech": "local-gauss", "sigma": 1, "delta": 1e-3, "radius": 5}},
+    "model": {"name": "mlp-generator", "depth": 0},
+    "options": {"compared": 40},
+    "privacy": "none",
+    "optimizer": {"name": "adam", "lr": 0.05},
+    "batch": 100,
+    "steps": 6,
+    "seed": 0,
+}
+
+
+def made(**changes):
+    """The checked recipe with keys changed by their paths, dots written as two underscores."""
+    recipe = RECIPE
+    for key, value in changes.items():
+        recipe = training.overridden(recipe, key.replace("__", "."), value)
+    return check(Document("toy", [], recipe))
+
+
+def job_of(recipe, found):
+    torch.manual_seed(0)
+    return denoise.start(recipe.training, found, torch.device("cpu"), adjacency="")
+
+
+def noisy(y, noise, scale):
+    """A data set of points as they are, which are said to have noise on them."""
+    y, none = np.asarray(y, np.float32), np.zeros(len(y), np.int64)
+    return data.Data("test", y, none, y[:40], none[:40], ("0",), "numpy", noise=Noise(2 if noise == "gauss" else 1, scale, "as read", {}))
+
+
+@pytest.mark.parametrize(
+    ("noise", "options", "variance"),
+    [
+        ("gauss", {}, 1.0),  # Theorem 1: lambda = 2 sigma^2 leaves the variance of the data
+        ("gauss", {"lam": 1.0}, 1.5),  # closed form, s^2 + sigma^2 - lambda / 2
+        ("gauss", {"loss": "plain"}, 2.0),  # that of the noisy records
+        ("gauss", {"loss": "sinkhorn-divergence"}, 2.0),  # least where both laws are the same
+        ("laplace", {}, 1.0),  # lambda = b
+    ],
+)
+def test_an_affine_generator_learns_the_variance_that_theory_says(noise, options, variance):
+    # quantiles for samples, on either side, so that nothing is left to chance
+    scale, z = (1.0 if noise == "gauss" else 0.7), norm.ppf((np.arange(200) + 0.5) / 200)
+    if noise == "gauss":
+        y = math.sqrt(2) * z
+    else:
+        y = np.quantile(np.random.default_rng(0).normal(size=10**6) + np.random.default_rng(1).laplace(0, scale, 10**6), norm.cdf(z))
+    recipe = made(options={"latent": "gauss", "compared": 40, "tol": 1e-4, **options}, model__latent=1)
+    recipe = dataclasses.replace(recipe, training=recipe.training.model_copy(update={"optimizer": Optimizer(name="sgd", lr=0.4)}))
+    job = job_of(recipe, noisy(y[:, None], noise, scale))
+    job.model.latents = lambda count, device: torch.tensor(z, dtype=torch.float32)[:, None]
+    for _ in range(40):
+        job.learn(np.arange(200), None)
+    # 200 quantiles lack the tails
+    assert job.evaluate()["variance"] == pytest.approx(variance, rel=0.03)
+
+
+def test_the_gradient_is_that_of_the_cost_with_the_plan_held_fixed():
+    y = torch.from_numpy(np.random.default_rng(0).normal(size=(30, 2)))
+    meeting = job_of(made(options={"tol": 1e-5, "most": 5000}), noisy(y, "gauss", 1.0)).model.double()
+    meeting.latents = lambda count, device: torch.randn(count, 2, dtype=torch.float64)
+    weight = meeting.generator[0].weight
+
+    def loss():
+        torch.manual_seed(3)
+        return meeting.loss(y, torch.arange(30))
+
+    (found,) = torch.autograd.grad(loss(), weight)
+    with torch.no_grad():
+        weight[0, 1] += 1e-4
+        up = loss()
+        weight[0, 1] -= 2e-4
+        assert float(found[0, 1]) == pytest.approx(float(up - loss()) / 2e-4, rel=1e-3)  # central difference of the value
+
+
+def test_a_run_carries_the_promise_of_its_records_and_leaves_what_it_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.yaml").write_text(json.dumps(RECIPE))
+    done = wpriv.train("toy.yaml", out="out")
+    said, told = done.statement, (tmp_path / "out" / "statement.md").read_text()
+    assert not said["private"]
+    assert said["reports"]["guarantees"][0]["epsilon"] == wpriv.budget("local-gauss", sigma=1, radius=5, delta=1e-3).epsilon.safe
+    assert "post-processing" in said["promise"]
+    assert said["promise"] in told
+    assert any("test records" in line for line in said["not_covered"])
+    assert any("seed is fixed" in line for line in said["warnings"])
+    left = {path.name for path in done.files}
+    assert {"generated.npz", "samples.npz", "samples.png"} <= left
+    assert np.load("out/generated.npz")["x"].shape == (40, 2)
+    assert sorted(np.load("out/samples.npz").files) == ["samples", "target"]
+    assert all(0 <= row["unconverged"] <= 1 and row["w2"] > 0 for row in done.metrics)
+
+
+def test_a_file_of_reports_is_trained_on_with_or_without_records_to_compare_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wpriv.privatize("toy", "local-laplace", radius=4, eps=30, points=200, tests=50, out="reports.npz")
+    recipe = {**RECIPE, "data": {"name": "privatized", "file": str(tmp_path / "reports.npz")}}
+    (tmp_path / "toy.yaml").write_text(json.dumps(recipe))
+    blind = wpriv.train("toy.yaml", out="blind")
+    assert "w2" not in blind.metrics[-1]
+    assert blind.statement["reports"] == json.loads((tmp_path / "reports.statement.json").read_text())
+    assert blind.statement["promise"].startswith("eps = 30 at delta = 0 (pure DP)")
+    assert not any("seed is fixed" in line for line in blind.statement["warnings"][:1])
+    seeing = wpriv.train("toy.yaml", out="seeing", set={"data.test": "toy"})
+    assert seeing.metrics[-1]["w2"] > 0
+
+
+def test_plans_that_do_not_converge_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.yaml").write_text(json.dumps({**RECIPE, "options": {**RECIPE["options"], "most": 1, "lam": 0.05, "tol": 1e-4}}))
+    done = wpriv.train("toy.yaml", out="out")
+    assert any(row["unconverged"] > 0 for row in done.metrics)
+    assert any("plans did not converge in" in line for line in done.statement["warnings"])
+    assert np.isfinite([row["loss"] for row in done.metrics]).all()
+
+
+def test_the_same_seed_gives_the_same_run_also_where_it_was_cut_short(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.yaml").write_text(json.dumps({**RECIPE, "options": {**RECIPE["options"], "warm": True}}))
+    whole = wpriv.train("toy.yaml", out="whole")
+    stop = iter([None, None, "a test"])
+    monkeypatch.setattr(progress, "signals", lambda: contextlib.nullcontext(lambda: next(stop, None)))
+    with pytest.raises(Interrupted):
+        wpriv.train("toy.yaml", out="cut")
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    cut = wpriv.train("toy.yaml", out="cut", resume=True)
+    assert [{**row, "seconds": 0} for row in cut.metrics] == [{**row, "seconds": 0} for row in whole.metrics]
+    one, other = (checkpoint.load(tmp_path / name / "model.pt")["weights"] for name in ("whole", "cut"))
+    assert all(torch.equal(one[key], other[key]) for key in one if key != "potentials")
+    assert torch.equal(one["potentials"].nan_to_num(), other["potentials"].nan_to_num())
+    assert one["potentials"].isfinite().sum() > 100  # those of the records that were drawn
+
+
+def test_in_the_cosine_domain_images_are_met_where_their_noise_lies():
+    images = np.random.default_rng(0).random((60, 1, 4, 4)).astype(np.float32)
+    found = data.Data("test", images, np.zeros(60, np.int64), images, np.zeros(60, np.int64), ("0",), "x", noise=Noise(1, 2.0, "dct", {}))
+    job = job_of(made(model={"name": "mlp-generator", "depth": 1, "width": 4, "latent": 2}), found)
+    torch.manual_seed(1)
+    value = job.model.loss(torch.from_numpy(images), torch.arange(60))
+    torch.manual_seed(1)
+    x = job.model.generator(job.model.latents(60, torch.device("cpu"))).detach()
+    # scipy's transform of what was generated
+    coefficients = torch.from_numpy(dctn(x.numpy(), axes=(-2, -1), norm="ortho")).flatten(1)
+    expected = entropic(coefficients, torch.from_numpy(images).flatten(1), 2.0, 1, tol=1e-3).value
+    assert float(value.detach()) == pytest.approx(float(expected), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"privacy": {"eps": 1, "delta": 1e-5}}, "have their noise already"),
+        ({"options": {"loss": "plain", "lam": 1.0}}, "leave out lam"),
+        ({"options": {"loss": "sinkhorn-divergence", "warm": True}}, "warm is for loss: entropic"),
+        ({"options": {"lam": "corollary-2"}}, "lam: must be a number above 0, theorem"),
+        ({"options": {"most": 0}}, "most"),
+        ({"data__privatize": {"mech": "local-gaus"}}, "mech"),
+        ({"data__privatize": {"radios": 1}}, "did you mean 'radius'"),
+    ],
+)
+def test_what_does_not_go_together_is_told_at_its_place(changes, told):
+    with pytest.raises(UsageError, match=told):
+        made(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"model": {"name": "mlp", "depth": 1}}, "mlp is none; take dcgan-28"),
+        ({"options": {"p": 1}}, "noise of order 2"),
+        ({"options": {"lam": "corollary-1"}}, "about Laplace noise"),
+    ],
+)
+def test_what_only_the_data_show_is_told_before_training(changes, told):
+    with pytest.raises(UsageError, match=told):
+        job_of(made(**changes), noisy(np.zeros((50, 1)), "gauss", 1.0))
+
+
+def test_data_whose_noise_is_not_known_need_a_lambda():
+    clear = dataclasses.replace(noisy(np.zeros((50, 1)), "gauss", 1.0), noise=None)
+    with pytest.raises(UsageError, match="privatise them"):
+        job_of(made(), clear)
+    assert denoise.problem_of(denoise.Options(lam=3.0), None) == (2, 3.0)
+    assert denoise.problem_of(denoise.Options(lam="corollary-1"), Noise(1, 4.0, "as read", {})) == (1, 0.25)  # as printed; theory says 4
+    assert denoise.problem_of(denoise.Options(), Noise(1, 4.0, "as read", {})) == (1, 4.0)

@@ -1,0 +1,80 @@
+"""Made-up records whose label goes with a sensitive attribute: the data of the fairness experiments of wgrad's Appendix B."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wpriv.core.process import Parameters, parameter
+from wpriv.data._record import Data
+from wpriv.errors import UsageError
+
+ABOUT = "made up by the law of wgrad's Appendix B, 16 columns; sensitive: A; response: Y1, Y2"
+SOURCE = "synthetic, by the law of Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B"
+GET = "It is made up: nothing is needed."
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """The law, with the paper's constants, and how much of it is drawn."""
+
+    size: int = parameter("records to train on", default=30000, least=1)
+    test_size: int = parameter("records to test on, drawn independently", default=30000, least=1)
+    agreement: float = parameter("p, the probability that A is Y", default=0.7, least=0)
+    core: int = parameter("columns that show the response; an even number", default=8, least=2)
+    spurious: int = parameter("columns that show A", default=8, least=0)
+    core_variance: float = parameter("variance of the noise on the first", default=0.2, least=0)
+    spurious_variance: float = parameter("variance of the noise on the others", default=0.4, least=0)
+    draw_seed: int = parameter("seed of the records (the training's own seed is another)", default=42, least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.agreement > 1 or self.core % 2:
+            told = f"agreement {self.agreement:g} and {self.core} core columns"
+            raise UsageError(f"{self.name}: agreement is a probability, and the core columns come in pairs; found {told}")
+
+
+def read(root: Path | None, params: Params) -> Data:
+    """[N, core + spurious] float32, labels Y, groups A, response [N, 2] in [0, 1]. The root is not looked at.
+
+    The law: the response is uniform on the square; Y = 1 above the antidiagonal (Y1 + Y2 > 1); A is Y with probability p, else 1 - Y;
+    the core columns are Y1, Y2, Y1, Y2, ... and the spurious ones A, A, ..., each with normal noise of its own.
+
+    Source:
+        Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B. The draws are numpy's, not those of the paper.
+    """
+    counts = (params.size, params.test_size)
+    train, test = (_drawn(np.random.default_rng([params.draw_seed, part]), count, params) for part, count in enumerate(counts))
+    return Data(
+        name=params.name,
+        x_train=train[0],
+        y_train=train[1],
+        x_test=test[0],
+        y_test=test[1],
+        classes=("0", "1"),
+        source=SOURCE,
+        notes=("made up: no record is anybody's",),
+        columns=(*(f"core{i}" for i in range(params.core)), *(f"spurious{i}" for i in range(params.spurious))),
+        sensitive="A",
+        sensitive_train=train[2],
+        sensitive_test=test[2],
+        response=("Y1", "Y2"),
+        response_train=train[3],
+        response_test=test[3],
+    )
+
+
+def _drawn(
+    rng: np.random.Generator, count: int, params: Params
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """Features, labels, groups and responses of so many records."""
+    response = rng.random((count, 2))
+    labels = (response.sum(axis=1) > 1).astype(np.int64)
+    groups = np.where(rng.random(count) < params.agreement, labels, 1 - labels)
+    means = np.concatenate([np.tile(response, params.core // 2), np.repeat(groups[:, None], params.spurious, axis=1)], axis=1)
+    scales = np.sqrt([params.core_variance] * params.core + [params.spurious_variance] * params.spurious)
+    features = means + scales * rng.standard_normal(means.shape)
+    return features.astype(np.float32), labels, groups, response.astype(np.float32)

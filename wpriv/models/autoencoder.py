@@ -1,0 +1,55 @@
+"""An autoencoder of fully connected layers: the codes of examples, and the examples that it makes of codes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from wpriv.core.process import Parameters, parameter
+from wpriv.models._parts import ACTIVATIONS, inputs, widths
+
+SOURCE = "autoencoder of fully connected layers, as in Rodriguez-Vitores, Lalanne, Loubes 2025, Appendix B.3"
+OUTPUTS = ("linear", "sigmoid")
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """The encoder's layers; the decoder has the same in the opposite order."""
+
+    code: int = parameter("numbers of a code", default=2, least=1)
+    widths: str = parameter("units of the encoder's hidden layers, as 256-64", default="62")
+    activation: str = parameter("relu or tanh", default="relu", choices=tuple(ACTIVATIONS))
+    output: str = parameter("linear, or sigmoid for images in [0, 1]", default="linear", choices=OUTPUTS)
+
+
+class Autoencoder(nn.Module):
+    """``encoder`` [N, *shape] to codes [N, code], and ``decoder`` from codes back; called, it gives both of an example."""
+
+    def __init__(self, params: Params, shape: Sequence[int]):
+        super().__init__()
+        sizes = [inputs(shape), *widths(params.name, params.widths), params.code]
+        self.encoder = nn.Sequential(nn.Flatten(), *_layers(sizes, params.activation))
+        last = [nn.Sigmoid()] if params.output == "sigmoid" else []
+        self.decoder = nn.Sequential(*_layers(sizes[::-1], params.activation), *last, nn.Unflatten(1, tuple(shape)))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        codes: Tensor = self.encoder(x)
+        made: torch.Tensor = self.decoder(codes)
+        return codes, made
+
+
+def build(params: Params, shape: Sequence[int], classes: int) -> Autoencoder:
+    """[N, *shape] to codes [N, code] and what is made of them [N, *shape]; 16-62-2-62-16 by default on 16 columns: 2,374 parameters."""
+    return Autoencoder(params, shape)
+
+
+def _layers(sizes: Sequence[int], activation: str) -> list[nn.Module]:
+    """Linear layers with activations between them."""
+    found: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]
+    for size, other in itertools.pairwise(sizes[1:]):
+        found += [ACTIVATIONS[activation](), nn.Linear(size, other)]
+    return found

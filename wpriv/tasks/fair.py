@@ -1,0 +1,222 @@
+"""Fair prediction: a classifier or a regression whose scores are pulled to one law in both groups by a private Wasserstein penalty."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from wpriv.core import registry
+from wpriv.core.document import Key
+from wpriv.core.schema import Count, Number, Positive, Strict, Train
+from wpriv.errors import UsageError
+from wpriv.tasks import _fairness
+from wpriv.train import account
+from wpriv.train.penalty import Penalty
+
+if TYPE_CHECKING:
+    import torch
+
+    from wpriv.train.loop import Job
+
+RESULTS = ("accuracy", "disparate_impact", "parity_gap", "eo0", "eo1", "odds_gap", "od0", "od1", "risk", "distance", "loss")
+FIGURES = {"scores.csv": "scores"}
+# where responses lie; scores are compared about the middle
+MIDDLE = 0.5
+EVALUATED_ALONG = 200
+UNIT = {
+    "parity": "the features and the label of one training record within its group",
+    "odds": "the features of one training record within its group and label",
+}
+
+
+class Options(Strict):
+    """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
+
+    kind: Literal["classification", "regression"] = "classification"
+    notion: Literal["parity", "odds"] = Field("parity", description="the same law of scores in both groups, or that for each label")
+    alpha: Annotated[float, Field(ge=0, le=1)] = Field(description="weight of the Wasserstein penalty; the loss has the rest")
+    bound: Positive = Field(1.0, description="M, to which scores are projected")
+    lipschitz: Positive = Field(1.0, description="L, to which the Jacobian of each record's scores is clipped")
+    clipping: Literal["per-coordinate", "spectral"] = "per-coordinate"
+    sensitivity: Literal["tight", "paper"] = Field("tight", description="the constant of the penalty's sensitivity")
+    directions: Count = Field(50, description="directions drawn at each step, where scores are vectors")
+    ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=dict, description="columns brought from [low, high], public numbers, to [0, 1]"
+    )
+
+
+def faults(recipe: Train) -> list[tuple[Key, str]]:
+    """What does not go with this task."""
+    found: list[tuple[Key, str]] = []
+    options = Options.model_validate(recipe.options)
+    for name, (low, high) in options.ranges.items():
+        if not low < high:
+            found.append((("options", "ranges", name), f"a range goes from its lower end to its upper; found [{low:g}, {high:g}]"))
+    if recipe.privacy is None:
+        return found
+    if recipe.privacy.sampling != "fixed":
+        found.append((("privacy", "sampling"), f"the groups of a penalty are drawn in fixed sizes: sampling: fixed; found {recipe.privacy.sampling}"))
+    if recipe.privacy.clip == "batch-mean":
+        found.append((("privacy", "clip"), "clip is C here, to which the gradient of each record's loss is clipped: give a number"))
+    return found
+
+
+def sizes(recipe: Train, data: Any) -> dict[str, int]:
+    """The records, and those of each group, pair after pair: public, since the neighbours never change them."""
+    options = Options.model_validate(recipe.options)
+    return {"records": data.records, **{name: len(places) for name, places in _groups(options, data).items()}}
+
+
+def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
+    """A step releases the penalised gradient over a batch of fixed parts."""
+    options, counts = Options.model_validate(recipe.options), _counts(sizes)
+    return account.penalised(recipe, _penalty(recipe, counts), _pairs(counts), unit=UNIT[options.notion])
+
+
+def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """The model of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
+
+    A classifier's scores are sigmoid(output), its loss binary cross-entropy; a regression's sigmoid(outputs) - 1/2 and the squared
+    distance of sigmoid(outputs) from the response.
+
+    Raises:
+        UsageError, Unsupported: the data have no two groups, two classes or responses in [0, 1], or the model does not fit them.
+    """
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+
+    from wpriv.train.loop import Job
+    from wpriv.train.penalised import Objective, penalty_of
+    from wpriv.transport.sliced import random_directions
+
+    options = Options.model_validate(recipe.options)
+    classifies = options.kind == "classification"
+    groups = _groups(options, data)
+    penalty = _penalty(recipe, [len(places) for places in groups.values()])
+    inputs, tests = (torch.tensor(_ranged(x, data.columns, options), device=device) for x in (data.x_train, data.x_test))
+    targets, goals = (torch.tensor(y, device=device) for y in _targets(options, data))
+    width = targets.shape[1]
+    params = registry.params("models", recipe.model.name, recipe.model.parameters())
+    model = registry.load("models", recipe.model.name).build(params, tuple(inputs.shape[1:]), width).to(device)
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        each = cross_entropy(outputs, targets, reduction="none") if classifies else (outputs.sigmoid() - targets).square()
+        return each.sum(dim=1)
+
+    def scores(outputs: torch.Tensor) -> torch.Tensor:
+        return outputs.sigmoid() - (0.0 if classifies else MIDDLE)
+
+    def fetch(places: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        own = torch.from_numpy(places).to(device)
+        return inputs.index_select(0, own), targets.index_select(0, own)
+
+    def directions() -> torch.Tensor:
+        # a generator of its own, seeded from torch's, draws alike on every device
+        own = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+        return random_directions(width, options.directions, own).to(device)
+
+    axes = None if width == 1 else random_directions(width, EVALUATED_ALONG, torch.Generator().manual_seed(0)).to(device)
+    held = _groups(options, data, part="test")
+    order = torch.from_numpy(np.concatenate(list(held.values()))).to(device)
+
+    def evaluate() -> dict[str, float]:
+        with torch.no_grad():
+            outputs = model(tests)
+            found = scores(outputs)
+            distance = penalty_of(found[order], _pairs([len(places) for places in held.values()]), axes)[1]
+            risk = loss(outputs, goals).mean()
+        chosen = (found[:, 0] > MIDDLE if classifies else found.sum(dim=1) > 0).cpu().numpy()
+        told = _fairness.decisions(chosen, data.sensitive_test, data.y_test)
+        if not classifies:
+            told = {"accuracy": told["accuracy"], **_fairness.halves(chosen, data.sensitive_test)}
+        return {**told, "risk": float(risk), "distance": float(distance)}
+
+    def leave(folder: Path) -> None:
+        with torch.no_grad():
+            found = model(tests).sigmoid().cpu().numpy()
+        rows = _fairness.spread(found, data.sensitive_test, data.y_test if options.notion == "odds" else None)
+        with (folder / "scores.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+    objective = Objective(model, loss, fetch, penalty, scores, None if width == 1 else directions)
+    gather = objective.plain if recipe.privacy is None else objective.clipped
+    drawn = list(zip(groups.values(), [size for pair in penalty.sizes for size in pair], strict=True))
+    return Job(model, evaluate=evaluate, gather=gather, groups=drawn, leave=leave)
+
+
+def _groups(options: Options, data: Any, part: str = "train") -> dict[str, Any]:
+    """The places of the records of each group by its name: groups 0 and 1, for odds those of label 0, then those of label 1.
+
+    Raises:
+        UsageError: there are no two groups of records, for each of two labels.
+    """
+    groups, labels = getattr(data, f"sensitive_{part}"), getattr(data, f"y_{part}")
+    if groups is None:
+        raise UsageError(f"{data.name} has no column of groups; name one by its parameter sensitive")
+    if len(data.classes) != 2 or not set(np.unique(groups)) <= {0, 1}:
+        told = f"{len(data.classes)} classes and {len(np.unique(groups))} groups"
+        raise UsageError(f"fairness is measured between two groups and for two classes; found {told} in {data.name}")
+    found = {}
+    for label in [None] if options.notion == "parity" else [0, 1]:
+        for group in (0, 1):
+            own = (groups == group) if label is None else (groups == group) & (labels == label)
+            name = f"{data.sensitive}={group}" + ("" if label is None else f", label {data.classes[label]}")
+            found[name] = np.flatnonzero(own)
+    empty = [name for name, places in found.items() if not len(places)]
+    if empty:
+        raise UsageError(f"{data.name}, {part} set: no record is of group {empty[0]}; nothing can be compared")
+    return found
+
+
+def _counts(sizes: Mapping[str, int]) -> list[int]:
+    return [count for name, count in sizes.items() if name != "records"]
+
+
+def _pairs(counts: list[int]) -> tuple[tuple[int, int], ...]:
+    return tuple(zip(counts[::2], counts[1::2], strict=True))
+
+
+def _penalty(recipe: Train, counts: list[int]) -> Penalty:
+    """The penalty whose batch takes the recipe's share of every group, rounded down so that no rate exceeds it, and at least 1."""
+    options, records = Options.model_validate(recipe.options), sum(counts)
+    batch = records if recipe.batch is None else recipe.batch
+    return Penalty(
+        alpha=options.alpha,
+        bound=options.bound,
+        lipschitz=options.lipschitz,
+        sizes=_pairs([max(1, count * batch // records) for count in counts]),
+        clip=1.0 if recipe.privacy is None else float(recipe.privacy.clip),
+        clipping=options.clipping,
+        formula=options.sensitivity,
+    )
+
+
+def _ranged(x: Any, columns: tuple[str, ...], options: Options) -> Any:
+    """Features as float32, bytes in [0, 1], and named columns brought from their range to [0, 1], where they are cut."""
+    found = x.astype(np.float32) / (255 if x.dtype == np.uint8 else 1)
+    for name, (low, high) in options.ranges.items():
+        if name not in columns:
+            near = registry.did_you_mean(name, list(columns))
+            raise UsageError(f"options: ranges: no column called {name[:60]!r}{near or '.'}")
+        place = columns.index(name)
+        found[:, place] = np.clip((found[:, place] - low) / (high - low), 0, 1)
+    return found
+
+
+def _targets(options: Options, data: Any) -> tuple[Any, Any]:
+    """[N, 1] labels or [N, q] responses, to train and to test on, as float32."""
+    if options.kind == "classification":
+        return data.y_train[:, None].astype(np.float32), data.y_test[:, None].astype(np.float32)
+    if not data.response:
+        raise UsageError(f"{data.name} has no responses, which a regression needs; choose kind: classification")
+    for numbers in (data.response_train, data.response_test):
+        if numbers.min() < 0 or numbers.max() > 1:
+            raise UsageError(f"responses must lie in [0, 1]; found {numbers.min():g} to {numbers.max():g} in {data.name}")
+    return data.response_train, data.response_test
