@@ -50,6 +50,7 @@ TABLES = {
         "delta": 1e-5,
     },
 }
+TRAINED = {"training", "samples", "losses", "parity", "odds", "noise"}  # of a training, a sweep, and of what several tasks leave
 TRAINED = {"training", "samples", "distance"}  # of the metrics of a training, and of what several tasks leave
 TRAINED = {"training", "samples", "measures"}  # of the metrics of a training, and of what several tasks leave
 TRAINED = {"training", "samples", "accuracy-over-eps"}  # of the metrics of a training, and of what several tasks leave
