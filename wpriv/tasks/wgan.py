@@ -79,8 +79,9 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
 
     options = Options.model_validate(recipe.options)
     classes = len(data.classes) if options.conditional else 0
-    if options.conditional and classes < 2:
-        raise UsageError(f"options: conditional needs labels of two classes or more; found {len(data.classes)} in {data.name}")
+    told = len(np.unique(data.y_train))
+    if options.conditional and told < 2:
+        raise UsageError(f"options: conditional needs labels of two classes or more; found {told} in {data.name}")
     given, measured = _pixels(data), dict[str, float]()
     seen = given
     if options.wavelet and data.noise is not None:
