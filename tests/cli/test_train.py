@@ -20,7 +20,7 @@ import wpriv
 from wpriv import data
 from wpriv.cli.main import main
 from wpriv.errors import CheckFailed, UsageError
-from wpriv.run import expect, folder, read, train
+from wpriv.run import expect, folder, read, source, train
 from wpriv.train import checkpoint, ledger
 
 ROOT = Path(__file__).parents[2]
@@ -332,7 +332,7 @@ def signalled(function):
 
 def test_a_signal_while_data_are_read_ends_with_75_after_the_first_step(recipe, tmp_path, capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train, "_data", signalled(train._data))
+        patch.setattr(source, "data", signalled(source.data))
         code, _, err = run(capsys, recipe, "--out", "cut")
     assert (code, "stopped by SIGUSR1 after step 1 of 18" in err) == (75, True)
     assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0

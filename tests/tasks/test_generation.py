@@ -17,7 +17,7 @@ from wpriv.mechanisms.projection import Projection
 from wpriv.run import train
 from wpriv.tasks import _generation, _projected, merf, swd_generate
 from wpriv.train import checkpoint
-from wpriv.train.loop import Door
+from wpriv.train.job import Door
 from wpriv.transport import sliced
 
 CPU = torch.device("cpu")
@@ -187,7 +187,9 @@ def test_a_move_takes_the_mean_gradient_over_the_releases_that_wait():
     released = [*step.pending.released[:2], step.project(step.rows.labelled(rows, y), y, u[last])]
     made = step.generator(step.generator.inputs(step.labels))
     own, _ = step.rows(made)
-    loss = torch.stack([step.distance(step.project(own, step.labels, d), r, None) for d, r in zip(u.values(), released, strict=True)]).mean()
+    loss = torch.stack(
+        [step.distance(step.project(own, step.labels, d), r, None) for d, r in zip(u.values(), released, strict=True)]
+    ).mean()
     wanted = torch.autograd.grad(loss, list(step.generator.parameters()))
     torch.manual_seed(11)
     step(x, y, door(0.0), optimizer)
@@ -344,7 +346,9 @@ def test_a_conditional_gan_trains_with_and_without_privacy(bars, tmp_path, priva
 def test_faces_are_made_by_the_generator_of_table_5_on_pictures_of_the_right_format(pictures, tmp_path):
     text = (Path(__file__).parents[2] / "recipes" / "dpswd" / "celeba.yaml").read_text()
     text = text.replace("img_align_celeba", str(pictures)).replace("crop: 148", "crop: 60").replace("records: 162079", "records: 10")
-    done = run(tmp_path, text, "celeba", quick=True, set={"privacy": {"eps": 10, "delta": 1e-6, "sampling": "fixed"}, "accountants": ["pld"]})
+    done = run(
+        tmp_path, text, "celeba", quick=True, set={"privacy": {"eps": 10, "delta": 1e-6, "sampling": "fixed"}, "accountants": ["pld"]}
+    )
     assert done.statement["process"][0]["d"] == 8192
     assert "sliced" in done.metrics[-1]
     with np.load(tmp_path / "celeba" / "samples.npz") as found:

@@ -21,7 +21,8 @@ from wpriv.core.schema import Optimizer
 from wpriv.errors import Interrupted, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train import checkpoint, gather, ledger, seeds
-from wpriv.train.loop import CHECKPOINT, LEDGER, MODEL, Engine, Job, Schedule
+from wpriv.train.job import Job, Schedule
+from wpriv.train.loop import CHECKPOINT, LEDGER, MODEL, Engine
 from wpriv.train.release import Bounded
 
 ROOT = Path(__file__).parents[2]

@@ -25,7 +25,7 @@ from wpriv.train.penalty import Penalty
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 # the numbers it measures: the share of the target's held-out records that is labelled rightly, that of the target records which were
 # adapted to, and that of (up to 2000 records of) the source; and of the published DP-SWD the eps that the paper would print for its noise

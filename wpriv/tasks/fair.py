@@ -21,7 +21,7 @@ from wpriv.train.penalty import Penalty
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 RESULTS = ("accuracy", "disparate_impact", "parity_gap", "eo0", "eo1", "odds_gap", "od0", "od1", "risk", "distance", "loss")
 FIGURES = {"scores.csv": "scores"}
@@ -108,7 +108,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
     from wpriv.train.penalised import Objective, penalty_of
     from wpriv.transport.sliced import random_directions
 

@@ -23,7 +23,7 @@ from wpriv.tasks import _quality
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 # loss: the critic's, an estimate of W_1 with its sign turned. logistic: of a classifier fitted to conditional samples
 RESULTS = ("loss", *_quality.SCORES, "logistic", "noisy_distance", "wavelet_distance")
@@ -75,7 +75,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     from wpriv.data import scaled
     from wpriv.errors import Unsupported
     from wpriv.tasks import _critic, _learners
-    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.job import Job, optimizer_of
 
     options = Options.model_validate(recipe.options)
     classes = len(data.classes) if options.conditional else 0
