@@ -43,7 +43,8 @@ def test_the_chernoff_bound_lies_just_above_the_moment(name, tilt):
     # oracle: quadrature of the profile (core/moments.py), right to about 1e-9
     pair = BOUNDED[name]
     exact = float(log_moment(pair, np.array([tilt]), finite=True)[0])
-    (found,), (beyond,) = scan(pair, depth=DEPTH).chernoff(tilt)
+    bound = scan(pair, depth=DEPTH).chernoff(tilt)
+    (found,), (beyond,) = bound.log, bound.above
     assert beyond == pytest.approx(pair.infinity, abs=1e-15)
     assert exact * (1 - 1e-8) - 1e-15 <= found <= 1.1 * exact + 1e-11
 
@@ -56,9 +57,14 @@ def test_a_mirrored_scan_holds_the_tails_of_the_reverse_pair(name):
     assert np.all(np.diff(found.y) > 0)
 
 
-def test_losses_without_a_bound_give_no_finite_bound_and_no_warning():
-    found, _ = scan(poisson(GaussPair(1.0), 0.1), depth=DEPTH).chernoff(3.0)
-    assert not found[0] < 1
+@pytest.mark.parametrize("rare", [0.0, 1e-30])
+def test_losses_without_a_bound_are_bounded_up_to_the_rare(rare):
+    # oracle: quadrature of the profile (core/moments.py), right to about 1e-9
+    pair = poisson(GaussPair(1.0), 0.1)
+    exact = float(log_moment(pair, np.array([3.0]))[0])
+    found = scan(pair, depth=DEPTH).chernoff(3.0, rare)
+    assert exact * (1 - 1e-8) <= found.log[0] <= 1.1 * exact
+    assert 0 < found.above[0] <= rare + 1e-304
 
 
 @pytest.mark.parametrize(("sigma", "q", "n", "delta"), [(0.6, 1e-4, 10**6, 1e-8), (1.5, 0.02, 300, 1e-5), (4.0, 0.01, 65536, 1e-30)])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from wpriv.core.law import Law
-from wpriv.core.spectra import MANY, Spectra, fast_length, jump_factor
+from wpriv.core.spectra import LEBESGUE, MANY, PERIOD, POINTS, Spectra, _coarse_look, _low, fast_length, jump_factor
 
 
 def bell(rng: np.random.Generator, rows: int, spread: int) -> Law:
@@ -18,24 +19,23 @@ def bell(rng: np.random.Generator, rows: int, spread: int) -> Law:
     return Law(index, mass / mass.sum(axis=1)[:, None], np.zeros(rows))
 
 
-def plain(laws: list[Law], centres: list[np.ndarray], powers: list[np.ndarray], size: int) -> np.ndarray:
+def plain(laws: list[Law], powers: list[np.ndarray], size: int) -> np.ndarray:
     whole = np.ones(size // 2 + 1, dtype=complex)
-    for law, centre, power in zip(laws, centres, powers, strict=True):
-        for row, c, n in zip(law.rows, centre, power, strict=True):
-            whole *= np.fft.rfft(np.bincount((law.index - c) % size, weights=row, minlength=size)) ** int(n)
+    for law, power in zip(laws, powers, strict=True):
+        for row, n in zip(law.rows, power, strict=True):
+            whole *= np.fft.rfft(np.bincount(law.index % size, weights=row, minlength=size)) ** int(n)
     return whole
 
 
 def test_products_at_low_frequencies_are_the_full_ones_to_the_error_they_name():
     rng = np.random.default_rng(1)
     laws = [bell(rng, 9, 40), bell(rng, 11, 60)]
-    centres = [rng.integers(-20, 20, law.rows.shape[0]) for law in laws]
     powers = [rng.integers(5, 30, law.rows.shape[0]) for law in laws]
     size = fast_length(40_000)
     weight = [n * 100.0 for n in powers]
-    made = Spectra(laws, centres, size, powers, weight, 1e-10)
+    made = Spectra(laws, size, powers, weight, 1e-10)
     assert made.cut < size // 8
-    found, exact = made.product(powers), plain(laws, centres, powers, size)
+    found, exact = made.product(powers), plain(laws, powers, size)
     assert found is not None
     # the sum of |error| over the cells, which is what the slack has to hold
     off = np.abs(np.fft.irfft(found, size) - np.fft.irfft(exact, size)).sum()
@@ -52,14 +52,46 @@ def test_few_laws_or_rough_ones_keep_every_frequency():
     for law in (few, steep):
         rows = law.rows.shape[0]
         ones = [np.ones(rows, dtype=np.int64)]
-        made = Spectra([law], [np.zeros(rows, dtype=np.int64)], size, ones, [np.ones(rows)], 1e-12)
+        made = Spectra([law], size, ones, [np.ones(rows)], 1e-12)
         assert (made.cut, made.lost) == (size // 2 + 1, 0.0)
-        np.testing.assert_allclose(made.product(ones), plain([law], [np.zeros(rows, dtype=int)], ones, size), atol=1e-13)
+        np.testing.assert_allclose(made.product(ones), plain([law], ones, size), atol=1e-13)
 
 
 def test_jump_factors_of_several_rows_are_the_product_of_their_powers():
     index, size = np.array([0, 7, 40]), 256
     mass = np.array([[1 - 3e-6, 2e-6, 1e-6], [1 - 5e-4, 4e-4, 1e-4]])
     counts = np.array([10**5, 300])
-    exact = plain([Law(index, mass, np.zeros(2))], [np.zeros(2, dtype=int)], [counts], size)
+    exact = plain([Law(index, mass, np.zeros(2))], [counts], size)
     np.testing.assert_allclose(jump_factor(Law(index, mass, np.zeros(2)), counts, size), exact, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("size", "cut"), [(38_400, 40), (38_400, 1100), (491_520, 500)])
+def test_low_coefficients_by_the_coarse_grid_are_those_of_the_plain_transform(size, cut):
+    rng = np.random.default_rng(3)
+    index = np.unique(np.concatenate([np.arange(-300, 900), rng.integers(-5000, size // 2, 800)]))
+    mass = rng.random((3, index.size)) ** 8
+    law = Law(index, mass / mass.sum(axis=1)[:, None], np.zeros(3))
+    exact = np.fft.rfft([np.bincount(index % size, weights=row, minlength=size) for row in law.rows], axis=1)[:, :cut]
+    rounding = LEBESGUE * (2 * POINTS + 2 * math.log2(size)) + 16
+    assert np.abs(_low(law, size, cut) - exact).max() <= rounding * 2.0**-53
+
+
+def test_the_polynomials_keep_within_the_bounds_that_the_rounding_rests_on():
+    # oracle: Lagrange's polynomials written out; the remainder of an exponential's interpolation, max |f^(p)| / p! times the node polynomial
+    points, t = np.arange(POINTS) - (POINTS // 2 - 1), np.linspace(0, 1, 201)
+    parts = [np.prod([(t - points[i]) / (points[j] - points[i]) for i in range(POINTS) if i != j], axis=0) for j in range(POINTS)]
+    assert np.abs(parts).sum(axis=0).max() <= LEBESGUE
+    node = np.abs(np.prod(t[:, None] - points, axis=1)).max()
+    assert node * (2 * math.pi / PERIOD) ** POINTS / math.factorial(POINTS) <= 16 * 2.0**-53
+
+
+def test_a_coarse_look_never_finds_too_little_beyond_its_cut():
+    rng = np.random.default_rng(4)
+    size = fast_length(40_000)
+    for spread in (20, 60, 200):
+        law = bell(rng, 4, spread)
+        power = [3, 0, 7, 2]
+        cut, rest = _coarse_look([(law, k, n) for k, n in enumerate(power)], size, 1e-9)
+        exact = plain([law], [np.array(power)], size)
+        assert 0 < cut < size // 2
+        assert math.sqrt(2 * float(np.sum(np.abs(exact[cut:]) ** 2))) <= rest <= 1e-9

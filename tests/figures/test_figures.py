@@ -38,6 +38,11 @@ TABLES = {
     "sigma-over-eps": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
     "sigma-ratio": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
     "linear-generator": {"table": "linear-generator", "params": {"batch": 20}, "sweep": {"over": "lam", "values": [1, 2]}},
+    "error-over-records": {
+        "table": "linear-rate",
+        "params": {"draws": 2, "noise": "gauss"},
+        "sweep": {"over": "records", "values": [20, 50]},
+    },
     "projection-law": {"table": "projection-law", "params": {"d": 50, "k": 40, "draws": 500, "bins": 20}},
     "budgets": {
         "cases": {"a": [{"mech": "gauss", "sigma": 1}], "b": [{"mech": "laplace", "scale": 1}]},
@@ -45,7 +50,10 @@ TABLES = {
         "delta": 1e-5,
     },
 }
+TRAINED = {"training", "samples", "losses", "parity", "odds", "noise"}  # of a training, a sweep, and of what several tasks leave
+TRAINED = {"training", "samples", "distance"}  # of the metrics of a training, and of what several tasks leave
 TRAINED = {"training", "samples", "measures"}  # of the metrics of a training, and of what several tasks leave
+TRAINED = {"training", "samples", "accuracy-over-eps"}  # of the metrics of a training, and of what several tasks leave
 
 
 def drawn(name: str, rows=None):
@@ -167,7 +175,12 @@ def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0()
     assert entries(axes) == ["w2", "entropy"]
     assert list(axes.lines[1].get_ydata()) == [2.0, 2.0]
     with pytest.raises(KeyError):
+        drawn("scores", [{"epoch": 1, "step": 1, "loss": 2.0}])
+
+
         drawn("measures", [{"epoch": 1, "step": 1, "loss": 2.0}])
+
+
 def test_samples_are_a_grid_of_images_or_points_beside_their_target():
     rng = np.random.default_rng(0)
     axes = drawn("samples", {"samples": rng.uniform(size=(12, 1, 5, 4)), "names": np.array(["real", "made"])})
@@ -178,3 +191,13 @@ def test_samples_are_a_grid_of_images_or_points_beside_their_target():
     for wrong in ({"samples": np.zeros((3, 4))}, {"samples": np.zeros((3, 1, 2, 2)), "names": np.array(["a", "b"])}):
         with pytest.raises(ValueError, match=r"samples must be|cannot be cut"):
             drawn("samples", wrong)
+
+
+def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_privacy():
+    rows = [{"method": "a", "privacy.eps": eps, "accuracy": eps / 10, "transductive": 0.5} for eps in (5, 1)]
+    axes = drawn("accuracy-over-eps", [*rows, {"method": "plain", "accuracy": 0.9}])
+    assert entries(axes) == ["a, held out", "a, adapted to", "plain, held out"]
+    assert list(axes.lines[0].get_xdata()) == [1, 5]
+    assert list(axes.lines[0].get_ydata()) == [0.1, 0.5]
+    with pytest.raises(KeyError):
+        drawn("accuracy-over-eps", [{"method": "a", "loss": 1.0}])

@@ -14,6 +14,8 @@ from wpriv.errors import UsageError
 NAMES = registry.names("models")
 # the shape of one example, and how many parameters the model then has: counted by hand from the layers in its source
 SIZES = {
+    "adapt-cnn-28": ((1, 28, 28), 832 + 16020 + 32100 + 1010),
+    "adapt-mlp": ((800,), 80100 + 5050 + 2550 + 510),
     "colour-cnn": ((3, 32, 32), 4864 + 102464 + 256 + 614784 + 147840 + 3850),
     "grey-cnn": ((1, 28, 28), 1664 + 102464 + 256 + 393600 + 73920 + 1930),
     "logistic": ((1, 28, 28), 7850),

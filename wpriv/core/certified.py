@@ -14,7 +14,7 @@ import numpy as np
 from wpriv.core.compose import Composed, compose
 from wpriv.core.group import groups
 from wpriv.core.lattice import Dotted, dot, dot_split
-from wpriv.core.pair import Counts, LossPair
+from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.plan import Lattice, Plan, plan
 from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
 from wpriv.core.process import Run
@@ -46,7 +46,7 @@ class Composition:
         self.groups = groups(merged)
         self.counts = [group.counts for group in self.groups]
         self.total, self.kinds = sum(merged.values()), len(merged)
-        self.looked, self.neglected, self.scans, self.probes = math.inf, 0.0, list[Scan](), list[Probe]()
+        self.looked, self.neglected, self.probes = math.inf, 0.0, list[Probe]()
         masses = [(pair.infinity, n) for pair, n in merged.items() if pair.infinity > 0]
         self.log_finite = -math.inf if any(mass >= 1 for mass, _ in masses) else sum(n * math.log1p(-mass) for mass, n in masses)
         self.infinity = -math.expm1(self.log_finite)
@@ -62,6 +62,8 @@ class Composition:
             low, high = known.delta(eps)
             if high - low <= tol * high:
                 return low, high
+        if self._bounded(eps, enough):
+            return 0.0, enough
         accuracy, least_log = tol / 1.9, LOG_TINY if enough <= 0 else max(LOG_TINY, math.log(enough) - 12)
         log_guess = LOG_FIRST
         for _ in range(ROUNDS):
@@ -76,8 +78,6 @@ class Composition:
         elif enough > 0:
             # where an upper end is all that is asked, and has room, a coarse grid will do at first
             accuracy = max(accuracy, ROOM * (math.log(enough) - log_guess))
-        if self._bounded(tilt, eps, enough):
-            return 0.0, enough
         best, width, self.last_error = (0.0, 1.0), math.inf, math.inf
         for _ in range(ROUNDS):
             state = cumulants(self.probes, self.counts, tilt)
@@ -108,11 +108,11 @@ class Composition:
             return (self.top, self.top) if delta == self.infinity else (math.inf, math.inf)
         if self.top <= enough:
             return 0.0, max(self.top, 0.0)
+        if self._bounded(enough, delta):
+            return 0.0, enough
         log_delta = math.log(delta - self.infinity)
         self._look(log_delta, tol)
         tilt = tilt_for_delta(self.probes, self.counts, log_delta)
-        if self._bounded(tilt, enough, delta):
-            return 0.0, enough
         best, accuracy, guess = (0.0, math.inf), tol / 1.9, math.inf
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
         if cumulants(self.probes, self.counts, tilt).variance > 20 * cumulants(self.probes, self.counts, 0.0).variance:
@@ -155,27 +155,40 @@ class Composition:
         """Probes the pairs as deeply as a delta of this size needs, without the losses so rare that they cannot matter to it."""
         # so small a part of delta moves eps by far less than the tolerance
         self.neglected = 0.02 * tol
-        wanted = log_delta - math.log(1e6 * self.total * self.kinds)
-        depth = next((d for d in DEPTHS if math.log(d) <= wanted), DEPTHS[-1])
-        self.scans = [scan(*group.members, depth=depth) for group in self.groups]
-        found = [Probe.of(seen, float(group.pair.infinity)) for seen, group in zip(self.scans, self.groups, strict=True)]
+        found = [Probe.of(seen, float(group.pair.infinity)) for seen, group in zip(self._scans(log_delta), self.groups, strict=True)]
         tops = [self._negligible(math.exp(log_delta), group.counts) for group in self.groups]
         self.looked, self.probes = log_delta, [p.up_to(top_index(p, top)) for p, top in zip(found, tops, strict=True)]
 
-    def _bounded(self, tilt: float, eps: float, delta: float) -> bool:
-        """Whether Chernoff's bound, at the tilt or somewhat above, shows that delta at eps >= 0 is no larger."""
-        if eps < 0 or delta <= 0 or tilt <= 0:
+    def _scans(self, log_delta: float) -> list[Scan]:
+        wanted = log_delta - math.log(1e6 * self.total * self.kinds)
+        depth = next((d for d in DEPTHS if math.log(d) <= wanted), DEPTHS[-1])
+        return [scan(*group.members, depth=depth) for group in self.groups]
+
+    def _bounded(self, eps: float, delta: float) -> bool:
+        """Whether Chernoff's bound shows that delta at eps is no larger, for both above zero: at the normal law's tilt, then Newton's."""
+        if eps <= 0 or delta <= 0:
             return False
-        room = eps - self._drift(cumulants(self.probes, self.counts, tilt))
-        for theta in (tilt, 1.15 * tilt):
-            found = [seen.chernoff(theta) for seen in self.scans]
-            log_moment = sum(float(n @ log) for n, (log, _) in zip(self.counts, found, strict=True))
-            beyond = -math.expm1(sum(float(n @ np.log1p(-above)) for n, (_, above) in zip(self.counts, found, strict=True)))
-            # the largest (1 - e^-x) e^{-theta x} over x > 0
-            log_peak = -theta * math.log1p(1 / theta) - math.log1p(theta)
-            if beyond + math.exp(min(log_moment - theta * room + log_peak, 0.0)) <= delta * (1 - 1e-12):
+        scans, tilt = self._scans(math.log(delta)), max(-2 * math.log(delta), 1.0) / eps
+        rare = 1e-3 * delta / self.total
+        for _ in range(3):
+            found = [seen.chernoff(tilt, rare) for seen in scans]
+            log_moment, mean, square = (self._sum([part[i] for part in found]) for i in range(3))
+            size = self._sum([np.sqrt(part.square) for part in found])
+            beyond = -math.expm1(self._sum([np.log1p(-part.above) for part in found]))
+            # the largest (1 - e^-x) e^{-tilt x} over x > 0
+            log_peak = -tilt * math.log1p(1 / tilt) - math.log1p(tilt)
+            log_bound = log_moment - tilt * (eps - 11 * TAIL_ROUNDINGS * UNIT * size) + log_peak
+            if beyond + math.exp(min(log_bound, 0.0)) <= delta * (1 - 1e-12):
                 return True
+            slope, bend = mean - eps - math.log1p(1 / tilt), square - self._sum([part.mean**2 for part in found]) + 1 / (tilt + tilt**2)
+            if log_bound - slope**2 / (2 * bend) > math.log(delta) + 0.3:
+                break
+            tilt = min(max(tilt - slope / bend, tilt / 4), 4 * tilt)
         return False
+
+    def _sum(self, values: list[Array]) -> float:
+        """The sum over all steps of what each group gives for one step of each of its kinds."""
+        return sum(float(n @ each) for n, each in zip(self.counts, values, strict=True))
 
     def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float, target: tuple[float, float]) -> Both | None:
         """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already.

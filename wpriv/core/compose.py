@@ -154,10 +154,9 @@ def _convolve(
     size = fast_length(math.ceil((left + right) / step) + 4)
     if size > MAX_CELLS:
         raise Unsupported(f"pld needs {size:.3g} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")
-    centres = [np.rint(mean / step).astype(np.int64) for mean, _ in moments[: len(laws)]]
     least = [np.min(powers, axis=0) for powers in zip(*kinds, strict=True)]
     weight = [n * v for n, (_, v) in zip(least, moments, strict=False)]
-    ready = Spectra(laws, centres, size, least, weight, 0.1 * tail)
+    ready = Spectra(laws, size, least, weight, 0.1 * tail)
     joined = [jump_factor(law, n, size) for (law, _), n in zip(late, counts[len(laws) :], strict=True)]
     late_mean = sum(float(n @ mean) for n, (mean, _) in zip(counts[len(laws) :], moments[len(laws) :], strict=True))
     late_norm = sum(float(np.sum(n * law.log_norm)) for (law, _), n in zip(late, counts[len(laws) :], strict=True))
@@ -170,13 +169,11 @@ def _convolve(
         energy = 2 * float(np.sum(product.real**2 + product.imag**2))
         total = sum(int(p.sum()) for p in powers)
         worst = max(worst, (total + len(joined)) * ready.rounding * UNIT * math.sqrt(energy))
-        # every law was placed with its centre, a whole number of cells, at the origin; jumps with a loss of zero there
-        origin = sum(int(p @ c) for p, c in zip(powers, centres, strict=True))
         mean = late_mean + sum(float(p @ mean) for p, (mean, _) in zip(powers, moments, strict=False))
-        low = math.floor((mean - left) / step) - 1 - origin
-        mass = np.maximum(np.roll(np.fft.irfft(product, size), -low), 0.0)
+        low = math.floor((mean - left) / step) - 1
+        mass = np.maximum(np.roll(np.fft.irfft(product, size), -(low % size)), 0.0)
         norm = late_norm + sum(float(np.sum(p * law.log_norm)) for p, law in zip(powers, laws, strict=True))
-        built.append(Law(origin + low + np.arange(size), mass / mass.sum(), norm))
+        built.append(Law(low + np.arange(size), mass / mass.sum(), norm))
     return built, worst + ready.lost + 4 * tail, left + right
 
 

@@ -22,6 +22,9 @@ import numpy as np
 from wpriv.core.minorant import push_down
 from wpriv.core.pair import Array, LossPair, Tails
 
+# a loss e^PLAIN times what underflow can take from a probability, over 2^40 steps, is below any delta
+PLAIN = 30.0
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -56,19 +59,22 @@ class Cells:
 
 def cells(pair: LossPair, nodes: Array) -> Cells:
     """Evaluates a pair on increasing nodes (losses in nats)."""
-    width = np.diff(nodes)
+    width, a = np.diff(nodes), nodes[:-1]
+    # e^a Q is made from logs only where Q's underflow would show in it
+    plain = float(nodes[-1]) < PLAIN
+    tails = pair.probabilities if plain else pair.tails
     if pair.atoms.size:
         hair = 1e-15 * np.maximum(np.abs(nodes), width.min())
-        before, after = pair.tails(nodes - hair), pair.tails(nodes + hair)
-        atoms = _mass(before.sf_p, before.cdf_p, after.sf_p, after.cdf_p)
+        before, after = tails(nodes - hair), tails(nodes + hair)
+        found = (before.sf_p, before.cdf_p, after.sf_p, after.cdf_p)
+        atoms = _mass(*found) if plain else _mass(*map(np.exp, found))
     else:
-        before = after = pair.tails(nodes)
+        before = after = tails(nodes)
         atoms = np.zeros(before.sf_p.shape)
-    a = nodes[:-1]
     start, end = Tails(*(tail[..., :-1] for tail in after)), Tails(*(tail[..., 1:] for tail in before))
-    middle = pair.tails(a + width / 2)
-    p1, q1 = _masses(start, middle, a)
-    p2, q2 = _masses(middle, end, a)
+    middle = tails(a + width / 2)
+    masses = _masses if plain else _masses_from_logs
+    (p1, q1), (p2, q2) = masses(start, middle, a), masses(middle, end, a)
     with np.errstate(over="ignore", invalid="ignore"):
         grow = np.expm1(width)
         below2 = np.where(q2 > 0, _positive(grow * q2 - (p2 - q2)), 0.0)
@@ -78,25 +84,32 @@ def cells(pair: LossPair, nodes: Array) -> Cells:
     # the chord keeps P and Q of the cell; written so that P adds up exactly
     left = np.clip(q1 + q2 - above / grow, 0.0, p)
     gap = _gap(above1, below2, grow * q1, grow * q2)
-    last = after.sf_p[..., -1]
-    q_top = np.exp(np.minimum(after.sf_q[..., -1] + nodes[-1], last))
-    top = (q_top, _positive(np.exp(last) - q_top))
-    ends = (np.exp(tail[..., 0]) for tail in (before.cdf_p, before.cdf_q, before.sf_p))
+    last, first = Tails(*(tail[..., -1] for tail in after)), Tails(*(tail[..., 0] for tail in before))
+    p_top = last.sf_p if plain else np.exp(last.sf_p)
+    q_top = np.minimum(last.sf_q * math.exp(nodes[-1]) if plain else np.exp(np.minimum(last.sf_q + nodes[-1], 0.0)), p_top)
+    top = (q_top, _positive(p_top - q_top))
+    ends = (tail if plain else np.exp(tail) for tail in (first.cdf_p, first.cdf_q, first.sf_p))
     return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, *ends)
 
 
 def _mass(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
-    """Mass between a and b from log tails, by whichever tail is the smaller."""
-    return _positive(np.where(sf_a < cdf_b, np.exp(sf_a) - np.exp(sf_b), np.exp(cdf_b) - np.exp(cdf_a)))
+    """Mass between a and b from the tails there, by whichever is the smaller."""
+    return _positive(np.where(sf_a < cdf_b, sf_a - sf_b, cdf_b - cdf_a))
 
 
 def _masses(start: Tails, end: Tails, a: Array) -> tuple[Array, Array]:
-    """P-mass and e^a times Q-mass of the cells from ``start`` to ``end``."""
+    """P-mass and e^a times Q-mass of the cells from ``start`` to ``end``, given as probabilities."""
     p = _mass(start.sf_p, start.cdf_p, end.sf_p, end.cdf_p)
+    # e^a Q <= P in exact arithmetic: a loss in the cell exceeds a
+    return p, np.minimum(_mass(start.sf_q, start.cdf_q, end.sf_q, end.cdf_q) * np.exp(a), p)
+
+
+def _masses_from_logs(start: Tails, end: Tails, a: Array) -> tuple[Array, Array]:
+    """As ``_masses``, from the logs of the probabilities."""
+    p = _mass(*map(np.exp, (start.sf_p, start.cdf_p, end.sf_p, end.cdf_p)))
     with np.errstate(over="ignore"):
         right = np.exp(start.sf_q + a) - np.exp(end.sf_q + a)
         left = np.exp(end.cdf_q + np.minimum(a, 700.0)) - np.exp(start.cdf_q + np.minimum(a, 700.0))
-    # e^a Q <= P in exact arithmetic: a loss in the cell exceeds a
     return p, np.minimum(_positive(np.where(start.sf_q < end.cdf_q, right, left)), p)
 
 
@@ -169,9 +182,9 @@ def rounded(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
 
     For lattices coarser than one nat, where e^{loss} changes so much within a cell that dots have nothing to gain.
     """
-    tails = pair.tails(nodes)
+    tails = pair.probabilities(nodes)
     mass = _mass(tails.sf_p[..., :-1], tails.cdf_p[..., :-1], tails.sf_p[..., 1:], tails.cdf_p[..., 1:])
-    below, above = np.exp(tails.cdf_p[..., 0]), np.exp(tails.sf_p[..., -1])
+    below, above = tails.cdf_p[..., 0], tails.sf_p[..., -1]
     upper, lower = np.zeros(tails.sf_p.shape), np.zeros(tails.sf_p.shape)
     upper[..., 1:], lower[..., :-1] = mass, mass
     upper[..., 0] += below

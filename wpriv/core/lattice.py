@@ -172,9 +172,8 @@ def _steepness(p: Probe) -> Array:
     """How fast the tails fall at each of the probe's losses, per nat of loss: the largest of the hazard rates."""
     if p.y.size == 1:
         return np.full(1, 1e-300)
-    mass = np.exp(p.log_p)
     with np.errstate(divide="ignore", invalid="ignore"):
-        tails = np.log([np.cumsum(mass[:, ::-1], axis=1)[:, ::-1], np.cumsum(mass, axis=1)])
+        tails = np.log([np.cumsum(p.mass[:, ::-1], axis=1)[:, ::-1], np.cumsum(p.mass, axis=1)])
         rates = np.abs(np.diff(tails, axis=2) / np.diff(p.y))
     rate = np.where(np.isfinite(rates), rates, 0.0).max(axis=(0, 1))
     steepest: Array = np.maximum(np.maximum(np.append(rate, 0.0), np.append(0.0, rate)), 1e-300)
@@ -212,11 +211,9 @@ def nodes(
     """
     last = top_index(p, top_mass)
     # whatever lies below the bottom is raised to it, and weighs e^{tilt loss} there
-    exponent = p.log_p + tilt * p.y
-    peak = exponent.max(axis=1)
-    norm = peak + np.log(np.exp(exponent - peak[:, None]).sum(axis=1))
+    log_norm, _, _ = p.tilted(tilt)
     with np.errstate(divide="ignore"):
-        raised = (np.log(np.cumsum(np.exp(p.log_p), axis=1)) - norm[:, None]).max(axis=0) + tilt * p.y
+        raised = np.log((np.cumsum(p.mass, axis=1) * np.exp(log_norm.min() - log_norm)[:, None]).max(axis=0)) - log_norm.min() + tilt * p.y
     first = max(int(np.searchsorted(raised, math.log(bottom_mass))) - 1, 0)
     low, high = pair.support
     if first > 0 or not math.isfinite(low):

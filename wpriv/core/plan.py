@@ -160,11 +160,11 @@ def _cut(
         jumps = cost = fall = 0.0
         for p, n in zip(probes, counts, strict=True):
             jumps += float(n @ weights(p, tilt)[:, np.abs(p.y) > cut * last].sum(axis=1))
-            rare = np.exp(p.log_p[:, p.y > cut * last]).sum(axis=1)
+            rare = p.mass[:, p.y > cut * last].sum(axis=1)
             near = np.abs(p.y) <= cut * last
-            mass, loss = np.exp(p.log_p[:, near]), p.loss[:, near]
-            left_out = (mass * np.expm1(tilt * loss)).sum(axis=1) / max(tilt, 1e-9)
-            fall += float((n * rare)[(mass * loss**2).sum(axis=1) < step**2].sum())
+            mass, loss = p.mass[:, near], p.y[near]
+            left_out = mass @ np.expm1(tilt * loss) / max(tilt, 1e-9)
+            fall += float((n * rare)[mass @ loss**2 < step**2].sum())
             cost = max(cost, float(rare.max()), 2 * float(np.abs(left_out).max()))
         most = most_jumps(jumps, tail)
         if jumps < 60 and most < min(int(n.min()) for n in counts) / 4 and most * cost + fall < 0.5 * error:

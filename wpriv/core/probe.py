@@ -18,40 +18,43 @@ from wpriv.core.scan import Scan, scan
 
 # P-masses down to which tails can be resolved: the deeper, the smaller a delta can be asked about, and the more losses are probed
 DEPTHS = (1e-25, 1e-50, 1e-100, 1e-150)
+# exponents below it are summed as they are: no sum of masses overflows, nor does the bulk's vanish
+LOG_RANGE = 600.0
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Losses y [m] (increasing) and ln of their P-mass [K, m], a row for each pair of a group; mass at +infinity left out.
+    """Losses y [m] (increasing) and the P-mass [K, m] at each, a row for each pair of a group; mass at +infinity left out.
 
-    ``loss`` [K, m] is where the mass of each row's cell lies, to second order: ln of its P-mass over its Q-mass. ``shortened`` says that
-    losses above the last one were left out, ``end`` that all lie below it but for P-masses that no double can tell from zero.
+    ``shortened`` says that losses above the last one were left out, ``end`` that all lie below it but for P-masses that no double can
+    tell from zero.
     """
 
     y: Array
-    log_p: Array
-    loss: Array
+    mass: Array
     end: float
     shortened: bool = False
 
     @staticmethod
     def of(found: Scan, infinity: float) -> Probe:
-        """The cells of a scan, each at a loss; ``infinity`` is the pair's own."""
-        y, (mass, other) = found.y, found.masses()
+        """The cells of a scan, each in its middle but for what its Q-mass asks for; ``infinity`` is the pair's own."""
+        ends, (mass, other) = found.y, found.masses()
         mass[:, 0] = np.maximum(mass[:, 0], np.minimum(found.tails[1, :, 1], 1.0 - infinity))
         beyond = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
         # the far tail sits at the lower end of a cell that was not refined: its middle would weigh far too much when tilted
-        falls = (mass > 0.5 * beyond).any(axis=0) & (y[1:] > 0)
-        middle = np.where(falls, y[:-1], (y[1:] + y[:-1]) / 2)
-        keep = (mass > 1e-300).any(axis=0)
-        if not keep.any():
-            nothing = np.zeros((mass.shape[0], 1))
-            return Probe(np.zeros(1), nothing - np.inf, nothing, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_p = np.log(mass)
-            # where Q has no digits left the middle has to do
-            loss = np.where((other > 1e-290) & (mass > 1e-290), np.clip(log_p - np.log(other), y[:-1], y[1:]), middle)
-        return Probe(middle[keep], log_p[:, keep], loss[:, keep], float(y[1:][keep][-1]))
+        falls = (mass > 0.5 * beyond) & (mass < 1e-12) & (ends[1:] > 0)
+        (keep,) = np.nonzero((mass > 1e-300).any(axis=0))
+        if not keep.size:
+            return Probe(np.zeros(1), np.full((mass.shape[0], 1), 1e-300), 0.0)
+        y = np.where(falls.any(axis=0), ends[:-1], (ends[1:] + ends[:-1]) / 2)[keep]
+        mass, other = mass[:, keep], np.where(falls, 0.0, other)[:, keep]
+        # where Q has digits, some of a cell's mass moves to the middle beside it, so that the mean of a small loss is right
+        short = np.where(other > 1e-290, mass - np.exp(np.minimum(y, 700.0)) * other, 0.0)
+        up = np.minimum(np.maximum(short[:, :-1], 0.0) / -np.expm1(-np.diff(y)), mass[:, :-1])
+        down = np.minimum(np.maximum(-short[:, 1:], 0.0) / np.expm1(np.minimum(np.diff(y), 700.0)), mass[:, 1:])
+        mass[:, :-1] += down - up
+        mass[:, 1:] += up - down
+        return Probe(y, mass, float(ends[keep[-1] + 1]))
 
     def reaches(self, cut: float) -> bool:
         """Whether there are losses above the cut; or below it, and none above that only their rarity has left out."""
@@ -61,7 +64,20 @@ class Probe:
         """The losses up to an index."""
         if last >= self.y.size - 1:
             return self
-        return Probe(self.y[: last + 1], self.log_p[:, : last + 1], self.loss[:, : last + 1], float(self.y[last]), True)
+        return Probe(self.y[: last + 1], self.mass[:, : last + 1], float(self.y[last + 1]), True)
+
+    def tilted(self, tilt: float) -> tuple[Array, Array, Array]:
+        """ln E[e^{tilt L}], and the mean and the variance of the tilted loss, [K] each."""
+        if tilt * float(self.y[-1]) < LOG_RANGE:
+            grown = np.exp(tilt * self.y)
+            total = self.mass @ grown
+            mean = self.mass @ (grown * self.y) / total
+            away = self.y - mean.mean()
+            variance = self.mass @ (grown * away * away) / total - (mean - mean.mean()) ** 2
+            return np.log(total), mean, variance
+        weight, log_total = _weighed(self, tilt)
+        mean = weight @ self.y
+        return log_total, mean, (weight * (self.y - mean[:, None]) ** 2).sum(axis=1)
 
 
 def probe(*members: LossPair, depth: float = DEPTHS[-1]) -> Probe:
@@ -82,21 +98,10 @@ class Cumulants:
 
 def cumulants(probes: list[Probe], counts: list[Counts], tilt: float) -> Cumulants:
     """Cumulant function of the composed loss at one tilt, from the probes' discrete laws."""
-    total = mean = variance = 0.0
-    all_means, all_variances = [], []
-    for p, n in zip(probes, counts, strict=True):
-        exponent = p.log_p + tilt * p.loss
-        peak = exponent.max(axis=1)
-        w = np.exp(exponent - peak[:, None])
-        s = w.sum(axis=1)
-        means = (w * p.loss).sum(axis=1) / s
-        variances = np.maximum((w * (p.loss - means[:, None]) ** 2).sum(axis=1) / s, 1e-300)
-        total += float(n @ (peak + np.log(s)))
-        mean += float(n @ means)
-        variance += float(n @ variances)
-        all_means.append(means)
-        all_variances.append(variances)
-    return Cumulants(total, mean, variance, all_means, all_variances)
+    found = [p.tilted(tilt) for p in probes]
+    means, variances = [mean for _, mean, _ in found], [np.maximum(variance, 1e-300) for _, _, variance in found]
+    totals = [sum(float(n @ v) for n, v in zip(counts, values, strict=True)) for values in ([log for log, _, _ in found], means, variances)]
+    return Cumulants(totals[0], totals[1], totals[2], means, variances)
 
 
 def log_tail_factor(tilt: float, deviation: float) -> float:
@@ -155,13 +160,23 @@ def _root(f: Callable[[float], tuple[float, float]], at_zero: float, start: floa
 
 def weights(p: Probe, tilt: float) -> Array:
     """[K, m] the tilted probabilities of the probe's losses."""
-    exponent = p.log_p + tilt * p.y
-    weight = np.exp(exponent - exponent.max(axis=1)[:, None])
-    normal: Array = weight / weight.sum(axis=1)[:, None]
-    return normal
+    return _weighed(p, tilt)[0]
+
+
+def _weighed(p: Probe, tilt: float) -> tuple[Array, Array]:
+    """[K, m] the tilted probabilities of the probe's losses, and [K] ln E[e^{tilt L}]."""
+    if tilt * float(p.y[-1]) < LOG_RANGE:
+        weight, peak = p.mass * np.exp(tilt * p.y), np.zeros(1)
+    else:
+        with np.errstate(divide="ignore"):
+            exponent = np.log(p.mass) + tilt * p.y
+        peak = exponent.max(axis=1)
+        weight = np.exp(exponent - peak[:, None])
+    total = weight.sum(axis=1)
+    return weight / total[:, None], peak + np.log(total)
 
 
 def top_index(p: Probe, top_mass: float) -> int:
     """Index of the probe's loss beyond which every row's P-mass is below ``top_mass``."""
-    plain = np.cumsum(np.exp(p.log_p)[:, ::-1], axis=1).max(axis=0)[::-1]
+    plain = np.cumsum(p.mass[:, ::-1], axis=1).max(axis=0)[::-1]
     return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)

@@ -8,13 +8,13 @@ without replacement under replace-one, and their figures are not interchangeable
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Reversed, Tails, column, log1mexp, mapped, mirrored
+from wpriv.core.pair import NO_ATOMS, Array, AtomicPair, Derived, LossPair, Reversed, Tails, column, log1mexp, mapped, mirrored
 
 MAX_BINOMIAL = 300  # orders beyond it are left to quadrature
 
@@ -75,8 +75,12 @@ def _base_loss(eps: Array, rate: float) -> Array:
     """The inverse of ``_mixed_loss``; -inf where eps lies at or below its least value ln(1-q)."""
     # t' = 1 + (t - 1)/q where that keeps its digits, else t' = t/q (1 - (1-q)/t)
     ratio = np.expm1(np.clip(eps, -1.0, 1.0)) / rate
-    far = eps - np.log(rate) + log1mexp(np.minimum(np.log1p(-rate) - eps, 0.0))
-    return np.where((ratio > -0.5) & (eps < 1.0), np.log1p(np.maximum(ratio, -0.5)), far)
+    loss = np.asarray(np.log1p(np.maximum(ratio, -0.5)))
+    far = (ratio <= -0.5) | (eps >= 1.0)
+    if far.any():
+        y, q = (np.broadcast_to(x, loss.shape)[far] for x in (eps, rate))
+        loss[far] = y - np.log(q) + log1mexp(np.minimum(np.log1p(-q) - y, 0.0))
+    return loss
 
 
 def _mix(log_q: Array, log_p: Array, rate: float) -> Array:
@@ -84,18 +88,24 @@ def _mix(log_q: Array, log_p: Array, rate: float) -> Array:
     return np.asarray(np.minimum(np.logaddexp(np.log1p(-rate) + log_q, np.log(rate) + log_p), 0.0))
 
 
+def _blend(q_mass: Array, p_mass: Array, rate: float) -> Array:
+    """(1-q) Q + q P of two masses."""
+    return (1 - rate) * q_mass + rate * p_mass
+
+
 class _Map:
     """The base loss of a mixed loss, on the right side of every atom whatever the rounding of the map and its inverse."""
 
     def __init__(self, atoms: Array, mixed: Array, rate: float):
-        self.mixed, self.rate = mixed, rate
-        self.low = np.concatenate([[-np.inf], atoms])
-        self.high = np.concatenate([np.nextafter(atoms, -np.inf), [np.inf]])
+        self.atoms, self.mixed, self.rate = atoms, mixed, rate
 
     def base(self, eps: Array, side: str = "right") -> Array:
         """The base loss whose tails hold just above eps (``right``), or just below it (``left``)."""
+        if not self.mixed.size:
+            return _base_loss(eps, self.rate)
         at = np.searchsorted(self.mixed, eps, side="right" if side == "right" else "left")
-        return np.clip(_base_loss(eps, self.rate), self.low[at], self.high[at])
+        low, high = np.append(-np.inf, self.atoms), np.append(np.nextafter(self.atoms, -np.inf), np.inf)
+        return np.clip(_base_loss(eps, self.rate), low[at], high[at])
 
 
 class _Poisson(Derived):
@@ -103,9 +113,12 @@ class _Poisson(Derived):
         self.base, self.rate, self.floor = base, rate, np.log1p(-rate)
         self.made_from = (base, rate)
         self.infinity, self.lost = rate * base.infinity if base.infinity else 0.0, 0.0
-        mixed_ends = _mixed_loss(np.array(base.support), rate)
-        self.support = (self.floor if base.lost > 0 else float(mixed_ends.min()), float(mixed_ends.max()))
-        mixed = _mixed_loss(base.atoms, rate).ravel()
+        if base.support == (-math.inf, math.inf):
+            self.support = (float(self.floor.min()), math.inf)
+        else:
+            ends = _mixed_loss(np.array(base.support), rate)
+            self.support = (self.floor if base.lost > 0 else float(ends.min()), float(ends.max()))
+        mixed = _mixed_loss(base.atoms, rate).ravel() if base.atoms.size else NO_ATOMS
         self.atoms = np.concatenate([[self.floor], mixed]) if base.lost > 0 else mixed
         self._map = _Map(base.atoms, mixed, rate)
 
@@ -116,6 +129,15 @@ class _Poisson(Derived):
         # no loss lies below ln(1-q); outcomes that the base pair gives a loss of -inf sit right there
         below = eps < self.floor
         return Tails(*(np.where(below, edge, tail) for edge, tail in zip((0.0, -np.inf, 0.0, -np.inf), mixed, strict=True)))
+
+    def probabilities(self, eps: Array) -> Tails:
+        eps = np.asarray(eps, dtype=float)
+        base = self.base.probabilities(self._map.base(eps))
+        mixed = (_blend(base.sf_q, base.sf_p, self.rate), _blend(base.cdf_q, base.cdf_p, self.rate), base.sf_q, base.cdf_q)
+        if self.base.lost == 0:
+            return Tails(*mixed)
+        below = eps < self.floor
+        return Tails(*(np.where(below, edge, tail) for edge, tail in zip((1.0, 0.0, 1.0, 0.0), mixed, strict=True)))
 
     def log_delta(self, eps: ArrayLike) -> Array:
         # H_t((1-q) Q + q P || Q) = q H_{t'}(P || Q) with t' = (t - 1 + q)/q, and 1 - t where t' <= 0
@@ -179,11 +201,17 @@ class _Fixed(Derived):
         self._map = _Map(above, mixed, rate)
 
     def tails(self, eps: Array) -> Tails:
+        return self._mirrored(self.base.tails, _mix, eps)
+
+    def probabilities(self, eps: Array) -> Tails:
+        return self._mirrored(self.base.probabilities, _blend, eps)
+
+    def _mirrored(self, tails: Callable[[Array], Tails], mix: Callable[[Array, Array, float], Array], eps: Array) -> Tails:
         eps = np.asarray(eps, dtype=float)
         up = eps >= 0
         mirror = np.abs(eps)
-        base = self.base.tails(np.where(up, self._map.base(mirror), self._map.base(mirror, "left")))
-        upper_p, lower_p = _mix(base.sf_q, base.sf_p, self.rate), _mix(base.cdf_q, base.cdf_p, self.rate)
+        base = tails(np.where(up, self._map.base(mirror), self._map.base(mirror, "left")))
+        upper_p, lower_p = mix(base.sf_q, base.sf_p, self.rate), mix(base.cdf_q, base.cdf_p, self.rate)
         # below zero the pair is the mirror image: L = -L' with the roles of P and Q exchanged
         return Tails(
             np.where(up, upper_p, base.cdf_q),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,15 @@ Flags = NDArray[np.bool_]
 ROUNDINGS, UNIT, TINY = 16, 2.0**-53, 1e-305
 
 
+class Moment(NamedTuple):
+    """[K] ln of an upper bound of E[e^{tilt L}], about the mean and mean square of the tilted loss, and the P-mass that is left out."""
+
+    log: Array
+    mean: Array
+    square: Array
+    above: Array
+
+
 @dataclass(frozen=True)
 class Scan:
     """Increasing losses y [m] and the tails [4, K, m] there of K stacked pairs: P above, P up to, Q above and Q up to each loss."""
@@ -33,34 +43,45 @@ class Scan:
 
     def masses(self) -> tuple[Array, Array]:
         """[K, m-1] the P- and the Q-mass of every cell."""
-        return _between(*self.tails[:2]), _between(*self.tails[2:])
+        start, end = self.tails[:, :, :-1], self.tails[:, :, 1:]
+        return _between(start[0], start[1], end[0], end[1]), _between(start[2], start[3], end[2], end[3])
 
     def mirrored(self) -> Scan:
         """The scan of the pairs (Q, P), where no loss has an atom."""
         return Scan(-self.y[::-1], self.tails[::-1, :, ::-1])
 
-    def chernoff(self, tilt: float) -> tuple[Array, Array]:
-        """[K] ln of an upper bound of E[e^{tilt L}] over the losses up to the last node, and the P-mass above it, tilt > 0.
+    def chernoff(self, tilt: float, rare: float = 0.0) -> Moment:
+        """Bounds E[e^{tilt L}], tilt > 0, over the losses up to the first node that every row has at most ``rare`` P-mass above."""
+        last = min(int(np.searchsorted(-self.tails[0].max(axis=0), -rare)), self.y.size - 1)
+        y, raised = self.y[: last + 1], self._raised[:, : last + 1]
+        exponent = tilt * y
+        exponent += ROUNDINGS * UNIT * np.abs(exponent)
+        peak = float(exponent.max())
+        weight = np.exp(exponent - peak)
+        total, mean, square = (raised @ each for each in (weight, weight * y, weight * y * y))
+        return Moment(peak + np.log(total) + ROUNDINGS * UNIT * (y.size + 1), mean / total, square / total, self.tails[0, :, last] + TINY)
 
-        The chords of the privacy profile bound it: of all laws with a cell's P- and Q-mass, that on its ends has the largest moment.
+    @cached_property
+    def _raised(self) -> Array:
+        """[K, m] masses on the nodes that have no smaller exponential moment than the law: the chords of the privacy profile.
+
+        Of all laws with a cell's P- and Q-mass, that on its ends has the largest moment.
         """
         y, (p, q) = self.y, self.masses()
         start, width, hair = y[:-1], np.diff(y), ROUNDINGS * UNIT
         tail_p, tail_q = (np.minimum(t[:, :-1], u[:, 1:]) for t, u in (self.tails[:2], self.tails[2:]))
         # what rounding or underflow may have taken from a mass is added; the share of the upper end is raised likewise
         p += hair * tail_p + TINY
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             grow = np.exp(start)
             noise = hair * (2 + np.abs(start)) * (tail_p + np.where(tail_q > 0, grow * tail_q, 0.0)) + TINY
             left = (np.where(q > 0, grow * q, 0.0) - p * np.exp(-width) - noise) / -np.expm1(-width)
-            left = np.where(left < p, np.maximum(left, 0.0), p - noise)
-            terms = np.log(np.maximum(np.concatenate([self.tails[1, :, :1] + TINY, left, p - left], axis=1), 0.0))
-            exponent = tilt * np.concatenate([y[:1], start, y[1:]])
-            terms += exponent + hair * np.abs(exponent)
-            # not a number where the bound is infinite
-            peak = terms.max(axis=1)
-            found = peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)) + hair * terms.shape[1]
-        return found, self.tails[0, :, -1]
+        left = np.where(left < p, np.maximum(left, 0.0), np.maximum(p - noise, 0.0))
+        raised = np.zeros(self.tails.shape[1:])
+        raised[:, :-1] = left
+        raised[:, 1:] += p - left
+        raised[:, 0] += self.tails[1, :, 0] + TINY
+        return raised
 
 
 @lru_cache(maxsize=512)
@@ -71,14 +92,24 @@ def scan(*members: LossPair, depth: float) -> Scan:
         return scan(*(member.forward for member in members if isinstance(member, Reversed)), depth=depth).mirrored()
     y = _first_nodes(pair)
     tails = _tails(pair, y)
+    nodes, found = [y], [tails]
+    # the cells not yet looked at: their ends and the tails there
+    low, high, start, end = y[:-1], y[1:], tails[:, :, :-1], tails[:, :, 1:]
     while True:
-        wide = _wide(y, tails, pair, depth)
+        wide = _wide((low, high), (start, end), (y, tails), pair, depth)
         if not wide.any():
-            return Scan(y, tails)
-        new = (y[:-1][wide, None] + np.diff(y)[wide, None] * np.arange(1, PARTS) / PARTS).ravel()
-        y = np.concatenate([y, new])
-        order = np.argsort(y, kind="stable")
-        y, tails = y[order], np.concatenate([tails, _tails(pair, new)], axis=2)[:, :, order]
+            break
+        low, high, start, end = low[wide], high[wide], start[:, :, None, wide], end[:, :, None, wide]
+        new = low + (high - low) * np.arange(1, PARTS)[:, None] / PARTS
+        more = _tails(pair, new.ravel())
+        nodes.append(new.ravel())
+        found.append(more)
+        inner = more.reshape(*more.shape[:2], *new.shape)
+        low, high = np.concatenate([low[None], new]).ravel(), np.concatenate([new, high[None]]).ravel()
+        start, end = (np.concatenate(ends, axis=2).reshape(*more.shape[:2], -1) for ends in ((start, inner), (inner, end)))
+    y = np.concatenate(nodes)
+    order = np.argsort(y, kind="stable")
+    return Scan(y[order], np.concatenate(found, axis=2)[:, :, order])
 
 
 def _first_nodes(pair: LossPair) -> Array:
@@ -98,33 +129,36 @@ def _first_nodes(pair: LossPair) -> Array:
     return y
 
 
-def _wide(y: Array, tails: Array, pair: LossPair, depth: float) -> Flags:
-    """Which cells are to be divided: those with much mass, and those over which a tail falls steeply."""
-    mass = _between(*tails[:2])
-    mass[:, 0] = np.maximum(mass[:, 0], np.minimum(tails[1, :, 1], 1.0 - pair.infinity))
+def _wide(ends: tuple[Array, Array], tails: tuple[Array, Array], ladder: tuple[Array, Array], pair: LossPair, depth: float) -> Flags:
+    """Which cells are to be divided: those with much mass, and those over which a tail falls steeply.
+
+    Args:
+        ends: [c] the cells' ends. tails: [4, K, c] the tails there. ladder: the first nodes, and the tails there.
+    """
+    (low, high), (start, end) = ends, tails
+    first, last = ladder[0][0], ladder[0][-1]
+    mass = _between(start[0], start[1], end[0], end[1])
+    mass[:, low == first] = np.maximum(mass, np.minimum(end[1], 1.0 - pair.infinity))[:, low == first]
     heavy = np.any(mass > 0.02, axis=0)
-    steep = _steep(mass, depth)
+    steep = _steep(mass, start[0], ladder[1][0, :, -1], depth) & (high < last)
     if not pair.symmetric and not pair.atoms.size:
-        steep = steep | _steep(_between(*tails[2:])[:, ::-1], depth)[::-1]
+        steep |= _steep(_between(start[2], start[3], end[2], end[3]), end[3], ladder[1][3, :, 0], depth) & (low > first)
     # no finer than the ladder: an atom at zero would be halved for ever
-    finest = np.maximum(np.where(heavy, 1e-9, 0.01) * np.abs(y[1:]), 1e-15)
-    found: Flags = (heavy | steep) & (np.diff(y) > finest)
+    finest = np.maximum(np.where(heavy, 1e-9, 0.01) * np.abs(high), 1e-15)
+    found: Flags = (heavy | steep) & (high - low > finest)
     return found
 
 
-def _steep(mass: Array, depth: float) -> Flags:
-    """Where, in some row, most of the mass from a cell on lies in it; the last cell excepted."""
-    beyond = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
-    steep: Flags = np.any((mass > 0.7 * beyond) & (mass > depth) | (mass > 0.3 * beyond) & (mass > 1e-15), axis=0)
-    steep[-1] = False
-    return steep
+def _steep(mass: Array, tail: Array, rest: Array, depth: float) -> Flags:
+    """Where, in some row, a cell's mass is most of its tail, but for the ``rest`` beyond all nodes."""
+    beyond = np.maximum(tail - rest[:, None], 4 * UNIT * rest[:, None])
+    return np.asarray(np.any((mass > 0.7 * beyond) & (mass > depth) | (mass > 0.3 * beyond) & (mass > 1e-15), axis=0))
 
 
 def _tails(pair: LossPair, y: Array) -> Array:
-    return np.array([np.atleast_2d(np.exp(tail)) for tail in pair.tails(y)])
+    return np.array([np.atleast_2d(tail) for tail in pair.probabilities(y)])
 
 
-def _between(above: Array, below: Array) -> Array:
-    """The mass of every cell, by whichever tail is the smaller."""
-    smaller = above[:, :-1] < below[:, 1:]
-    return np.maximum(np.where(smaller, above[:, :-1] - above[:, 1:], below[:, 1:] - below[:, :-1]), 0.0)
+def _between(above: Array, below: Array, next_above: Array, next_below: Array) -> Array:
+    """The mass of every cell from the tails at its two ends, by whichever is the smaller."""
+    return np.maximum(np.where(above < next_below, above - next_above, next_below - below), 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, TypeAdapter, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, TypeAdapter, WithJsonSchema, model_validator
 
 from wpriv.core.points import MAX_POINTS, spread, whole
 from wpriv.core.process import MAX_COUNT
@@ -267,10 +267,25 @@ NoPrivacy = Annotated[
 
 
 class Axis(Strict):
-    """One axis of a sweep over trainings: a key by its dotted path, and its values."""
+    """One axis of a sweep over trainings: a key by its dotted path and its values, or settings that change several keys each."""
 
     over: Word
-    values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)]
+    values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = None
+    settings: Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
+        None, description="keys by their dotted paths and their values, by the name of the setting; 'over' is what tables call the column"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Axis:
+        if (self.values is None) == (self.settings is None):
+            raise ValueError("an axis has either values or settings")
+        return self
+
+    def points(self) -> list[tuple[int | float | str, dict[str, Any]]]:
+        """What tables show of each point, and the keys that it changes."""
+        if self.settings is not None:
+            return list(self.settings.items())
+        return [(value, {self.over: value}) for value in self.values or []]
 
 
 class Train(Strict):

@@ -1,8 +1,9 @@
 """Products of many spectra: the discrete Fourier transforms of the laws of a block's steps, raised to their counts.
 
-Of a block of many steps only low frequencies are left: the block's law is far smoother than the lattice that its steps need. Where a few
-of the laws alone show that nothing to speak of is left beyond some frequency, the other laws' spectra are summed directly up to there,
-on the few nodes that they have, and the rest of the product is taken as zero, at an error that is known.
+Of a block of many steps only low frequencies are left: the block's law is far smoother than the lattice that its steps need. A coarse look
+at the widest few of the laws finds a frequency beyond which nothing to speak of is left: spectra are sampled there, and Lipschitz between.
+Up to it the laws are moved to a far coarser grid, by polynomials that the waves of low frequency cannot be told from, and transformed
+there, the widest first: what each leaves shortens the rest. Beyond, the product is taken as zero; both errors are known.
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ Values = TypeVar("Values", Spectrum, Array)
 MANY = 12
 # complex numbers held at once
 ROOM = 1 << 22
-# nodes summed at once
-BLOCK = 256
+# cells of the transform that takes the coarse look, at least
+COARSE = 1024
+# a wave e^{iwx} is replaced, between points g apart, by its polynomial through POINTS of them, off by (wg/2)^POINTS / sqrt(pi POINTS / 2) at
+# most: 16 roundings where the shortest wave has PERIOD points; the sum of its weights' moduli stays below LEBESGUE
+POINTS, PERIOD, LEBESGUE = 20, 16, 2.0
 
 
 class Spectra:
-    """Products of powers of the spectra of many laws, each placed with its centre, a whole number of cells, at the origin.
+    """Products of powers of the spectra of many laws.
 
     ``cut`` is how many frequencies the products have, ``lost`` bounds the sum of |error| over all cells that this costs, and ``rounding``
     the relative error of one spectrum, in units of ``UNIT``.
     """
 
-    def __init__(self, laws: list[Law], centres: list[Counts], size: int, least: list[Counts], weight: list[Array], error: float):
+    def __init__(self, laws: list[Law], size: int, least: list[Counts], weight: list[Array], error: float):
         """``least`` is how often each row is in every product, ``weight`` that times its variance, ``error`` what ``lost`` may be."""
-        self.laws, self.centres, self.size = laws, centres, size
+        self.laws, self.size = laws, size
         self.cut, self.lost, self.rounding = size // 2 + 1, 0.0, 2 * math.log2(size)
         self.kept: dict[tuple[int, int], Spectrum] = {}
         self.rows = [(j, k) for j, law in enumerate(laws) for k in range(law.rows.shape[0])]
@@ -60,55 +64,68 @@ class Spectra:
 
     def _one(self, j: int, k: int) -> Spectrum:
         if (j, k) in self.kept:
-            return self.kept[j, k]
-        found = spectrum(self.laws[j].index - self.centres[j][k], self.laws[j].rows[k], self.size)[: self.cut]
+            return self.kept[j, k][: self.cut]
+        found = spectrum(self.laws[j].index, self.laws[j].rows[k], self.size)
         if self.keep:
             self.kept[j, k] = found
         return found
 
     def _shorten(self, least: list[Counts], weight: list[Array], error: float) -> None:
-        """Finds out how many frequencies matter, and sums the spectra up to there directly where that is quicker."""
-        most = min(len(self.rows) // 8 + 1, max(ROOM // self.size, 2))
-        widest = sorted(self.rows, key=lambda row: weight[row[0]][row[1]], reverse=True)[:most]
-        envelope = np.ones(self.cut)
-        first = {}
-        for j, k in widest:
-            first[j, k] = spectrum(self.laws[j].index - self.centres[j][k], self.laws[j].rows[k], self.size)
-            if least[j][k]:
-                modulus: Array = np.minimum(np.abs(first[j, k]) + self.rounding * UNIT, 1.0)
-                envelope *= _power(modulus, int(least[j][k]))
-        beyond = np.sqrt(2 * np.cumsum(envelope[::-1] ** 2)[::-1])
-        cut = int(np.searchsorted(-beyond, -error))
-        if cut >= self.cut or len(self.rows) * cut > ROOM:
+        """Finds out how many frequencies matter, and the spectra up to there."""
+        widest = sorted(self.rows, key=lambda row: weight[row[0]][row[1]], reverse=True)[: len(self.rows) // 4 + 1]
+        cut, rest = _coarse_look([(self.laws[j], k, int(least[j][k])) for j, k in widest], self.size, error / 2)
+        if cut * PERIOD > self.size // 2 or len(self.rows) * cut > ROOM:
             return
-        self.cut, self.lost = cut, error
-        self.kept = {row: found[:cut] for row, found in first.items()}
-        for j, law in enumerate(self.laws):
-            others = [k for k in range(law.rows.shape[0]) if (j, k) not in first]
-            if law.index.size * cut * (4 + 0.5 * len(others)) < len(others) * self.size * (3 + 0.5 * math.log2(self.size)):
-                self.rounding = max(self.rounding, BLOCK + law.index.size / BLOCK + 16)
-                found = _low(law, others, self.centres[j], self.size, cut)
-                self.kept.update({(j, k): row for k, row in zip(others, found, strict=True)})
+        rounding = LEBESGUE * (2 * POINTS + 2 * math.log2(self.size)) + 16
+        envelope = np.ones(cut)
+        for j in sorted(range(len(self.laws)), key=lambda j: float(weight[j].max()), reverse=True):
+            found = _low(self.laws[j], self.size, cut)
+            energy = np.minimum(found.real**2 + found.imag**2 + 3 * rounding * UNIT, 1.0)
+            for power in np.unique(least[j][least[j] > 0]):
+                envelope *= _power(energy[least[j] == power].prod(axis=0), int(power))
+            self.kept.update({(j, k): row for k, row in enumerate(found)})
+            beyond = np.sqrt(rest**2 + 2 * np.cumsum(envelope[::-1])[::-1])
+            cut = max(min(int(np.searchsorted(-beyond, -error)), cut), 1)
+            envelope = envelope[:cut]
+        self.cut, self.lost, self.rounding = cut, error, rounding
 
 
-def _low(law: Law, which: list[int], centres: NDArray[np.int64], size: int, cut: int) -> Spectrum:
-    """[len(which), cut] the first coefficients of the rows' spectra, summed over the nodes; angles are whole parts of a turn."""
-    inner = math.isqrt(cut - 1) + 1
-    outer = -(-cut // inner)
-    found = np.zeros((len(which), 2 * inner * outer))
-    block = max(1, min(BLOCK, ROOM // cut))
-    for start in range(0, law.index.size, block):
-        index = law.index[start : start + block, None]
-        near, far = _turns(index * np.arange(inner), size), _turns(index * (inner * np.arange(outer)), size)
-        waves = (far[:, :, None] * near[:, None, :]).reshape(index.size, -1)
-        found += law.rows[which, start : start + block] @ waves.view(np.float64)
-    shift = _turns(-centres[which, None] * np.arange(cut), size)
-    return found.view(np.complex128)[:, :cut] * shift
+def _coarse_look(rows: list[tuple[Law, int, int]], size: int, error: float) -> tuple[int, float]:
+    """A frequency from which on little is left of a product of powers (law, row, power), and how much: the sum of |error| over the cells.
+
+    Every so many-th coefficient is that of the law folded onto fewer cells. Between two, a modulus changes by no more than the change of
+    angle times the mean distance from any one cell.
+    """
+    fold = 1
+    while size % (2 * fold) == 0 and size // (2 * fold) >= COARSE and fold < 32:
+        fold *= 2
+    envelope = np.ones(size // fold // 2 + 1)
+    for law, k, power in rows:
+        if power:
+            mass = law.rows[k]
+            distance = float(mass @ np.abs(law.index - round(float(mass @ law.index))))
+            slack = math.pi * fold / size * distance + 1e-13
+            envelope *= _power(np.minimum(np.abs(spectrum(law.index, mass, size // fold)) + slack, 1.0), power) ** 2
+    beyond = np.sqrt(2 * fold * np.cumsum(envelope[::-1])[::-1])
+    first = int(np.searchsorted(-beyond, -error))
+    return (first * fold - fold // 2, float(beyond[first])) if first < beyond.size else (size // 2 + 1, 0.0)
 
 
-def _turns(number: NDArray[np.int64], size: int) -> Spectrum:
-    """e^(-2 pi i number / size)."""
-    return np.asarray(np.exp(-2j * math.pi / size * (number % size)))
+def _low(law: Law, size: int, cut: int) -> Spectrum:
+    """[K, cut] the first coefficients of the rows' spectra, by way of a grid that is coarse but for them."""
+    grid = fast_length(max(PERIOD * cut, 2 * POINTS))
+    whole, part = np.divmod(law.index % size * grid, size)
+    # Lagrange's polynomials for the points around each node, as products of the distances before and after
+    points = np.arange(POINTS) - (POINTS // 2 - 1)
+    away = part[:, None] / size - points
+    before, after = np.ones(away.shape), np.ones(away.shape)
+    np.cumprod(away[:, :-1], axis=1, out=before[:, 1:])
+    np.cumprod(away[:, :0:-1], axis=1, out=after[:, -2::-1])
+    scale = np.array([math.factorial(i) * math.factorial(POINTS - 1 - i) * (-1) ** (POINTS - 1 - i) for i in range(POINTS)], dtype=float)
+    share = before * after / scale
+    place = ((whole[:, None] + points) % grid).ravel()
+    made = np.array([np.bincount(place, weights=(share * row[:, None]).ravel(), minlength=grid) for row in law.rows])
+    return np.asarray(np.fft.rfft(made, axis=1)[:, :cut])
 
 
 def spectrum(index: NDArray[np.int64], mass: Array, size: int) -> NDArray[np.complex128]:

@@ -83,20 +83,22 @@ def reports(path: Path) -> Reports:
 def read(root: Path | None, params: Params) -> Data:
     """[N, D] or [N, C, H, W] float32 with the noise on, all to train on; labels are all 0 where none were published.
 
-    The records of ``test`` have no noise, are as read whatever the domain of the others, and are unlabelled as they are.
+    The records of ``test`` have no noise, and are as read whatever the domain of the others.
     """
     path = named(params.name, "file", params.file, root)
     found = reports(path)
     x = found.x[:, None] if found.x.ndim == 3 else found.x
     values, y = np.unique(np.zeros(len(x), np.int64) if found.labels is None else found.labels, return_inverse=True)
-    clear = _clear(params.test, root, x.shape[1:])
+    classes, clear = tuple(str(value) for value in values), _clear(params.test, root, x.shape[1:])
+    if clear is not None and len(classes) > 1 and clear.classes != classes:
+        raise MissingResource(f"test: {params.test} has the classes {', '.join(clear.classes)}; those with noise {', '.join(classes)}")
     return Data(
         name=f"{params.name}:{path.stem}",
         x_train=x.astype(np.float32, copy=False),
         y_train=y.reshape(-1),
-        x_test=clear,
-        y_test=np.zeros(len(clear), np.int64),
-        classes=tuple(str(value) for value in values),
+        x_test=np.zeros((0, *x.shape[1:]), np.float32) if clear is None else scaled(clear.x_test),
+        y_test=np.zeros(0, np.int64) if clear is None else clear.y_test,
+        classes=classes if clear is None else clear.classes,
         source=str(path),
         files=(Place(params.name, GET, ()).verdict(path, content(path, LIMIT), False),),
         notes=(f"noise is on every record ({found.mechanism}, eps = {found.epsilon:g}): training on them is post-processing",),
@@ -104,13 +106,13 @@ def read(root: Path | None, params: Params) -> Data:
     )
 
 
-def _clear(name: str, root: Path | None, shape: tuple[int, ...]) -> Array:
-    """The test records of a data set, float32; none where no name is given."""
+def _clear(name: str, root: Path | None, shape: tuple[int, ...]) -> Data | None:
+    """The data set whose test records are compared with; None where no name is given."""
     if not name:
-        return np.zeros((0, *shape), np.float32)
+        return None
     from wpriv.data import read as by_name
 
     other = by_name(name, root=root)
     if other.shape != shape:
         raise MissingResource(f"test: {name} has records of shape {list(other.shape)}; those with noise have {list(shape)}")
-    return scaled(other.x_test)
+    return other

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr
+from scipy.special import erfc, log_ndtr
 
 from wpriv.core.convert import log_mills_drop
 from wpriv.core.pair import Array, LossPair, Tails, column, mirrored
@@ -45,6 +45,11 @@ class GaussPair(LossPair):
         a = np.asarray(eps, dtype=float) / self.mu - self.mu / 2
         b = a + self.mu
         return Tails(log_ndtr(-a), log_ndtr(a), log_ndtr(-b), log_ndtr(b))
+
+    def probabilities(self, eps: Array) -> Tails:
+        a = (np.asarray(eps, dtype=float) / self.mu - self.mu / 2) * math.sqrt(0.5)
+        b = a + self.mu * math.sqrt(0.5)
+        return Tails(0.5 * erfc(a), 0.5 * erfc(-a), 0.5 * erfc(b), 0.5 * erfc(-b))
 
     def family(self) -> tuple[Hashable, tuple[float, ...]]:
         return "gauss", (self.mu,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
@@ -79,9 +80,14 @@ def statement(
         **({"groups": groups} if (groups := {k: n for k, n in plan.sizes.items() if k != "records"}) else {}),
         **{k: about[k] for k in ("data_source",) if k in about},
     }
+    task = registry.load("tasks", train.task)
+    head["remarks"] = list(task.remarks(train, plan.sizes)) if hasattr(task, "remarks") else []
     tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
     if private is None or process is None:
-        return {**head, **(_after(before) if before else {"promise": "none: trained without clipping and without noise"}), **tail}
+        # a published procedure with noise that promises nothing says so by itself
+        void = any(remark.startswith("NOT") for remark in head["remarks"])
+        nothing = {"promise": "none" if void else "none: trained without clipping and without noise"}
+        return {**head, **(_after(before) if before else nothing), **tail}
     release = plan.release
     assert release is not None
     noise = {
@@ -112,8 +118,8 @@ def statement(
         "process": process.describe(),
         "guarantees": [row.as_dict() for row in rows],
         "refused": [{"accountant": r.accountant, "reason": r.reason} for r in refused],
-        "covered": COVERED,
-        "not_covered": NOT_COVERED + (OBSERVED if any(step.observed for step in process.steps) else []),
+        "covered": [*COVERED, *release.covered],
+        "not_covered": [*NOT_COVERED, *release.not_covered] + (OBSERVED if any(step.observed for step in process.steps) else []),
         "not_assessed": NOT_ASSESSED,
         "warnings": warnings + [w for row in rows for w in row.warnings],
         **tail,
@@ -142,9 +148,9 @@ def told(said: dict[str, Any]) -> str:
     if not said["private"]:
         facts = local_statement.facts(said["reports"]) if "reports" in said else []
         table = ["| what | |", "|---|---|", *(f"| {what} | {value} |" for what, value in facts), ""]
-        lines += [f"Promise: {said['promise']}.", "", *(table if facts else [])]
+        lines += [f"Promise: {said['promise']}.", "", *_remarks(said), *(table if facts else [])]
         return "\n".join([*lines, *_lists(said), *_tail(said)])
-    lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")]
+    lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")] + _remarks(said)
     for row in said["guarantees"]:
         ends = (
             f", in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]" if row["claim"] == "certified" else ""
@@ -179,6 +185,11 @@ def _lists(said: dict[str, Any]) -> list[str]:
         if key in said:
             lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
     return lines
+
+
+def _remarks(said: dict[str, Any]) -> list[str]:
+    """What a task says of its own run."""
+    return [*(f"- {remark}." for remark in said["remarks"]), ""] if said["remarks"] else []
 
 
 def _tail(said: dict[str, Any]) -> list[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core.recipe import Recipe
-from wpriv.errors import MissingResource, UsageError
-from wpriv.run import expect, folder, together, train, write
+from wpriv.errors import Interrupted, MissingResource, UsageError
+from wpriv.run import expect, folder, progress, together, train, write
 from wpriv.run.expect import Verdict
 from wpriv.run.progress import Say
 
@@ -50,12 +50,16 @@ def cells(made: Recipe) -> list[Cell]:
         UsageError: some cell is no sound recipe, or there are more than 10,000.
     """
     assert made.training is not None
-    axes = [[(axis.over, value) for value in axis.values] for axis in made.training.sweep or []]
+    axes = [[(axis.over, *point) for point in axis.points()] for axis in made.training.sweep or []]
     points = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
     if len(points) > MAX_CELLS:
         raise UsageError(f"{made.name} asks for more than {MAX_CELLS:,} trainings; take fewer values")
     bare = replace(made, data={key: value for key, value in made.data.items() if key not in ("sweep", "expect", "figure")})
-    return [Cell(dict(point), train.changed(bare, dict(point))) for point in points]
+    found = []
+    for point in points:
+        changes = {path: value for _, _, keys in point for path, value in keys.items()}
+        found.append(Cell({over: label for over, label, _ in point}, train.changed(bare, changes)))
+    return found
 
 
 def shard(text: str, of: list[Cell]) -> list[Cell]:
@@ -92,10 +96,13 @@ def run(
     own = shard(part, every)
     how: dict[str, Any] = {"device": device, "resume": True, "root": root}
     if jobs == 1:
-        for number, cell in enumerate(own, start=1):
-            if say is not None:
-                say(f"training {number} of {len(own)}: {cell.name}", True)
-            train.run(cell.recipe, out / cell.name, say=say, **how)
+        with progress.signals() as stop:
+            for number, cell in enumerate(own, start=1):
+                if stop():
+                    raise Interrupted(f"stopped by {stop()} after {number - 1} of {len(own)} trainings; the same command goes on")
+                if say is not None:
+                    say(f"training {number} of {len(own)}: {cell.name}", True)
+                train.run(cell.recipe, out / cell.name, say=say, stop=stop, **how)
     else:
         _parallel(own, out, jobs, backend, how)
     rows = [row for cell in every if (row := _row(cell, out)) is not None]

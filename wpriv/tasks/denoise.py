@@ -20,7 +20,8 @@ from pydantic import BeforeValidator, Field
 from wpriv.core import registry
 from wpriv.core.document import Key
 from wpriv.core.schema import Count, Strict, Train
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
+from wpriv.tasks import _quality
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from wpriv.tasks._meeting import Meeting
     from wpriv.train.loop import Job
 
-# w2: the 2-Wasserstein distance to test records; variance: of the generated numbers, their mean over the places of a record
-RESULTS = ("loss", "w2", "variance", "marginal_error", "iterations", "unconverged")
+# variance: of the generated numbers, their mean over the places of a record; the last three are means over the plans of an epoch
+RESULTS = ("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged")
 FIGURES = {"samples.npz": "samples"}
 FILES = ("generated.npz",)
 TESTED = False  # whoever trains on privatised records may have no others
@@ -60,7 +61,7 @@ class Options(Strict):
     tol: Annotated[float, Field(gt=1e-6, lt=1)] = Field(1e-3, description="marginal error at which a plan counts as converged")
     most: Annotated[int, Field(ge=1)] = Field(400, description="Sinkhorn iterations of a step at most")
     warm: bool = Field(False, description="start each plan from the potentials that its noisy records had when last drawn")
-    compared: Annotated[int, Field(ge=2, le=5000)] = Field(1000, description="generated and test records on which w2 is measured, at most")
+    compared: Annotated[int, Field(ge=2, le=5000)] = Field(1000, description="generated records that are measured, at most")
 
 
 def faults(train: Train) -> list[tuple[Key, str]]:
@@ -113,8 +114,19 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         optimizer.step()
         return torch.tensor([len(own), len(own) * float(value.detach()), float("nan")], device=device)
 
+    try:
+        judge = _quality.judge(data)
+    except Unsupported:
+        judge = None
+
     def evaluate() -> dict[str, float]:
-        return {**_distances(meeting, looks, clear), **meeting.seen()}
+        made = meeting.made(looks)
+        apart = {"w2": _quality.w2(made, clear)} if judge is None and len(clear) > 1 else {}
+        return {
+            **(apart if judge is None else judge.scores(made)),
+            "variance": float(made.flatten(1).var(0, correction=0).mean()),
+            **meeting.seen(),
+        }
 
     def leave(folder: Path) -> None:
         made = meeting.made(looks)
@@ -165,18 +177,6 @@ def _floats(x: Any) -> Any:
     from wpriv.data import scaled
 
     return scaled(x)
-
-
-def _distances(meeting: Meeting, looks: torch.Tensor, clear: torch.Tensor) -> dict[str, float]:
-    """The distance of generated records to as many test records, and their variance."""
-    from wpriv.transport.exact import exact
-
-    made = meeting.made(looks).flatten(1)
-    found = {"variance": float(made.var(0, correction=0).mean())}
-    if len(clear) > 1:
-        n = min(len(made), len(clear))
-        found["w2"] = float(exact(made[:n], clear[:n].flatten(1), 2.0)) ** 0.5
-    return found
 
 
 def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: torch.Tensor) -> dict[str, Any] | None:

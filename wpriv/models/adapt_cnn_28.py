@@ -1,0 +1,35 @@
+"""The network of Rakotomamonjy and Ralaivola for adaptation between digits: 320 features, and a classifier of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from wpriv.core.process import Parameters, parameter
+from wpriv.models._parts import image
+
+SOURCE = "Rakotomamonjy, Ralaivola 2021, appendix 8.5.2, digits"
+WIDTH = 20 * 4 * 4
+
+
+@dataclass(frozen=True)
+class Params(Parameters):
+    """How much is dropped in training."""
+
+    dropout: bool = parameter("drop half of the second layer's channels and of the classifier's units, as published", default=False)
+
+
+def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
+    """[N, C, 28, 28] to [N, classes] logits, as ``features`` (to [N, 320], 0 to 1) and ``classifier``; 49,962 parameters for digits."""
+    channels = image(params.name, shape, 28)
+    features = nn.Sequential(
+        *(nn.Conv2d(channels, 32, 5), nn.MaxPool2d(2), nn.ReLU()),  # to 12 x 12
+        nn.Conv2d(32, 20, 5),
+        *([nn.Dropout2d()] if params.dropout else []),
+        *(nn.MaxPool2d(2), nn.Sigmoid(), nn.Flatten()),  # to 4 x 4
+    )
+    classifier = nn.Sequential(nn.Linear(WIDTH, 100), nn.ReLU(), *([nn.Dropout()] if params.dropout else []), nn.Linear(100, classes))
+    return nn.Sequential(OrderedDict(features=features, classifier=classifier))
