@@ -376,6 +376,17 @@ def test_what_does_not_go_together_is_told(bars, tmp_path, change, told):
         run(tmp_path, swd(bars, "joint").replace(*change))
 
 
+@pytest.mark.parametrize(("name", "shape"), [("merf-generator", SHAPE), ("celeba-generator", (3, 64, 64))])
+def test_a_generator_has_the_documented_number_of_parameters_and_makes_images(name, shape):
+    module = registry.load("models", name)
+    made = module.build(registry.params("models", name, {}), shape, 10)
+    count = sum(p.numel() for p in made.parameters())
+    assert f"{count:,} parameters" in module.build.__doc__
+    x = made(made.inputs(torch.arange(4)))
+    assert x.shape == (4, *shape)
+    assert 0 <= x.min() <= x.max() <= 1
+
+
 def test_samples_are_the_same_for_the_same_weights_and_move_no_random_number():
     model = registry.load("models", "merf-generator").build(registry.params("models", "merf-generator", {}), SHAPE, 10)
     torch.manual_seed(3)
