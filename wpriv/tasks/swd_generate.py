@@ -112,7 +112,7 @@ def release(train: Train, sizes: Mapping[str, int]) -> Release:
         told = "every step takes a fresh uniformly random set of a fixed number of records from each class, without replacement"
     elif options.labels == "none":
         unit = "one training record, of which the label is not used"
-    what = f"each record's row, {HOW[options.labels]}, the image clipped to {options.bound:g} and the row scaled so that this is"
+    what = f"each record's row, in units of {options.bound:g}: {HOW[options.labels]}"
     return Release(
         lambda multiplier: Projection(options.row, options.directions, multiplier * SENSITIVITY, SENSITIVITY),
         sampling,
