@@ -146,11 +146,11 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
     named: list[tuple[Key, str]] = [(("accountants",), word) for word in model.accountants]
     if model.privacy is not None and model.privacy.accountant is not None:
         named.append((("privacy", "accountant"), model.privacy.accountant))
-    for key, word in named:
+    for path, word in named:
         try:
             registry.accountant(word)
         except UsageError as error:
-            faults.append(Fault(document.place(key), str(error)))
+            faults.append(Fault(document.place(path), str(error)))
     return faults
 
 

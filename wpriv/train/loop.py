@@ -22,6 +22,7 @@ from wpriv.errors import Interrupted, UsageError
 from wpriv.train import checkpoint, seeds, spread
 from wpriv.train.gather import Gathered
 from wpriv.train.ledger import Ledger
+from wpriv.train.noise import Noise
 from wpriv.train.release import Bounded, noisy
 from wpriv.train.sampler import Indices, Sampler, sampler
 
@@ -78,7 +79,7 @@ class Door:
 
     multiplier: float
     adjacency: str
-    generator: torch.Generator
+    noise: Noise
     private: bool
     used: int = 0
 
@@ -86,7 +87,7 @@ class Door:
         self.used += 1
         if self.private and total.adjacency != self.adjacency:
             raise UsageError(f"what is accounted under {self.adjacency} neighbours cannot be bounded under {total.adjacency}")
-        return noisy(total, self.multiplier, self.generator, private=self.private)
+        return noisy(total, self.multiplier, self.noise, private=self.private)
 
 
 @dataclass
