@@ -177,7 +177,10 @@ def _floats(x: Any) -> Any:
 
 
 def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: torch.Tensor) -> dict[str, Any] | None:
-    """Images: a row of clear ones where there are any, one of noisy ones, and rows of generated ones. Points: generated over clear ones."""
+    """Images: a row of test images where there are any, one of reports (of other records), and rows of generated ones.
+
+    Points of the plane: generated ones over test records. Of other records there is no picture: None.
+    """
     import numpy as np
 
     if made.ndim == 2 and made.shape[1] == 2:
@@ -185,7 +188,7 @@ def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: t
     if made.ndim != 4 or made.shape[1] not in (1, 3):
         return None
     across = min(ACROSS, len(made), len(noisy))
-    rows = [("original", clear[:across])] if len(clear) >= across else []
-    rows.append(("privatised", meeting.shown(noisy[:across])))
+    rows = [("test images", clear[:across])] if len(clear) >= across else []
+    rows.append(("reports", meeting.shown(noisy[:across])))
     rows += [("" if k else "generated", made[k * across : (k + 1) * across]) for k in range(min(DOWN, len(made) // across))]
     return {"samples": np.concatenate([part.cpu().numpy() for _, part in rows]), "names": np.array([name for name, _ in rows])}
