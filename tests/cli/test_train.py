@@ -161,6 +161,39 @@ def test_another_recipe_in_the_same_folder_is_refused_forked_or_moved_aside(reci
     assert kept == [36]
 
 
+class Killed(BaseException):
+    """Nobody catches it."""
+
+
+def killed(*_, **__):
+    raise Killed
+
+
+def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_again(recipe, tmp_path, capsys, monkeypatch):
+    recipe.write_text(RECIPE.replace("seed: 1\n", ""))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(train.statement, "statement", killed)
+        run(capsys, recipe, "--out", "done")
+    before, lines = weights(tmp_path / "done"), (tmp_path / "done" / folder.LEDGER).read_text()
+    assert not (tmp_path / "done" / folder.CHECKPOINT).exists()
+    # made again, it would draw other noise: a second release of the same records
+    code, out, _ = run(capsys, recipe, "--out", "done", "--resume")
+    assert (code, "certified by pld" in out) == (0, True)
+    assert same(before, weights(tmp_path / "done"))
+    assert (tmp_path / "done" / folder.LEDGER).read_text() == lines
+    assert not list((tmp_path / "done").glob("before-*"))
+
+
+def test_a_fork_that_was_killed_before_its_first_step_is_still_a_fork(recipe, tmp_path, capsys, monkeypatch):
+    run(capsys, recipe, "--out", "done")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("wpriv.train.launch.launch", killed)
+        run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--fork")
+    code, out, _ = run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--resume")
+    assert (code, "in 2 kinds of step" in out) == (0, True)
+    assert [e.run for e in ledger.entries(tmp_path / "done" / folder.LEDGER)] == [1] * 18 + [2] * 18
+
+
 def test_weights_trained_without_privacy_are_never_the_start_of_a_private_run(recipe, tmp_path, capsys):
     assert run(capsys, recipe, "--set", "privacy=none", "--set", "epochs=1", "--out", "done")[0] == 0
     code, _, err = run(capsys, recipe, "--out", "done", "--fork")
@@ -283,6 +316,34 @@ def test_a_sweep_trains_its_cells_in_shards_and_gathers_them(recipe, tmp_path, c
                                                                              set={"privacy.eps": 4, "seed": 1}).out))  # fmt: skip
     for words in (["--shard", "0/2"], ["--shard", "3/2"], ["--shard", "x"], ["--resume"]):
         assert run(capsys, recipe, "--out", "grid", *words)[0] == 2
+
+
+def signalled(function):
+    """The function, with a signal to this process before it."""
+
+    def first(*args, **how):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return function(*args, **how)
+
+    return first
+
+
+def test_a_signal_while_data_are_read_ends_with_75_after_the_first_step(recipe, tmp_path, capsys, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "_data", signalled(train._data))
+        code, _, err = run(capsys, recipe, "--out", "cut")
+    assert (code, "stopped by SIGUSR1 after step 1 of 18" in err) == (75, True)
+    assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0
+
+
+def test_a_signal_while_one_training_of_a_sweep_is_concluded_stops_the_sweep_before_the_next(recipe, tmp_path, capsys, monkeypatch):
+    recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + "sweep: {over: seed, values: [0, 1]}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "_conclude", signalled(train._conclude))
+        code, _, err = run(capsys, recipe, "--out", "grid")
+    assert (code, "stopped by SIGUSR1 after 1 of 2 trainings" in err) == (75, True)
+    code, out, _ = run(capsys, recipe, "--out", "grid")
+    assert (code, "2 of 2 trainings are done" in out) == (0, True)
 
 
 def test_an_infinite_eps_is_no_privacy_and_a_sweep_is_drawn_as_its_recipe_says(recipe, tmp_path, capsys):

@@ -50,6 +50,7 @@ TABLES = {
         "delta": 1e-5,
     },
 }
+TRAINED = {"training", "samples", "losses", "parity", "odds", "noise"}  # of a training, a sweep, and of what several tasks leave
 TRAINED = {"training", "samples", "distance"}  # of the metrics of a training, and of what several tasks leave
 TRAINED = {"training", "samples", "measures"}  # of the metrics of a training, and of what several tasks leave
 TRAINED = {"training", "samples", "accuracy-over-eps"}  # of the metrics of a training, and of what several tasks leave
@@ -174,6 +175,9 @@ def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0()
     assert entries(axes) == ["w2", "entropy"]
     assert list(axes.lines[1].get_ydata()) == [2.0, 2.0]
     with pytest.raises(KeyError):
+        drawn("scores", [{"epoch": 1, "step": 1, "loss": 2.0}])
+
+
         drawn("measures", [{"epoch": 1, "step": 1, "loss": 2.0}])
 
 

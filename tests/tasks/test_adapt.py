@@ -193,8 +193,8 @@ def test_the_published_dp_swd_promises_nothing_and_says_why(root):
     counts = {"d": 784, "k": 200, "records": 7438, "batch": 128, "epochs": 100, "delta": 1e-5}
     done = ran(root, "dp-swd-paper", "run", published=counts)
     said = (root / "run" / "statement.md").read_text()
-    assert "Promise: none" in said
-    assert "NOT differentially private: The paper prints eps" in said
+    assert "Promise: none." in said
+    assert "NOT differentially private: the paper prints eps" in said
     assert "no finite eps at any delta below 1" in said
     assert all(gap in said for gap in adapt.SWD_GAPS)
     assert done.guarantees == []

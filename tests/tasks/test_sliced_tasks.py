@@ -120,6 +120,14 @@ def test_an_autoencoder_has_the_layers_asked_for_and_gives_codes_and_examples_ba
     assert torch.equal(model.decoder(found), made)
 
 
+def test_a_sigmoid_begins_at_the_prior_that_was_guessed():
+    model = build(code=3, output="sigmoid", prior=0.1)
+    assert model.decoder[-3].bias.sigmoid().tolist() == pytest.approx([0.1] * 16)
+    for given in ({"output": "linear", "prior": 0.1}, {"output": "sigmoid", "prior": 1.0}):
+        with pytest.raises(UsageError, match="prior is the mean of sigmoid outputs, between 0 and 1"):
+            build(**given)
+
+
 @pytest.mark.parametrize("widths", ["", "8-", "8,5", "0", "8--5", "-3", "eight"])
 def test_widths_that_are_none_are_refused(widths):
     with pytest.raises(UsageError, match="widths are whole numbers with dashes between them"):

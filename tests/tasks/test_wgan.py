@@ -112,7 +112,7 @@ def test_with_labels_both_networks_are_told_them():
 def test_an_affine_generator_meets_the_law_of_clear_points(run):
     done = run(TOY, steps=600)
     model = checkpoint.load(done.out / "model.pt")["weights"]
-    mean, spread = float(model["generator.0.bias"]), abs(float(model["generator.0.weight"]))
+    mean, spread = float(model["generator.2.offset"]), abs(float(model["generator.0.weight"]))
     assert mean == pytest.approx(0.0, abs=0.2)  # a GAN circles its goal
     assert spread == pytest.approx(0.5, abs=0.1)
     assert done.metrics[-1]["w2"] < 0.2

@@ -10,9 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from wpriv.core.certified import Composition
 from wpriv.core.curve import Bracket, Curve, curve_of_pair
-from wpriv.core.outer import Outer
 from wpriv.core.process import Process, between, closed_form
 
 NOTION = "approximate-dp"
@@ -38,6 +36,10 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     pairs = [pair for pair in closed if pair is not None]
     if len(pairs) == len(runs):
         return curve_of_pair(process, pairs, accountant="pld", source=SOURCE)
+    # not needed, and not loaded, where a closed form has the answer
+    from wpriv.core.certified import Composition
+    from wpriv.core.outer import Outer
+
     compositions = [Composition(run) if between(run, tol) is None else Outer(run, tol) for run in runs]
 
     def delta(eps: float) -> Bracket:

@@ -24,7 +24,7 @@ def draw(rows: list[dict[str, Any]], axes: Any, measures: dict[str, str]) -> Non
     if not shown or not any(key in rows[0] for key in (ALPHA, EPS)):
         raise KeyError(" or ".join([*measures] if not shown else [ALPHA, EPS]))
     x = ALPHA if len({row.get(ALPHA) for row in rows}) > 1 else EPS
-    ticks = sorted({row.get(x) for row in rows}, key=float)
+    ticks: list[Any] = sorted({row[x] for row in rows}, key=float)
     others = [key for key in (ALPHA, EPS, FORMULA) if key != x and len({row.get(key) for row in rows}) > 1]
     cases = list(dict.fromkeys(tuple(row.get(key) for key in others) for row in rows))
     for place, case in enumerate(cases):

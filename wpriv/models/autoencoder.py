@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.core.process import Parameters, parameter
+from wpriv.errors import UsageError
 from wpriv.models._parts import ACTIVATIONS, inputs, widths
 
 SOURCE = "autoencoder of fully connected layers, as in Rodriguez-Vitores, Lalanne, Loubes 2025, Appendix B.3"
@@ -24,6 +26,13 @@ class Params(Parameters):
     widths: str = parameter("units of the encoder's hidden layers, as 256-64", default="62")
     activation: str = parameter("relu or tanh", default="relu", choices=tuple(ACTIVATIONS))
     output: str = parameter("linear, or sigmoid for images in [0, 1]", default="linear", choices=OUTPUTS)
+    prior: float = parameter("a public guess of the outputs' mean, with which a sigmoid begins; 0 leaves it", default=0.0, least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prior and (self.output != "sigmoid" or self.prior >= 1):
+            told = f"prior is the mean of sigmoid outputs, between 0 and 1; found {self.prior:g} and output: {self.output}"
+            raise UsageError(f"{self.name}: {told}")
 
 
 class Autoencoder(nn.Module):
@@ -33,8 +42,12 @@ class Autoencoder(nn.Module):
         super().__init__()
         sizes = [inputs(shape), *widths(params.name, params.widths), params.code]
         self.encoder = nn.Sequential(nn.Flatten(), *_layers(sizes, params.activation))
+        back = _layers(sizes[::-1], params.activation)
+        if params.prior:
+            # else the first steps of all records agree to make the codes large, for want of a bias
+            nn.init.constant_(back[-1].bias, math.log(params.prior / (1 - params.prior)))  # type: ignore[arg-type]
         last = [nn.Sigmoid()] if params.output == "sigmoid" else []
-        self.decoder = nn.Sequential(*_layers(sizes[::-1], params.activation), *last, nn.Unflatten(1, tuple(shape)))
+        self.decoder = nn.Sequential(*back, *last, nn.Unflatten(1, tuple(shape)))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         codes: Tensor = self.encoder(x)

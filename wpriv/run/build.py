@@ -11,7 +11,6 @@ from typing import Any
 from wpriv.core import registry
 from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step, type_words
 from wpriv.errors import UsageError
-from wpriv.run import observe
 from wpriv.run.history import read_history
 from wpriv.run.number import number, shown, whole
 
@@ -42,7 +41,11 @@ def step(spec: Mapping[str, Any]) -> Step:
         if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise UsageError(f"{spec['mech']} needs {flag(name)} ({f.metadata.get('help', 'a parameter of the mechanism')}); found none")
     kind = "none" if spec.get("sampling") is None else spec["sampling"]
-    seen = None if spec.get("observed") is None else observe.observed(spec["observed"])
+    seen = None
+    if spec.get("observed") is not None:
+        from wpriv.run import observe
+
+        seen = observe.observed(spec["observed"])
     return Step(cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")), seen)
 
 

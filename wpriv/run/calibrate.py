@@ -10,7 +10,6 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from wpriv.core.curve import Guarantee
-from wpriv.core.moments import log_moment
 from wpriv.core.process import MAX_COUNT, Mechanism, Process
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.run import build, classical, price
@@ -207,6 +206,8 @@ def _chi_square(mechanism: Mechanism) -> float:
     pair = mechanism.pair()
     if pair.infinity >= 1:
         return math.inf
+    from wpriv.core.moments import log_moment
+
     return math.expm1(min(float(log_moment(pair, np.ones(1), finite=True)[0]), 600.0))
 
 

@@ -34,7 +34,8 @@ class Folder:
 
     Args:
         path: where. run: the number of the run in its ledger (forks begin a new one). resume, fork: how this run begins.
-        done: the run is over, and its results are there.
+        done: the run is over, and its results are there. weights: they alone are there, without checkpoint or statement: a run was
+            stopped after its last step, or a fork of them before its first.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class Folder:
     resume: bool = False
     fork: bool = False
     done: bool = False
+    weights: bool = False
 
     def before(self) -> tuple[Step, ...]:
         """What earlier runs have spent on the same data."""
@@ -92,7 +94,7 @@ def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False
     if (path / STATEMENT).is_file():
         return Folder(path, run, done=True)
     if not (path / CHECKPOINT).is_file():
-        return Folder(path, run)  # it ended before its first step
+        return Folder(path, run, weights=(path / MODEL).is_file())  # without weights it ended before its first step
     if not resume:
         raise UsageError(f"{path} holds an unfinished run of this recipe. Go on with --resume, or begin again with --fresh")
     return Folder(path, run, resume=True)

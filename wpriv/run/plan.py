@@ -173,7 +173,7 @@ def _private(plan: Plan, private: Privacy) -> Plan:
 
 
 def _tol(process: Process) -> float:
-    """The width asked of a bracket while planning; what is said at the end is asked to ``calibrate.TOL``."""
+    """The width asked of a bracket."""
     return BETWEEN if any(between(run, BETWEEN) is not None for run in process.runs()) else calibrate.TOL
 
 
@@ -184,7 +184,7 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[pric
     rows, refused = [], []
     for name in plan.train.accountants:
         try:
-            found = price.ask(price.curve(process, name, calibrate.TOL), delta=private.delta)
+            found = price.ask(price.curve(process, name, _tol(process)), delta=private.delta)
             rows.append(replace(found, accountant=name))  # with its options, which tell apart what it says
         except Unsupported as error:
             refused.append(price.Refusal(name, str(error)))

@@ -117,7 +117,8 @@ def draw(rows: Any, views: list[View], out: Path, formats: Sequence[str], *, ask
 
     across = _across(views)
     down = math.ceil(len(views) / across)
-    figure = Figure(figsize=(WIDTH * across, HEIGHT * down), layout="constrained")
+    size = 1.0 if across < 4 else 0.65  # a large grid is looked at as a whole
+    figure = Figure(figsize=(WIDTH * across * size, HEIGHT * down * size), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False).ravel()
     for spare in grid[len(views) :]:
         spare.remove()

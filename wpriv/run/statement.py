@@ -84,7 +84,10 @@ def statement(
     head["remarks"] = list(task.remarks(train, plan.sizes)) if hasattr(task, "remarks") else []
     tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
     if private is None or process is None:
-        return {**head, **(_after(before) if before else {"promise": "none: trained without clipping and without noise"}), **tail}
+        # a published procedure with noise that promises nothing says so by itself
+        void = any(remark.startswith("NOT") for remark in head["remarks"])
+        nothing = {"promise": "none" if void else "none: trained without clipping and without noise"}
+        return {**head, **(_after(before) if before else nothing), **tail}
     release = plan.release
     assert release is not None
     noise = {

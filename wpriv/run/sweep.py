@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core.recipe import Recipe
-from wpriv.errors import MissingResource, UsageError
-from wpriv.run import expect, folder, together, train, write
+from wpriv.errors import Interrupted, MissingResource, UsageError
+from wpriv.run import expect, folder, progress, together, train, write
 from wpriv.run.expect import Verdict
 from wpriv.run.progress import Say
 
@@ -96,10 +96,13 @@ def run(
     own = shard(part, every)
     how: dict[str, Any] = {"device": device, "resume": True, "root": root}
     if jobs == 1:
-        for number, cell in enumerate(own, start=1):
-            if say is not None:
-                say(f"training {number} of {len(own)}: {cell.name}", True)
-            train.run(cell.recipe, out / cell.name, say=say, **how)
+        with progress.signals() as stop:
+            for number, cell in enumerate(own, start=1):
+                if stop():
+                    raise Interrupted(f"stopped by {stop()} after {number - 1} of {len(own)} trainings; the same command goes on")
+                if say is not None:
+                    say(f"training {number} of {len(own)}: {cell.name}", True)
+                train.run(cell.recipe, out / cell.name, say=say, stop=stop, **how)
     else:
         _parallel(own, out, jobs, backend, how)
     rows = [row for cell in every if (row := _row(cell, out)) is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -121,7 +122,10 @@ def _sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
     assert made.training is not None
     asked = made.training.data
     task = registry.load("tasks", made.training.task)
-    if asked.records is not None and asked.limit is asked.first is None and not hasattr(task, "sizes"):
+    whole = asked.limit is asked.first is None
+    if hasattr(task, "declared") and whole and (told := task.declared(made.training)) is not None:
+        return dict(told)
+    if asked.records is not None and whole and not hasattr(task, "sizes"):
         return {"records": asked.records}
     return _sizes_of(made, _data(made, root))
 
@@ -143,17 +147,34 @@ def run(
     fresh: bool = False,
     root: str | Path | None = None,
     say: progress.Say | None = None,
+    stop: Callable[[], str | None] | None = None,
 ) -> Trained:
     """Trains a checked recipe in a folder; see ``train``.
 
     Args:
         say: told of progress, a line an epoch that stays and others that do not.
+        stop: asked after every step; the reason to stop, or None. Left out, signals are such reasons.
     """
     if made.training is not None and made.training.sweep is not None:
         raise UsageError(f"{made.name} is a sweep of several trainings: run it with `wpriv train`, or one cell of it with its keys set")
+    # from here to the end: a signal while data are read stops the run after its first step, one while results are written comes too late
+    with progress.signals() if stop is None else contextlib.nullcontext(stop) as asked:
+        return _run(made, out, asked, say, device=device, root=root, resume=resume, fork=fork, fresh=fresh)
+
+
+def _run(
+    made: Recipe,
+    out: Path,
+    stop: Callable[[], str | None],
+    say: progress.Say | None,
+    *,
+    device: str,
+    root: str | Path | None,
+    **how: bool,
+) -> Trained:
     started = time.time()
     data = _data(made, root)
-    place = _together(lambda: folder.look(out, made, resume=resume, fork=fork, fresh=fresh))
+    place = _together(lambda: folder.look(out, made, **how))
     job = plan.plan(made, _sizes_of(made, data), place.before())
     if place.done:
         return finished(job, place)
@@ -167,16 +188,19 @@ def run(
         "data_fingerprint": data.fingerprint,
     }
     launch.device_of(device)  # before anything is written
-    _together(lambda: folder.take(place, made, {**about, **launch.about()}))
-    tell = progress.Progress(job, place, say, writes=spread.first())
-    tell.begin()
-    with progress.signals() as stop:
-        engine = launch.launch(
+    identity = folder.identity(made, job.steps, job.multiplier, data.fingerprint)
+    trained = place.weights and _together(lambda: _trained(out, identity))
+    if not trained:
+        place = replace(place, fork=place.fork or place.weights)
+        _together(lambda: folder.take(place, made, {**about, **launch.about()}))
+        tell = progress.Progress(job, place, say, writes=spread.first())
+        tell.begin()
+        launch.launch(
             job.train,
             data,
             schedule(job, place.run),
             out,
-            identity=folder.identity(made, job.steps, job.multiplier, data.fingerprint),
+            identity=identity,
             device=device,
             resume=place.resume,
             fork=place.fork,
@@ -184,8 +208,8 @@ def run(
             on_epoch=tell.epoch,
             on_step=tell.step,
         )
-    about |= {**launch.about(), "wall_seconds": round(time.time() - started, 1)}
-    about |= {"clipping": engine.job.method} if engine.job.method else {}
+        about["wall_seconds"] = round(time.time() - started, 1)
+    about |= launch.about()
     _together(lambda: _conclude(job, place, about, None if data.noise is None else data.noise.statement))
     spread.leave()
     return finished(job, place)
@@ -222,6 +246,13 @@ def finished(job: Plan, place: Folder) -> Trained:
     return replace(done, verdicts=expect.verdicts(job.recipe, done.results(), first=True))
 
 
+def _trained(out: Path, identity: str) -> bool:
+    """Whether the weights in a folder are those at the end of this very training."""
+    from wpriv.train import checkpoint
+
+    return bool(checkpoint.load(out / folder.MODEL).get("identity") == identity)
+
+
 def _bounds(row: Guarantee) -> Row:
     told = row.as_dict()
     return {key: told[key] for key in ("accountant", "claim", "epsilon", "delta")}
@@ -251,8 +282,12 @@ def _conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str,
     ``before`` is what was promised of the training records when they were privatised, if they were.
     """
     path = place.path
+    from wpriv.train import checkpoint
+
     process = None if job.private is None else ran(job, place)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
+    method = checkpoint.load(path / folder.MODEL)["clipping"]
+    about = {**about, "clipping": method} if method else about
     provenance = {**write.provenance(), **about, "run": place.run}
     write.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     said = statement.statement(job, process, rows, refused, provenance, before)

@@ -63,7 +63,9 @@ class _Plain(yaml.SafeDumper):
 
 
 # what our loader reads as a number is not always one to PyYAML: inf, 1e5
-_Plain.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if document.plain(text) else "'"))
+_Plain.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if document.plain(text) else "'")
+)
 
 
 def as_yaml(data: dict[str, Any]) -> str:

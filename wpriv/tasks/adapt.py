@@ -150,8 +150,8 @@ def _gradient(train: Train, own: Options, records: int) -> account.Release:
         [(records, max(records, batch))],
         unit=UNIT,
         not_covered=MEASURED,
-        clipped=f"projections of features (to {own.bound:g} standard deviations of the source's) and the Jacobians of each record's (to "
-        f"{own.lipschitz:g} times the median norm of the source's), in units of which it is written,",
+        clipped=f"projections of features, and the Jacobians of each target record's (in units of public numbers: {own.bound:g} standard "
+        f"deviations of the source's projections times {own.lipschitz:g} median norms of its Jacobians)",
         of="the gradient of the sliced Wasserstein distance between the features of target and source",
         drawn="every step takes a fresh uniformly random set of exactly the batch size from the target, without replacement",
     )
@@ -172,7 +172,7 @@ def _projections(train: Train, own: Options, records: int) -> account.Release:
         "replace-one",
         RADIUS,
         2 * RADIUS,
-        clipped="the features of each target record, in a network that was trained on the source and is held fixed,",
+        clipped="the features of each target record, in a network that was trained on the source and is held fixed",
         of=f"each of {own.directions} projections of them on fresh random directions",
         unit=UNIT,
         not_covered=MEASURED,
@@ -218,8 +218,8 @@ SWD_GAPS = (
     "The published gradient passes through the Jacobian of the features at each private record, which is no function of the noisy "
     "projections: a record where it is not 0 among records where it is tells itself apart (Rodriguez-Vitores et al. 2025, Remark 4.3)",
     "Features are divided by twice the largest norm of the private batch, so that one record moves all of them",
-    "The paper's figure counts d = 784, the pixels, where the features that are projected are 320: more noise would be needed",
-    "It counts the steps of passes over the target, where its program runs passes over the source: for MNIST to USPS seven times as many",
+    "For digits the paper's figure counts d = 784, the pixels, where the features that are projected are 320: more noise would be needed",
+    "It counts the steps of passes over the target, where its program runs passes over the source: seven times as many from MNIST to USPS",
     "It charges the failure of its tail bound once for all steps, each of which draws directions of its own; the Bernstein bound of its "
     "program has the number of directions squared",
 )

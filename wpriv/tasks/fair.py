@@ -45,6 +45,9 @@ class Options(Strict):
     clipping: Literal["per-coordinate", "spectral"] = "per-coordinate"
     sensitivity: Literal["tight", "paper"] = Field("tight", description="the constant of the penalty's sensitivity")
     directions: Count = Field(50, description="directions drawn at each step, where scores are vectors")
+    groups: list[Count] | None = Field(
+        None, description="records of group 0 and 1, for odds those of label 0, then of label 1, that the recipe counts on"
+    )
     ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(
         default_factory=dict, description="columns brought from [low, high], public numbers, to [0, 1]"
     )
@@ -60,16 +63,31 @@ def faults(recipe: Train) -> list[tuple[Key, str]]:
     if recipe.privacy is None:
         return found
     if recipe.privacy.sampling != "fixed":
-        found.append((("privacy", "sampling"), f"the groups of a penalty are drawn in fixed sizes: sampling: fixed; found {recipe.privacy.sampling}"))
+        found.append(
+            (("privacy", "sampling"), f"the groups of a penalty are drawn in fixed sizes: sampling: fixed; found {recipe.privacy.sampling}")
+        )
     if recipe.privacy.clip == "batch-mean":
         found.append((("privacy", "clip"), "clip is C here, to which the gradient of each record's loss is clipped: give a number"))
     return found
 
 
+def declared(recipe: Train) -> dict[str, int] | None:
+    """The sizes as the recipe tells them, for a plan without data; None where it does not."""
+    counts = Options.model_validate(recipe.options).groups
+    return None if counts is None else {"records": sum(counts), **{f"group {place}": count for place, count in enumerate(counts)}}
+
+
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
-    """The records, and those of each group, pair after pair: public, since the neighbours never change them."""
+    """The records, and those of each group, pair after pair: public, since the neighbours never change them.
+
+    Raises:
+        UsageError: they are not what the recipe counts on (unless it cuts the data), or there are no two groups.
+    """
     options = Options.model_validate(recipe.options)
-    return {"records": data.records, **{name: len(places) for name, places in _groups(options, data).items()}}
+    found = {name: len(places) for name, places in _groups(options, data).items()}
+    if options.groups is not None and recipe.data.limit is recipe.data.first is None and [*found.values()] != options.groups:
+        raise UsageError(f"groups: the recipe counts on {options.groups} records; found {[*found.values()]} in {data.name}")
+    return {"records": data.records, **found}
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
@@ -184,9 +202,13 @@ def _pairs(counts: list[int]) -> tuple[tuple[int, int], ...]:
 
 
 def _penalty(recipe: Train, counts: list[int]) -> Penalty:
-    """The penalty whose batch takes the recipe's share of every group, rounded down so that no rate exceeds it, and at least 1."""
+    """The penalty whose batch takes the recipe's share of every group, rounded down so that no rate exceeds it, and at least 1.
+
+    Raises:
+        UsageError: the batch is larger than the training set.
+    """
     options, records = Options.model_validate(recipe.options), sum(counts)
-    batch = records if recipe.batch is None else recipe.batch
+    batch = account.drawn(recipe, records)[1]
     return Penalty(
         alpha=options.alpha,
         bound=options.bound,

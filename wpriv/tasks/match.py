@@ -42,9 +42,7 @@ UNIT = {
 class Options(_sliced.Options, Strict):
     """What a recipe may say under ``options``. There is no loss beside the distance: ``privacy.clip`` clips nothing."""
 
-    private: Literal["both", "x", "z"] = Field(
-        "both", description="whose records are protected: those moved (x), the goal (z)"
-    )
+    private: Literal["both", "x", "z"] = Field("both", description="whose records are protected: those moved (x), the goal (z)")
     cap: Positive | None = Field(None, description="norm to which the noisy gradient is cut, which costs no privacy")
     shown: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=12)] = Field(
         default_factory=list, description="steps after which the points are kept for the figure, beside the last"

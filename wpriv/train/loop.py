@@ -249,6 +249,7 @@ class Engine:
         self._force()
         if spread.first():
             content: dict[str, Any] = {"weights": self.job.model.state_dict(), "identity": self.identity, "rows": json.dumps(self.rows)}
+            content["clipping"] = self.job.method
             if self.distances:
                 content["distances"] = torch.stack(self.distances)
                 content["coordinates"] = sum(weight.numel() for weight in self.weights)
