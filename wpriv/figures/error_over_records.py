@@ -30,5 +30,6 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(_draw.NAMES["records"])
+    axes.set_ylabel("error")
     axes.grid(True, alpha=0.25, linewidth=0.6)
     axes.legend(fontsize="small")
