@@ -50,10 +50,8 @@ TABLES = {
         "delta": 1e-5,
     },
 }
-TRAINED = {"training", "samples", "losses", "parity", "odds", "noise"}  # of a training, a sweep, and of what several tasks leave
-TRAINED = {"training", "samples", "distance"}  # of the metrics of a training, and of what several tasks leave
-TRAINED = {"training", "samples", "measures"}  # of the metrics of a training, and of what several tasks leave
-TRAINED = {"training", "samples", "accuracy-over-eps"}  # of the metrics of a training, and of what several tasks leave
+# of the metrics of a training or a sweep, and of what several tasks leave
+TRAINED = {"accuracy-over-eps", "distance", "losses", "measures", "noise", "odds", "parity", "samples", "training"}
 
 
 def drawn(name: str, rows=None):
