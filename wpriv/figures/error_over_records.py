@@ -19,9 +19,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     ordered = sorted(rows, key=lambda row: float(row["records"]))
     n = [float(row["records"]) for row in ordered]
     for colour, (column, label, power) in zip(_draw.COLOURS, LINES, strict=False):
-        values = [row.get(column) for row in ordered]
-        if any(value is None for value in values):
+        if any(row.get(column) is None for row in ordered):
             continue
+        values = [float(row[column]) for row in ordered]
         width = [2 * row["spread"] * row[column] for row in ordered] if column == "w2" else None
         axes.errorbar(n, values, yerr=width, color=colour, marker="o", markersize=4, capsize=2, label=label)
         # through the geometric middle of the points
