@@ -17,7 +17,8 @@ from wpriv.mechanisms.projection import Projection
 from wpriv.run import train
 from wpriv.tasks import _generation, _projected, merf, swd_generate
 from wpriv.train import checkpoint
-from wpriv.train.loop import Door
+from wpriv.train.job import Door
+from wpriv.train.noise import Noise
 from wpriv.transport import sliced
 
 CPU = torch.device("cpu")
@@ -49,7 +50,7 @@ def step_of(chosen: swd_generate.Options, batch: int = 12, seed: int = 0) -> _pr
 
 
 def door(multiplier: float, seed: int = 0) -> Door:
-    return Door(multiplier, "replace-one", torch.Generator().manual_seed(seed), multiplier > 0)
+    return Door(multiplier, "replace-one", Noise(bytes([seed]) * 32), multiplier > 0)
 
 
 def images(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -187,7 +188,9 @@ def test_a_move_takes_the_mean_gradient_over_the_releases_that_wait():
     released = [*step.pending.released[:2], step.project(step.rows.labelled(rows, y), y, u[last])]
     made = step.generator(step.generator.inputs(step.labels))
     own, _ = step.rows(made)
-    loss = torch.stack([step.distance(step.project(own, step.labels, d), r, None) for d, r in zip(u.values(), released, strict=True)]).mean()
+    loss = torch.stack(
+        [step.distance(step.project(own, step.labels, d), r, None) for d, r in zip(u.values(), released, strict=True)]
+    ).mean()
     wanted = torch.autograd.grad(loss, list(step.generator.parameters()))
     torch.manual_seed(11)
     step(x, y, door(0.0), optimizer)
@@ -260,8 +263,8 @@ def test_a_generator_trains_on_projections_and_says_what_it_released(bars, tmp_p
 
 
 def test_the_same_seed_makes_the_same_generator_and_without_privacy_nothing_is_accounted(bars, tmp_path):
-    one, other = (run(tmp_path, swd(bars, "joint", "none"), name) for name in ("one", "other"))
-    assert one.statement["private"] is False
+    for name in ("one", "other"):
+        assert run(tmp_path, swd(bars, "joint", "none"), name).statement["private"] is False
     own, same = (checkpoint.load(tmp_path / name / "model.pt")["weights"] for name in ("one", "other"))
     assert all(torch.equal(own[key], same[key]) for key in own)
 
@@ -344,7 +347,9 @@ def test_a_conditional_gan_trains_with_and_without_privacy(bars, tmp_path, priva
 def test_faces_are_made_by_the_generator_of_table_5_on_pictures_of_the_right_format(pictures, tmp_path):
     text = (Path(__file__).parents[2] / "recipes" / "dpswd" / "celeba.yaml").read_text()
     text = text.replace("img_align_celeba", str(pictures)).replace("crop: 148", "crop: 60").replace("records: 162079", "records: 10")
-    done = run(tmp_path, text, "celeba", quick=True, set={"privacy": {"eps": 10, "delta": 1e-6, "sampling": "fixed"}, "accountants": ["pld"]})
+    done = run(
+        tmp_path, text, "celeba", quick=True, set={"privacy": {"eps": 10, "delta": 1e-6, "sampling": "fixed"}, "accountants": ["pld"]}
+    )
     assert done.statement["process"][0]["d"] == 8192
     assert "sliced" in done.metrics[-1]
     with np.load(tmp_path / "celeba" / "samples.npz") as found:
@@ -369,6 +374,17 @@ def test_faces_are_made_by_the_generator_of_table_5_on_pictures_of_the_right_for
 def test_what_does_not_go_together_is_told(bars, tmp_path, change, told):
     with pytest.raises(UsageError, match=told):
         run(tmp_path, swd(bars, "joint").replace(*change))
+
+
+@pytest.mark.parametrize(("name", "shape"), [("merf-generator", SHAPE), ("celeba-generator", (3, 64, 64))])
+def test_a_generator_has_the_documented_number_of_parameters_and_makes_images(name, shape):
+    module = registry.load("models", name)
+    made = module.build(registry.params("models", name, {}), shape, 10)
+    count = sum(p.numel() for p in made.parameters())
+    assert f"{count:,} parameters" in module.build.__doc__
+    x = made(made.inputs(torch.arange(4)))
+    assert x.shape == (4, *shape)
+    assert 0 <= x.min() <= x.max() <= 1
 
 
 def test_samples_are_the_same_for_the_same_weights_and_move_no_random_number():

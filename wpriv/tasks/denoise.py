@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from wpriv.tasks._meeting import Meeting
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 # variance: of the generated numbers, their mean over the places of a record; the last three are means over the plans of an epoch
 RESULTS = ("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged")
@@ -85,7 +85,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     import torch
 
     from wpriv.tasks import _meeting
-    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.job import Job, optimizer_of
 
     options = Options.model_validate(recipe.options)
     params = registry.params("models", recipe.model.name, recipe.model.parameters())

@@ -32,7 +32,7 @@ from wpriv.train.account import ONE_RECORD, Release, drawn
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
 # rows have no negative number and a norm of at most 1: |x - x'|^2 = |x|^2 + |x'|^2 - 2 x.x' <= 2
@@ -112,7 +112,7 @@ def release(train: Train, sizes: Mapping[str, int]) -> Release:
         told = "every step takes a fresh uniformly random set of a fixed number of records from each class, without replacement"
     elif options.labels == "none":
         unit = "one training record, of which the label is not used"
-    what = f"each record's row, {HOW[options.labels]}, the image clipped to {options.bound:g} and the row scaled so that this is"
+    what = f"each record's row, in units of {options.bound:g}: {HOW[options.labels]}"
     return Release(
         lambda multiplier: Projection(options.row, options.directions, multiplier * SENSITIVITY, SENSITIVITY),
         sampling,
@@ -138,7 +138,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     from torch import nn
 
     from wpriv.tasks import _projected
-    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.job import Job, optimizer_of
 
     options = Options.model_validate(train.options)
     generator = _generation.generator(train, data, options, device)
