@@ -20,7 +20,7 @@ import wpriv
 from wpriv import data
 from wpriv.cli.main import main
 from wpriv.errors import CheckFailed, UsageError
-from wpriv.run import expect, folder, read, train
+from wpriv.run import expect, folder, read, source, train
 from wpriv.train import checkpoint, ledger
 
 ROOT = Path(__file__).parents[2]
@@ -171,9 +171,10 @@ def killed(*_, **__):
 
 def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_again(recipe, tmp_path, capsys, monkeypatch):
     recipe.write_text(RECIPE.replace("seed: 1\n", ""))
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(train.statement, "statement", killed)
-        run(capsys, recipe, "--out", "done")
+        with pytest.raises(Killed):
+            run(capsys, recipe, "--out", "done")
     before, lines = weights(tmp_path / "done"), (tmp_path / "done" / folder.LEDGER).read_text()
     assert not (tmp_path / "done" / folder.CHECKPOINT).exists()
     # made again, it would draw other noise: a second release of the same records
@@ -186,9 +187,10 @@ def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_ag
 
 def test_a_fork_that_was_killed_before_its_first_step_is_still_a_fork(recipe, tmp_path, capsys, monkeypatch):
     run(capsys, recipe, "--out", "done")
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr("wpriv.train.launch.launch", killed)
-        run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--fork")
+        with pytest.raises(Killed):
+            run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--fork")
     code, out, _ = run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--resume")
     assert (code, "in 2 kinds of step" in out) == (0, True)
     assert [e.run for e in ledger.entries(tmp_path / "done" / folder.LEDGER)] == [1] * 18 + [2] * 18
@@ -330,7 +332,7 @@ def signalled(function):
 
 def test_a_signal_while_data_are_read_ends_with_75_after_the_first_step(recipe, tmp_path, capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train, "_data", signalled(train._data))
+        patch.setattr(source, "data", signalled(source.data))
         code, _, err = run(capsys, recipe, "--out", "cut")
     assert (code, "stopped by SIGUSR1 after step 1 of 18" in err) == (75, True)
     assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0

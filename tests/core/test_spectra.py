@@ -77,7 +77,7 @@ def test_low_coefficients_by_the_coarse_grid_are_those_of_the_plain_transform(si
 
 
 def test_the_polynomials_keep_within_the_bounds_that_the_rounding_rests_on():
-    # oracle: Lagrange's polynomials written out; the remainder of an exponential's interpolation, max |f^(p)| / p! times the node polynomial
+    # oracle: Lagrange's polynomials written out; the remainder of an interpolated wave, max |f^(p)| / p! times the node polynomial
     points, t = np.arange(POINTS) - (POINTS // 2 - 1), np.linspace(0, 1, 201)
     parts = [np.prod([(t - points[i]) / (points[j] - points[i]) for i in range(POINTS) if i != j], axis=0) for j in range(POINTS)]
     assert np.abs(parts).sum(axis=0).max() <= LEBESGUE

@@ -1,4 +1,4 @@
-"""The formulas of Wasserstein DP as printed hit their golden values; the repaired ones hold where those fail."""
+"""The formulas of Wasserstein DP as printed hit their golden values, and fail where an exact value refutes them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,25 @@ from scipy.special import logsumexp
 from wpriv.core import wdp
 from wpriv.core.wasserstein import samples, subsampled_gauss
 from wpriv.errors import UsageError
-from wpriv.mechanisms.gauss import GaussPair
 
 POINTS = json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]
 FORMULAS = {
     "000-prop7-": lambda i: wdp.published_laplace(i["Delta"], i["lam"], i["mu"]),
     "000-prop8-": lambda i: wdp.published_gauss(i["Delta"], i["sigma"], i["mu"]),
-    "000-prop9-c": lambda i: wdp.from_dp(i["eps"], i["diam"], i["mu"]),
-    "000-prop9-": lambda i: wdp.published_from_dp(i["eps"], i["Delta"], i["mu"]),
+    "000-prop9-0": lambda i: wdp.published_from_dp(i["eps"], i["Delta"], i["mu"]),
+    "000-prop9-1": lambda i: wdp.published_from_dp(i["eps"], i["Delta"], i["mu"]),
     "000-prop10-": lambda i: wdp.published_from_rdp(i["eps"], i["Delta"], i["mu"]),
     "000-prop11-": lambda i: wdp.published_to_rdp(i["eps"], i["L"], i["mu"], i["alpha"]),
     "000-thm2-": lambda i: wdp.published_step([i["d"]], i["q"], i["sigma"], i["mu"], int(i["n"])),
     "000-cor1-": lambda i: wdp.published_epsilon(
         i["T"] * wdp.published_step([i["d"]], i["q"], i["sigma"], i["mu"], int(i["n"])), i["beta"], math.log(i["delta"])
     ),
-    "000-tvgauss-": lambda i: wdp.total_variation_gauss(i["Delta"], i["sigma"]),
-    "000-tvlap-": lambda i: wdp.total_variation_laplace(i["Delta"], i["lam"]),
 }
 GOLDEN = [(p, next(f for key, f in FORMULAS.items() if p["id"].startswith(key))) for p in POINTS if p["id"].startswith(tuple(FORMULAS))]
 
 
 def test_the_golden_values_are_seen():
-    assert len(GOLDEN) >= 19
+    assert len(GOLDEN) >= 16
 
 
 @pytest.mark.parametrize(("point", "formula"), GOLDEN, ids=[p["id"] for p, _ in GOLDEN])
@@ -45,24 +42,21 @@ def test_the_golden_values_of_the_formulas(point, formula):
     assert formula(inputs) == pytest.approx(float(point["value"]), rel=1e-11)
 
 
-@given(d=st.floats(0.1, 10), noise=st.floats(0.2, 100), mu=st.floats(1, 50))
-def test_no_published_budget_of_noise_above_the_shift_reaches_the_exact_one(d, noise, mu):
+@given(noise=st.floats(0.2, 100), mu=st.floats(1, 50))
+def test_no_published_budget_of_noise_above_the_shift_reaches_the_exact_one(noise, mu):
     """Exact: the shift itself. Both published budgets have lost its unit, so they are compared at sensitivity 1 and noise at least 1."""
     assert wdp.published_gauss(1.0, max(noise, 1.0), mu) < 1.0
     assert wdp.published_laplace(1.0, max(noise, 1.0), mu) < 1.0
-    assert wdp.bounded(d, 1e3 * d, wdp.total_variation_gauss(d, noise), mu) <= d
 
 
-def test_randomized_response_attains_the_repaired_conversion_and_refutes_the_published_one():
+def test_randomized_response_refutes_the_published_conversion():
     """On outputs {0, 50}, eps-DP: W_mu by its definition, from 100,000 equal atoms a side."""
     eps, diameter, mu = 0.5, 50.0, 2
     truth = math.exp(eps) / (1 + math.exp(eps))
     x = np.where(np.arange(100_000) < truth * 100_000, diameter, 0.0)
     y = diameter - x
     exact = samples(x, y, mu)
-    assert wdp.from_dp(eps, diameter, mu) == pytest.approx(exact, rel=1e-4)
     assert wdp.published_from_dp(eps, 1.0, mu) < exact / 10  # sensitivity 1 is what a count of answers has
-    assert wdp.from_rdp(2 * eps, diameter, mu) >= wdp.from_dp(eps, diameter, mu)
 
 
 def test_laws_with_lipschitz_log_densities_have_a_loss_beyond_every_formula_of_w():
@@ -72,22 +66,6 @@ def test_laws_with_lipschitz_log_densities_have_a_loss_beyond_every_formula_of_w
     loss = math.log1p(h * math.expm1(t))
     assert wdp.published_to_rdp(h * t, 1.0, 1) < 1e-5 < loss
     assert loss == pytest.approx(t / 2, rel=1e-9)
-    assert wdp.max_distance_to_dp(t, 1.0) >= loss  # W_inf = T
-
-
-@given(w=st.floats(1e-3, 1e3), slope=st.floats(1e-3, 1e3), k=st.integers(1, 50))
-def test_the_bridge_from_w_inf_is_the_least_over_its_radius(w, slope, k):
-    h = np.geomspace(1e-6, 1e6, 20001) * w
-    assert wdp.max_distance_to_dp(w, slope, k) <= float(np.min(slope * (2 * h + w) + k * np.log1p(w / h))) * (1 + 1e-9)
-
-
-def test_noise_added_after_a_wdp_stage_gives_its_delta():
-    """A stage that is off by 1 with chance 0.01 and by 0 elsewhere: the exact delta is a mixture of the Gauss mechanism's."""
-    mu, at, sigma = 2, 1.0, 2.0
-    w = 0.01 ** (1 / mu)
-    exact = 0.01 * math.exp(float(GaussPair(1 / sigma).log_delta(at)))
-    best = min(wdp.noise_after(w, mu, sigma, at=at, reach=t) for t in np.geomspace(w, 20, 200))
-    assert exact <= best < 0.05
 
 
 def test_the_step_of_the_program_sums_over_pairs_and_that_of_the_paper_over_coordinates():
@@ -112,16 +90,13 @@ def test_noise_dominated_losses_have_the_size_that_the_moments_of_a_normal_law_g
     assert wdp.code_step(np.zeros(28), 1024 / 60000, 1.0, 16) == pytest.approx(4.28, rel=5e-4)
 
 
-def test_the_repaired_tail_bound_holds_where_the_published_one_fails():
-    """The sum of ten fair coins of loss 0 or 1, all ten up with chance 2^-10 (exact, binomial)."""
-    means, bounds = [0.5] * 10, [1.0] * 10
-    assert wdp.tail_epsilon(means, bounds, math.log(2**-10)) > 10.0
+def test_the_published_tail_bound_fails():
+    """The sum of ten fair coins of loss 0 or 1 is ten with chance 2^-10 (exact, binomial)."""
     assert wdp.published_epsilon(5.0, 10.0, math.log(2**-10)) < 6.0
 
 
 def test_compositions_and_groups_are_what_they_say():
     assert (wdp.parallel([1.0, 3.0]), wdp.sequential([1.0, 3.0]), wdp.group(1.5, 4), wdp.post_processing(1.5, 2)) == (3.0, 4.0, 6.0, 3.0)
-    assert wdp.published_to_zcdp(1.0, 2.0, 3) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def test_a_limit_cuts_both(files):
     assert (found.records, found.source_set.records) == (7, 7)
 
 
-def test_the_first_of_the_target_are_taken_and_its_test_records_are_all_there(files):
-    found = data.read("pair", root=files, source="one.npz", target="two.npz", test_share=0.25, first=4)
-    assert (found.records, len(found.x_test), found.source_set.records) == (4, 5, 30)
+def test_the_first_are_taken_of_both_and_all_test_records_stay(files):
+    found = data.read("pair", root=files, source="one.npz", target="two.npz", test_share=0.25).limited(4, tests=False)
+    assert (found.records, len(found.x_test), found.source_set.records) == (4, 5, 4)
 
 
 def test_images_are_interpolated_as_torch_does_it():

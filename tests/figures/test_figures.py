@@ -175,9 +175,6 @@ def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0()
     assert entries(axes) == ["w2", "entropy"]
     assert list(axes.lines[1].get_ydata()) == [2.0, 2.0]
     with pytest.raises(KeyError):
-        drawn("scores", [{"epoch": 1, "step": 1, "loss": 2.0}])
-
-
         drawn("measures", [{"epoch": 1, "step": 1, "loss": 2.0}])
 
 

@@ -95,7 +95,7 @@ def test_the_gradient_is_that_of_the_cost_with_the_plan_held_fixed():
 
     def loss():
         torch.manual_seed(3)
-        return meeting.loss(y, torch.arange(30))
+        return meeting.loss(y)
 
     (found,) = torch.autograd.grad(loss(), weight)
     with torch.no_grad():
@@ -148,7 +148,7 @@ def test_plans_that_do_not_converge_are_told(tmp_path, monkeypatch):
 
 def test_the_same_seed_gives_the_same_run_also_where_it_was_cut_short(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "toy.yaml").write_text(json.dumps({**RECIPE, "options": {**RECIPE["options"], "warm": True}}))
+    (tmp_path / "toy.yaml").write_text(json.dumps({**RECIPE, "options": {**RECIPE["options"], "rise": 5}}))
     whole = wpriv.train("toy.yaml", out="whole")
     stop = iter([None, None, "a test"])
     monkeypatch.setattr(progress, "signals", lambda: contextlib.nullcontext(lambda: next(stop, None)))
@@ -159,9 +159,7 @@ def test_the_same_seed_gives_the_same_run_also_where_it_was_cut_short(tmp_path, 
     cut = wpriv.train("toy.yaml", out="cut", resume=True)
     assert [{**row, "seconds": 0} for row in cut.metrics] == [{**row, "seconds": 0} for row in whole.metrics]
     one, other = (checkpoint.load(tmp_path / name / "model.pt")["weights"] for name in ("whole", "cut"))
-    assert all(torch.equal(one[key], other[key]) for key in one if key != "potentials")
-    assert torch.equal(one["potentials"].nan_to_num(), other["potentials"].nan_to_num())
-    assert one["potentials"].isfinite().sum() > 100  # those of the records that were drawn
+    assert all(torch.equal(one[key], other[key]) for key in one)
 
 
 def test_in_the_cosine_domain_images_are_met_where_their_noise_lies():
@@ -169,7 +167,7 @@ def test_in_the_cosine_domain_images_are_met_where_their_noise_lies():
     found = data.Data("test", images, np.zeros(60, np.int64), images, np.zeros(60, np.int64), ("0",), "x", noise=Noise(1, 2.0, "dct", {}))
     job = job_of(made(model={"name": "mlp-generator", "depth": 1, "width": 4, "latent": 2}), found)
     torch.manual_seed(1)
-    value = job.model.loss(torch.from_numpy(images), torch.arange(60))
+    value = job.model.loss(torch.from_numpy(images))
     torch.manual_seed(1)
     x = job.model.generator(job.model.latents(60, torch.device("cpu"))).detach()
     # scipy's transform of what was generated
@@ -183,7 +181,6 @@ def test_in_the_cosine_domain_images_are_met_where_their_noise_lies():
     [
         ({"privacy": {"eps": 1, "delta": 1e-5}}, "have their noise already"),
         ({"options": {"loss": "plain", "lam": 1.0}}, "leave out lam"),
-        ({"options": {"loss": "sinkhorn-divergence", "warm": True}}, "warm is for loss: entropic"),
         ({"options": {"lam": "corollary-2"}}, "lam: must be a number above 0, theorem"),
         ({"options": {"most": 0}}, "most"),
         ({"data__privatize": {"mech": "local-gaus"}}, "mech"),

@@ -111,6 +111,7 @@ def test_a_training_draws_from_the_groups_that_it_accounts_for(recipe, notion, g
     assert done.guarantees[0].epsilon.safe <= 4
     assert any("NOT protected" in warning for warning in said["warnings"])
     assert said["unit"] == fair.UNIT[notion]
+    assert fair.GROUPS in said["not_covered"]
 
 
 def test_sizes_that_a_recipe_counts_on_plan_it_without_data_and_are_held_against_them(recipe, tmp_path):
@@ -157,7 +158,7 @@ def test_a_regression_leaves_points_and_shares_above_the_antidiagonal(recipe):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"privacy.sampling": "poisson"}, "the groups of a penalty are drawn in fixed sizes"),
+        ({"privacy.sampling": "poisson"}, "groups are drawn in fixed sizes: give sampling: fixed; found poisson"),
         ({"options.alpha": 1.5}, "alpha"),
         ({"options.ranges": {"age": [3, 2]}}, "a range goes from its lower end to its upper; found \\[3, 2\\]"),
         ({"options.ranges": {"cor0": [0, 1]}}, "no column called 'cor0'; did you mean 'core0'"),

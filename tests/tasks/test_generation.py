@@ -17,7 +17,7 @@ from wpriv.mechanisms.projection import Projection
 from wpriv.run import train
 from wpriv.tasks import _generation, _projected, merf, swd_generate
 from wpriv.train import checkpoint
-from wpriv.train.loop import Door
+from wpriv.train.job import Door
 from wpriv.train.noise import Noise
 from wpriv.transport import sliced
 

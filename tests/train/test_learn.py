@@ -12,7 +12,8 @@ from wpriv.core.schema import Optimizer
 from wpriv.errors import Interrupted, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train import ledger, seeds
-from wpriv.train.loop import LEDGER, Engine, Job, Schedule, optimizer_of
+from wpriv.train.job import Job, Schedule, optimizer_of
+from wpriv.train.loop import LEDGER, Engine
 from wpriv.train.release import Bounded
 
 PLAN = Optimizer(name="adam", lr=0.1, decay="linear")

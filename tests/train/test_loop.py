@@ -21,7 +21,8 @@ from wpriv.core.schema import Optimizer
 from wpriv.errors import Interrupted, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train import checkpoint, gather, ledger, seeds
-from wpriv.train.loop import CHECKPOINT, LEDGER, MODEL, Engine, Job, Schedule
+from wpriv.train.job import Job, Schedule
+from wpriv.train.loop import CHECKPOINT, LEDGER, MODEL, Engine
 from wpriv.train.release import Bounded
 
 ROOT = Path(__file__).parents[2]
@@ -186,7 +187,7 @@ def test_a_finished_run_leaves_weights_and_no_state_of_the_noise(tmp_path):
     own = engine(tmp_path)
     own.run()
     assert not (tmp_path / CHECKPOINT).exists()
-    assert set(checkpoint.load(tmp_path / MODEL)) == {"format", "weights", "identity", "rows"}
+    assert set(checkpoint.load(tmp_path / MODEL)) == {"format", "weights", "identity", "rows", "clipping"}
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")

@@ -14,7 +14,8 @@ from wpriv.core.process import Sampling, Step
 from wpriv.core.schema import Optimizer, Privacy
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train import gather, seeds
-from wpriv.train.loop import Engine, Job, Schedule
+from wpriv.train.job import Job, Schedule
+from wpriv.train.loop import Engine
 
 RECORDS, BATCH = 12, 4
 LOSS = functools.partial(cross_entropy, reduction="none")

@@ -26,8 +26,9 @@ MANY = 12
 ROOM = 1 << 22
 # cells of the transform that takes the coarse look, at least
 COARSE = 1024
-# a wave e^{iwx} is replaced, between points g apart, by its polynomial through POINTS of them, off by (wg/2)^POINTS / sqrt(pi POINTS / 2) at
-# most: 16 roundings where the shortest wave has PERIOD points; the sum of its weights' moduli stays below LEBESGUE
+# a wave e^{iwx} is replaced, between grid points g apart, by its polynomial through POINTS of them; that is off by at most
+# (wg/2)^POINTS / sqrt(pi POINTS / 2), which is 16 roundings where the shortest wave has PERIOD points; the moduli of the polynomials
+# through one of the points and zero at the others add up to less than LEBESGUE
 POINTS, PERIOD, LEBESGUE = 20, 16, 2.0
 
 
@@ -105,7 +106,8 @@ def _coarse_look(rows: list[tuple[Law, int, int]], size: int, error: float) -> t
             mass = law.rows[k]
             distance = float(mass @ np.abs(law.index - round(float(mass @ law.index))))
             slack = math.pi * fold / size * distance + 1e-13
-            envelope *= _power(np.minimum(np.abs(spectrum(law.index, mass, size // fold)) + slack, 1.0), power) ** 2
+            modulus: Array = np.minimum(np.abs(spectrum(law.index, mass, size // fold)) + slack, 1.0)
+            envelope *= _power(modulus, power) ** 2
     beyond = np.sqrt(2 * fold * np.cumsum(envelope[::-1])[::-1])
     first = int(np.searchsorted(-beyond, -error))
     return (first * fold - fold // 2, float(beyond[first])) if first < beyond.size else (size // 2 + 1, 0.0)

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erf, logsumexp
+from scipy.special import logsumexp
 
 from wpriv.core.absolute import log_absolute_moment
-from wpriv.core.convert import normal_log_delta
 from wpriv.core.pair import Array
 from wpriv.core.wasserstein import check_order
 from wpriv.errors import UsageError
@@ -35,32 +34,28 @@ def published_gauss(distance: float, sigma: float, order: float) -> float:
 
 
 def published_from_dp(eps: float, distance: float, order: float) -> float:
-    """Proposition 9, eps-DP to WDP: (1/2) Delta (2 eps (e^eps - 1))^(1/(2 mu)). False: see ``from_dp``."""
+    """Proposition 9, eps-DP to WDP: (1/2) Delta (2 eps (e^eps - 1))^(1/(2 mu)).
+
+    False: within outputs of diameter D the least bound is D tanh(eps/2)^(1/mu), attained by randomized response on {0, D}.
+    """
     check_order(order)
     log_inside = math.log(2 * eps) + (eps if eps > 700 else math.log(math.expm1(eps))) if eps > 0 else -math.inf
     return distance / 2 * math.exp(log_inside / (2 * order))
 
 
-def from_dp(eps: float, diameter: float, order: float) -> float:
-    """eps-DP to WDP for outputs within a set of this diameter: D tanh(eps/2)^(1/mu), attained by randomized response on {0, D}."""
-    return diameter * math.pow(math.tanh(eps / 2), 1 / check_order(order))
-
-
 def published_from_rdp(eps: float, distance: float, order: float) -> float:
-    """Proposition 10, (alpha, eps)-RDP to WDP: (1/2) Delta (2 eps)^(1/(2 mu)). False: see ``from_rdp``."""
+    """Proposition 10, (alpha, eps)-RDP to WDP: (1/2) Delta (2 eps)^(1/(2 mu)).
+
+    False: within outputs of diameter D, Pinsker's inequality gives D min(1, sqrt(eps/2))^(1/mu).
+    """
     return distance / 2 * math.pow(2 * eps, 0.5 / check_order(order))
-
-
-def from_rdp(eps: float, diameter: float, order: float) -> float:
-    """(alpha, eps)-RDP to WDP for outputs within this diameter: D min(1, sqrt(eps/2))^(1/mu), by Pinsker's inequality."""
-    return diameter * math.pow(min(1.0, math.sqrt(eps / 2)), 1 / check_order(order))
 
 
 def published_to_rdp(eps: float, lipschitz: float, order: float, alpha: float = math.inf) -> float:
     """Proposition 11, WDP to (alpha, .)-RDP and, at alpha = inf, to DP: alpha/(alpha-1) L eps^(mu/(mu+1)).
 
     L is the Lipschitz constant of the log density. False, and beyond repair for finite mu: laws with 1-Lipschitz log densities can have
-    W_mu near 0 and a loss of any size. See ``noise_to_dp`` and ``max_distance_to_dp``.
+    W_mu near 0 and a loss of any size. See ``noise_to_dp``.
     """
     if not alpha > 1:
         raise UsageError(f"a Renyi order alpha must exceed 1; found {alpha}")
@@ -68,23 +63,9 @@ def published_to_rdp(eps: float, lipschitz: float, order: float, alpha: float = 
     return factor * lipschitz * math.pow(eps, check_order(order) / (order + 1))
 
 
-def published_to_zcdp(eps: float, lipschitz: float, order: float) -> float:
-    """Proposition 11 through eps^2/2-zCDP (the paper's discussion): rho = (L eps^(mu/(mu+1)))^2 / 2. Inherits its fault."""
-    return published_to_rdp(eps, lipschitz, order) ** 2 / 2
-
-
 def noise_to_dp(distance: float, lipschitz: float) -> float:
     """Pure DP of additive noise whose log density is L-Lipschitz: L Delta (Laplace: L = 1/b). Replaces Proposition 11."""
     return lipschitz * distance
-
-
-def max_distance_to_dp(distance: float, lipschitz: float, dimension: int = 1) -> float:
-    """Pure DP where W_inf <= w and both log densities on R^k are L-Lipschitz: min over h > 0 of L (2h + w) + k ln(1 + w/h)."""
-    w, slope, k = distance, lipschitz, dimension
-    if w == 0:
-        return 0.0
-    h = (-w + math.sqrt(w * w + 2 * k * w / _positive(slope, "lipschitz"))) / 2  # 2 L = k w / (h (h + w))
-    return slope * (2 * h + w) + k * math.log1p(w / h)
 
 
 def group(eps: float, size: int) -> float:
@@ -139,39 +120,6 @@ def published_epsilon(total: float, beta: float, log_delta: float) -> float:
 def published_log_delta(total: float, beta: float, eps: float) -> float:
     """Theorem 3: ln delta = beta (sum of the step losses - eps), at most 0."""
     return min(_positive(beta, "beta") * (total - eps), 0.0)
-
-
-def tail_epsilon(means: Sequence[float], bounds: Sequence[float], log_delta: float) -> float:
-    """Theorem 1 repaired (Hoeffding): Pr[sum W_t >= eps] <= delta for independent step losses in [0, w_t] of the given means.
-
-    eps = sum of the means + sqrt(ln(1/delta)/2 sum w_t^2). The chance is over training paths; it is not the delta of DP.
-    """
-    return math.fsum(means) + math.sqrt(-log_delta / 2 * math.fsum(w * w for w in bounds))
-
-
-def total_variation_gauss(distance: float, sigma: float) -> float:
-    """TV(N(0, sigma^2), N(Delta, sigma^2)) = erf(Delta / (2 sqrt2 sigma))."""
-    return float(erf(distance / (2 * math.sqrt(2) * sigma)))
-
-
-def total_variation_laplace(distance: float, scale: float) -> float:
-    """TV(Lap(0, b), Lap(Delta, b)) = 1 - e^(-Delta/(2b))."""
-    return -math.expm1(-distance / (2 * scale))
-
-
-def bounded(distance: float, diameter: float, total_variation: float, order: float) -> float:
-    """What Propositions 7 and 8 can say of noise that is cut to outputs of this diameter: W_mu <= min(Delta, D TV^(1/mu))."""
-    return min(distance, diameter * math.pow(total_variation, 1 / check_order(order)))
-
-
-def noise_after(eps: float, order: float, sigma: float, *, at: float, reach: float) -> float:
-    """delta of N(0, sigma^2 I) noise added after a (mu, eps)-WDP stage, at a DP eps of ``at``: delta_Gauss(at; t/sigma) + (eps/t)^mu.
-
-    The one way from WDP to (eps, delta)-DP that holds at finite mu: by Markov's inequality the coupled outputs lie within t of each
-    other but for a chance of (eps/t)^mu. ``reach`` is t >= eps.
-    """
-    mu = reach / sigma
-    return min(1.0, math.exp(normal_log_delta(at, mu * mu / 2, mu * mu)) + math.pow(eps / reach, check_order(order)))
 
 
 def _positive(value: float, name: str) -> float:

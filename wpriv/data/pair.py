@@ -28,7 +28,6 @@ class Params(Parameters):
     source: str = parameter("the public one: a data set by name, or the path of a .npz or .mat file of features")
     target: str = parameter("the private one, likewise; its labels serve to measure, never to train")
     side: int = parameter("height and width to which images are brought", default=28, least=1)
-    first: int | None = parameter("take only the first so many of the target's training records", default=None, least=1)
     test_share: float = parameter("share of the target held out for testing, where it is a file of features", default=0.2, least=0)
     split_seed: int = parameter("seed of that choice", default=0, least=0)
 
@@ -84,8 +83,6 @@ def read(root: Path | None, params: Params) -> Data:
     source, target = (_fitted(found, params.side, grey) for found in (source, target))
     if source.shape != target.shape:
         raise MissingResource(f"pair: examples must have one shape; {params.source} has {source.shape}, {params.target} {target.shape}")
-    if params.first is not None:
-        target = replace(target, x_train=target.x_train[: params.first], y_train=target.y_train[: params.first])
     whole = {name: value for name, value in vars(target).items() if name in Data.__dataclass_fields__}
     whole |= {"name": f"{source.name}-to-{target.name}", "files": source.files + target.files}
     whole |= {"source": f"source: {source.source}; target: {target.source}", "notes": source.notes + target.notes}

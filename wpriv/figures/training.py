@@ -18,7 +18,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     x = [row["epoch"] for row in rows]
     mark = {"marker": "o", "markersize": 3.5} if len(rows) <= 40 else {}
     for place, name in enumerate(names):
-        axes.plot(x, [row[name] for row in rows], color=_draw.COLOURS[place], label=name, **mark)
+        # a figure may be missing at the first look, and there may be more of them than colours
+        line = "-" if place < len(_draw.COLOURS) else "--"
+        axes.plot(x, [row.get(name) for row in rows], line, color=_draw.COLOURS[place % len(_draw.COLOURS)], label=name, **mark)
     axes.set_xlabel("epoch")
     axes.set_ylabel(names[0] if len(names) == 1 else "measured on test records")
     axes.grid(True, alpha=0.25, linewidth=0.6)

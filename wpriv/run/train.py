@@ -18,7 +18,7 @@ from wpriv.core.observed import of_distances
 from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe, check
 from wpriv.errors import UsageError, WprivError
-from wpriv.run import expect, folder, plan, progress, read, saved, statement, write
+from wpriv.run import expect, folder, plan, progress, read, saved, source, statement, write
 from wpriv.run.expect import Verdict
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
@@ -114,27 +114,7 @@ def planned(
     """What a run would do, without doing it: neither torch nor the records are loaded where their sizes are known."""
     found = folder.look(out, made, **how)
     assert made.training is not None
-    return plan.plan(made, sizes or _sizes(made, root), found.before()), found
-
-
-def _sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
-    """The sizes that a training's privacy hangs on: as the recipe tells them, or of the data."""
-    assert made.training is not None
-    asked = made.training.data
-    task = registry.load("tasks", made.training.task)
-    whole = asked.limit is asked.first is None
-    if hasattr(task, "declared") and whole and (told := task.declared(made.training)) is not None:
-        return dict(told)
-    if asked.records is not None and whole and not hasattr(task, "sizes"):
-        return {"records": asked.records}
-    return _sizes_of(made, _data(made, root))
-
-
-def _sizes_of(made: Recipe, data: Any) -> Mapping[str, int]:
-    assert made.training is not None
-    task = registry.load("tasks", made.training.task)
-    found: Mapping[str, int] = task.sizes(made.training, data) if hasattr(task, "sizes") else {"records": data.records}
-    return found
+    return plan.plan(made, sizes or source.sizes(made, root), found.before()), found
 
 
 def run(
@@ -173,9 +153,9 @@ def _run(
     **how: bool,
 ) -> Trained:
     started = time.time()
-    data = _data(made, root)
+    data = source.data(made, root)
     place = _together(lambda: folder.look(out, made, **how))
-    job = plan.plan(made, _sizes_of(made, data), place.before())
+    job = plan.plan(made, source.sizes_of(made, data), place.before())
     if place.done:
         return finished(job, place)
     from wpriv.train import launch, spread
@@ -217,7 +197,7 @@ def _run(
 
 def schedule(job: Plan, run: int = 1) -> Any:
     """The plan as the engine takes it."""
-    from wpriv.train.loop import Schedule
+    from wpriv.train.job import Schedule
 
     private = job.private
     return Schedule(
@@ -300,29 +280,6 @@ def _conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str,
     plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
     plot.made(path, job.train.task, ("png",))
     write.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
-
-
-def _data(made: Recipe, root: str | Path | None) -> Any:
-    """The data set of a recipe, cut to its limit, with noise on its training records where the recipe puts some there.
-
-    Raises:
-        MissingResource: it is not there. UsageError: it has another size than the recipe counts on, or no test records.
-    """
-    from wpriv import data
-    from wpriv.run import reports
-
-    assert made.training is not None
-    asked = made.training.data
-    named = root or asked.root
-    found = data.read(asked.name, root=None if named is None else Path(named), **asked.parameters())
-    if asked.records is not None and found.records != asked.records:
-        told = f"{made.name}: data: records: the recipe counts on {asked.records} training records"
-        raise UsageError(f"{told}; found {found.records} in {found.name}")
-    if not len(found.x_test) and getattr(registry.load("tasks", made.training.task), "TESTED", True):
-        raise UsageError(f"{made.name}: data: {found.name} has no test records, on which a training is measured; give some")
-    found = found if asked.limit is None else found.limited(asked.limit)
-    found = found if asked.first is None else found.limited(asked.first, tests=False)
-    return found if asked.privatize is None else reports.privatised(made, found, named)
 
 
 def _together(what: Callable[[], Any]) -> Any:

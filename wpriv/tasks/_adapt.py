@@ -19,7 +19,7 @@ from wpriv.tasks._adapt_nets import AT_ONCE, FIRST, Networks, Work, accuracy, gr
 from wpriv.tasks.adapt import RADIUS, Options, claimed, penalty
 from wpriv.train.bound import clip_factors
 from wpriv.train.clip import clipped_sum
-from wpriv.train.loop import Job, optimizer_of
+from wpriv.train.job import Job, optimizer_of
 from wpriv.train.release import Bounded
 from wpriv.train.sampler import Indices
 from wpriv.train.wasserstein import penalised_gradient

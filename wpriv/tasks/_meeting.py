@@ -21,22 +21,18 @@ class Meeting(nn.Module):
 
     Args:
         latent: numbers that go into the generator. problem: the order p of the cost and lambda. domain: of the noisy records.
-        records: how many potentials to remember, one a noisy record; 0 for none.
     """
 
     watched: Tensor
     met: Tensor
-    potentials: Tensor
 
-    def __init__(self, generator: nn.Module, latent: int, options: Options, problem: tuple[int, float], domain: str, records: int):
+    def __init__(self, generator: nn.Module, latent: int, options: Options, problem: tuple[int, float], domain: str):
         super().__init__()
         self.generator, self.latent, self.options, self.domain = generator, latent, options, domain
         self.p, self.lam = problem
         self.register_buffer("met", torch.zeros((), dtype=torch.int64))  # batches so far
         # plans, sums of marginal errors and of iterations, steps whose plan did not converge
         self.register_buffer("watched", torch.zeros(4))
-        # what is not known yet is nan
-        self.register_buffer("potentials", torch.full((records,), torch.nan))
 
     def latents(self, count: int, device: torch.device) -> Tensor:
         """[count, latent] numbers of the law that goes in, from torch's global generator."""
@@ -72,11 +68,10 @@ class Meeting(nn.Module):
         """Noisy records in the units of clear ones."""
         return cosine.inverse(noisy) if self.domain == "dct" else noisy
 
-    def loss(self, noisy: Tensor, places: Tensor) -> Tensor:
-        """The loss of a batch of noisy records against fresh generated ones; its gradient is that of the cost at the plan found.
+    def loss(self, noisy: Tensor) -> Tensor:
+        """The loss of a batch of noisy records [n, *shape] against fresh generated ones; its gradient is that of the cost at that plan.
 
-        Args:
-            noisy: [n, *shape] records. places: [n] where they stand among all, for the potentials that are remembered.
+        Every plan is begun afresh: starting from the potentials that the same records had when they were last drawn spares no iterations.
         """
         made = self.generator(self.latents(self.options.generated or len(noisy), noisy.device))
         x = (cosine.cosine(made) if self.domain == "dct" else made).flatten(1)
@@ -89,10 +84,7 @@ class Meeting(nn.Module):
             parts = (found.between, found.first, found.second)
             self._watch(max(float(part.marginal_error) for part in parts), sum(part.iterations for part in parts), bool(found.converged))
             return found.value
-        start = self.potentials[places] if len(self.potentials) else None
-        one = entropic(x, y, lam, self.p, start=start if start is not None and bool(start.isfinite().all()) else None, **how)
-        if start is not None:
-            self.potentials[places] = one.g
+        one = entropic(x, y, lam, self.p, **how)
         self._watch(float(one.marginal_error), one.iterations, bool(one.converged))
         return one.value
 

@@ -14,7 +14,7 @@ from wpriv.errors import UsageError
 from wpriv.models._generator import Generator
 from wpriv.tasks._generation import even
 from wpriv.tasks.swd_generate import FEATURE_SEED, FEATURE_WIDTHS, SENSITIVITY, Options
-from wpriv.train.loop import Door
+from wpriv.train.job import Door
 from wpriv.train.release import Bounded
 from wpriv.transport import line
 

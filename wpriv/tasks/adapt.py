@@ -7,16 +7,18 @@ too, and not the projections alone (``variant: sound``). The source is public an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from wpriv.core import registry
 from wpriv.core.document import Key
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.core.schema import Count, Number, Positive, Strict, Train
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
 from wpriv.train import account
@@ -25,7 +27,7 @@ from wpriv.train.penalty import Penalty
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 # the numbers it measures: the share of the target's held-out records that is labelled rightly, that of the target records which were
 # adapted to, and that of (up to 2000 records of) the source; and of the published DP-SWD the eps that the paper would print for its noise
@@ -181,18 +183,16 @@ def _projections(train: Train, own: Options, records: int) -> account.Release:
 
 def claimed(own: Options) -> float | None:
     """The eps that the paper prints for a noise: by the tail bound of its program, and its own counts; None where they are not given."""
-    from wpriv.run import price
-
     if own.method != "dp-swd" or own.variant != "paper" or own.sigma is None or own.published is None:
         return None
     as_told = own.published
     # floor(N/B) + 1 steps an epoch, as the published program counts them
     steps = (as_told.records // as_told.batch + 1) * as_told.epochs
     step = Step(Projection(as_told.d, as_told.k, own.sigma), steps, Sampling("fixed", as_told.batch / as_told.records))
-    try:
-        return price.ask(price.curve(Process((step,)), "swd-tail:w=bernstein-code"), delta=as_told.delta).epsilon.safe
-    except Unsupported:
-        return None
+    found: float = (
+        registry.load("accountants", "swd-tail").account(Process((step,)), w="bernstein-code").at(delta=as_told.delta).epsilon.safe
+    )
+    return found if math.isfinite(found) else None
 
 
 def remarks(train: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
@@ -206,10 +206,10 @@ def remarks(train: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
     if own.method == "dp-dann":
         return (side, *DANN_GAPS)
     told = claimed(own)
-    paper = "" if told is None or own.published is None else f"The paper prints eps = {told:.4g} at delta = {own.published.delta:g}. "
+    paper = "" if told is None or own.published is None else f"the paper prints eps = {told:.4g} at delta = {own.published.delta:g}; "
     return (
         side,
-        f"NOT differentially private: {paper}What really holds is no finite eps at any delta below 1, for what follows",
+        f"NOT differentially private: {paper}what really holds is no finite eps at any delta below 1, as follows",
         *SWD_GAPS,
     )
 

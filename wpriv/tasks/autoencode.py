@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 RESULTS = ("reconstruction", "distance", *_quality.SCORES, "loss")
 FIGURES = {"samples.npz": "samples", "reconstructions.npz": "samples"}
@@ -73,7 +73,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     """
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
     from wpriv.train.penalised import Objective
 
     options = Options.model_validate(recipe.options)

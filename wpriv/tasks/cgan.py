@@ -22,7 +22,7 @@ from wpriv.train import account
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
 
@@ -62,7 +62,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
     from wpriv.train.clip import clipped_sum
-    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.job import Job, optimizer_of
     from wpriv.train.release import Bounded
 
     options, private = Options.model_validate(train.options), train.privacy

@@ -16,7 +16,7 @@ from wpriv.train import account, cost
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 # the numbers it measures, under the names that `expect:` knows
 RESULTS = ("accuracy", "loss")
@@ -73,7 +73,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     from torch.nn.functional import cross_entropy
 
     from wpriv.train import clip, gather, memory, watch
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
     private = recipe.privacy
     options = Options.model_validate(recipe.options)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from wpriv.tasks._meeting import Meeting
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 # variance: of the generated numbers, their mean over the places of a record; the last three are means over the plans of an epoch
 RESULTS = ("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged")
@@ -60,7 +60,6 @@ class Options(Strict):
     generated: Count | None = Field(None, description="generated records of a step (default: as many as noisy ones)")
     tol: Annotated[float, Field(gt=1e-6, lt=1)] = Field(1e-3, description="marginal error at which a plan counts as converged")
     most: Annotated[int, Field(ge=1)] = Field(400, description="Sinkhorn iterations of a step at most")
-    warm: bool = Field(False, description="start each plan from the potentials that its noisy records had when last drawn")
     compared: Annotated[int, Field(ge=2, le=5000)] = Field(1000, description="generated records that are measured, at most")
 
 
@@ -70,11 +69,9 @@ def faults(train: Train) -> list[tuple[Key, str]]:
     if train.privacy is not None:
         found.append((("privacy",), "denoise trains on records that have their noise already, at no further cost: write privacy: none"))
     if options.loss == "plain":
-        for key in ("lam", "warm", "generated"):
+        for key in ("lam", "generated"):
             if key in train.options:
                 found.append((("options", key), f"loss: plain is exact transport between batches of one size: leave out {key}"))
-    if options.loss == "sinkhorn-divergence" and options.warm:
-        found.append((("options", "warm"), "warm is for loss: entropic; leave it out"))
     return found
 
 
@@ -88,7 +85,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     import torch
 
     from wpriv.tasks import _meeting
-    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.job import Job, optimizer_of
 
     options = Options.model_validate(recipe.options)
     params = registry.params("models", recipe.model.name, recipe.model.parameters())
@@ -100,7 +97,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         generator = generator.to(memory_format=torch.channels_last)
     domain = "as read" if data.noise is None else data.noise.domain
     problem = problem_of(options, data.noise)
-    meeting = _meeting.Meeting(generator, params.latent, options, problem, domain, len(noisy) if options.warm else 0).to(device)
+    meeting = _meeting.Meeting(generator, params.latent, options, problem, domain).to(device)
     meeting.begin(noisy)
     optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
     # the same latents at every look, so that two epochs differ by the weights alone
@@ -108,7 +105,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
 
     def learn(places: Any, door: Any) -> torch.Tensor:
         own = torch.from_numpy(places).to(device)
-        value = meeting.loss(noisy.index_select(0, own), own)
+        value = meeting.loss(noisy.index_select(0, own))
         optimizer.zero_grad()
         value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -180,7 +177,10 @@ def _floats(x: Any) -> Any:
 
 
 def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: torch.Tensor) -> dict[str, Any] | None:
-    """Images: a row of clear ones where there are any, one of noisy ones, and rows of generated ones. Points: generated over clear ones."""
+    """Images: a row of test images where there are any, one of reports (of other records), and rows of generated ones.
+
+    Points of the plane: generated ones over test records. Of other records there is no picture: None.
+    """
     import numpy as np
 
     if made.ndim == 2 and made.shape[1] == 2:
@@ -188,7 +188,7 @@ def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: t
     if made.ndim != 4 or made.shape[1] not in (1, 3):
         return None
     across = min(ACROSS, len(made), len(noisy))
-    rows = [("original", clear[:across])] if len(clear) >= across else []
-    rows.append(("privatised", meeting.shown(noisy[:across])))
+    rows = [("test images", clear[:across])] if len(clear) >= across else []
+    rows.append(("reports", meeting.shown(noisy[:across])))
     rows += [("" if k else "generated", made[k * across : (k + 1) * across]) for k in range(min(DOWN, len(made) // across))]
     return {"samples": np.concatenate([part.cpu().numpy() for _, part in rows]), "names": np.array([name for name, _ in rows])}

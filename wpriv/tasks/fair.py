@@ -21,7 +21,7 @@ from wpriv.train.penalty import Penalty
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 RESULTS = ("accuracy", "disparate_impact", "parity_gap", "eo0", "eo1", "odds_gap", "od0", "od1", "risk", "distance", "loss")
 FIGURES = {"scores.csv": "scores"}
@@ -32,6 +32,7 @@ UNIT = {
     "parity": "the features and the label of one training record within its group",
     "odds": "the features of one training record within its group and label",
 }
+GROUPS = "which group a record is in, and how many are in each: the neighbours never change that"
 
 
 class Options(Strict):
@@ -63,9 +64,8 @@ def faults(recipe: Train) -> list[tuple[Key, str]]:
     if recipe.privacy is None:
         return found
     if recipe.privacy.sampling != "fixed":
-        found.append(
-            (("privacy", "sampling"), f"the groups of a penalty are drawn in fixed sizes: sampling: fixed; found {recipe.privacy.sampling}")
-        )
+        told = f"groups are drawn in fixed sizes: give sampling: fixed; found {recipe.privacy.sampling}"
+        found.append((("privacy", "sampling"), told))
     if recipe.privacy.clip == "batch-mean":
         found.append((("privacy", "clip"), "clip is C here, to which the gradient of each record's loss is clipped: give a number"))
     return found
@@ -93,7 +93,7 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
 def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
     """A step releases the penalised gradient over a batch of fixed parts."""
     options, counts = Options.model_validate(recipe.options), _counts(sizes)
-    return account.penalised(recipe, _penalty(recipe, counts), _pairs(counts), unit=UNIT[options.notion])
+    return account.penalised(recipe, _penalty(recipe, counts), _pairs(counts), unit=UNIT[options.notion], not_covered=(GROUPS,))
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -108,7 +108,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
     from wpriv.train.penalised import Objective, penalty_of
     from wpriv.transport.sliced import random_directions
 

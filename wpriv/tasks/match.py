@@ -26,7 +26,7 @@ from wpriv.train.penalty import Penalty
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
     from wpriv.train.release import Bounded
 
 RESULTS = ("distance", "loss")
@@ -80,7 +80,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     from torch import nn
 
     from wpriv.train.gather import clipped
-    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.job import Job, optimizer_of
     from wpriv.train.penalised import Objective
 
     options = Options.model_validate(recipe.options)

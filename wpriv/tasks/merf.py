@@ -25,7 +25,7 @@ from wpriv.train.account import Release
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
 # features have norm 1; those of a record and its replacement are at most this far apart
@@ -80,7 +80,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     import torch
     from torch import nn
 
-    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.job import Job, optimizer_of
     from wpriv.train.release import Bounded
 
     options = Options.model_validate(train.options)

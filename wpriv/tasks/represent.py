@@ -20,7 +20,7 @@ from wpriv.train.penalty import Penalty
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 RESULTS = ("reconstruction", "core", "distance", "accuracy", "disparate_impact", "parity_gap", "group_accuracy", "loss")
 FIGURES = {"codes.csv": "codes"}
@@ -60,7 +60,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     """
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
     from wpriv.train.penalised import Objective
 
     options = Options.model_validate(recipe.options)

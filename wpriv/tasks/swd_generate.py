@@ -32,7 +32,7 @@ from wpriv.train.account import ONE_RECORD, Release, drawn
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
 # rows have no negative number and a norm of at most 1: |x - x'|^2 = |x|^2 + |x'|^2 - 2 x.x' <= 2
@@ -138,7 +138,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     from torch import nn
 
     from wpriv.tasks import _projected
-    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.job import Job, optimizer_of
 
     options = Options.model_validate(train.options)
     generator = _generation.generator(train, data, options, device)

@@ -23,7 +23,7 @@ from wpriv.tasks import _quality
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.loop import Job
+    from wpriv.train.job import Job
 
 # loss: the critic's, an estimate of W_1 with its sign turned. logistic: of a classifier fitted to conditional samples
 RESULTS = ("loss", *_quality.SCORES, "logistic", "noisy_distance", "wavelet_distance")
@@ -75,12 +75,13 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     from wpriv.data import scaled
     from wpriv.errors import Unsupported
     from wpriv.tasks import _critic, _learners
-    from wpriv.train.loop import Job, optimizer_of
+    from wpriv.train.job import Job, optimizer_of
 
     options = Options.model_validate(recipe.options)
     classes = len(data.classes) if options.conditional else 0
-    if options.conditional and classes < 2:
-        raise UsageError(f"options: conditional needs labels of two classes or more; found {len(data.classes)} in {data.name}")
+    told = len(np.unique(data.y_train))
+    if options.conditional and told < 2:
+        raise UsageError(f"options: conditional needs labels of two classes or more; found {told} in {data.name}")
     given, measured = _pixels(data), dict[str, float]()
     seen = given
     if options.wavelet and data.noise is not None:

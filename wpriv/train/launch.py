@@ -13,7 +13,8 @@ from wpriv.core import registry
 from wpriv.core.schema import Train
 from wpriv.errors import MissingResource, Unsupported
 from wpriv.train import seeds, spread
-from wpriv.train.loop import Engine, Row, Schedule
+from wpriv.train.job import Schedule
+from wpriv.train.loop import Engine, Row
 
 
 def device_of(name: str) -> torch.device:

@@ -1,0 +1,41 @@
+"""Distances of generators over epochs and over what a sweep varies."""
+
+from __future__ import annotations
+
+import pytest
+from matplotlib.figure import Figure
+
+from wpriv.figures import distance, training
+
+
+def drawn(module, rows):
+    axes = Figure().subplots()
+    module.draw(rows, axes)
+    axes.figure.canvas.draw()
+    return axes
+
+
+def test_a_sweep_has_a_line_for_each_loss_over_the_noise():
+    rows = [
+        {"options.loss": loss, "data.privatize.sigma": s, "epoch": 3, "w2": s + len(loss)} for loss in ("plain", "entropic") for s in (2, 1)
+    ]
+    axes = drawn(distance, rows)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["plain", "entropic"]
+    assert [list(line.get_xdata()) for line in axes.get_lines()] == [[1, 2], [1, 2]]
+    assert "σ" in axes.get_xlabel()
+
+
+def test_the_number_of_reports_is_on_logarithmic_axes_and_epochs_are_what_is_left():
+    axes = drawn(distance, [{"data.first": n, "epoch": 1, "w2": 1 / n} for n in (10, 100)])
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert drawn(distance, [{"epoch": 1, "w2": 2.0}, {"epoch": 2, "w2": 1.0}]).get_xlabel() == "epoch"
+
+
+def test_without_a_distance_there_is_nothing_to_draw():
+    with pytest.raises(KeyError, match="w2"):
+        drawn(distance, [{"epoch": 1, "variance": 1.0}])
+
+
+def test_a_training_may_measure_more_than_there_are_colours():
+    axes = drawn(training, [{"epoch": k, **{f"m{i}": i for i in range(12)}} for k in (1, 2)])
+    assert len(axes.get_lines()) == 12
