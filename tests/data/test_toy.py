@@ -13,7 +13,7 @@ from wpriv.core import registry
 from wpriv.core.document import Document
 from wpriv.core.recipe import check
 from wpriv.errors import MissingResource, UsageError
-from wpriv.run import reports, train
+from wpriv.run import reports, source, train
 
 
 @pytest.mark.parametrize("law", registry.load("data", "toy").LAWS)
@@ -65,7 +65,7 @@ def test_noise_that_could_not_be_drawn_again_or_twice_is_refused(tmp_path):
 def test_only_training_records_are_cut_by_first(tmp_path):
     made = train.changed(recipe(), {"data.first": 30})
     assert train.planned(made, tmp_path / "out")[0].records == 30
-    found = train._data(made, None)
+    found = source.data(made, None)
     assert (len(found.x_train), len(found.x_test)) == (30, 2000)
 
 

@@ -107,8 +107,18 @@ class _Certified:
         low, high = self.composition.delta(eps, self.tol, enough)
         if high <= 0:
             return 0.0, 0.0
+        found = self._secants(eps)
+        if (low, high) == (0.0, enough) and found[1] > enough:
+            # a bound of delta alone was enough for delta, and no law was composed there
+            low, _ = self.composition.delta(eps, self.tol)
+            found = self._secants(eps)
+        return max(low, found[0]), found[1]
+
+    def _secants(self, eps: float) -> Ends:
+        if not self.composition.seen:
+            return 0.0, 1.0
         secants = _Secants(self._best(eps))
-        return max(low, secants.low(eps)), secants.high(eps)
+        return secants.low(eps), secants.high(eps)
 
     def epsilon(self, delta: float) -> Ends:
         top = self.composition.top

@@ -19,8 +19,8 @@ def sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
     whole = asked.limit is asked.first is None
     if hasattr(task, "declared") and whole and (told := task.declared(made.training)) is not None:
         return dict(told)
-    if asked.records is not None and whole and not hasattr(task, "sizes"):
-        return {"records": asked.records}
+    if asked.records is not None and not hasattr(task, "sizes"):
+        return {"records": min(asked.records, asked.limit or asked.records, asked.first or asked.records)}
     return sizes_of(made, data(made, root))
 
 

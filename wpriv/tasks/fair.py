@@ -27,7 +27,7 @@ RESULTS = ("accuracy", "disparate_impact", "parity_gap", "eo0", "eo1", "odds_gap
 FIGURES = {"scores.csv": "scores"}
 # where responses lie; scores are compared about the middle
 MIDDLE = 0.5
-EVALUATED_ALONG = 200
+EVALUATED_ALONG = 32
 UNIT = {
     "parity": "the features and the label of one training record within its group",
     "odds": "the features of one training record within its group and label",
