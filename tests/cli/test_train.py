@@ -357,6 +357,11 @@ def test_an_infinite_eps_is_no_privacy_and_a_sweep_is_drawn_as_its_recipe_says(r
     assert "epsilon" not in free
     assert private["epsilon"] <= 4
     assert "promise" in json.loads((tmp_path / "grid" / "privacy.eps=inf" / "statement.json").read_text())
+    code, out, err = run(capsys, recipe, "--out", "grid", "--dry-run", "--json")
+    assert code == 0, err
+    assert [(row["sigma"] is None, row["done"]) for row in json.loads(out)["rows"]] == [(True, True), (False, True)]
+    assert run(capsys, recipe, "--out", "new", "--dry-run")[1].splitlines()[0] == "toy: 2 trainings, 0 of them done"
+    assert not (tmp_path / "new").exists()
     (tmp_path / "grid" / "figure.png").unlink()
     assert main(["plot", "grid"]) == 0
     assert (tmp_path / "grid" / "figure.png").is_file()

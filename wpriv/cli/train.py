@@ -60,8 +60,11 @@ def command(
     where = out or train.default_out(made)
     how: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     if made.training is not None and made.training.sweep is not None:
-        if resume or fork or fresh or dry_run:
-            raise UsageError("a sweep always goes on where it was; leave out --resume, --fork, --fresh and --dry-run")
+        if resume or fork or fresh:
+            raise UsageError("a sweep always goes on where it was; leave out --resume, --fork and --fresh")
+        if dry_run:
+            trained.dry_sweep(sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json)
+            return
         trained.swept(
             sweep.run(made, where, jobs=jobs, part=shard or "1/1", backend=backend, device=device, root=data_root, say=trained.progress),
             as_json,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from wpriv.cli import show, tables
 from wpriv.core.digits import text
 from wpriv.run import expect, folder
 from wpriv.run.plan import Plan
-from wpriv.run.sweep import Swept
+from wpriv.run.sweep import Cell, Swept
 from wpriv.run.train import Trained
 
 MOST_EPOCHS = 12
@@ -69,6 +70,21 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
         show.emit(f"read as: {note}")
     show.emit(_told(about["guess"], plan))
     show.emit(f"writes: {place.path}{os.sep} {', '.join(folder.results(plan.train.task))}")
+
+
+def dry_sweep(planned: list[tuple[Cell, Plan, bool]], out: Path, as_json: bool) -> None:
+    """Prints what the trainings of a sweep would do, a line each."""
+    rows = []
+    for cell, plan, done in planned:
+        about = {"steps": plan.steps, "sigma": plan.multiplier if plan.private else None, "epsilon": plan.eps()}
+        rows.append({**cell.labels, **about, "seconds": (_guessed(plan) or {}).get("seconds_of_one_core"), "done": done})
+    if as_json:
+        show.emit(json.dumps({"schema": "wpriv.plans/1", "rows": rows, "folder": str(out)}))
+        return
+    show.emit(show.bold(f"{planned[0][1].recipe.name}: {len(rows)} trainings, {sum(done for *_, done in planned)} of them done"))
+    names = [name for name in rows[0] if name != "seconds" or any(row[name] for row in rows)]
+    show.emit(show.table(names, [[_plain(row[name]) for name in names] for row in rows]))
+    show.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
 
 
 def _guessed(plan: Plan) -> dict[str, Any] | None:
@@ -136,4 +152,6 @@ def swept(done: Swept, as_json: bool) -> None:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

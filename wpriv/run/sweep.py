@@ -13,6 +13,7 @@ from wpriv.core.recipe import Recipe
 from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.run import expect, folder, progress, together, train, write
 from wpriv.run.expect import Verdict
+from wpriv.run.plan import Plan
 from wpriv.run.progress import Say
 
 Row = dict[str, Any]
@@ -72,6 +73,15 @@ def shard(text: str, of: list[Cell]) -> list[Cell]:
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise UsageError(f"--shard wants its number and how many there are, from 1/16 to 16/16; found {text[:40]!r}")
     return of[int(found[1]) - 1 :: int(found[2])]
+
+
+def planned(made: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[tuple[Cell, Plan, bool]]:
+    """What the trainings of one shard would do, and whether each of them is done already."""
+    found = []
+    for cell in shard(part, cells(made)):
+        plan, place = train.planned(cell.recipe, out / cell.name, root=root, resume=True)
+        found.append((cell, plan, place.done))
+    return found
 
 
 def run(
