@@ -12,9 +12,11 @@ import torch
 from PIL import Image
 
 from wpriv.core import registry
-from wpriv.errors import UsageError
+from wpriv.core.process import Step
+from wpriv.errors import Unsupported, UsageError
+from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
-from wpriv.run import train
+from wpriv.run import plan, train
 from wpriv.tasks import _generation, _projected, merf, swd_generate
 from wpriv.train import checkpoint
 from wpriv.train.job import Door
@@ -403,3 +405,10 @@ def test_options_of_every_task_are_told_by_their_ranges():
     with pytest.raises(ValueError, match="features"):
         merf.Options.model_validate({"features": 0})
     assert json.loads(json.dumps(swd_generate.Options().model_dump()))["labels"] == "appended"
+
+
+def test_a_single_release_cannot_be_gone_on_from():
+    made = train.recipe_of("dpswd/table2-mnist-merf")
+    assert plan.plan(made, {"records": 60000}).step is not None
+    with pytest.raises(Unsupported, match="releases once"):
+        plan.plan(made, {"records": 60000}, (Step(Gauss(1.0)),))

@@ -129,6 +129,9 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: tuple[Step, ...] = ()
             sampling, batch = account.drawn(train, sizes["records"])
     except UsageError as error:
         raise UsageError(f"{recipe.name}: {error}") from None
+    if release is not None and release.once and before:
+        told = f"the task {train.task} releases once, and the weights here hold what was released already"
+        raise Unsupported(f"{recipe.name}: {told}: nothing can go on from them. Begin again with --fresh, or in another folder")
     notes: tuple[str, ...] = ()
     if train.steps is not None:
         steps = train.steps
