@@ -48,6 +48,7 @@ PUBLISHED = (
     "that one record can move it by up to 2 C, and adds noise of {sigma:g} C. WDP and BDP figures are printed as published: they are no "
     "(eps, delta) guarantee. The only proven figure of this run is that of a Gauss mechanism of noise multiplier {multiplier:g}"
 )
+EXCEEDED = "the noise was found by {accountant} for eps = {eps:g}, which it does not keep: what holds is eps = {found} by {name}"
 FIXED_SEED = "the seed is fixed and recorded: whoever knows it can draw the same noise and subtract it. Leave seed out for a release"
 
 
@@ -88,22 +89,14 @@ def statement(
         void = any(remark.startswith("NOT") for remark in head["remarks"])
         nothing = {"promise": "none" if void else "none: trained without clipping and without noise"}
         return {**head, **(_after(before) if before else nothing), **tail}
+    return {**head, **_promised(plan, process, rows, refused, about), **tail}
+
+
+def _promised(plan: Plan, process: Process, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]) -> dict[str, Any]:
+    """What is promised by a private training: what is protected, how, at what cost, and what is not covered."""
     release = plan.release
     assert release is not None
-    noise = {
-        "multiplier": plan.multiplier,
-        "clip": release.clip,
-        "clipped": release.clipped,
-        **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
-        "sensitivity": release.sensitivity,
-        "standard_deviation": plan.multiplier * release.sensitivity,
-        "of": release.of,
-    }
-    warnings = [FIXED_SEED] if train.seed is not None else []
-    if private.clip == "batch-mean":
-        warnings.insert(0, PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
     return {
-        **head,
         "unit": release.unit,
         "adjacency": process.adjacency,
         "adjacency_means": ADJACENCY[process.adjacency],
@@ -113,7 +106,15 @@ def statement(
             "batch": plan.batch,
             "implemented": release.drawn or DRAWN[plan.sampling.kind],
         },
-        "noise": noise,
+        "noise": {
+            "multiplier": plan.multiplier,
+            "clip": release.clip,
+            "clipped": release.clipped,
+            **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
+            "sensitivity": release.sensitivity,
+            "standard_deviation": plan.multiplier * release.sensitivity,
+            "of": release.of,
+        },
         "steps": sum(step.n for step in process.steps),
         "process": process.describe(),
         "guarantees": [row.as_dict() for row in rows],
@@ -121,9 +122,24 @@ def statement(
         "covered": [*COVERED, *release.covered],
         "not_covered": [*NOT_COVERED, *release.not_covered] + (OBSERVED if any(step.observed for step in process.steps) else []),
         "not_assessed": NOT_ASSESSED,
-        "warnings": warnings + [w for row in rows for w in row.warnings],
-        **tail,
+        "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(w for row in rows for w in row.warnings)])),
     }
+
+
+def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:
+    """What must be known before the figures are used, the gravest first."""
+    private = plan.private
+    assert private is not None
+    found = [FIXED_SEED] if plan.train.seed is not None else []
+    if private.clip == "batch-mean":
+        found.insert(0, PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
+    if private.accountant is not None and private.eps is not None:
+        found += [
+            EXCEEDED.format(accountant=private.accountant, eps=private.eps, found=text(row.epsilon.safe, up=True), name=row.accountant)
+            for row in rows
+            if row.claim in ("exact", "certified") and row.notion == "approximate-dp" and row.epsilon.safe > private.eps
+        ]
+    return found
 
 
 def _after(before: dict[str, Any]) -> dict[str, Any]:

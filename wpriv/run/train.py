@@ -11,14 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import registry, training
+from wpriv.core import training
 from wpriv.core.curve import Guarantee
 from wpriv.core.document import Document
-from wpriv.core.observed import of_distances
-from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe, check
 from wpriv.errors import UsageError, WprivError
-from wpriv.run import expect, folder, plan, progress, read, saved, source, statement, write
+from wpriv.run import conclude, expect, folder, plan, progress, read, saved, source
 from wpriv.run.expect import Verdict
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
@@ -190,7 +188,7 @@ def _run(
         )
         about["wall_seconds"] = round(time.time() - started, 1)
     about |= launch.about()
-    _together(lambda: _conclude(job, place, about, None if data.noise is None else data.noise.statement))
+    _together(lambda: conclude.conclude(job, place, about, None if data.noise is None else data.noise.statement))
     spread.leave()
     return finished(job, place)
 
@@ -219,7 +217,7 @@ def schedule(job: Plan, run: int = 1) -> Any:
 def finished(job: Plan, place: Folder) -> Trained:
     """What lies in the folder of a finished run."""
     metrics = saved.table(place.path / folder.METRICS)
-    rows, refused = ([], []) if job.private is None else plan.guarantees(job, ran(job, place))
+    rows, refused = ([], []) if job.private is None else plan.guarantees(job, conclude.ran(job, place))
     said = json.loads((place.path / folder.STATEMENT).read_text(encoding="utf-8"))
     files = tuple(place.path / name for name in folder.results(job.train.task) if (place.path / name).is_file())
     done = Trained(job, metrics, rows, refused, [], said, place.path, files)
@@ -236,50 +234,6 @@ def _trained(out: Path, identity: str) -> bool:
 def _bounds(row: Guarantee) -> Row:
     told = row.as_dict()
     return {key: told[key] for key in ("accountant", "claim", "epsilon", "delta")}
-
-
-def ran(job: Plan, place: Folder) -> Process:
-    """What the ledger says ran, with the distances that were observed where an accountant prices them."""
-    process = place.spent(job.adjacency)
-    if not any(word.partition(":")[0] in ("bdp", "wdp") for word in job.train.accountants) or len(process.steps) != 1:
-        return process
-    from wpriv.train import checkpoint
-
-    private = job.private
-    assert private is not None
-    stored = checkpoint.load(place.path / folder.MODEL)
-    norm = private.norm if private.clip == "batch-mean" else float(private.clip)
-    seen = of_distances(
-        stored["distances"].double().numpy(), unit=norm, coordinates=int(stored["coordinates"]), origin="observed in this run",
-        records=private.pairs,
-    )  # fmt: skip
-    return Process((replace(process.steps[0], observed=seen),), process.adjacency)
-
-
-def _conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, Any] | None) -> None:
-    """Writes the statement and the figure of a run that is over; the statement last, whose presence says that it is.
-
-    ``before`` is what was promised of the training records when they were privatised, if they were.
-    """
-    path = place.path
-    from wpriv.train import checkpoint
-
-    process = None if job.private is None else ran(job, place)
-    rows, refused = ([], []) if process is None else plan.guarantees(job, process)
-    method = checkpoint.load(path / folder.MODEL)["clipping"]
-    about = {**about, "clipping": method} if method else about
-    provenance = {**write.provenance(), **about, "run": place.run}
-    write.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
-    said = statement.statement(job, process, rows, refused, provenance, before)
-    metrics, task = saved.table(path / folder.METRICS), registry.load("tasks", job.train.task)
-    told = task.warnings(metrics) if hasattr(task, "warnings") else []
-    said = json.loads(json.dumps({**said, "warnings": said.get("warnings", []) + told}))
-    write.replace(path / folder.TOLD, statement.told(said))
-    from wpriv.run import plot
-
-    plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
-    plot.made(path, job.train.task, ("png",))
-    write.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
 
 
 def _together(what: Callable[[], Any]) -> Any:

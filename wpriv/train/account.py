@@ -91,8 +91,10 @@ def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]]
         raise UsageError(NO_PRIVACY)
     step = penalty.step(1.0, records, 1)
     said = {
-        "clipped": f"each record's gradient (norm {penalty.clip:g}), scores (norm {penalty.bound:g}) and their Jacobians "
-        f"(norm {penalty.lipschitz:g}), all by themselves",
+        "clipped": f"each record's scores to an l2 norm of {penalty.bound:g}, their Jacobians to {penalty.lipschitz:g}, and the gradient "
+        "of its loss"
+        if penalty.clip
+        else f"each record's scores to an l2 norm of {penalty.bound:g}, and their Jacobians",
         "of": "the penalised gradient",
         "unit": "the values of one training record within its group",
         "drawn": "every step takes a fresh uniformly random set of a fixed number of records from each group, without replacement",
