@@ -161,9 +161,8 @@ def _private(plan: Plan, private: Privacy) -> Plan:
         tol = _tol(at(1.0, plan.steps))
         multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
         times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
-        notes += (
-            f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g} {times}, by {accountant} ({row.claim})",
-        )
+        least = f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g}"
+        notes += (f"{least} {times}, by {accountant} ({row.claim})",)
     else:
         multiplier = private.sigma / 2 if private.clip == "batch-mean" else private.sigma
     made = replace(plan, multiplier=multiplier, notes=notes)
