@@ -27,7 +27,7 @@ FLOORS = (
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 # the package itself holds the version and loads the verbs on first use; __main__ starts the command line
 ROOF = ("__init__", "__main__")
-PARSERS = {"core/document.py": {"yaml"}, "core/faults.py": {"pydantic"}, "core/schema.py": {"pydantic"}}
+PARSERS = {"core/document.py": {"yaml"}, **{f"core/{name}.py": {"pydantic"} for name in ("fields", "schema", "schema_train", "faults")}}
 AT_HOME = {
     "torch": ("transport", "models", "train", "tasks", "tables"),
     "matplotlib": ("figures", "run"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.core import document, recipe, schema
+from wpriv.core import document, points, recipe, schema
 from wpriv.core.process import SAMPLINGS
 from wpriv.errors import UsageError
 
@@ -123,8 +123,8 @@ def test_a_faulty_recipe_is_refused_in_words(old, new, word):
 def test_quick_overrides_apply_only_when_asked():
     whole = recipe.check(document.parse(SOUND, "r.yaml"))
     quick = recipe.check(document.parse(SOUND, "r.yaml"), quick=True)
-    assert schema.spread(whole.panels[0].sweep[0].values) == [0, 1, 2, 3, 4]
-    assert schema.spread(quick.panels[0].sweep[0].values) == [1]
+    assert points.spread(whole.panels[0].sweep[0].values) == [0, 1, 2, 3, 4]
+    assert points.spread(quick.panels[0].sweep[0].values) == [1]
 
 
 def test_a_panel_inherits_what_it_does_not_say_and_replaces_the_question():
@@ -132,19 +132,19 @@ def test_a_panel_inherits_what_it_does_not_say_and_replaces_the_question():
     text = SOUND[: SOUND.index("expect:")] + panels
     (panel,) = recipe.check(document.parse(text, "r.yaml")).panels
     assert (panel.accountants, panel.delta, panel.eps) == (["pld", "gdp"], 1e-4, None)
-    assert schema.spread(panel.sweep[0].values) == [1, 2, 4, 8]
+    assert points.spread(panel.sweep[0].values) == [1, 2, 4, 8]
 
 
 def test_grids_end_where_they_say():
-    assert schema.spread({"linspace": [0, 1, 11]})[-1] == 1.0
-    ends = schema.spread({"geomspace": [0.1, 10, 5]})
+    assert points.spread({"linspace": [0, 1, 11]})[-1] == 1.0
+    ends = points.spread({"geomspace": [0.1, 10, 5]})
     assert (ends[0], ends[-1]) == (0.1, 10)
     assert math.isclose(ends[2], 1.0)
 
 
 @pytest.mark.parametrize(("given", "number"), [("2^20", 2**20), ("2**3", 8), (1e6, 10**6), (7, 7)])
 def test_counts_may_be_written_as_powers(given, number):
-    assert schema.whole(given) == number
+    assert points.whole(given) == number
 
 
 def test_the_sampling_kinds_of_a_recipe_are_those_of_a_process():

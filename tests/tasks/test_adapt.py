@@ -13,7 +13,7 @@ from wpriv.core import registry, training
 from wpriv.core.document import Document
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.core.recipe import check
-from wpriv.core.schema import Train
+from wpriv.core.schema_train import Train
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run import price, read, sweep, train
 from wpriv.tasks import _adapt, adapt

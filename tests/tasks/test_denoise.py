@@ -18,7 +18,7 @@ from wpriv import data
 from wpriv.core import training
 from wpriv.core.document import Document
 from wpriv.core.recipe import check
-from wpriv.core.schema import Optimizer
+from wpriv.core.schema_train import Optimizer
 from wpriv.data import Noise
 from wpriv.errors import Interrupted, UsageError
 from wpriv.run import progress

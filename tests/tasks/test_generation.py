@@ -132,7 +132,7 @@ def test_the_noise_of_a_release_is_that_of_the_mechanism():
 
 
 def recipe_of(labels: str):
-    from wpriv.core.schema import Train
+    from wpriv.core.schema_train import Train
 
     return Train.model_validate(
         {

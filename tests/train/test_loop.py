@@ -17,7 +17,7 @@ from torch import nn
 
 from tests.train.toys import BATCH, RECORDS, batches, engine, schedule, weights
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.schema import Optimizer
+from wpriv.core.schema_train import Optimizer
 from wpriv.errors import Interrupted, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train import checkpoint, gather, ledger, seeds

@@ -10,8 +10,10 @@ from pydantic import BaseModel, ValidationError
 
 from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key
+from wpriv.core.fields import LocalNoise
 from wpriv.core.process import ADJACENCIES, type_words
-from wpriv.core.schema import PRICED, Axis, DataSet, LocalNoise, Optimizer, Panel, Part, Privacy, Step, Sweep
+from wpriv.core.schema import PRICED, Panel, Part, Step, Sweep
+from wpriv.core.schema_train import Axis, DataSet, Optimizer, Privacy
 from wpriv.errors import UsageError
 
 _FOLDERS = {"figure": "figures", "table": "tables"}

@@ -10,9 +10,11 @@ from typing import Any
 from wpriv.core import registry, training
 from wpriv.core.document import Document, Fault, Key, refuse
 from wpriv.core.faults import fields, model_faults, name_faults, shown
+from wpriv.core.fields import Expect
 from wpriv.core.points import spread
 from wpriv.core.process import type_words
-from wpriv.core.schema import BOUND_COLUMNS, MODELS, PRICED, Budget, Expect, Panel, Train
+from wpriv.core.schema import BOUND_COLUMNS, MODELS, PRICED, Budget, Panel
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 
 _GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))

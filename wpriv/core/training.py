@@ -12,7 +12,7 @@ from typing import Any
 from wpriv.core import registry
 from wpriv.core.document import Document, Fault, Key
 from wpriv.core.faults import model_faults, shown, unknown
-from wpriv.core.schema import Train
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 
 # keys of the published procedure alone

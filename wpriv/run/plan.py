@@ -11,7 +11,7 @@ from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.process import Process, Sampling, Step, between
 from wpriv.core.recipe import Recipe
-from wpriv.core.schema import Privacy, Train
+from wpriv.core.schema_train import Privacy, Train
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, calibrate, price
 from wpriv.run.search import Knob

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from wpriv.core import registry
-from wpriv.core.schema import Named
+from wpriv.core.fields import Named
 from wpriv.errors import UsageError
 
 AT_ONCE = 1000

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from wpriv.core import registry
-from wpriv.core.schema import Count, Strict, Train
+from wpriv.core.fields import Count, Strict
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.schema import Count, Positive, Strict, Train
+from wpriv.core.fields import Count, Positive, Strict
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.train.penalty import Penalty
 

@@ -16,8 +16,9 @@ from pydantic import Field
 
 from wpriv.core import registry
 from wpriv.core.document import Key
+from wpriv.core.fields import Count, Number, Positive, Strict
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.schema import Count, Number, Positive, Strict, Train
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection

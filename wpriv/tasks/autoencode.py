@@ -16,7 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from wpriv.core.document import Key
-from wpriv.core.schema import Positive, Strict, Train
+from wpriv.core.fields import Positive, Strict
+from wpriv.core.schema_train import Train
 from wpriv.errors import Unsupported
 from wpriv.tasks import _quality, _sliced
 from wpriv.train import account

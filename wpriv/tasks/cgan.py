@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from wpriv.core.schema import Count, Positive, Train
+from wpriv.core.fields import Count, Positive
+from wpriv.core.schema_train import Train
 from wpriv.tasks import _generation
 from wpriv.train import account
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from wpriv.core import registry
-from wpriv.core.schema import Number, Positive, Strict, Train
+from wpriv.core.fields import Number, Positive, Strict
+from wpriv.core.schema_train import Train
 from wpriv.train import account, cost
 
 if TYPE_CHECKING:

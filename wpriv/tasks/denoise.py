@@ -19,7 +19,8 @@ from pydantic import BeforeValidator, Field
 
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.schema import Count, Strict, Train
+from wpriv.core.fields import Count, Strict
+from wpriv.core.schema_train import Train
 from wpriv.errors import Unsupported, UsageError
 from wpriv.tasks import _quality
 

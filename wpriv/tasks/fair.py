@@ -12,7 +12,8 @@ from pydantic import Field
 
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.schema import Count, Number, Positive, Strict, Train
+from wpriv.core.fields import Count, Number, Positive, Strict
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.tasks import _fairness
 from wpriv.train import account

@@ -17,7 +17,8 @@ from pydantic import Field
 
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.schema import Positive, Strict, Train
+from wpriv.core.fields import Positive, Strict
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.tasks import _sliced
 from wpriv.train import account

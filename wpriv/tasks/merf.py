@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from wpriv.core.fields import Count, Positive
 from wpriv.core.process import Sampling
-from wpriv.core.schema import Count, Positive, Train
+from wpriv.core.schema_train import Train
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.tasks import _generation
 from wpriv.train.account import Release

@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import Field
 
 from wpriv.core.document import Key
-from wpriv.core.schema import Count, Strict, Train
+from wpriv.core.fields import Count, Strict
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.tasks import _codes, _fairness, _sliced
 from wpriv.train import account

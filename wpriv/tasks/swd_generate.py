@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from wpriv.core.schema import Count, Positive, Probability, Train
+from wpriv.core.fields import Count, Positive, Probability
+from wpriv.core.schema_train import Train
 from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import _generation
 from wpriv.train.account import ONE_RECORD, Release, drawn

@@ -16,7 +16,8 @@ from pydantic import Field
 
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.schema import Count, Named, Positive, Strict, Train
+from wpriv.core.fields import Count, Named, Positive, Strict
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.tasks import _quality
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wpriv.core.process import Mechanism, Sampling
-from wpriv.core.schema import Train
+from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train.penalty import Penalty

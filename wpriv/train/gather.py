@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wpriv.core.schema import Privacy
+from wpriv.core.schema_train import Privacy
 from wpriv.errors import UsageError
 from wpriv.train.clip import clipped_sum
 from wpriv.train.release import Bounded

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.core.process import Sampling, Step
-from wpriv.core.schema import Optimizer
+from wpriv.core.schema_train import Optimizer
 from wpriv.errors import UsageError
 from wpriv.train.gather import Gathered
 from wpriv.train.noise import Noise

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from wpriv.core import registry
-from wpriv.core.schema import Train
+from wpriv.core.schema_train import Train
 from wpriv.errors import MissingResource, Unsupported
 from wpriv.train import seeds, spread
 from wpriv.train.job import Schedule

@@ -1,0 +1,80 @@
+"""What recipes of several kinds are made of: numbers, words and grids, and the models that more than one kind holds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+
+from wpriv.core.points import spread, whole
+from wpriv.core.process import MAX_COUNT
+
+
+def _is_grid(values: Any) -> Any:
+    spread(values)
+    return values
+
+
+Count = Annotated[int, BeforeValidator(whole, json_schema_input_type=int | float | str), Field(ge=1, le=MAX_COUNT)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Probability = Annotated[float, Field(gt=0, lt=1)]
+Tolerance = Annotated[float, Field(ge=1e-9, le=0.5)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Grid = Annotated[Any, BeforeValidator(_is_grid), WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"})]
+
+
+class Strict(BaseModel):
+    """Unknown keys, text for a number and a number for text are faults."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def listed(value: Any) -> Any:
+    """One mapping where a list of them may stand."""
+    return [value] if isinstance(value, dict) else value
+
+
+class Named(Strict):
+    """A plug-in by its file name; its own parameters stand beside the name."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    name: Word
+
+    def parameters(self) -> dict[str, Any]:
+        """What stands beside the keys that every plug-in of its kind has."""
+        return dict(self.model_extra or {})
+
+
+class Expect(Strict):
+    """A published number: the row (``where``), the columns with their values, the tolerance and the source."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    where: dict[str, Any] = Field(default_factory=dict)
+    within: Positive = Field(description="tolerance, relative unless absolute: true")
+    absolute: bool = False
+    at_least: bool = Field(False, description="more is as good: only what falls short by more than the tolerance is missed")
+    held: bool = Field(True, description="false: shown beside ours and never missed, for a published number that cannot be reproduced")
+    source: Word
+
+
+class LocalNoise(Strict):
+    """How every record is clipped and made noisy: for a target, or at a given noise."""
+
+    mech: Literal["local-gauss", "local-laplace"]
+    eps: Positive | None = None
+    delta: Probability | None = None
+    sigma: Positive | None = None
+    scale: Positive | None = None
+    radius: Positive | None = Field(None, description="norm to which every record is clipped")
+    center: Number | None = Field(None, description="middle of the ball, for every number of a record (default 0)")
+    formula: Literal["analytic", "eq4"] | None = None
+    nonnegative: bool = False
+    dct: bool = Field(False, description="clip and publish the orthonormal cosine transform of each record")
+    quantile: Annotated[float, Field(gt=0, le=1)] | None = None
+    public: Word | None = Field(None, description="public records for the quantile: a data set or a file")
+    thresholds: Word | None = Field(None, description="a file of what each number is clamped to")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    public_labels: bool = False

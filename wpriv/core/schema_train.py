@@ -1,0 +1,131 @@
+"""What a recipe of kind train may say: pydantic models, ``Train`` the whole of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from wpriv.core.fields import Count, Expect, LocalNoise, Named, Positive, Probability, Strict, Word, listed
+from wpriv.core.points import MAX_POINTS
+
+
+class DataSet(Named):
+    """The data set of a training: a reader in ``wpriv/data``, and where to look."""
+
+    root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
+    records: Count | None = Field(None, description="size of the training set that the recipe counts on; another one found is refused")
+    limit: Count | None = Field(None, description="take only the first so many training records (and test records)")
+    first: Count | None = Field(None, description="take only the first so many training records, and all test records")
+    privatize: LocalNoise | None = Field(
+        None, description="put noise on the training records before the task sees them, as wpriv privatize does; for experiments"
+    )
+
+
+def _clip(value: Any) -> Any:
+    if value == "batch-mean" or (type(value) in (int, float) and 0 < value < float("inf")):
+        return value
+    raise ValueError("must be a number above 0 (the norm of one example's gradient), or batch-mean")
+
+
+Clip = Annotated[
+    Any,
+    BeforeValidator(_clip),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "batch-mean"}]}),
+]
+
+
+class Privacy(Strict):
+    """What is promised (eps and delta) or done (sigma). With eps, delta and sigma the run stops before eps is exceeded."""
+
+    eps: Positive | None = None
+    delta: Probability | None = None
+    sigma: Positive | None = Field(None, description="noise multiplier: standard deviation of the noise over the sensitivity of the sum")
+    accountant: Word | None = Field(
+        None, description="what finds the noise for eps (default pld); published ones, such as swd-tail:w=clt, may promise too much"
+    )
+    sampling: Literal["poisson", "fixed", "none"] = "poisson"
+    adjacency: Literal["add-remove", "replace-one"] | None = None
+    clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")
+    norm: Positive = Field(1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped")
+    mask: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="share of coordinates set to zero at each step, after the noise")
+    pairs: Annotated[int, Field(ge=3, le=100)] = Field(
+        8, description="records whose gradients are compared for the accountants bdp and wdp"
+    )
+    method: Literal["auto", "ghost", "vmap", "loop"] = Field("auto", description="how per-example gradients are clipped; all agree")
+
+
+class Optimizer(Strict):
+    """Plain SGD or Adam on the noisy gradients."""
+
+    name: Literal["sgd", "adam"] = "sgd"
+    lr: Positive
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    nesterov: bool = False
+    betas: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(default=[0.9, 0.999])
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    decay: Literal["none", "linear", "cosine"] = Field("none", description="how lr falls to 0 over the run")
+
+
+def _none_is_a_word(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("eps") in ("inf", math.inf):
+        return None  # an infinite eps promises nothing
+    return None if value == "none" else value
+
+
+NoPrivacy = Annotated[
+    Privacy | None,
+    BeforeValidator(_none_is_a_word, json_schema_input_type=Privacy | Literal["none"]),
+    Field(description="or the word none (eps: inf is the same): no clipping, no noise, no guarantee"),
+]
+
+
+class Axis(Strict):
+    """One axis of a sweep over trainings: a key by its dotted path and its values, or settings that change several keys each."""
+
+    over: Word
+    values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = None
+    settings: Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
+        None, description="keys by their dotted paths and their values, by the name of the setting; 'over' is what tables call the column"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Axis:
+        if (self.values is None) == (self.settings is None):
+            raise ValueError("an axis has either values or settings")
+        return self
+
+    def points(self) -> list[tuple[int | float | str, dict[str, Any]]]:
+        """What tables show of each point, and the keys that it changes."""
+        if self.settings is not None:
+            return list(self.settings.items())
+        return [(value, {self.over: value}) for value in self.values or []]
+
+
+class Train(Strict):
+    """kind: train. A model trained with (or without) differential privacy, and what it costs."""
+
+    kind: Literal["train"]
+    source: Word
+    task: Word
+    data: DataSet
+    model: Named
+    options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
+    privacy: NoPrivacy
+    optimizer: Optimizer
+    batch: Count | None = Field(None, description="records of a step, on average under Poisson sampling; all of them where left out")
+    epochs: Positive | None = None
+    steps: Count | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="left out, it comes from the operating system")
+    physical: Count | None = Field(None, description="records that go through the model at once; found from memory where left out")
+    memory: Annotated[int, Field(ge=16)] = Field(1000, description="megabytes that the activations of one physical batch may take")
+    checkpoint: Annotated[float, Field(ge=0)] = Field(60.0, description="seconds between checkpoints; there is one an epoch as well")
+    accountants: Annotated[list[Word], Field(min_length=1)] = Field(default=["pld"])
+    figure: Word | None = Field(None, description="what draws the metrics, or the table of a sweep (default: training)")
+    title: str | None = None
+    expect: list[Expect] = Field(default_factory=list)
+    sweep: (
+        Annotated[list[Axis], BeforeValidator(listed, json_schema_input_type=Axis | list[Axis]), Field(min_length=1, max_length=4)] | None
+    ) = Field(None, description="one axis, or a list of axes whose product is the grid")
+    quick: dict[str, Any] | None = Field(None, description="keys that differ in a quick run; inner mappings are merged")
