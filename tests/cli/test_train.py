@@ -316,8 +316,21 @@ def test_a_sweep_trains_its_cells_in_shards_and_gathers_them(recipe, tmp_path, c
     assert [v["ok"] for v in told["expect"]] == [True]
     assert same(weights(tmp_path / "grid" / "privacy.eps=4,seed=1"), weights(wpriv.train(recipe_alone(recipe, grid + held), out="one",
                                                                              set={"privacy.eps": 4, "seed": 1}).out))  # fmt: skip
-    for words in (["--shard", "0/2"], ["--shard", "3/2"], ["--shard", "x"], ["--resume"]):
+    for words in (["--shard", "0/2"], ["--shard", "3/2"], ["--shard", "x"]):
         assert run(capsys, recipe, "--out", "grid", *words)[0] == 2
+
+
+def test_a_sweep_takes_resume_for_what_it_does_anyway_and_refuses_what_is_for_one_training(recipe, tmp_path, capsys):
+    recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + "sweep: {over: seed, values: [0, 1]}\n")
+    assert run(capsys, recipe, "--out", "grid", "--shard", "1/2", "--resume")[0] == 0
+    first = (tmp_path / "grid" / "seed=0" / "model.pt").stat()
+    code, out, err = run(capsys, recipe, "--out", "grid", "--resume", "--json")
+    assert (code, len(json.loads(out)["rows"])) == (0, 2), err
+    assert (tmp_path / "grid" / "seed=0" / "model.pt").stat() == first  # done before, and not trained again
+    assert run(capsys, recipe, "--out", "grid", "--resume", "--dry-run")[0] == 0
+    for word in ("--fork", "--fresh"):
+        code, _, err = run(capsys, recipe, "--out", "grid", "--resume", word)
+        assert (code, "--fork and --fresh are for one training" in err) == (2, True)
 
 
 def signalled(function):

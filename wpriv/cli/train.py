@@ -16,7 +16,7 @@ Device = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu or cu
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where everything goes (default results/<name>).")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key: privacy.eps=2; repeatable.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick overrides.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run (or begin, where there is none).")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run, or begin one; sweeps always do.")]
 Fork = Annotated[bool, typer.Option("--fork", help="Go on from the weights in DIR under a changed recipe; both runs are paid for.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Begin again; what DIR holds is moved aside.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done and what it would cost.")]
@@ -60,8 +60,9 @@ def command(
     where = out or train.default_out(made)
     how: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     if made.training is not None and made.training.sweep is not None:
-        if resume or fork or fresh:
-            raise UsageError("a sweep always goes on where it was; leave out --resume, --fork and --fresh")
+        if fork or fresh:
+            told = "--fork and --fresh are for one training, and a sweep's many each go on where they were"
+            raise UsageError(f"{told}. Name another folder with --out to begin all of it again")
         if dry_run:
             trained.dry_sweep(sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json)
             return
