@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from wpriv.core import registry
+from wpriv import models
 from wpriv.core.schema_train import Train
 from wpriv.data.pair import Pair
 from wpriv.errors import UsageError
@@ -145,8 +145,7 @@ def job(train: Train, options: Options, data: Any, device: torch.device, adjacen
     if not isinstance(data, Pair):
         raise UsageError(f"adaptation needs two data sets: take data: {{name: pair, source: ..., target: ...}}; found {data.name}")
     source, target, held_out, of_source = ready(data, options, device)
-    params = registry.params("models", train.model.name, train.model.parameters())
-    model = registry.load("models", train.model.name).build(params, tuple(source[0].shape[1:]), len(data.classes)).to(device)
+    model = models.build(train.model, source[0].shape[1:], len(data.classes)).to(device)
     nets = Networks(model, source[0][:2], options).to(device)
     if source[0].dim() == 4:
         nets = nets.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

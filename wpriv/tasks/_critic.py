@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from wpriv import models
 from wpriv.core import registry
 from wpriv.core.fields import Named
 from wpriv.errors import UsageError
@@ -92,8 +93,7 @@ def pair(generator: Named, critic: Named, shape: Sequence[int], classes: int, pe
     if not hasattr(own, "latent"):
         raise UsageError(f"wgan trains a generator, and {generator.name} is none; take dcgan-28 for images or mlp-generator")
     latent: int = own.latent
-    wider = registry.params("models", generator.name, {**generator.parameters(), "latent": latent + classes})
-    other = registry.params("models", critic.name, critic.parameters())
-    first = registry.load("models", generator.name).build(wider, tuple(shape), max(classes, 1))
-    second = registry.load("models", critic.name).build(other, (shape[0] + classes, *shape[1:]), 1)
+    # labels come in with the latents, and into the critic as channels
+    first = models.build(generator.model_copy(update={"latent": latent + classes}), shape, max(classes, 1))
+    second = models.build(critic, (shape[0] + classes, *shape[1:]), 1)
     return Pair(first, second, latent, classes, penalty)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from wpriv.core import registry
+from wpriv import models
 from wpriv.core.fields import Count, Strict
 from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
@@ -58,8 +58,7 @@ def generator(train: Train, data: Data, options: Options, device: torch.device) 
                 f"options: {name}: the recipe counts on {getattr(options, name)}, on which the privacy may hang; {data.name} has {number}"
             )
             raise UsageError(f"{told}. Change one of them")
-    params = registry.params("models", train.model.name, train.model.parameters())
-    made = registry.load("models", train.model.name).build(params, data.shape, len(data.classes))
+    made = models.build(train.model, data.shape, len(data.classes))
     if not isinstance(made, Generator):
         raise UsageError(f"{train.task} trains a generator (merf-generator, celeba-generator); found the model {train.model.name!r}")
     return made.to(device)

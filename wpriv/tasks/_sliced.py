@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from wpriv.core import registry
+from wpriv import models
 from wpriv.core.document import Key
 from wpriv.core.fields import Count, Positive, Strict
 from wpriv.core.schema_train import Train
@@ -97,8 +97,7 @@ def autoencoder(recipe: Train, shape: tuple[int, ...]) -> Any:
     Raises:
         UsageError: it is none that does.
     """
-    params = registry.params("models", recipe.model.name, recipe.model.parameters())
-    found = registry.load("models", recipe.model.name).build(params, shape, 1)
+    found = models.build(recipe.model, shape, 1)
     if not (hasattr(found, "encoder") and hasattr(found, "decoder")):
         raise UsageError(f"task {recipe.task} needs a model with codes, as autoencoder is; found {recipe.model.name}")
     return found

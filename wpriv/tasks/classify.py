@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from wpriv.core import registry
+from wpriv import models
 from wpriv.core.fields import Number, Positive, Strict
 from wpriv.core.schema_train import Train
 from wpriv.train import account, cost
@@ -81,8 +81,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     inputs, targets = _ready(data.x_train, data.y_train, options, device)
     test_inputs, test_targets = _ready(data.x_test, data.y_test, options, device)
     loss = functools.partial(cross_entropy, reduction="none")
-    params = registry.params("models", recipe.model.name, recipe.model.parameters())
-    model = registry.load("models", recipe.model.name).build(params, tuple(inputs.shape[1:]), len(data.classes)).to(device)
+    model = models.build(recipe.model, inputs.shape[1:], len(data.classes)).to(device)
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from wpriv import models
 from wpriv.core import registry
 from wpriv.core.document import Key
 from wpriv.core.fields import Count, Number, Positive, Strict
@@ -120,8 +121,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     inputs, tests = (torch.tensor(_ranged(x, data.columns, options), device=device) for x in (data.x_train, data.x_test))
     targets, goals = (torch.tensor(y, device=device) for y in _targets(options, data))
     width = targets.shape[1]
-    params = registry.params("models", recipe.model.name, recipe.model.parameters())
-    model = registry.load("models", recipe.model.name).build(params, tuple(inputs.shape[1:]), width).to(device)
+    model = models.build(recipe.model, inputs.shape[1:], width).to(device)
 
     def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         each = cross_entropy(outputs, targets, reduction="none") if classifies else (outputs.sigmoid() - targets).square()

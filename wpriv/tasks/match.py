@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from wpriv.core import registry
+from wpriv import models
 from wpriv.core.document import Key
 from wpriv.core.fields import Positive, Strict
 from wpriv.core.schema_train import Train
@@ -91,8 +91,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     penalty = _penalty(recipe, [len(places) for places in groups])
     first = penalty.sizes[0][0]
     width = records.shape[1]
-    params = registry.params("models", recipe.model.name, recipe.model.parameters())
-    network = registry.load("models", recipe.model.name).build(params, (width,), width)
+    network = models.build(recipe.model, (width,), width)
     model = nn.ModuleDict({"network": network}).to(device)
     # in the model, so that checkpoints hold what a run that goes on has shown
     taken = torch.zeros((), dtype=torch.int64, device=device)
