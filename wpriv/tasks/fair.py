@@ -13,7 +13,7 @@ from pydantic import Field
 from wpriv import models
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.fields import Count, Number, Positive, Strict
+from wpriv.core.fields import Count, Number, Positive, Share, Strict
 from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.tasks import _fairness
@@ -42,7 +42,7 @@ class Options(Strict):
 
     kind: Literal["classification", "regression"] = "classification"
     notion: Literal["parity", "odds"] = Field("parity", description="the same law of scores in both groups, or that for each label")
-    alpha: Annotated[float, Field(ge=0, le=1)] = Field(description="weight of the Wasserstein penalty; the loss has the rest")
+    alpha: Share = Field(description="weight of the Wasserstein penalty; the loss has the rest")
     bound: Positive = Field(1.0, description="M, to which scores are projected")
     lipschitz: Positive = Field(1.0, description="L, to which the Jacobian of each record's scores is clipped")
     clipping: Literal["per-coordinate", "spectral"] = "per-coordinate"
