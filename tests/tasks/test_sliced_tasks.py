@@ -120,6 +120,19 @@ def test_an_autoencoder_has_the_layers_asked_for_and_gives_codes_and_examples_ba
     assert torch.equal(model.decoder(found), made)
 
 
+def test_codes_are_drawn_into_the_ball_and_short_ones_left_about_as_they_are():
+    torch.manual_seed(0)
+    free, drawn = build(code=3), build(code=3, ball=1.5)
+    drawn.load_state_dict(free.state_dict())
+    for times in (1e-3, 1.0, 1e4):
+        x = times * torch.randn(50, 1, 4, 4)
+        long, short = free(x)[0], drawn(x)[0]
+        lengths = long.norm(dim=1)
+        # |c| 1.5 / sqrt(1.5^2 + |c|^2), in the direction of c
+        torch.testing.assert_close(short.norm(dim=1), lengths * 1.5 / (1.5**2 + lengths**2).sqrt(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(torch.nn.functional.cosine_similarity(long, short), torch.ones(50), rtol=1e-4, atol=1e-4)
+
+
 def test_a_sigmoid_begins_at_the_prior_that_was_guessed():
     model = build(code=3, output="sigmoid", prior=0.1)
     assert model.decoder[-3].bias.sigmoid().tolist() == pytest.approx([0.1] * 16)

@@ -26,6 +26,7 @@ class Params(Parameters):
     widths: str = parameter("units of the encoder's hidden layers, as 256-64", default="62")
     activation: str = parameter("relu or tanh", default="relu", choices=tuple(ACTIVATIONS))
     output: str = parameter("linear, or sigmoid for images in [0, 1]", default="linear", choices=OUTPUTS)
+    ball: float = parameter("radius of a ball into which codes are drawn, c to c / sqrt(1 + |c|^2 / ball^2); 0 leaves them", default=0.0, least=0)
     prior: float = parameter("a public guess of the outputs' mean, with which a sigmoid begins; 0 leaves it", default=0.0, least=0)
 
     def __post_init__(self) -> None:
@@ -35,13 +36,25 @@ class Params(Parameters):
             raise UsageError(f"{self.name}: {told}")
 
 
+class Ball(nn.Module):
+    """Rows [N, d] drawn into the open ball of a radius, the long ones most; no row hangs on another."""
+
+    def __init__(self, radius: float):
+        super().__init__()
+        self.radius = radius
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / (1 + x.square().sum(dim=1, keepdim=True) / self.radius**2).sqrt()
+
+
 class Autoencoder(nn.Module):
     """``encoder`` [N, *shape] to codes [N, code], and ``decoder`` from codes back; called, it gives both of an example."""
 
     def __init__(self, params: Params, shape: Sequence[int]):
         super().__init__()
         sizes = [inputs(shape), *widths(params.name, params.widths), params.code]
-        self.encoder = nn.Sequential(nn.Flatten(), *_layers(sizes, params.activation))
+        into = [Ball(params.ball)] if params.ball else []
+        self.encoder = nn.Sequential(nn.Flatten(), *_layers(sizes, params.activation), *into)
         back = _layers(sizes[::-1], params.activation)
         if params.prior:
             # else the first steps of all records agree to make the codes large, for want of a bias
