@@ -14,10 +14,11 @@ from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from wpriv.data import Data
     from wpriv.models._generator import Generator
+    from wpriv.train.job import Job, Learn
 
 # shares of test images that classifiers get right which learnt from samples alone, and the sliced distance of samples to test images
 RESULTS = ("logistic", "mlp", "sliced")
@@ -62,6 +63,27 @@ def generator(train: Train, data: Data, options: Options, device: torch.device) 
     if not isinstance(made, Generator):
         raise UsageError(f"{train.task} trains a generator (merf-generator, celeba-generator); found the model {train.model.name!r}")
     return made.to(device)
+
+
+def job(generator: Generator, others: dict[str, nn.Module], learn: Learn, data: Data, options: Options, **engine: Any) -> Job:
+    """What the engine is given by all of these tasks: the generator alone is measured, and leaves samples.
+
+    Args:
+        others: by name, the modules that are saved with the generator. engine: further fields of ``Job``.
+    """
+    from torch import nn
+
+    from wpriv.train.job import Job
+
+    return Job(
+        nn.ModuleDict({"generator": generator, **others}),
+        None,
+        lambda: measured(generator, data, options, at_the_end=False),
+        learn=learn,
+        leave=lambda folder: leave(generator, options.classes, folder),
+        conclude=lambda: measured(generator, data, options, at_the_end=True),
+        **engine,
+    )
 
 
 def images(x: Any, y: Any, device: torch.device) -> tuple[Tensor, Tensor]:

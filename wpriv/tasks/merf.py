@@ -81,7 +81,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     import torch
     from torch import nn
 
-    from wpriv.train.job import Job, optimizer_of
+    from wpriv.train.job import optimizer_of
     from wpriv.train.release import Bounded
 
     options = Options.model_validate(train.options)
@@ -117,12 +117,4 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
             total += loss.detach() / options.moves
         return torch.stack([total.new_tensor(len(x)), total * len(x), total.new_tensor(math.nan)])
 
-    return Job(
-        nn.ModuleDict({"generator": generator, "embedding": kept}),
-        None,
-        lambda: _generation.measured(generator, data, options, at_the_end=False),
-        learn=learn,
-        optimizers={"generator": optimizer},
-        leave=lambda folder: _generation.leave(generator, options.classes, folder),
-        conclude=lambda: _generation.measured(generator, data, options, at_the_end=True),
-    )
+    return _generation.job(generator, {"embedding": kept}, learn, data, options, optimizers={"generator": optimizer})

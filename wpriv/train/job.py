@@ -79,6 +79,9 @@ class Door:
         return noisy(total, self.multiplier, self.noise, private=self.private)
 
 
+Learn = Callable[[Indices, Door], Tensor]
+
+
 @dataclass
 class Job:
     """What a task gives the engine.
@@ -102,7 +105,7 @@ class Job:
     gather: Callable[[Indices], Gathered] | None
     evaluate: Callable[[], dict[str, float]]
     watch: Callable[[Indices, list[Tensor]], Tensor] | None = None
-    learn: Callable[[Indices, Door], Tensor] | None = None
+    learn: Learn | None = None
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
     groups: list[tuple[Indices, int]] = field(default_factory=list)
     method: str = ""
