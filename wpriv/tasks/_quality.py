@@ -93,6 +93,14 @@ def judge(data: Data, *, seed: int = 0) -> Judge:
     return Judge(network, len(data.classes), x[1::2][order], x[::2][order], right)
 
 
+def judge_if_any(data: Data) -> Judge | None:
+    """The judge of a data set; None where it has too few images for one, or none."""
+    try:
+        return judge(data)
+    except Unsupported:
+        return None
+
+
 def downstream(x: Tensor, y: Tensor, data: Data, learner: str = "logistic", *, seed: int = 0) -> float:
     """The share of real test records that a classifier gets right which has learnt from generated, labelled samples alone.
 
