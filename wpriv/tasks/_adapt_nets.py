@@ -69,13 +69,14 @@ class Networks(nn.Module):
         return found
 
     def of_source(self, inputs: Tensor) -> Tensor:
+        """Logits of source records."""
         found: Tensor = self.classifier(self.features(inputs))
         return found
 
     def in_ball(self, features: Tensor) -> Tensor:
         """Features about the source's centre, scaled by a public number and clipped to the radius."""
         found = (features - self.centre) * self.scale
-        return found * clip_factors({"features": found.detach().square().sum(dim=1)}, RADIUS, None).unsqueeze(1)
+        return found * clip_factors({"features": found.detach().square().sum(dim=1)}, RADIUS).unsqueeze(1)
 
 
 @dataclass
@@ -178,7 +179,7 @@ def gradients(work: Work, loss: Tensor, adversary: Tensor | None = None) -> dict
     return found | dict(zip(discriminator, theirs[len(features) :], strict=True))
 
 
-def told(work: Work, features: Tensor, side: float) -> Tensor:
+def side_loss(work: Work, features: Tensor, side: float) -> Tensor:
     """The discriminator's loss [n] on features of the source (1) or of the target (0)."""
     assert work.nets.discriminator is not None
     found = work.nets.discriminator(features)[:, 0]

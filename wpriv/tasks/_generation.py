@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -39,7 +39,7 @@ class Options(Strict):
     classes: Count = Field(10, description="classes of the images, which the recipe counts on")
     generated: Count = Field(100, description="images made for one move of the generator, as many of every class")
     samples: Count = Field(60_000, description="images made at the end, as many of every class, from which classifiers learn")
-    learners: list[Annotated[str, Field(pattern="^(logistic|mlp)$")]] = Field(
+    learners: list[Literal["logistic", "mlp"]] = Field(
         default=["logistic", "mlp"], description="the classifiers that learn from samples and are tried on test images"
     )
 

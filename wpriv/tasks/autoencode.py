@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 RESULTS = ("reconstruction", "distance", *_quality.SCORES, "loss")
 FIGURES = {"samples.npz": "samples", "reconstructions.npz": "samples"}
-SHOWN, ACROSS = 100, 12
-EVALUATED = 2000
+SHOWN, ACROSS = 100, 12  # samples, and pairs of test images with what becomes of them, that are left for figures
+EVALUATED = 2000  # test records that are measured, at most
 UNIT = "one training record: the values of one, replaced by any other"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from wpriv.train.job import Job
+    from wpriv.train.job import Door, Job
     from wpriv.train.release import Bounded
 
 RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
@@ -64,7 +64,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     from torch import nn
     from torch.nn.functional import one_hot
 
-    from wpriv.train.job import Door, optimizer_of
+    from wpriv.train.job import optimizer_of
 
     options = Options.model_validate(train.options)
     generator = _generation.generator(train, data, options, device)

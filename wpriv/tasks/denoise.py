@@ -66,14 +66,14 @@ class Options(Strict):
     compared: Annotated[int, Field(ge=2, le=5000)] = Field(1000, description="generated records that are measured, at most")
 
 
-def faults(train: Train) -> list[tuple[Key, str]]:
+def faults(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go together in a recipe."""
-    options, found = Options.model_validate(train.options), list[tuple[Key, str]]()
-    if train.privacy is not None:
+    options, found = Options.model_validate(recipe.options), list[tuple[Key, str]]()
+    if recipe.privacy is not None:
         found.append((("privacy",), "denoise trains on records that have their noise already, at no further cost: write privacy: none"))
     if options.loss == "plain":
         for key in ("lam", "generated"):
-            if key in train.options:
+            if key in recipe.options:
                 found.append((("options", key), f"loss: plain is exact transport between batches of one size: leave out {key}"))
     return found
 

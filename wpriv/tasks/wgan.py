@@ -47,17 +47,17 @@ class Options(Strict):
     compared: Count = Field(2000, description="generated records that are measured, at most")
 
 
-def faults(train: Train) -> list[tuple[Key, str]]:
+def faults(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go together in a recipe."""
-    options, found = Options.model_validate(train.options), list[tuple[Key, str]]()
-    noisy = train.data.privatize is not None or train.data.name == "privatized"
-    if train.privacy is not None:
+    options, found = Options.model_validate(recipe.options), list[tuple[Key, str]]()
+    noisy = recipe.data.privatize is not None or recipe.data.name == "privatized"
+    if recipe.privacy is not None:
         found.append(
             (("privacy",), "wgan adds no noise of its own: write privacy: none, and privatise the records first (data: privatize)")
         )
     if options.wavelet and not noisy:
         found.append((("options", "wavelet"), "wavelets take noise away and these data have none: give data: privatize, or leave it out"))
-    if options.conditional and train.data.privatize is not None and not train.data.privatize.public_labels:
+    if options.conditional and recipe.data.privatize is not None and not recipe.data.privatize.public_labels:
         found.append((("options", "conditional"), "the reports have no labels: give data: privatize: public_labels: true, or leave it out"))
     if options.critic.name not in registry.names("models"):
         found.append((("options", "critic"), f"no model called {options.critic.name[:60]!r}"))

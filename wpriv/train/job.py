@@ -64,6 +64,8 @@ class Door:
 
     Args:
         multiplier: standard deviation of that noise over the sensitivity of what passes; 0 without privacy.
+        adjacency: the neighbours under which what passes must be bounded, in a ``private`` training.
+        noise: where the noise comes from. used: how often something has passed.
     """
 
     multiplier: float
