@@ -198,6 +198,14 @@ def test_a_file_that_is_no_checkpoint_is_refused_without_running_it(tmp_path, co
         checkpoint.load(tmp_path / "c.pt")
 
 
+def test_of_many_epochs_a_hundred_are_told_and_the_last_one_always():
+    # counted by hand: two steps an epoch, and 251 epochs, of which every third is told
+    plan = Schedule(Sampling("fixed", 0.5), 4, 2, 502, None, 0.0, "", Optimizer(lr=1.0))
+    assert [plan.epoch_of(step) for step in range(1, 13)] == [None] * 5 + [3] + [None] * 5 + [6]
+    assert plan.epoch_of(502) == 251
+    assert sum(plan.epoch_of(step) is not None for step in range(1, 503)) == 84
+
+
 def test_rows_are_told_once_an_epoch_and_at_the_end(tmp_path):
     rows = engine(tmp_path, schedule(10)).run()
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 3), (2, 6), (3, 9), (4, 10)]

@@ -19,6 +19,7 @@ Count = Annotated[int, BeforeValidator(whole, json_schema_input_type=int | float
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Tolerance = Annotated[float, Field(ge=1e-9, le=0.5)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Grid = Annotated[Any, BeforeValidator(_is_grid), WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"})]

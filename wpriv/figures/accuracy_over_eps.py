@@ -1,4 +1,4 @@
-"""What trainings of a sweep got right over the eps that they kept: a line for each method, held-out records and those adapted to."""
+"""What trainings of a sweep got right over the eps that they kept: a line for each method and each share that is measured of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 from wpriv.figures import _draw
 
-SHARES = {"accuracy": ("held out", "-"), "transductive": ("adapted to", (0, (4, 2)))}
+DASHED = (0, (4, 2))
+SHARES = {"accuracy": ("held out", "-"), "transductive": ("adapted to", DASHED), "mlp": ("MLP", "-"), "logistic": ("LogReg", DASHED)}
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     """Draws every share in [0, 1] over ``privacy.eps`` (or the eps that was proven); methods without privacy are level lines."""
-    if not any("accuracy" in row for row in rows):
+    if not any(share in row for row in rows for share in SHARES):
         raise KeyError("accuracy")
     methods = list(dict.fromkeys(str(row.get("method", "")) for row in rows))
     for place, method in enumerate(methods):

@@ -17,7 +17,7 @@ GROUPS = ("options.loss", "options.lam", "model.name", "seed")
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
-    """Draws column ``w2``; over a number of reports both axes are logarithmic.
+    """Draws column ``w2``; over a number of reports both axes are logarithmic, over eps that of eps.
 
     Raises:
         KeyError: nothing of X is swept, or no distance was measured.
@@ -36,8 +36,12 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_xlabel(X[x])
     axes.set_ylabel("W₂ to test records")
     axes.grid(True, alpha=0.25, linewidth=0.6)
-    if x == "data.first":
+    if x in ("data.first", "data.privatize.eps"):
         axes.set_xscale("log")
+    if x == "data.first":
         axes.set_yscale("log")
+        # less than a decade: 7 is easier to read than 7 x 10^0
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
     if told:
         axes.legend(fontsize="small")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,7 +59,8 @@ class Step:
     def __init__(self, generator: Generator, rows: Rows, options: Options, batch: int):
         self.generator, self.rows, self.options = generator, rows, options
         device = next(generator.parameters()).device
-        # what was released and not used yet, for checkpoints; directions come back from their seeds
+        self.groups = options.classes if options.labels == "public" else 1
+        # what was released and not used yet, and what all releases tell of the mean row, for checkpoints; directions come back from seeds
         self.pending = nn.Module()
         self.pending.register_buffer("count", torch.zeros((), dtype=torch.long))
         self.pending.register_buffer("seeds", torch.zeros(options.releases, dtype=torch.long))
@@ -66,6 +68,9 @@ class Step:
         self.pending.register_buffer("loss", torch.zeros((), device=device))
         if options.labels == "public":
             self.pending.register_buffer("labels", torch.zeros(options.releases, batch, dtype=torch.long, device=device))
+        if options.means == "all":
+            self.pending.register_buffer("mean", torch.zeros(self.groups, options.row, device=device))
+            self.pending.register_buffer("averaged", torch.zeros(self.groups, device=device))
         self.known: dict[int, Tensor] = {}
         self.labels = even(options.generated, options.classes, device)
 
@@ -81,6 +86,8 @@ class Step:
         own.seeds[slot], own.released[slot] = seed, released
         if self.options.labels == "public":
             own.labels[slot] = y
+        if self.options.means == "all":
+            self.average(slot)
         own.count += 1
         if slot + 1 == self.options.releases:
             own.loss.copy_(self.move(optimizer, noisy.multiplier * SENSITIVITY))
@@ -88,34 +95,71 @@ class Step:
             self.known.clear()
         return torch.stack([own.loss.new_tensor(len(x)), own.loss * len(x), clipped.sum()])
 
-    def move(self, optimizer: torch.optim.Optimizer, deviation: float) -> Tensor:
-        """Moves the generator against the mean distance to all pending releases, and returns that distance."""
+    def average(self, slot: int) -> None:
+        """Brings a release into the mean row m of all of them, by m + g d/k U (y - m U), y the mean of its projections, g falling as 1/t.
+
+        E[U U'] = k/d, so that this is Robbins and Monro's recursion for least squares; the first steps are held back to keep it stable.
+        """
         own: Any = self.pending
+        u = self.directions(int(own.seeds[slot]))
+        wide = self.options.row / self.options.directions
+        for group, released in self.released(slot):
+            own.averaged[group] += 1
+            told = released.mean(0) - own.mean[group] @ u
+            own.mean[group] += u @ told * wide / (own.averaged[group] + wide)
+
+    def move(self, optimizer: torch.optim.Optimizer, deviation: float) -> Tensor:
+        """Moves the generator against the mean distance to what was released, and returns that distance."""
         optimizer.zero_grad()
         rows, _ = self.rows(self.generator(self.generator.inputs(self.labels)))
-        rows = self.rows.labelled(rows, self.labels)
         # one pass through the generator for all releases
         leaf = rows.detach().requires_grad_()
         total = torch.zeros((), device=rows.device)
-        for slot, seed in enumerate(own.seeds.tolist()):
-            projected = self.project(leaf, self.labels, self.directions(seed))
-            if deviation:
-                projected = projected + deviation * torch.randn_like(projected)
-            loss = self.distance(projected, own.released[slot], own.labels[slot] if self.options.labels == "public" else None)
+        parts: list[Callable[[Tensor], Tensor]] = [self.to_mean] if self.options.means == "all" else []
+        if self.options.spread or not parts:
+            parts += [partial(self.to_release, slot, deviation) for slot in range(self.options.releases)]
+        for part in parts:
+            loss = part(leaf)
             loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.detach() / self.options.releases
+            total += loss.detach()
         assert leaf.grad is not None
-        rows.backward(leaf.grad / self.options.releases)  # type: ignore[no-untyped-call]
+        rows.backward(leaf.grad)  # type: ignore[no-untyped-call]
         optimizer.step()
         return total
 
-    def distance(self, made: Tensor, released: Tensor, labels: Tensor | None) -> Tensor:
-        """Mean W_2^2 over the directions, times the dimension: in squared units of a row. By classes where labels are public."""
-        if labels is None:
-            return line.wasserstein(made, released).mean() * self.options.row
-        classes = [c for c in range(self.options.classes) if bool((labels == c).any()) and bool((self.labels == c).any())]
-        parts = [line.wasserstein(made[self.labels == c], released[labels == c]).mean() for c in classes]
-        return torch.stack(parts).mean() * self.options.row
+    def released(self, slot: int) -> list[tuple[int, Tensor]]:
+        """The projections of one release; by classes where labels are public, those that it has."""
+        own: Any = self.pending
+        if self.groups == 1:
+            return [(0, own.released[slot])]
+        parts = [(group, own.released[slot][own.labels[slot] == group]) for group in range(self.groups)]
+        return [(group, part) for group, part in parts if len(part)]
+
+    def to_mean(self, rows: Tensor) -> Tensor:
+        """Squared distance of the mean generated row to that of all releases; by classes where labels are public."""
+        own: Any = self.pending
+        rows = self.rows.labelled(rows, self.labels)
+        if self.options.labels == "joint":
+            # the mean of the outer products with the one-hot labels
+            means = (rows.view(self.options.classes, -1, rows.shape[1]).sum(1) / len(rows)).flatten()[None]
+        else:
+            means = rows.view(self.groups, -1, rows.shape[1]).mean(1)
+        found: Tensor = (means - own.mean)[own.averaged > 0].square().sum(1).mean()
+        return found
+
+    def to_release(self, slot: int, deviation: float, rows: Tensor) -> Tensor:
+        """The share of one release in the mean W_2^2 over the directions, times the dimension: in squared units of a row."""
+        own: Any = self.pending
+        projected = self.project(self.rows.labelled(rows, self.labels), self.labels, self.directions(int(own.seeds[slot])))
+        if deviation:
+            projected = projected + deviation * torch.randn_like(projected)
+        parts = []
+        for group, released in self.released(slot):
+            made = projected[self.labels == group] if self.groups > 1 else projected
+            gap = made.mean(0) - released.mean(0)
+            left = line.wasserstein(made - made.mean(0), released - released.mean(0)) if self.options.spread else torch.zeros_like(gap)
+            parts.append(((self.options.means == "pending") * gap.square() + self.options.spread * left).mean())
+        return torch.stack(parts).mean() * self.options.row / self.options.releases
 
     def directions(self, seed: int) -> Tensor:
         """The uniform unit directions [row, k] of a seed; they are public."""

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from wpriv.core.document import Key
-from wpriv.core.fields import Positive
+from wpriv.core.fields import Positive, Share
 from wpriv.core.schema_train import Train
 from wpriv.data import scaled
 from wpriv.errors import Unsupported
@@ -40,7 +40,7 @@ UNIT = "one training record: the values of one, replaced by any other"
 class Options(_sliced.Options):
     """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
 
-    alpha: Annotated[float, Field(ge=0, le=1)] = Field(description="weight of the sliced distance; the reconstruction has the rest")
+    alpha: Share = Field(description="weight of the sliced distance; the reconstruction has the rest")
     error: Literal["mean", "sum"] = Field("sum", description="the squared error of a record: mean or sum over its numbers")
     radius: Positive = Field(1.0, description="of the ball that the codes are to fill")
     judged: Annotated[int, Field(ge=0, le=10_000)] = Field(

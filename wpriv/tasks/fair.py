@@ -12,7 +12,7 @@ from pydantic import Field
 from wpriv import models
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.fields import Count, Number
+from wpriv.core.fields import Count, Number, Share
 from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.tasks import _fairness, _points, _sliced
@@ -42,7 +42,7 @@ class Options(_sliced.Options):
 
     kind: Literal["classification", "regression"] = "classification"
     notion: Literal["parity", "odds"] = Field("parity", description="the same law of scores in both groups, or that for each label")
-    alpha: Annotated[float, Field(ge=0, le=1)] = Field(description="weight of the Wasserstein penalty; the loss has the rest")
+    alpha: Share = Field(description="weight of the Wasserstein penalty; the loss has the rest")
     groups: list[Count] | None = Field(
         None, description="records of group 0 and 1, for odds those of label 0, then of label 1, that the recipe counts on"
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from wpriv.core.document import Key
-from wpriv.core.fields import Count
+from wpriv.core.fields import Count, Share
 from wpriv.core.schema_train import Train
 from wpriv.data import scaled
 from wpriv.errors import UsageError
@@ -32,7 +32,7 @@ UNIT = "all values of one training record within its group"
 class Options(_sliced.Options):
     """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
 
-    alpha: Annotated[float, Field(ge=0, le=1)] = Field(description="weight of the Wasserstein penalty; the reconstruction has the rest")
+    alpha: Share = Field(description="weight of the Wasserstein penalty; the reconstruction has the rest")
     error: Literal["mean", "sum"] = Field("mean", description="the squared error of a record: mean or sum over its numbers")
     core: Count | None = Field(None, description="the first so many columns, whose reconstruction is told by itself")
 

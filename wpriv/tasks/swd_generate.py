@@ -4,6 +4,10 @@ The rows of X are images, bounded in norm, perhaps with their label; U are fresh
 much is added to the projections of generated rows. The generator moves against the mean W_2^2 between the two, direction by direction. No
 record passes through the generator, so that its gradient hangs on records through the releases alone.
 
+W_2^2 on a line is the squared difference of the means and W_2^2 of what is left once they are taken off. Noise that hides single rows
+leaves next to nothing of the second (its gradient is noise), while the means of all releases so far tell ever more of the mean row.
+``means: all`` meets those, as post-processing may at no cost, and ``spread: 0`` leaves the second part out.
+
 ``labels`` says how a class is learnt:
     appended  a row is the image with its one-hot label behind it: the label is as private as the image. At noise that hides single
               rows little but the mean of the rows is learnt, and images and labels are tied by their covariance alone.
@@ -24,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from wpriv.core.fields import Count, Positive, Probability
+from wpriv.core.fields import Count, Positive, Probability, Share
 from wpriv.core.schema_train import Train
 from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import _generation
@@ -62,6 +66,10 @@ class Options(_generation.Options):
         description="what is compared: pixels, or the 512 x (side / 16)^2 outputs of four fixed random convolutions, for colour images",
     )
     releases: Count = Field(1, description="releases that one move of the generator is compared with: more of them, less noise in a move")
+    means: Literal["pending", "all"] = Field(
+        "pending", description="the means that generated rows meet: those of the releases of a move, or of all releases so far"
+    )
+    spread: Share = Field(1.0, description="weight of what is left of a squared distance once means are taken off")
     smallest: Count | None = Field(None, description="labels: public: the number of records of the smallest class, on which privacy hangs")
 
     @property
@@ -93,7 +101,7 @@ def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
         found.append((("batch",), "give 'batch', the number of records of a release"))
     elif options.labels == "public" and train.batch % options.classes:
         found.append((("batch",), f"with public labels a batch has as many of each of the {options.classes} classes; found {train.batch}"))
-    if options.labels == "joint" and options.generated % options.classes:
+    if options.labels in ("joint", "public") and options.generated % options.classes:
         found.append((("options", "generated"), f"must be as many of each of the {options.classes} classes; found {options.generated}"))
     if options.dimension % options.pool**2 or (options.features != "pixels" and options.pool > 1):
         found.append((("options", "pool"), "cells must divide the image, and are of pixels, not of features"))

@@ -18,6 +18,9 @@ from wpriv.train.noise import Noise
 from wpriv.train.release import Bounded, noisy
 from wpriv.train.sampler import Indices
 
+# epochs of a run that are measured
+MOST_EPOCHS = 100
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -50,12 +53,16 @@ class Schedule:
             raise UsageError(f"{self.sampling} is to be run and {self.step.sampling} to be accounted: they must be the same")
 
     def epoch_of(self, step: int) -> int | None:
-        """The epoch that ends with a step (or the last, cut short, with the last step); an epoch is records / batch steps."""
+        """The epoch that ends with a step (or the last, cut short, with the last step); an epoch is records / batch steps.
+
+        Of more than a hundred epochs only every second is told, or every third and so on: each is measured.
+        """
+        apart = math.ceil(self.steps * self.batch / self.records / MOST_EPOCHS)
         whole = math.floor(step * self.batch / self.records + 1e-9)
         before = math.floor((step - 1) * self.batch / self.records + 1e-9)
         if step == self.steps:
             return before + 1
-        return whole if whole > before else None
+        return whole if whole // apart > before // apart else None
 
 
 @dataclass
