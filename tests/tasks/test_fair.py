@@ -158,7 +158,7 @@ def test_a_regression_leaves_points_and_shares_above_the_antidiagonal(recipe):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"privacy.sampling": "poisson"}, "groups are drawn in fixed sizes: give sampling: fixed; found poisson"),
+        ({"privacy.sampling": "poisson"}, "have fixed sizes: give sampling: fixed; found poisson"),
         ({"options.alpha": 1.5}, "alpha"),
         ({"options.ranges": {"age": [3, 2]}}, "a range goes from its lower end to its upper; found \\[3, 2\\]"),
         ({"options.ranges": {"cor0": [0, 1]}}, "no column called 'cor0'; did you mean 'core0'"),
@@ -177,10 +177,10 @@ def test_data_that_cannot_be_compared_are_refused(recipe):
         wpriv.train(recipe(digits), out="done")
     one = SimpleNamespace(name="d", sensitive="s", classes=("0", "1"), sensitive_train=np.zeros(3, int), y_train=np.array([0, 1, 1]))
     with pytest.raises(UsageError, match="no record is of group s=1; nothing can be compared"):
-        fair._groups(fair.Options(alpha=0.5), one)
+        _fairness.groups(one)
     one.sensitive_train = np.array([0, 1, 2])
     with pytest.raises(UsageError, match="found 2 classes and 3 groups"):
-        fair._groups(fair.Options(alpha=0.5), one)
+        _fairness.groups(one)
 
 
 def test_columns_are_brought_from_their_ranges_and_cut():

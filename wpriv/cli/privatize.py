@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wpriv.cli import flags
 from wpriv.errors import UsageError
+
+if TYPE_CHECKING:
+    from wpriv.run.privatize import Privatized
 
 Recipe = Annotated[flags.Text, typer.Argument(metavar="RECIPE", help="Instead of flags, a recipe of kind privatize.")]
 Data = Annotated[
@@ -74,7 +77,6 @@ def command(
     wpriv privatize --data mnist --mech local-gauss --radius 8 --eps 35 --delta 1e-4 --out private.npz
     """
     from wpriv.cli import show
-    from wpriv.run import local_statement
     from wpriv.run.privatize import privatize
 
     given = {
@@ -82,36 +84,47 @@ def command(
         "formula": formula, "nonnegative": nonnegative, "dct": dct, "quantile": quantile, "public": public, "thresholds": thresholds,
         "limit": limit, "array": array, "public_labels": public_labels, "dtype": dtype, "seed": seed,
     }  # fmt: skip
-    if recipe is not None:
-        from wpriv.run import read
-
-        flags.no_flags(recipe, flags.Job(param=param), **given)
-        asked: dict[str, Any] = read.privatize(recipe)
-    else:
-        if data is None:
-            raise UsageError("privatize needs records: give --data NAME or FILE, or a recipe")
-        asked = {key: value for key, value in given.items() if value is not None} | _reader(data, param)
+    asked = _asked(given, param) if recipe is None else _of_recipe(recipe, given, param)
     if out is None and not dry_run:
         raise UsageError("give --out FILE.npz, where the noisy records go (or --dry-run)")
     root = asked.pop("root", None) if data_root is None else data_root
     done = privatize(**{**asked, "root": root}, out=out, dry_run=dry_run, say=lambda line: show.say("note", line))
-    said = done.statement
     if as_json:
-        show.emit(show.as_json({**said, "written": [str(file) for file in done.files]}))
+        show.emit(show.as_json({**done.statement, "written": [str(file) for file in done.files]}))
     else:
-        count = f"{said['data']['records']} records of {' x '.join(str(side) for side in said['data']['shape'])}"
-        show.emit(show.bold(f"{count} {'would be ' * dry_run}privatised: {local_statement.headline(said)}"))
-        for word, line in local_statement.facts(said):
-            show.emit(f"{word}: {line}")
-        for file in done.files:
-            show.emit(f"written: {file}")
-    for line in said["warnings"]:
+        _tell(done, dry_run)
+    for line in done.statement["warnings"]:
         show.say("warning", line)
     show.say("note", "all that is made of the noisy records is post-processing; noise put on the same records again is paid for again")
 
 
-def _reader(data: str, param: list[str] | None) -> dict[str, Any]:
-    """The parameters of a data set's reader, each in its type."""
+def _asked(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
+    """What the flags ask for, the parameters of the data set's reader in their types."""
     from wpriv.run.data import typed
 
-    return typed(data.partition(":")[0], flags.params(param)) if param else {}
+    if given["data"] is None:
+        raise UsageError("privatize needs records: give --data NAME or FILE, or a recipe")
+    reader = typed(given["data"].partition(":")[0], flags.params(param)) if param else {}
+    return {key: value for key, value in given.items() if value is not None} | reader
+
+
+def _of_recipe(recipe: str, given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
+    """What a recipe asks for, beside which no flag may say anything."""
+    from wpriv.run import read
+
+    flags.no_flags(recipe, flags.Job(param=param), **given)
+    return read.privatize(recipe)
+
+
+def _tell(done: Privatized, dry_run: bool) -> None:
+    """Says what was done to how many records, and where the files are."""
+    from wpriv.cli import show
+    from wpriv.run import local_statement
+
+    said = done.statement
+    count = f"{said['data']['records']} records of {' x '.join(str(side) for side in said['data']['shape'])}"
+    show.emit(show.bold(f"{count} {'would be ' * dry_run}privatised: {local_statement.headline(said)}"))
+    for word, line in local_statement.facts(said):
+        show.emit(f"{word}: {line}")
+    for file in done.files:
+        show.emit(f"written: {file}")

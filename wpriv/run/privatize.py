@@ -103,22 +103,32 @@ def privatize(
     home, file = _path(root, "--data-root"), _path(out, "--out")
     target = None if file is None else _target(file)
     read = records(data, home, array=array, limit=limit, given=given)
-    if public_labels and (read.labels is None or len(read.labels) != len(read.x)):
-        raise UsageError(f"{read.name} has no labels to publish (an array y of {len(read.x)} entries); leave out --public-labels")
-    known = None if public is None else records(public, home)
-    if known is not None and known.name == read.name and np.array_equal(known.x[: len(read.x)], read.x[: len(known.x)]):
-        raise UsageError(f"--public {known.name}: these are the records to protect; name others that are public")
+    labels = _labels(read) if public_labels else None
+    known = None if public is None else _known(records(public, home), read)
     plan = local.plan(
         read.shape, mech=mech, formula=formula, nonnegative=nonnegative, dct=dct, public=known, thresholds=thresholds, root=home,
         dtype=dtype, seed=seed, **typed,
     )  # fmt: skip
-    labels = read.labels if public_labels else None
     said = local_statement.statement(plan, read, labels is not None)
     if dry_run:
         return Privatized(None, labels, said)
     if target is not None:
         return Privatized(None, labels, said, _write(target, plan, read, labels, said, say))
     return Privatized(np.concatenate(list(blocks(plan, read, say))), labels, said)
+
+
+def _labels(read: Records) -> Array:
+    """The labels of the records, which are to be published with them."""
+    if read.labels is None or len(read.labels) != len(read.x):
+        raise UsageError(f"{read.name} has no labels to publish (an array y of {len(read.x)} entries); leave out --public-labels")
+    return read.labels
+
+
+def _known(public: Records, read: Records) -> Records:
+    """Records that were named as public, which must not be those to protect."""
+    if public.name == read.name and np.array_equal(public.x[: len(read.x)], read.x[: len(public.x)]):
+        raise UsageError(f"--public {public.name}: these are the records to protect; name others that are public")
+    return public
 
 
 def blocks(plan: Plan, read: Records, say: Callable[[str], None] = lambda line: None) -> Iterator[Array]:

@@ -15,7 +15,7 @@ from wpriv import models
 from wpriv.core.schema_train import Train
 from wpriv.data.pair import Pair
 from wpriv.errors import UsageError
-from wpriv.tasks._adapt_nets import AT_ONCE, FIRST, Networks, Work, accuracy, gradients, images, moved, ready, refuse, told
+from wpriv.tasks._adapt_nets import AT_ONCE, FIRST, Networks, Work, accuracy, gradients, images, moved, ready, refuse, side_loss
 from wpriv.tasks.adapt import RADIUS, Options, claimed, penalty
 from wpriv.train.bound import clip_factors
 from wpriv.train.clip import clipped_sum
@@ -39,7 +39,7 @@ def dann(work: Work, inputs: Tensor, noisy: Noisy) -> Tensor:
     """Ganin et al. (2016): the discriminator tells source from target, and the features move the other way."""
     features, loss = work.classified()
     theirs = work.nets.features(inputs)
-    of_both = told(work, features, 1.0).mean() + told(work, theirs, 0.0).mean()
+    of_both = side_loss(work, features, 1.0).mean() + side_loss(work, theirs, 0.0).mean()
     found = gradients(work, loss, of_both)
     work.step(found)
     return loss.detach()
@@ -57,7 +57,7 @@ def dp_dann(work: Work, inputs: Tensor, noisy: Noisy) -> Tensor:
         total = _each_tensor(adversary, inputs, work.clip, work.adjacency)
     released = [part / work.batch for part in noisy(total)]
     features, loss = work.classified()
-    found = gradients(work, loss, told(work, features, 1.0).mean())
+    found = gradients(work, loss, side_loss(work, features, 1.0).mean())
     for weight, part in zip(adversary.parameters(), released, strict=True):
         ours = id(weight) in {id(p) for p in nets.features.parameters()}
         found[weight] = found[weight] + (-work.options.weight * part if ours else part)
@@ -102,6 +102,7 @@ def gradient_swd(work: Work, inputs: Tensor, noisy: Noisy) -> Tensor:
         features = nets.features(theirs)
     directions = work.directions(features)
     if float(nets.norm) == FIRST:
+        # before the first step there is no median yet: this finds one, of the source alone
         _clipped_gradient(work, theirs, theirs, features, directions)
     unit = float(nets.norm) * options.lipschitz
     total, weights = _clipped_gradient(work, inputs, theirs, features, directions)
@@ -246,7 +247,7 @@ def _each_tensor(model: nn.Module, inputs: Tensor, norm: float, adjacency: str) 
     parts = []
     for grads in each.values():
         flat = grads.flatten(1)
-        parts.append((clip_factors({"tensor": flat.square().sum(dim=1)}, norm, None) @ flat).view(grads.shape[1:]))
+        parts.append((clip_factors({"tensor": flat.square().sum(dim=1)}, norm) @ flat).view(grads.shape[1:]))
     whole = norm * math.sqrt(len(parts))
     return Bounded(parts, whole if adjacency == "add-remove" else 2 * whole, adjacency)
 

@@ -15,6 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from wpriv.core import registry
 from wpriv.data.pair import Pair
 from wpriv.errors import UsageError
+from wpriv.tasks._inputs import floats, normalised
 from wpriv.tasks.adapt import RADIUS, TENSORS, Options
 from wpriv.train.bound import clip_factors
 
@@ -68,13 +69,14 @@ class Networks(nn.Module):
         return found
 
     def of_source(self, inputs: Tensor) -> Tensor:
+        """Logits of source records."""
         found: Tensor = self.classifier(self.features(inputs))
         return found
 
     def in_ball(self, features: Tensor) -> Tensor:
         """Features about the source's centre, scaled by a public number and clipped to the radius."""
         found = (features - self.centre) * self.scale
-        return found * clip_factors({"features": found.detach().square().sum(dim=1)}, RADIUS, None).unsqueeze(1)
+        return found * clip_factors({"features": found.detach().square().sum(dim=1)}, RADIUS).unsqueeze(1)
 
 
 @dataclass
@@ -123,24 +125,19 @@ def ready(data: Pair, options: Options, device: torch.device) -> list[tuple[Tens
     measured = (public.x_test, public.y_test) if len(public.x_test) else (public.x_train, public.y_train)
     measured = (measured[0][:OF_SOURCE], measured[1][:OF_SOURCE])
     pairs = [(public.x_train, public.y_train), (data.x_train, data.y_train), (data.x_test, data.y_test), measured]
-    found = [(_inputs(x, options, device), torch.tensor(y, device=device).long()) for x, y in pairs]
+    found = [(_prepared(x, options, device), torch.tensor(y, device=device).long()) for x, y in pairs]
     if not options.standardise:
         return found
     mean, deviation = found[0][0].mean(dim=0), found[0][0].std(dim=0)
     return [((x - mean) / deviation.clamp(min=1e-6), y) for x, y in found]
 
 
-def _inputs(x: Any, options: Options, device: torch.device) -> Tensor:
-    """Records as float32: bytes become [0, 1], and each is divided by its own sum or normalised by public numbers."""
-    inputs = torch.tensor(x, device=device)
-    inputs = inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs.float()
+def _prepared(x: Any, options: Options, device: torch.device) -> Tensor:
+    """Records as the networks take them, each by itself: divided by its own sum, or normalised by public numbers."""
+    inputs = floats(x, device)
     if options.shares:
         inputs = inputs / inputs.flatten(1).sum(dim=1).clamp(min=1e-12).view(-1, *[1] * (inputs.dim() - 1))
-    if options.normalise is not None:
-        shape = (1, -1, *[1] * (inputs.dim() - 2))
-        mean, std = (torch.tensor(v, device=device).view(shape) for v in (options.normalise.mean, options.normalise.std))
-        inputs = (inputs - mean) / std
-    return inputs
+    return normalised(inputs, options.normalise)
 
 
 def refuse(nets: Networks, options: Options) -> None:
@@ -182,7 +179,7 @@ def gradients(work: Work, loss: Tensor, adversary: Tensor | None = None) -> dict
     return found | dict(zip(discriminator, theirs[len(features) :], strict=True))
 
 
-def told(work: Work, features: Tensor, side: float) -> Tensor:
+def side_loss(work: Work, features: Tensor, side: float) -> Tensor:
     """The discriminator's loss [n] on features of the source (1) or of the target (0)."""
     assert work.nets.discriminator is not None
     found = work.nets.discriminator(features)[:, 0]
@@ -197,6 +194,7 @@ def accuracy(logits: Callable[[Tensor], Tensor], inputs: Tensor, labels: Tensor)
 
 
 def images(inputs: Tensor) -> Tensor:
+    """Images in the layout in which convolutions are fastest; rows as they are."""
     return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
 
 

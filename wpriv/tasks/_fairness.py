@@ -1,4 +1,4 @@
-"""Measures of how a model treats two groups, and where its scores lie: numpy, torch-free."""
+"""Two groups of records, measures of how a model treats them, and where its scores lie: numpy, torch-free."""
 
 from __future__ import annotations
 
@@ -8,9 +8,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wpriv.errors import UsageError
+from wpriv.tasks import _points
+
 BINS = 40
 POINTS = 1000
 Labels = NDArray[np.int64]
+
+
+def groups(data: Any, part: str = "train", *, by_label: bool = False) -> dict[str, NDArray[np.int64]]:
+    """The places of the records of groups 0 and 1 by their names; by label those of label 0 first, then those of label 1.
+
+    Args:
+        part: ``train`` or ``test``.
+    Raises:
+        UsageError: there are no two groups, no two classes, or a group has no record.
+    """
+    of, labels = getattr(data, f"sensitive_{part}"), getattr(data, f"y_{part}")
+    if of is None:
+        raise UsageError(f"{data.name} has no column of groups; name one by its parameter sensitive")
+    if len(data.classes) != 2 or not set(np.unique(of)) <= {0, 1}:
+        told = f"{len(data.classes)} classes and {len(np.unique(of))} groups"
+        raise UsageError(f"fairness is measured between two groups and for two classes; found {told} in {data.name}")
+    found = {}
+    for label in [0, 1] if by_label else [None]:
+        for group in (0, 1):
+            own = (of == group) if label is None else (of == group) & (labels == label)
+            name = f"{data.sensitive}={group}" + ("" if label is None else f", label {data.classes[label]}")
+            found[name] = np.flatnonzero(own)
+    empty = [name for name, places in found.items() if not len(places)]
+    if empty:
+        raise UsageError(f"{data.name}, {part} set: no record is of group {empty[0]}; nothing can be compared")
+    return found
 
 
 def decisions(chosen: NDArray[np.bool_], groups: Labels, labels: Labels) -> dict[str, float]:
@@ -53,7 +82,7 @@ def spread(scores: NDArray[Any], groups: Labels, labels: Labels | None) -> list[
             own = scores[(groups == group) if labels is None else (groups == group) & (labels == label)]
             about = {"group": group, **({} if label is None else {"label": label})}
             if scores.shape[1] > 1:
-                rows += [{**about, "x": round(float(x), 5), "y": round(float(y), 5)} for x, y in own[:POINTS, :2]]
+                rows += [{**about, **_points.xy(point)} for point in own[:POINTS]]
                 continue
             counts, edges = np.histogram(own[:, 0], BINS, (0.0, 1.0))
             density = counts * BINS / max(len(own), 1)

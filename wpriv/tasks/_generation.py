@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -14,10 +14,11 @@ from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from wpriv.data import Data
     from wpriv.models._generator import Generator
+    from wpriv.train.job import Job, Learn
 
 # shares of test images that classifiers get right which learnt from samples alone, and the sliced distance of samples to test images
 RESULTS = ("logistic", "mlp", "sliced")
@@ -38,7 +39,7 @@ class Options(Strict):
     classes: Count = Field(10, description="classes of the images, which the recipe counts on")
     generated: Count = Field(100, description="images made for one move of the generator, as many of every class")
     samples: Count = Field(60_000, description="images made at the end, as many of every class, from which classifiers learn")
-    learners: list[Annotated[str, Field(pattern="^(logistic|mlp)$")]] = Field(
+    learners: list[Literal["logistic", "mlp"]] = Field(
         default=["logistic", "mlp"], description="the classifiers that learn from samples and are tried on test images"
     )
 
@@ -62,6 +63,27 @@ def generator(train: Train, data: Data, options: Options, device: torch.device) 
     if not isinstance(made, Generator):
         raise UsageError(f"{train.task} trains a generator (merf-generator, celeba-generator); found the model {train.model.name!r}")
     return made.to(device)
+
+
+def job(generator: Generator, others: dict[str, nn.Module], learn: Learn, data: Data, options: Options, **engine: Any) -> Job:
+    """What the engine is given by all of these tasks: the generator alone is measured, and leaves samples.
+
+    Args:
+        others: by name, the modules that are saved with the generator. engine: further fields of ``Job``.
+    """
+    from torch import nn
+
+    from wpriv.train.job import Job
+
+    return Job(
+        nn.ModuleDict({"generator": generator, **others}),
+        None,
+        lambda: measured(generator, data, options, at_the_end=False),
+        learn=learn,
+        leave=lambda folder: leave(generator, options.classes, folder),
+        conclude=lambda: measured(generator, data, options, at_the_end=True),
+        **engine,
+    )
 
 
 def images(x: Any, y: Any, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -30,14 +30,12 @@ class Judge:
     """A small convolutional classifier fitted to every other held-out record, and the records that it has not seen, to compare with.
 
     network: not the Inception network of FID: figures of two data sets, or of other software, cannot be compared.
-    accuracy: its share of right answers on ``reference``. reference, seen: [n, C, H, W] held-out images in [0, 1], those that it has not
-        seen and those that it was fitted to.
+    reference: [n, C, H, W] held-out images in [0, 1] that it was not fitted to. accuracy: its share of right answers on them.
     """
 
     network: nn.Module
     classes: int
     reference: Tensor
-    seen: Tensor
     accuracy: float
 
     def scores(self, x: Tensor) -> dict[str, float]:
@@ -67,10 +65,6 @@ class Judge:
             "w2": w2(x, self.reference),
         }
 
-    def of_real(self, most: int = 2000) -> dict[str, float]:
-        """The same of real images: what a perfect generator reaches (confidence is flattered: the network was fitted to these)."""
-        return self.scores(self.seen[:most])
-
 
 def judge(data: Data, *, seed: int = 0) -> Judge:
     """The judge of a data set of images; a few seconds, and the same for the same records and seed.
@@ -90,7 +84,15 @@ def judge(data: Data, *, seed: int = 0) -> Judge:
     right = _learners.accuracy(network, x[1::2], y[1::2])
     # in the order of a file, records may be sorted: any first n should be a fair sample
     order = torch.randperm(len(x) // 2, generator=torch.Generator().manual_seed(seed))
-    return Judge(network, len(data.classes), x[1::2][order], x[::2][order], right)
+    return Judge(network, len(data.classes), x[1::2][order], right)
+
+
+def judge_if_any(data: Data) -> Judge | None:
+    """The judge of a data set; None where it has too few images for one, or none."""
+    try:
+        return judge(data)
+    except Unsupported:
+        return None
 
 
 def downstream(x: Tensor, y: Tensor, data: Data, learner: str = "logistic", *, seed: int = 0) -> float:

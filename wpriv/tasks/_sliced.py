@@ -1,11 +1,10 @@
-"""What tasks share whose steps release a clipped sliced Wasserstein gradient: its options, its penalty, its directions, its codes."""
+"""What the tasks share whose steps release a clipped (sliced) Wasserstein gradient: options, penalty, directions, codes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from wpriv import models
@@ -13,6 +12,7 @@ from wpriv.core.document import Key
 from wpriv.core.fields import Count, Positive, Strict
 from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
+from wpriv.train import account
 from wpriv.train.penalty import Penalty
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Options(Strict):
     lipschitz: Positive = Field(1.0, description="L, to which the Jacobian of each record's scores is clipped")
     clipping: Literal["per-coordinate", "spectral"] = "per-coordinate"
     sensitivity: Literal["tight", "paper"] = Field("tight", description="the constant of the gradient's sensitivity")
-    directions: Count = Field(50, description="directions drawn at each step")
+    directions: Count = Field(50, description="directions drawn at each step, where scores are vectors")
 
 
 def faults(recipe: Train) -> list[tuple[Key, str]]:
@@ -39,26 +39,42 @@ def faults(recipe: Train) -> list[tuple[Key, str]]:
         return []
     found: list[tuple[Key, str]] = []
     if private.sampling != "fixed":
-        told = f"batches of a Wasserstein gradient have fixed sizes: sampling: fixed; found {private.sampling}"
+        told = f"batches of a Wasserstein gradient have fixed sizes: give sampling: fixed; found {private.sampling}"
         found.append((("privacy", "sampling"), told))
     if private.clip == "batch-mean":
         found.append((("privacy", "clip"), "clip is C here, to which the gradient of each record's loss is clipped: give a number"))
     return found
 
 
-def share(recipe: Train, count: int, records: int) -> int:
-    """A group's part of the batch, as large a share of it as the batch is of all records: rounded down, and at least 1."""
-    return count if recipe.batch is None else max(1, count * recipe.batch // records)
+def shares(recipe: Train, counts: Sequence[int]) -> list[int]:
+    """What a step takes of each group: the recipe's share of it, rounded down so that no rate exceeds it, and at least 1.
+
+    Raises:
+        UsageError: the batch is larger than all groups together.
+    """
+    records = sum(counts)
+    _, batch = account.drawn(recipe, records)
+    return [max(1, count * batch // records) for count in counts]
 
 
-def penalty(recipe: Train, options: Options, alpha: float, sizes: tuple[int, int], **own: Any) -> Penalty:
-    """One pair of groups, or of a group and points, of these sizes in the batch."""
+def pairs(counts: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """First and second, third and fourth, ...: the groups that are compared."""
+    return tuple(zip(counts[::2], counts[1::2], strict=True))
+
+
+def counted(sizes: Mapping[str, int]) -> list[int]:
+    """The records of each group, in the order of the sizes that a task names."""
+    return [count for name, count in sizes.items() if name != "records"]
+
+
+def penalty(recipe: Train, options: Options, alpha: float, sizes: Sequence[int], **own: Any) -> Penalty:
+    """Groups, or a group and points, of these sizes in the batch, pair after pair."""
     clip = 1.0 if recipe.privacy is None else float(recipe.privacy.clip)
     return Penalty(
         alpha=alpha,
         bound=options.bound,
         lipschitz=options.lipschitz,
-        sizes=(sizes,),
+        sizes=pairs(sizes),
         clip=clip if alpha < 1 else 0.0,
         clipping=options.clipping,
         formula=options.sensitivity,
@@ -68,27 +84,32 @@ def penalty(recipe: Train, options: Options, alpha: float, sizes: tuple[int, int
 
 def drawn(width: int, count: int, device: torch.device) -> Callable[[], Tensor]:
     """Draws the directions [width, count] of a step."""
+    from wpriv.transport.sliced import random_directions
+
+    return lambda: random_directions(width, count, generator()).to(device)
+
+
+def generator() -> torch.Generator:
+    """A fresh generator on the CPU, seeded from torch's global one: what it draws is the same on every device."""
+    import torch
+
+    return torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+
+
+def fixed(width: int, count: int) -> Tensor:
+    """Directions [width, count] to measure along, always the same."""
     import torch
 
     from wpriv.transport.sliced import random_directions
 
-    def directions() -> Tensor:
-        # a generator of its own, seeded from torch's, draws alike on every device
-        own = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-        return random_directions(width, count, own).to(device)
-
-    return directions
+    return random_directions(width, count, torch.Generator().manual_seed(0))
 
 
 def distance(x: Tensor, z: Tensor) -> float:
     """Sliced W_2^2 between [n, d] and [m, d] along 50 directions that are always the same, nothing clipped."""
-    import torch
-
     from wpriv.train.wasserstein import weights
-    from wpriv.transport.sliced import random_directions
 
-    axes = random_directions(x.shape[1], EVALUATED_ALONG, torch.Generator().manual_seed(0)).to(x)
-    return float(weights(x, z, axes).cost)
+    return float(weights(x, z, fixed(x.shape[1], EVALUATED_ALONG).to(x)).cost)
 
 
 def autoencoder(recipe: Train, shape: tuple[int, ...]) -> Any:
@@ -103,12 +124,15 @@ def autoencoder(recipe: Train, shape: tuple[int, ...]) -> Any:
     return found
 
 
+def width(model: Any, inputs: Tensor) -> int:
+    """The numbers in a code."""
+    import torch
+
+    with torch.no_grad():
+        return int(model(inputs[:1])[0].shape[1])
+
+
 def squared(outputs: Any, targets: Tensor) -> Tensor:
     """The squared error [n] of what was made of the codes (the second output), summed over the numbers of a record."""
     found: Tensor = (outputs[1] - targets).flatten(1).square().sum(dim=1)
     return found
-
-
-def as_float(x: Any) -> Any:
-    """Records as float32, bytes in [0, 1]; a copy, since what a reader returns may be the file itself."""
-    return x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)

@@ -16,12 +16,13 @@ from pydantic import Field
 
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.fields import Count, Number, Positive, Strict
+from wpriv.core.fields import Count, Positive, Strict
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
+from wpriv.tasks import _inputs
 from wpriv.train import account
 from wpriv.train.penalty import Penalty
 
@@ -40,13 +41,6 @@ TENSORS = 8
 """Weights and biases of two layers of features and two of the discriminator, each clipped by itself in the published DP-DANN."""
 UNIT = "one record of the target (private) data set; the source data set is public, and the target's labels are not used"
 MEASURED = ("transductive in metrics.csv: measured on the target records that were adapted to, with their labels. Do not publish it",)
-
-
-class Normalise(Strict):
-    """(x - mean) / std of every channel; public constants, never computed from the private data."""
-
-    mean: Annotated[list[Number], Field(min_length=1)]
-    std: Annotated[list[Positive], Field(min_length=1)]
 
 
 class Published(Strict):
@@ -79,7 +73,7 @@ class Options(Strict):
     dimension: Count | None = Field(None, description="route projections: number of features that are compared")
     sigma: Positive | None = Field(None, description="dp-swd as published: standard deviation of the noise on a projection")
     published: Published | None = Field(None, description="dp-swd as published: what the paper counts")
-    normalise: Normalise | None = None
+    normalise: _inputs.Normalise | None = None
     shares: bool = Field(False, description="each record is divided by its sum first (counts)")
     standardise: bool = Field(False, description="inputs are brought to mean 0 and deviation 1, those of the source")
 

@@ -16,8 +16,9 @@ import numpy as np
 from pydantic import Field
 
 from wpriv.core.document import Key
-from wpriv.core.fields import Positive, Share, Strict
+from wpriv.core.fields import Positive, Share
 from wpriv.core.schema_train import Train
+from wpriv.data import scaled
 from wpriv.errors import Unsupported
 from wpriv.tasks import _quality, _sliced
 from wpriv.train import account
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 
 RESULTS = ("reconstruction", "distance", *_quality.SCORES, "loss")
 FIGURES = {"samples.npz": "samples", "reconstructions.npz": "samples"}
-SHOWN, ACROSS = 100, 12
-EVALUATED = 2000
+SHOWN, ACROSS = 100, 12  # samples, and pairs of test images with what becomes of them, that are left for figures
+EVALUATED = 2000  # test records that are measured, at most
 UNIT = "one training record: the values of one, replaced by any other"
 
 
-class Options(_sliced.Options, Strict):
+class Options(_sliced.Options):
     """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
 
     alpha: Share = Field(description="weight of the sliced distance; the reconstruction has the rest")
@@ -80,10 +81,9 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     options = Options.model_validate(recipe.options)
     if options.judged and len(data.shape) != 3:
         raise Unsupported(f"{data.name} has no images, which a classifier could judge: write judged: 0")
-    inputs, tests = (torch.tensor(_sliced.as_float(x), device=device) for x in (data.x_train, data.x_test[:EVALUATED]))
+    inputs, tests = (torch.tensor(scaled(x), device=device) for x in (data.x_train, data.x_test[:EVALUATED]))
     model = _sliced.autoencoder(recipe, tuple(inputs.shape[1:])).to(device)
-    with torch.no_grad():
-        width = int(model(tests[:1])[0].shape[1])
+    width = _sliced.width(model, tests)
     penalty = _penalty(recipe, len(inputs))
     scale = 1 / inputs[0].numel() if options.error == "mean" else 1.0
     judge = _quality.judge(data) if options.judged else None
@@ -95,9 +95,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         return found, found
 
     def points(places: Any) -> Tensor:
-        # a generator of its own, seeded from torch's, draws alike on every device
-        own = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-        return ball(len(places), width, options.radius, own).to(device)
+        return ball(len(places), width, options.radius, _sliced.generator()).to(device)
 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from wpriv.core.fields import Count, Positive
-from wpriv.core.schema_train import Train
+from wpriv.core.schema_train import Privacy, Train
 from wpriv.tasks import _generation
 from wpriv.train import account
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor, nn
 
-    from wpriv.train.job import Job
+    from wpriv.train.job import Door, Job
+    from wpriv.train.release import Bounded
 
 RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
 
@@ -60,64 +62,64 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     """
     import torch
     from torch import nn
-    from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
+    from torch.nn.functional import one_hot
 
-    from wpriv.train.clip import clipped_sum
-    from wpriv.train.job import Job, optimizer_of
-    from wpriv.train.release import Bounded
+    from wpriv.train.job import optimizer_of
 
-    options, private = Options.model_validate(train.options), train.privacy
+    options = Options.model_validate(train.options)
     generator = _generation.generator(train, data, options, device)
     judge = nn.Sequential(
         nn.Linear(options.dimension + options.classes, options.width), nn.LeakyReLU(0.2), nn.Linear(options.width, 1)
     ).to(device)  # fmt: skip
     weights = list(judge.parameters())
     x, y = _generation.images(data.x_train, data.y_train, device)
+    labels = _generation.even(options.generated, options.classes, device)
     own_rate = train.optimizer.model_copy(update={"lr": options.generator_lr or train.optimizer.lr})
     optimizers = {"judge": optimizer_of(weights, train.optimizer), "generator": optimizer_of(generator.parameters(), own_rate)}
-    labels = _generation.even(options.generated, options.classes, device)
 
-    def shown(images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    def labelled(images: Tensor, classes: Tensor) -> Tensor:
+        """What the discriminator is shown: images with the one-hot label behind them."""
         return torch.cat([images.flatten(1), one_hot(classes, options.classes).to(images.dtype)], dim=1)
 
-    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return binary_cross_entropy_with_logits(outputs[:, 0], targets, reduction="none")
-
-    def of_records(places: Any) -> tuple[Bounded, torch.Tensor]:
-        """The sum of the discriminator's gradients on records, and [3] how many, the sum of their losses, how many were clipped."""
+    def learn(places: Any, noisy: Door) -> Tensor:
         own = torch.from_numpy(places).to(device)
-        real = shown(x[own], y[own])
-        targets = real.new_ones(len(real))
-        if private is None:
-            losses = loss(judge(real), targets)
-            parts = list(torch.autograd.grad(losses.sum(), weights))
-            return Bounded(parts, 0.0, "replace-one"), torch.stack(
-                [losses.new_tensor(len(real)), losses.detach().sum(), losses.new_tensor(0)]
-            )
-        norm = float(private.clip)
-        found = clipped_sum(judge, loss, real, targets, norm=norm, adjacency=adjacency, method=private.method)
-        return found.total, torch.stack([real.new_tensor(len(real)), found.losses.detach().sum(), (found.norms > norm).sum()])
-
-    def learn(places: Any, noisy: Any) -> torch.Tensor:
-        total, seen = of_records(places)
+        total, seen = _on_records(judge, labelled(x[own], y[own]), train.privacy, adjacency)
         made = generator(generator.inputs(labels))
-        false = loss(judge(shown(made.detach(), labels)), labels.new_zeros(len(labels), dtype=made.dtype)).mean()
-        ours = torch.autograd.grad(false, weights)
+        on_made = torch.autograd.grad(_loss(judge(labelled(made.detach(), labels)), 0.0).mean(), weights)
         # the expected batch, which does not depend on the draw
-        for weight, part, own in zip(weights, noisy(total), ours, strict=True):
-            weight.grad = part / float(train.batch or len(x)) + own
+        for weight, real, false in zip(weights, noisy(total), on_made, strict=True):
+            weight.grad = real / float(train.batch or len(x)) + false
         optimizers["judge"].step()
         optimizers["generator"].zero_grad()
-        loss(judge(shown(made, labels)), labels.new_ones(len(labels), dtype=made.dtype)).mean().backward()  # type: ignore[no-untyped-call]
+        _loss(judge(labelled(made, labels)), 1.0).mean().backward()  # type: ignore[no-untyped-call]
         optimizers["generator"].step()
         return seen
 
-    return Job(
-        nn.ModuleDict({"generator": generator, "discriminator": judge}),
-        None,
-        lambda: _generation.measured(generator, data, options, at_the_end=False),
-        learn=learn,
-        optimizers=optimizers,
-        leave=lambda folder: _generation.leave(generator, options.classes, folder),
-        conclude=lambda: _generation.measured(generator, data, options, at_the_end=True),
-    )
+    return _generation.job(generator, {"discriminator": judge}, learn, data, options, optimizers=optimizers)
+
+
+def _on_records(judge: nn.Module, real: Tensor, private: Privacy | None, adjacency: str) -> tuple[Bounded, Tensor]:
+    """The sum of the discriminator's gradients on records, and [3] how many, the sum of their losses, how many were clipped."""
+    import torch
+
+    from wpriv.train.clip import clipped_sum
+    from wpriv.train.release import Bounded
+
+    if private is None:
+        losses, clipped = _loss(judge(real), 1.0), real.new_zeros(())
+        total = Bounded(list(torch.autograd.grad(losses.sum(), list(judge.parameters()))), 0.0, "replace-one")
+    else:
+        norm = float(private.clip)
+        found = clipped_sum(judge, _loss, real, real.new_ones(len(real)), norm=norm, adjacency=adjacency, method=private.method)
+        total, losses, clipped = found.total, found.losses, (found.norms > norm).sum()
+    return total, torch.stack([real.new_tensor(len(real)), losses.detach().sum(), clipped])
+
+
+def _loss(outputs: Tensor, targets: Tensor | float) -> Tensor:
+    """The losses [n] of the discriminator, where it should have said 1 (a record) or 0 (made)."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    told = outputs[:, 0]
+    wanted = targets if isinstance(targets, torch.Tensor) else torch.full_like(told, targets)
+    return binary_cross_entropy_with_logits(told, wanted, reduction="none")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from wpriv import models
-from wpriv.core.fields import Number, Positive, Strict
+from wpriv.core.fields import Strict
 from wpriv.core.schema_train import Train
+from wpriv.tasks import _inputs
 from wpriv.train import account, cost
 
 if TYPE_CHECKING:
@@ -33,17 +32,10 @@ SHAPES = {
 }
 
 
-class Normalise(Strict):
-    """(x - mean) / std of every channel; public constants, never computed from the private data."""
-
-    mean: Annotated[list[Number], Field(min_length=1)]
-    std: Annotated[list[Positive], Field(min_length=1)]
-
-
 class Options(Strict):
     """What a recipe may say under ``options``."""
 
-    normalise: Normalise | None = None
+    normalise: _inputs.Normalise | None = None
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
@@ -111,14 +103,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
 
 
 def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Records as float32 (bytes become [0, 1]) and classes as whole numbers, on the device."""
+    """Records as the model takes them and classes as whole numbers, on the device."""
     import torch
 
-    # a copy: what a reader returns may be the file itself, which nothing may write to
-    inputs = torch.tensor(x, device=device)
-    inputs = inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs.float()
-    if options.normalise is not None:
-        shape = (1, -1, *[1] * (inputs.dim() - 2))
-        mean, std = (torch.tensor(v, device=device).view(shape) for v in (options.normalise.mean, options.normalise.std))
-        inputs = (inputs - mean) / std
-    return inputs, torch.tensor(y, device=device).long()
+    return _inputs.normalised(_inputs.floats(x, device), options.normalise), torch.tensor(y, device=device).long()

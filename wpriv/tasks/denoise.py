@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from wpriv import models
 from wpriv.core import registry
 from wpriv.core.document import Key
 from wpriv.core.fields import Count, Strict
 from wpriv.core.schema_train import Train
-from wpriv.errors import Unsupported, UsageError
+from wpriv.data import scaled
+from wpriv.errors import UsageError
 from wpriv.tasks import _quality
 
 if TYPE_CHECKING:
     import torch
 
     from wpriv.tasks._meeting import Meeting
-    from wpriv.train.job import Job
+    from wpriv.train.job import Door, Job
 
 # variance: of the generated numbers, their mean over the places of a record; the last three are means over the plans of an epoch
 RESULTS = ("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged")
@@ -64,14 +66,14 @@ class Options(Strict):
     compared: Annotated[int, Field(ge=2, le=5000)] = Field(1000, description="generated records that are measured, at most")
 
 
-def faults(train: Train) -> list[tuple[Key, str]]:
+def faults(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go together in a recipe."""
-    options, found = Options.model_validate(train.options), list[tuple[Key, str]]()
-    if train.privacy is not None:
+    options, found = Options.model_validate(recipe.options), list[tuple[Key, str]]()
+    if recipe.privacy is not None:
         found.append((("privacy",), "denoise trains on records that have their noise already, at no further cost: write privacy: none"))
     if options.loss == "plain":
         for key in ("lam", "generated"):
-            if key in train.options:
+            if key in recipe.options:
                 found.append((("options", key), f"loss: plain is exact transport between batches of one size: leave out {key}"))
     return found
 
@@ -92,8 +94,8 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     params = registry.params("models", recipe.model.name, recipe.model.parameters())
     if not hasattr(params, "latent"):
         raise UsageError(f"denoise trains a generator, and {recipe.model.name} is none; take dcgan-28 for images or mlp-generator")
-    noisy, clear = (torch.from_numpy(_floats(x)).to(device) for x in (data.x_train, data.x_test))
-    generator = registry.load("models", recipe.model.name).build(params, data.shape, len(data.classes)).to(device)
+    noisy, clear = (torch.from_numpy(scaled(x)).to(device) for x in (data.x_train, data.x_test))
+    generator = models.build(recipe.model, data.shape, len(data.classes)).to(device)
     if noisy.ndim == 4:
         generator = generator.to(memory_format=torch.channels_last)
     domain = "as read" if data.noise is None else data.noise.domain
@@ -103,19 +105,15 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
     # the same latents at every look, so that two epochs differ by the weights alone
     looks = meeting.looks(options.compared, device)
+    judge = _quality.judge_if_any(data)
 
-    def learn(places: Any, door: Any) -> torch.Tensor:
+    def learn(places: Any, door: Door) -> torch.Tensor:
         own = torch.from_numpy(places).to(device)
         value = meeting.loss(noisy.index_select(0, own))
         optimizer.zero_grad()
         value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return torch.tensor([len(own), len(own) * float(value.detach()), float("nan")], device=device)
-
-    try:
-        judge = _quality.judge(data)
-    except Unsupported:
-        judge = None
 
     def evaluate() -> dict[str, float]:
         made = meeting.made(looks)
@@ -169,12 +167,6 @@ def warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
         f"transport plans did not converge in {mean:.1%} of the steps (mean marginal error of an epoch up to {worst:.2g}): gradients are "
         f"off by a few times that, and what is taken away is not quite the noise. Raise options: most, or tol"
     ]
-
-
-def _floats(x: Any) -> Any:
-    from wpriv.data import scaled
-
-    return scaled(x)
 
 
 def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: torch.Tensor) -> dict[str, Any] | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,15 +12,16 @@ from pydantic import Field
 from wpriv import models
 from wpriv.core import registry
 from wpriv.core.document import Key
-from wpriv.core.fields import Count, Number, Positive, Share, Strict
+from wpriv.core.fields import Count, Number, Share
 from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
-from wpriv.tasks import _fairness
+from wpriv.tasks import _fairness, _points, _sliced
 from wpriv.train import account
 from wpriv.train.penalty import Penalty
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
     from wpriv.train.job import Job
 
@@ -37,17 +37,12 @@ UNIT = {
 GROUPS = "which group a record is in, and how many are in each: the neighbours never change that"
 
 
-class Options(Strict):
+class Options(_sliced.Options):
     """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
 
     kind: Literal["classification", "regression"] = "classification"
     notion: Literal["parity", "odds"] = Field("parity", description="the same law of scores in both groups, or that for each label")
     alpha: Share = Field(description="weight of the Wasserstein penalty; the loss has the rest")
-    bound: Positive = Field(1.0, description="M, to which scores are projected")
-    lipschitz: Positive = Field(1.0, description="L, to which the Jacobian of each record's scores is clipped")
-    clipping: Literal["per-coordinate", "spectral"] = "per-coordinate"
-    sensitivity: Literal["tight", "paper"] = Field("tight", description="the constant of the penalty's sensitivity")
-    directions: Count = Field(50, description="directions drawn at each step, where scores are vectors")
     groups: list[Count] | None = Field(
         None, description="records of group 0 and 1, for odds those of label 0, then of label 1, that the recipe counts on"
     )
@@ -58,18 +53,10 @@ class Options(Strict):
 
 def faults(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go with this task."""
-    found: list[tuple[Key, str]] = []
-    options = Options.model_validate(recipe.options)
-    for name, (low, high) in options.ranges.items():
+    found = _sliced.faults(recipe)
+    for name, (low, high) in Options.model_validate(recipe.options).ranges.items():
         if not low < high:
             found.append((("options", "ranges", name), f"a range goes from its lower end to its upper; found [{low:g}, {high:g}]"))
-    if recipe.privacy is None:
-        return found
-    if recipe.privacy.sampling != "fixed":
-        told = f"groups are drawn in fixed sizes: give sampling: fixed; found {recipe.privacy.sampling}"
-        found.append((("privacy", "sampling"), told))
-    if recipe.privacy.clip == "batch-mean":
-        found.append((("privacy", "clip"), "clip is C here, to which the gradient of each record's loss is clipped: give a number"))
     return found
 
 
@@ -86,7 +73,7 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
         UsageError: they are not what the recipe counts on (unless it cuts the data), or there are no two groups.
     """
     options = Options.model_validate(recipe.options)
-    found = {name: len(places) for name, places in _groups(options, data).items()}
+    found = {name: len(places) for name, places in _fairness.groups(data, by_label=options.notion == "odds").items()}
     if options.groups is not None and recipe.data.limit is recipe.data.first is None and [*found.values()] != options.groups:
         raise UsageError(f"groups: the recipe counts on {options.groups} records; found {[*found.values()]} in {data.name}")
     return {"records": data.records, **found}
@@ -94,8 +81,9 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
     """A step releases the penalised gradient over a batch of fixed parts."""
-    options, counts = Options.model_validate(recipe.options), _counts(sizes)
-    return account.penalised(recipe, _penalty(recipe, counts), _pairs(counts), unit=UNIT[options.notion], not_covered=(GROUPS,))
+    options, counts = Options.model_validate(recipe.options), _sliced.counted(sizes)
+    unit = UNIT[options.notion]
+    return account.penalised(recipe, _penalty(recipe, options, counts), _sliced.pairs(counts), unit=unit, not_covered=(GROUPS,))
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -108,46 +96,33 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         UsageError, Unsupported: the data have no two groups, two classes or responses in [0, 1], or the model does not fit them.
     """
     import torch
-    from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
     from wpriv.train.job import Job
     from wpriv.train.penalised import Objective, penalty_of
-    from wpriv.transport.sliced import random_directions
 
     options = Options.model_validate(recipe.options)
-    classifies = options.kind == "classification"
-    groups = _groups(options, data)
-    penalty = _penalty(recipe, [len(places) for places in groups.values()])
+    classifies, by_label = options.kind == "classification", options.notion == "odds"
+    groups, held = (_fairness.groups(data, part, by_label=by_label) for part in ("train", "test"))
     inputs, tests = (torch.tensor(_ranged(x, data.columns, options), device=device) for x in (data.x_train, data.x_test))
     targets, goals = (torch.tensor(y, device=device) for y in _targets(options, data))
     width = targets.shape[1]
     model = models.build(recipe.model, inputs.shape[1:], width).to(device)
+    penalty = _penalty(recipe, options, [len(places) for places in groups.values()])
+    loss, scores = _loss_and_scores(classifies)
 
-    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        each = cross_entropy(outputs, targets, reduction="none") if classifies else (outputs.sigmoid() - targets).square()
-        return each.sum(dim=1)
-
-    def scores(outputs: torch.Tensor) -> torch.Tensor:
-        return outputs.sigmoid() - (0.0 if classifies else MIDDLE)
-
-    def fetch(places: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def fetch(places: Any) -> tuple[Tensor, Tensor]:
         own = torch.from_numpy(places).to(device)
         return inputs.index_select(0, own), targets.index_select(0, own)
 
-    def directions() -> torch.Tensor:
-        # a generator of its own, seeded from torch's, draws alike on every device
-        own = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-        return random_directions(width, options.directions, own).to(device)
-
-    axes = None if width == 1 else random_directions(width, EVALUATED_ALONG, torch.Generator().manual_seed(0)).to(device)
-    held = _groups(options, data, part="test")
     order = torch.from_numpy(np.concatenate(list(held.values()))).to(device)
+    compared = _sliced.pairs([len(places) for places in held.values()])
+    axes = None if width == 1 else _sliced.fixed(width, EVALUATED_ALONG).to(device)
 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():
             outputs = model(tests)
             found = scores(outputs)
-            distance = penalty_of(found[order], _pairs([len(places) for places in held.values()]), axes)[1]
+            distance = penalty_of(found[order], compared, axes)[1]
             risk = loss(outputs, goals).mean()
         chosen = (found[:, 0] > MIDDLE if classifies else found.sum(dim=1) > 0).cpu().numpy()
         told = _fairness.decisions(chosen, data.sensitive_test, data.y_test)
@@ -158,67 +133,28 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     def leave(folder: Path) -> None:
         with torch.no_grad():
             found = model(tests).sigmoid().cpu().numpy()
-        rows = _fairness.spread(found, data.sensitive_test, data.y_test if options.notion == "odds" else None)
-        with (folder / "scores.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        _points.write(folder / "scores.csv", _fairness.spread(found, data.sensitive_test, data.y_test if by_label else None))
 
-    objective = Objective(model, loss, fetch, penalty, scores, None if width == 1 else directions)
+    directions = None if width == 1 else _sliced.drawn(width, options.directions, device)
+    objective = Objective(model, loss, fetch, penalty, scores, directions)
     gather = objective.plain if recipe.privacy is None else objective.clipped
     drawn = list(zip(groups.values(), [size for pair in penalty.sizes for size in pair], strict=True))
-    return Job(model, evaluate=evaluate, gather=gather, groups=drawn, leave=leave)
+    return Job(model, gather, evaluate, groups=drawn, leave=leave)
 
 
-def _groups(options: Options, data: Any, part: str = "train") -> dict[str, Any]:
-    """The places of the records of each group by its name: groups 0 and 1, for odds those of label 0, then those of label 1.
+def _loss_and_scores(classifies: bool) -> tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """(outputs, targets) -> losses [n], and outputs -> the scores [n, d] that are compared: both of a model's logits [n, d]."""
+    from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-    Raises:
-        UsageError: there are no two groups of records, for each of two labels.
-    """
-    groups, labels = getattr(data, f"sensitive_{part}"), getattr(data, f"y_{part}")
-    if groups is None:
-        raise UsageError(f"{data.name} has no column of groups; name one by its parameter sensitive")
-    if len(data.classes) != 2 or not set(np.unique(groups)) <= {0, 1}:
-        told = f"{len(data.classes)} classes and {len(np.unique(groups))} groups"
-        raise UsageError(f"fairness is measured between two groups and for two classes; found {told} in {data.name}")
-    found = {}
-    for label in [None] if options.notion == "parity" else [0, 1]:
-        for group in (0, 1):
-            own = (groups == group) if label is None else (groups == group) & (labels == label)
-            name = f"{data.sensitive}={group}" + ("" if label is None else f", label {data.classes[label]}")
-            found[name] = np.flatnonzero(own)
-    empty = [name for name, places in found.items() if not len(places)]
-    if empty:
-        raise UsageError(f"{data.name}, {part} set: no record is of group {empty[0]}; nothing can be compared")
-    return found
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        each = cross_entropy(outputs, targets, reduction="none") if classifies else (outputs.sigmoid() - targets).square()
+        return each.sum(dim=1)
+
+    return loss, lambda outputs: outputs.sigmoid() - (0.0 if classifies else MIDDLE)
 
 
-def _counts(sizes: Mapping[str, int]) -> list[int]:
-    return [count for name, count in sizes.items() if name != "records"]
-
-
-def _pairs(counts: list[int]) -> tuple[tuple[int, int], ...]:
-    return tuple(zip(counts[::2], counts[1::2], strict=True))
-
-
-def _penalty(recipe: Train, counts: list[int]) -> Penalty:
-    """The penalty whose batch takes the recipe's share of every group, rounded down so that no rate exceeds it, and at least 1.
-
-    Raises:
-        UsageError: the batch is larger than the training set.
-    """
-    options, records = Options.model_validate(recipe.options), sum(counts)
-    batch = account.drawn(recipe, records)[1]
-    return Penalty(
-        alpha=options.alpha,
-        bound=options.bound,
-        lipschitz=options.lipschitz,
-        sizes=_pairs([max(1, count * batch // records) for count in counts]),
-        clip=1.0 if recipe.privacy is None else float(recipe.privacy.clip),
-        clipping=options.clipping,
-        formula=options.sensitivity,
-    )
+def _penalty(recipe: Train, options: Options, counts: Sequence[int]) -> Penalty:
+    return _sliced.penalty(recipe, options, options.alpha, _sliced.shares(recipe, counts))
 
 
 def _ranged(x: Any, columns: tuple[str, ...], options: Options) -> Any:

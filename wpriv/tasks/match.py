@@ -6,9 +6,8 @@ so that the Jacobian of each is clipped. The others pass through nothing: replac
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,18 +16,19 @@ from pydantic import Field
 
 from wpriv import models
 from wpriv.core.document import Key
-from wpriv.core.fields import Positive, Strict
+from wpriv.core.fields import Positive
 from wpriv.core.schema_train import Train
+from wpriv.data import scaled
 from wpriv.errors import UsageError
-from wpriv.tasks import _sliced
+from wpriv.tasks import _points, _sliced
 from wpriv.train import account
 from wpriv.train.penalty import Penalty
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor, nn
 
-    from wpriv.train.job import Job
-    from wpriv.train.release import Bounded
+    from wpriv.train.job import Door, Job
 
 RESULTS = ("distance", "loss")
 FIGURES = {"points.csv": "points"}
@@ -40,7 +40,7 @@ UNIT = {
 }
 
 
-class Options(_sliced.Options, Strict):
+class Options(_sliced.Options):
     """What a recipe may say under ``options``. There is no loss beside the distance: ``privacy.clip`` clips nothing."""
 
     private: Literal["both", "x", "z"] = Field("both", description="whose records are protected: those moved (x), the goal (z)")
@@ -63,11 +63,11 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
 def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
     """A step releases the gradient of the sliced distance over a batch of fixed parts of both classes."""
     options = Options.model_validate(recipe.options)
-    counts = [count for name, count in sizes.items() if name != "records"]
+    counts = _sliced.counted(sizes)
     penalty = _penalty(recipe, counts)
     clipped = f"scores and points (norm {penalty.bound:g}) and the Jacobians of scores (norm {penalty.lipschitz:g}), all by themselves"
     words = {"unit": UNIT[options.private], "clipped": clipped, "of": "the gradient of the sliced distance"}
-    found = account.penalised(recipe, penalty, [(counts[0], counts[1])], **words)
+    found = account.penalised(recipe, penalty, _sliced.pairs(counts), **words)
     return dataclasses.replace(found, batch=sum(penalty.sizes[0]))
 
 
@@ -78,7 +78,6 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         UsageError: the data have no two classes of rows.
     """
     import torch
-    from torch import nn
 
     from wpriv.train.gather import clipped
     from wpriv.train.job import Job, optimizer_of
@@ -86,37 +85,31 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
 
     options = Options.model_validate(recipe.options)
     groups, held = _classes(data, data.y_train), _classes(data, data.y_test)
-    records = torch.tensor(_sliced.as_float(data.x_train), device=device)
-    moved, goal = (torch.tensor(_sliced.as_float(data.x_test[own]), device=device) for own in held)
+    records = torch.tensor(scaled(data.x_train), device=device)
+    moved, goal = (torch.tensor(scaled(data.x_test[own]), device=device) for own in held)
+    width = records.shape[1]
+    model = _model(models.build(recipe.model, (width,), width), moved[:POINTS], options.shown).to(device)
+    network, weights = model.network, list(model.network.parameters())
+    optimizer = optimizer_of(weights, recipe.optimizer)
     penalty = _penalty(recipe, [len(places) for places in groups])
     first = penalty.sizes[0][0]
-    width = records.shape[1]
-    network = models.build(recipe.model, (width,), width)
-    model = nn.ModuleDict({"network": network}).to(device)
-    # in the model, so that checkpoints hold what a run that goes on has shown
-    taken = torch.zeros((), dtype=torch.int64, device=device)
-    shown = {step: torch.zeros_like(moved[:POINTS]) for step in sorted(set(options.shown))}
-    for name, buffer in {"taken": taken, **{f"shown_{step}": points for step, points in shown.items()}}.items():
-        model.register_buffer(name, buffer)
 
-    def at(places: Any) -> torch.Tensor:
+    def at(places: Any) -> Tensor:
         return records.index_select(0, torch.from_numpy(places).to(device))
 
-    objective = Objective(
-        network,
-        None,
-        lambda places: (at(places[:first]), None),
-        penalty,
-        lambda outputs: outputs,
-        _sliced.drawn(width, options.directions, device),
-        lambda places: at(places[first:]),
-    )
+    axes = _sliced.drawn(width, options.directions, device)
+    fetch, points = (lambda places: (at(places[:first]), None)), (lambda places: at(places[first:]))
+    objective = Objective(network, None, fetch, penalty, lambda outputs: outputs, axes, points)
     gather = objective.plain if recipe.privacy is None else objective.clipped
-    weights = list(network.parameters())
-    optimizer = optimizer_of(weights, recipe.optimizer)
 
-    def learn(places: Any, noisy: Callable[[Bounded], list[torch.Tensor]]) -> torch.Tensor:
-        keep()
+    def picture() -> Tensor:
+        with torch.no_grad():
+            found: Tensor = network(moved[:POINTS])
+            return found
+
+    def learn(places: Any, noisy: Door) -> Tensor:
+        if int(model.taken) in options.shown:
+            model.get_buffer(f"shown_{int(model.taken)}").copy_(picture())
         gathered = gather(places)
         parts = noisy(gathered.total)
         if options.cap is not None:
@@ -124,37 +117,42 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         for weight, part in zip(weights, parts, strict=True):
             weight.grad = part
         optimizer.step()
-        taken.add_(1)
+        model.taken += 1
         return gathered.seen
-
-    def keep() -> None:
-        if int(taken) in shown:
-            with torch.no_grad():
-                shown[int(taken)].copy_(network(moved[:POINTS]))
 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():
             return {"distance": _sliced.distance(network(moved), goal)}
 
     def leave(folder: Path) -> None:
-        with torch.no_grad():
-            made = {**{step: points for step, points in shown.items() if step < int(taken)}, int(taken): network(moved[:POINTS])}
-        with (folder / "points.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("panel", "kind", "x", "y"))
-            for step, points in made.items():
-                for kind, own in (("target", goal[:POINTS]), ("moved", points)):
-                    writer.writerows((f"step {step}", kind, *(round(v, 5) for v in (*point, 0.0)[:2])) for point in own.tolist())
+        taken = int(model.taken)
+        shown = {step: model.get_buffer(f"shown_{step}") for step in sorted(set(options.shown)) if step < taken}
+        _points.write(folder / "points.csv", _rows({**shown, taken: picture()}, goal[:POINTS]))
 
-    return Job(
-        model,
-        None,
-        evaluate,
-        learn=learn,
-        optimizers={"network": optimizer},
-        groups=list(zip(groups, penalty.sizes[0], strict=True)),
-        leave=leave,
-    )
+    drawn = list(zip(groups, penalty.sizes[0], strict=True))
+    return Job(model, None, evaluate, learn=learn, optimizers={"network": optimizer}, groups=drawn, leave=leave)
+
+
+def _model(network: nn.Module, points: Tensor, steps: Sequence[int]) -> Any:
+    """The network, and in buffers, for checkpoints, what a run that goes on must know: steps taken, and where points lay at some."""
+    import torch
+    from torch import nn
+
+    model = nn.ModuleDict({"network": network})
+    model.register_buffer("taken", torch.zeros((), dtype=torch.int64))
+    for step in sorted(set(steps)):
+        model.register_buffer(f"shown_{step}", torch.zeros_like(points))
+    return model
+
+
+def _rows(shown: dict[int, Tensor], goal: Tensor) -> list[dict[str, Any]]:
+    """The points of every panel of the figure: after each of some steps where they lay, over where they are to lie."""
+    return [
+        {"panel": f"step {step}", "kind": kind, **_points.xy(point)}
+        for step, moved in shown.items()
+        for kind, points in (("target", goal), ("moved", moved))
+        for point in points.tolist()
+    ]
 
 
 def _classes(data: Any, labels: Any) -> list[Any]:
@@ -169,7 +167,6 @@ def _classes(data: Any, labels: Any) -> list[Any]:
     return [np.flatnonzero(labels == label) for label in (0, 1)]
 
 
-def _penalty(recipe: Train, counts: list[int]) -> Penalty:
+def _penalty(recipe: Train, counts: Sequence[int]) -> Penalty:
     options = Options.model_validate(recipe.options)
-    first, second = (_sliced.share(recipe, count, sum(counts)) for count in counts)
-    return _sliced.penalty(recipe, options, 1.0, (first, second), fixed=True, private=options.private)
+    return _sliced.penalty(recipe, options, 1.0, _sliced.shares(recipe, counts), fixed=True, private=options.private)

@@ -26,7 +26,7 @@ from wpriv.train.account import Release
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.job import Job
+    from wpriv.train.job import Door, Job
 
 RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
 # features have norm 1; those of a record and its replacement are at most this far apart
@@ -81,7 +81,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     import torch
     from torch import nn
 
-    from wpriv.train.job import Job, optimizer_of
+    from wpriv.train.job import optimizer_of
     from wpriv.train.release import Bounded
 
     options = Options.model_validate(train.options)
@@ -101,7 +101,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
         features = torch.cat([turned.cos(), turned.sin()], dim=1) / math.sqrt(options.features / 2)
         return features.T @ nn.functional.one_hot(classes, options.classes).to(features.dtype)
 
-    def learn(places: Any, noisy: Any) -> torch.Tensor:
+    def learn(places: Any, noisy: Door) -> torch.Tensor:
         if not kept.embedded:
             parts = [embedding(*part) for part in zip(x.split(_generation.AT_ONCE), y.split(_generation.AT_ONCE), strict=True)]  # type: ignore[no-untyped-call]
             (released,) = noisy(Bounded([torch.stack(parts).sum(0)], SENSITIVITY, "replace-one"))
@@ -117,12 +117,4 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
             total += loss.detach() / options.moves
         return torch.stack([total.new_tensor(len(x)), total * len(x), total.new_tensor(math.nan)])
 
-    return Job(
-        nn.ModuleDict({"generator": generator, "embedding": kept}),
-        None,
-        lambda: _generation.measured(generator, data, options, at_the_end=False),
-        learn=learn,
-        optimizers={"generator": optimizer},
-        leave=lambda folder: _generation.leave(generator, options.classes, folder),
-        conclude=lambda: _generation.measured(generator, data, options, at_the_end=True),
-    )
+    return _generation.job(generator, {"embedding": kept}, learn, data, options, optimizers={"generator": optimizer})

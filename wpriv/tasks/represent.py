@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,10 +10,11 @@ import numpy as np
 from pydantic import Field
 
 from wpriv.core.document import Key
-from wpriv.core.fields import Count, Share, Strict
+from wpriv.core.fields import Count, Share
 from wpriv.core.schema_train import Train
+from wpriv.data import scaled
 from wpriv.errors import UsageError
-from wpriv.tasks import _codes, _fairness, _sliced
+from wpriv.tasks import _codes, _fairness, _points, _sliced
 from wpriv.train import account
 from wpriv.train.penalty import Penalty
 
@@ -29,7 +29,7 @@ POINTS = 1000
 UNIT = "all values of one training record within its group"
 
 
-class Options(_sliced.Options, Strict):
+class Options(_sliced.Options):
     """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
 
     alpha: Share = Field(description="weight of the Wasserstein penalty; the reconstruction has the rest")
@@ -44,13 +44,13 @@ def faults(recipe: Train) -> list[tuple[Key, str]]:
 
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
     """The records, and those of each group: public, since the neighbours never change them."""
-    return {"records": data.records, **{name: len(places) for name, places in _groups(data).items()}}
+    return {"records": data.records, **{name: len(places) for name, places in _fairness.groups(data).items()}}
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
     """A step releases the penalised gradient over a batch of fixed parts."""
-    counts = [count for name, count in sizes.items() if name != "records"]
-    return account.penalised(recipe, _penalty(recipe, counts), [(counts[0], counts[1])], unit=UNIT)
+    counts = _sliced.counted(sizes)
+    return account.penalised(recipe, _penalty(recipe, counts), _sliced.pairs(counts), unit=UNIT)
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -65,81 +65,55 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     from wpriv.train.penalised import Objective
 
     options = Options.model_validate(recipe.options)
-    groups = _groups(data)
-    inputs, tests = (torch.tensor(_sliced.as_float(x), device=device) for x in (data.x_train, data.x_test))
+    groups = _fairness.groups(data)
+    inputs, tests = (torch.tensor(scaled(x), device=device) for x in (data.x_train, data.x_test))
     model = _sliced.autoencoder(recipe, tuple(inputs.shape[1:])).to(device)
+    penalty = _penalty(recipe, [len(places) for places in groups.values()])
     numbers = inputs[0].numel()
     core = numbers if options.core is None else options.core
     if core > numbers:
         raise UsageError(f"options: core: {core} columns were named and a record has {numbers} numbers")
     scale = 1 / numbers if options.error == "mean" else 1.0
-    penalty = _penalty(recipe, [len(places) for places in groups.values()])
-    of_group, labels = data.sensitive_test, data.y_test
-    places = [torch.from_numpy(np.flatnonzero(of_group == group)).to(device) for group in (0, 1)]
-    judged = _codes.split(len(labels))[1]
+    first, second = (torch.from_numpy(np.flatnonzero(data.sensitive_test == group)).to(device) for group in (0, 1))
 
-    def fetch(own: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        found = inputs.index_select(0, torch.from_numpy(own).to(device))
+    def fetch(places: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        found = inputs.index_select(0, torch.from_numpy(places).to(device))
         return found, found
 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():
             codes, made = model(tests)
         errors = (made - tests).flatten(1).square()
-        found = codes.cpu().numpy()
-        decided = _fairness.decisions(_codes.chosen(found, labels), of_group[judged], labels[judged])
-        told = _codes.chosen(found, of_group) == (of_group[judged] == 1)
         return {
             "reconstruction": float(errors.mean()),
             "core": float(errors[:, :core].mean()),
-            "distance": _sliced.distance(codes[places[0]], codes[places[1]]),
-            **{name: decided[name] for name in ("accuracy", "disparate_impact", "parity_gap") if name in decided},
-            "group_accuracy": float(told.mean()),
+            "distance": _sliced.distance(codes[first], codes[second]),
+            **_told(codes.cpu().numpy(), data.sensitive_test, data.y_test),
         }
 
     def leave(folder: Path) -> None:
         with torch.no_grad():
-            found = model(tests)[0][:, :2].cpu().numpy()
-        with (folder / "codes.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("group", "x", "y"))
-            for group in (0, 1):
-                # of codes with one number the second is none
-                writer.writerows((group, *(round(float(v), 5) for v in (*code, 0.0)[:2])) for code in found[of_group == group][:POINTS])
+            codes = model(tests)[0]
+        shown = ((group, codes[own[:POINTS]].tolist()) for group, own in enumerate((first, second)))
+        _points.write(folder / "codes.csv", [{"group": group, **_points.xy(code)} for group, own in shown for code in own])
 
+    axes = _sliced.drawn(_sliced.width(model, tests), options.directions, device)
     objective = Objective(
-        model,
-        lambda outputs, targets: _sliced.squared(outputs, targets) * scale,
-        fetch,
-        penalty,
-        lambda outputs: outputs[0],
-        _sliced.drawn(_width(model, tests), options.directions, device),
+        model, lambda outputs, targets: _sliced.squared(outputs, targets) * scale, fetch, penalty, lambda outputs: outputs[0], axes
     )
     gather = objective.plain if recipe.privacy is None else objective.clipped
     return Job(model, gather, evaluate, groups=list(zip(groups.values(), penalty.sizes[0], strict=True)), leave=leave)
 
 
-def _width(model: Any, tests: Any) -> int:
-    """The numbers of a code."""
-    return int(model(tests[:1])[0].shape[1])
+def _told(codes: Any, groups: Any, labels: Any) -> dict[str, float]:
+    """What classifiers make of the codes of one part of the test records that were fitted to the other: labels, fairly, and groups."""
+    judged = _codes.split(len(labels))[1]
+    decided = _fairness.decisions(_codes.chosen(codes, labels), groups[judged], labels[judged])
+    right = _codes.chosen(codes, groups) == (groups[judged] == 1)
+    kept = {name: value for name, value in decided.items() if name in ("accuracy", "disparate_impact", "parity_gap")}
+    return {**kept, "group_accuracy": float(right.mean())}
 
 
-def _groups(data: Any) -> dict[str, Any]:
-    """The places of the training records of both groups by their names.
-
-    Raises:
-        UsageError: there are no two groups, or no two classes to tell apart by the codes.
-    """
-    groups = data.sensitive_train
-    if groups is None:
-        raise UsageError(f"{data.name} has no column of groups; name one by its parameter sensitive")
-    if len(data.classes) != 2 or set(np.unique(groups)) != {0, 1}:
-        told = f"{len(data.classes)} classes and {len(np.unique(groups))} groups"
-        raise UsageError(f"codes are compared between two groups, and judged by two classes; found {told} in {data.name}")
-    return {f"{data.sensitive}={group}": np.flatnonzero(groups == group) for group in (0, 1)}
-
-
-def _penalty(recipe: Train, counts: list[int]) -> Penalty:
+def _penalty(recipe: Train, counts: Sequence[int]) -> Penalty:
     options = Options.model_validate(recipe.options)
-    first, second = (_sliced.share(recipe, count, sum(counts)) for count in counts)
-    return _sliced.penalty(recipe, options, options.alpha, (first, second))
+    return _sliced.penalty(recipe, options, options.alpha, _sliced.shares(recipe, counts))

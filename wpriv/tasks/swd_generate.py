@@ -144,10 +144,9 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
         UsageError: the data are not those that the recipe counts on.
     """
     import torch
-    from torch import nn
 
     from wpriv.tasks import _projected
-    from wpriv.train.job import Job, optimizer_of
+    from wpriv.train.job import optimizer_of
 
     options = Options.model_validate(train.options)
     generator = _generation.generator(train, data, options, device)
@@ -159,16 +158,9 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
         own = torch.from_numpy(places).to(device)
         return step(x[own], y[own], noisy, optimizer)
 
-    return Job(
-        nn.ModuleDict({"generator": generator, "pending": step.pending}),
-        None,
-        lambda: _generation.measured(generator, data, options, at_the_end=False),
-        learn=learn,
-        optimizers={"generator": optimizer},
-        groups=_groups(y, options, train) if options.labels == "public" and train.privacy is not None else [],
-        leave=lambda folder: _generation.leave(generator, options.classes, folder),
-        conclude=lambda: _generation.measured(generator, data, options, at_the_end=True),
-    )
+    groups = _groups(y, options, train) if options.labels == "public" and train.privacy is not None else []
+    own = {"optimizers": {"generator": optimizer}, "groups": groups}
+    return _generation.job(generator, {"pending": step.pending}, learn, data, options, **own)
 
 
 def _groups(y: torch.Tensor, options: Options, train: Train) -> list[Any]:

@@ -18,13 +18,14 @@ from wpriv.core import registry
 from wpriv.core.document import Key
 from wpriv.core.fields import Count, Named, Positive, Strict
 from wpriv.core.schema_train import Train
+from wpriv.data import scaled
 from wpriv.errors import UsageError
 from wpriv.tasks import _quality
 
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.job import Job
+    from wpriv.train.job import Door, Job
 
 # loss: the critic's, an estimate of W_1 with its sign turned. logistic: of a classifier fitted to conditional samples
 RESULTS = ("loss", *_quality.SCORES, "logistic", "noisy_distance", "wavelet_distance")
@@ -46,17 +47,17 @@ class Options(Strict):
     compared: Count = Field(2000, description="generated records that are measured, at most")
 
 
-def faults(train: Train) -> list[tuple[Key, str]]:
+def faults(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go together in a recipe."""
-    options, found = Options.model_validate(train.options), list[tuple[Key, str]]()
-    noisy = train.data.privatize is not None or train.data.name == "privatized"
-    if train.privacy is not None:
+    options, found = Options.model_validate(recipe.options), list[tuple[Key, str]]()
+    noisy = recipe.data.privatize is not None or recipe.data.name == "privatized"
+    if recipe.privacy is not None:
         found.append(
             (("privacy",), "wgan adds no noise of its own: write privacy: none, and privatise the records first (data: privatize)")
         )
     if options.wavelet and not noisy:
         found.append((("options", "wavelet"), "wavelets take noise away and these data have none: give data: privatize, or leave it out"))
-    if options.conditional and train.data.privatize is not None and not train.data.privatize.public_labels:
+    if options.conditional and recipe.data.privatize is not None and not recipe.data.privatize.public_labels:
         found.append((("options", "conditional"), "the reports have no labels: give data: privatize: public_labels: true, or leave it out"))
     if options.critic.name not in registry.names("models"):
         found.append((("options", "critic"), f"no model called {options.critic.name[:60]!r}"))
@@ -73,8 +74,6 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     import numpy as np
     import torch
 
-    from wpriv.data import scaled
-    from wpriv.errors import Unsupported
     from wpriv.tasks import _critic, _learners
     from wpriv.train.job import Job, optimizer_of
 
@@ -83,24 +82,16 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     told = len(np.unique(data.y_train))
     if options.conditional and told < 2:
         raise UsageError(f"options: conditional needs labels of two classes or more; found {told} in {data.name}")
-    given, measured = _pixels(data), dict[str, float]()
-    seen = given
-    if options.wavelet and data.noise is not None:
-        from wpriv.tasks import _wavelets
-
-        way = _wavelets.chosen(scaled(data.x_test), data.noise)
-        seen, measured = way(given), {"noisy_distance": way.before, "wavelet_distance": way.after}
+    given = _pixels(data)
+    seen, measured = _denoised(given, data) if options.wavelet and data.noise is not None else (given, {})
     records, labels = torch.from_numpy(seen).to(device), torch.tensor(data.y_train, device=device)
     pair = _critic.pair(recipe.model, options.critic, data.shape, classes, options.penalty).to(device)
     optimizers = {name: optimizer_of(part.parameters(), recipe.optimizer) for name, part in pair.parts()}
     # the same latents and labels at every look, so that two epochs differ by the weights alone
     looks, wanted = pair.latents(options.compared), torch.arange(options.compared) % max(classes, 1)
-    try:
-        judge = _quality.judge(data)
-    except Unsupported:
-        judge = None
+    judge = _quality.judge_if_any(data)
 
-    def learn(places: Any, door: Any) -> torch.Tensor:
+    def learn(places: Any, door: Door) -> torch.Tensor:
         own = torch.from_numpy(places).to(device)
         real, label = records.index_select(0, own), labels.index_select(0, own)
         loss = pair.critic_loss(real, label)
@@ -146,11 +137,18 @@ def _moved(loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
+def _denoised(given: Any, data: Any) -> tuple[Any, dict[str, float]]:
+    """Records without what wavelets take for noise, and how well those did on held-out images, by the names of metrics."""
+    from wpriv.tasks import _wavelets
+
+    way = _wavelets.chosen(scaled(data.x_test), data.noise)
+    return way(given), {"noisy_distance": way.before, "wavelet_distance": way.after}
+
+
 def _pixels(data: Any) -> Any:
     """The training records as float32, back in the units of clear ones where they are cosine coefficients."""
     import torch
 
-    from wpriv.data import scaled
     from wpriv.transport import cosine
 
     x = scaled(data.x_train)

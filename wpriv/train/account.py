@@ -83,7 +83,7 @@ def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]]
     """One private penalised gradient (``train/wasserstein``), its groups drawn without replacement from ``records`` of each.
 
     Args:
-        words: fields of ``Release`` that say more than usual (``unit``, ``clipped``, ``covered``, ``not_covered``).
+        words: fields of ``Release`` in words that say more than usual (``unit``, ``clipped``, ``of``, ``drawn``, ``not_covered``, ...).
     Raises:
         UsageError: a group's batch is larger than the group, or the recipe has no privacy.
     """

@@ -50,7 +50,7 @@ def roughness(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps + coarse
 
 
-def clip_factors(squares: dict[str, Tensor], norm: float, weights: Tensor | None) -> Tensor:
+def clip_factors(squares: dict[str, Tensor], norm: float, weights: Tensor | None = None) -> Tensor:
     """min(1, norm / length) [B], times the weight, rounded down: the scaled gradient is no longer than ``norm``.
 
     A squared length is a sum of terms of one sign, which torch adds pairwise, so that its relative error, and that of scaling and

@@ -1,6 +1,7 @@
 """What a step takes from its records: the bounded sum that noise is added to, and what was seen on the way.
 
-Three ways: ``per_example`` (DP-SGD), ``batch_mean`` (the procedure published with Wasserstein DP) and ``plain`` (no privacy).
+Three ways: ``per_example`` (DP-SGD), ``batch_mean`` (the procedure published with Wasserstein DP) and ``plain`` (no privacy). And for
+accountants that price observed pairs of records: how far apart those sums are without one or the other.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
 def row_factors(squares: Tensor, norm: float) -> Tensor:
     """The diagonals [B, d] of P_i: each row of J_i is scaled down to norm/sqrt(d), so that |P_i^T J_i| <= norm (Remark A.2)."""
     own = norm / math.sqrt(squares.shape[1])
-    return torch.stack([clip_factors({"row": column}, own, None) for column in squares.unbind(dim=1)], dim=1)
+    return torch.stack([clip_factors({"row": column}, own) for column in squares.unbind(dim=1)], dim=1)
 
 
 def spectral_factors(grams: Tensor, norm: float) -> Tensor:

@@ -71,6 +71,8 @@ class Door:
 
     Args:
         multiplier: standard deviation of that noise over the sensitivity of what passes; 0 without privacy.
+        adjacency: the neighbours under which what passes must be bounded, in a ``private`` training.
+        noise: where the noise comes from. used: how often something has passed.
     """
 
     multiplier: float
@@ -84,6 +86,9 @@ class Door:
         if self.private and total.adjacency != self.adjacency:
             raise UsageError(f"what is accounted under {self.adjacency} neighbours cannot be bounded under {total.adjacency}")
         return noisy(total, self.multiplier, self.noise, private=self.private)
+
+
+Learn = Callable[[Indices, Door], Tensor]
 
 
 @dataclass
@@ -109,7 +114,7 @@ class Job:
     gather: Callable[[Indices], Gathered] | None
     evaluate: Callable[[], dict[str, float]]
     watch: Callable[[Indices, list[Tensor]], Tensor] | None = None
-    learn: Callable[[Indices, Door], Tensor] | None = None
+    learn: Learn | None = None
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
     groups: list[tuple[Indices, int]] = field(default_factory=list)
     method: str = ""

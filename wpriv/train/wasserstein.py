@@ -100,7 +100,7 @@ def penalised_gradient(
                 clipped = row_factors(lengths.rows, penalty.lipschitz) * pull
         objective = penalty.alpha / len(penalty.sizes) * (seen.scores * clipped).sum()
         if seen.losses is not None and lengths.losses is not None:
-            share = clip_factors({"loss": lengths.losses}, penalty.clip, None)
+            share = clip_factors({"loss": lengths.losses}, penalty.clip)
             objective = objective + (1 - penalty.alpha) / penalty.batch * (seen.losses * share).sum()
         trainable = [p for p in model.parameters() if p.requires_grad]
         parts = list(torch.autograd.grad(objective, trainable, allow_unused=True, materialize_grads=True))
@@ -141,7 +141,7 @@ def project(scores: Tensor, bound: float) -> Tensor:
     if scores.shape[1] == 1:
         return scores.clamp(-bound, bound)
     lengths = torch.linalg.vector_norm(scores, dim=1)
-    return scores * clip_factors({"score": lengths.square()}, bound, None).unsqueeze(1)
+    return scores * clip_factors({"score": lengths.square()}, bound).unsqueeze(1)
 
 
 class _Seen(NamedTuple):

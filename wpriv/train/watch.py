@@ -38,16 +38,16 @@ def of(batches: Batches, recipe: Train, adjacency: str) -> Callable[[Indices, li
 
 def _left_out(batches: Batches, private: Privacy, indices: Indices, keep: list[Tensor]) -> Tensor:
     mixing = any(isinstance(module, _MIXING) for module in batches.model.modules())
-    chosen = _spread(len(indices), private.pairs)
+    chosen = _evenly(len(indices), private.pairs)
     keep = keep or [weight.new_ones(weight.shape) for weight in batches.trainable()]
     return left_out_distances(batches, indices, chosen, norm=private.norm, keep=keep, mixing=mixing)
 
 
 def _singles(batches: Batches, private: Privacy, adjacency: str, indices: Indices, keep: list[Tensor]) -> Tensor:
-    return single_distances(batches, indices[_spread(len(indices), private.pairs)], norm=float(private.clip), adjacency=adjacency)
+    return single_distances(batches, indices[_evenly(len(indices), private.pairs)], norm=float(private.clip), adjacency=adjacency)
 
 
-def _spread(size: int, wanted: int) -> Indices:
+def _evenly(size: int, wanted: int) -> Indices:
     """Places evenly spread over a batch, whose records are random already."""
     if size < wanted:
         raise UsageError(f"bdp and wdp compare {wanted} records of every step, and one step has {size}; take a larger batch or fewer pairs")
