@@ -26,7 +26,7 @@ class Params(Parameters):
     widths: str = parameter("units of the encoder's hidden layers, as 256-64", default="62")
     activation: str = parameter("relu or tanh", default="relu", choices=tuple(ACTIVATIONS))
     output: str = parameter("linear, or sigmoid for images in [0, 1]", default="linear", choices=OUTPUTS)
-    ball: float = parameter("radius of a ball into which codes are drawn, c to c / sqrt(1 + |c|^2 / ball^2); 0 leaves them", default=0.0, least=0)
+    ball: float = parameter("codes become c / sqrt(1 + |c|^2 / ball^2), in a ball of this radius; 0 leaves them", default=0.0, least=0)
     prior: float = parameter("a public guess of the outputs' mean, with which a sigmoid begins; 0 leaves it", default=0.0, least=0)
 
     def __post_init__(self) -> None:
