@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from wpriv.core.process import Parameters, parameter
 from wpriv.errors import UsageError
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -53,18 +51,6 @@ def group_norm(name: str, channels: int, groups: int) -> nn.Module:
     if channels % groups:
         raise UsageError(f"{name}: groups must divide the {channels} channels; found {groups}")
     return nn.GroupNorm(groups, channels)
-
-
-@dataclass(frozen=True)
-class Normalised(Parameters):
-    """Parameters of networks that are published with BatchNorm, which makes an example's gradient hang on others: no clipping bounds it."""
-
-    norm: str = parameter("group, or paper: BatchNorm as published, which mixes examples", default="group", choices=("group", "paper"))
-    groups: int = parameter("groups of the group normalisation", default=16, least=1)
-
-    def layer(self, channels: int) -> nn.Module:
-        """The normalisation of so many channels."""
-        return nn.BatchNorm2d(channels) if self.norm == "paper" else group_norm(self.name, channels, self.groups)
 
 
 class Offset(nn.Module):

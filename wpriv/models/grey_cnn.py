@@ -7,15 +7,23 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from wpriv.models._parts import Normalised, image
+from wpriv.core.process import Parameters, parameter
+from wpriv.models._parts import group_norm, image
 
 SOURCE = "Yang, Qi, Zhou 2024, the network of Table 2 for MNIST and Fashion-MNIST"
 WIDTH = 64
 
 
 @dataclass(frozen=True)
-class Params(Normalised):
+class Params(Parameters):
     """Which normalisation stands after the convolutions."""
+
+    norm: str = parameter("group, or paper: BatchNorm as published, which mixes examples", default="group", choices=("group", "paper"))
+    groups: int = parameter("groups of the group normalisation", default=16, least=1)
+
+    def layer(self) -> nn.Module:
+        """The normalisation of 64 channels. BatchNorm makes an example's gradient hang on the others, so no clipping bounds it."""
+        return nn.BatchNorm2d(WIDTH) if self.norm == "paper" else group_norm(self.name, WIDTH, self.groups)
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
@@ -25,8 +33,8 @@ def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
     """
     channels = image(params.name, shape, 28)
     return nn.Sequential(
-        *(nn.Conv2d(channels, WIDTH, 5), nn.ReLU(), nn.MaxPool2d(2), params.layer(WIDTH)),  # to 12 x 12
-        *(nn.Conv2d(WIDTH, WIDTH, 5), nn.ReLU(), params.layer(WIDTH), nn.MaxPool2d(2)),  # to 4 x 4
+        *(nn.Conv2d(channels, WIDTH, 5), nn.ReLU(), nn.MaxPool2d(2), params.layer()),  # to 12 x 12
+        *(nn.Conv2d(WIDTH, WIDTH, 5), nn.ReLU(), params.layer(), nn.MaxPool2d(2)),  # to 4 x 4
         nn.Flatten(),
         *(nn.Linear(WIDTH * 4 * 4, 384), nn.SELU()),
         *(nn.Linear(384, 192), nn.SELU()),
