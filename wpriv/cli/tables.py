@@ -145,5 +145,5 @@ def expected(found: list[Verdict]) -> str:
         ours = "none" if v.ours is None else f"{v.ours:.6g}"
         told = f"{v.within:g}" + (" absolute" if v.absolute else "")
         column = NAMES.get(v.column, v.column)
-        body.append([where, column, f"{v.paper:.6g}", ours, difference, told, "ok" if v.ok else "MISSED", v.source])
+        body.append([where, column, f"{v.paper:.6g}", ours, difference, told, v.word, v.source])
     return show.table(["expected at", "column", "paper", "ours", "difference", "within", "", "source"], body)

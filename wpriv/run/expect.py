@@ -17,7 +17,7 @@ SAME = 1e-9
 class Verdict:
     """One expected number: ``difference`` is relative unless ``absolute``; ``ours`` is None where no row or no answer is there.
 
-    ``ok`` is also true of a number that is only shown (``held: false``).
+    ``ok`` is whether it is within; a number that is only shown (``held`` is false) is never missed.
     """
 
     panel: str
@@ -29,7 +29,13 @@ class Verdict:
     within: float
     absolute: bool
     ok: bool
+    held: bool
     source: str
+
+    @property
+    def word(self) -> str:
+        """How the table says it."""
+        return "ok" if self.ok else "MISSED" if self.held else "not reached"
 
     def as_dict(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -37,7 +43,7 @@ class Verdict:
 
 def require(found: list[Verdict]) -> None:
     """Raises CheckFailed where a published number was missed."""
-    missed = [v for v in found if not v.ok]
+    missed = [v for v in found if v.held and not v.ok]
     if missed:
         told = "; ".join(_missed(v) for v in missed[:5]) + ("; ..." if len(missed) > 5 else "")
         raise CheckFailed(f"{len(missed)} of {len(found)} expected numbers are missed: {told}")
@@ -88,6 +94,5 @@ def _verdict(check: Check, column: str, paper: float, ours: float | None) -> Ver
         if not expect.absolute:
             difference = difference / abs(paper) if paper else math.copysign(math.inf, difference) if difference else 0.0
         ok = (-difference if expect.at_least else abs(difference)) <= expect.within
-    return Verdict(
-        check.panel, check.where, column, paper, ours, difference, expect.within, expect.absolute, ok or not expect.held, expect.source
-    )
+    about = (expect.within, expect.absolute, ok, expect.held, expect.source)
+    return Verdict(check.panel, check.where, column, paper, ours, difference, *about)
