@@ -36,9 +36,13 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_xlabel(X[x])
     axes.set_ylabel("W₂ to test records")
     axes.grid(True, alpha=0.25, linewidth=0.6)
-    if x in ("data.first", "data.privatize.eps"):
+    if x == "data.privatize.eps":
+        asked = sorted({float(row[x]) for row in rows})
         axes.set_xscale("log")
+        axes.set_xticks(asked, [f"{eps:g}" for eps in asked])
+        axes.minorticks_off()
     if x == "data.first":
+        axes.set_xscale("log")
         axes.set_yscale("log")
         # less than a decade: 7 is easier to read than 7 x 10^0
         axes.yaxis.set_major_formatter("{x:g}")
