@@ -1,4 +1,4 @@
-"""Bulks that a lattice does not resolve: from below they are points, and stay below the law they stand for."""
+"""Where the nodes of a group lie; and bulks that a lattice does not resolve: from below they are points below the law they stand for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from wpriv.core.grid import cells, within
-from wpriv.core.lattice import _resolved
+from wpriv.core.group import groups
+from wpriv.core.lattice import UNLIKE, _resolved, _stretch, nodes, parted
+from wpriv.core.probe import probe
 from wpriv.core.sampling import poisson
 from wpriv.mechanisms.gauss import GaussPair
 
@@ -47,3 +49,33 @@ def test_the_point_lies_below_the_bulk_it_stands_for():
         loss = law.losses(1e-2) - float(fall[0])
         point = float((mass * np.maximum(-np.expm1(eps - loss), 0.0)).sum())
         assert point <= bulk + 4e-16  # tails near 1 are right to an ulp or two
+
+
+def test_the_parts_of_a_group_are_all_of_it_and_need_like_numbers_of_nodes():
+    # oracle: the nodes of each pair by itself
+    pairs = {poisson(GaussPair(1 / (0.8 + 0.02 * i)), 0.01): 3 + i for i in range(50)}
+    (group,) = groups(pairs)
+    parts = parted(group, probe(*group.members), 4.0)
+    assert 1 < len(parts) < 6
+    assert {pair: n for part, _ in parts for pair, n in zip(part.members, part.counts.tolist(), strict=True)} == pairs
+    for part, p in parts:
+        assert p.mass.shape[0] == len(part.members)
+        alone = [nodes(pair, probe(pair), 5e-4, 4.0, 1e-13, 1e-12).size for pair in part.members]
+        assert max(alone) <= 1.4 * UNLIKE * min(alone)
+        assert nodes(part.pair, p, 5e-4, 4.0, 1e-13, 1e-12).size <= 1.4 * max(alone)
+
+
+@pytest.mark.parametrize("extra", [1e-9, 0.3, 5.0])
+def test_the_spacing_spends_the_error_that_it_may_where_there_is_least_mass(extra):
+    rng = np.random.default_rng(6)
+    y = np.sort(rng.normal(size=300))
+    share = np.exp(-rng.random(300) * 40)
+    share[::7] = 0.0
+    share /= share.sum()
+    wider = _stretch(y, share, extra)
+    assert float(share @ (wider**2 - 1)) == pytest.approx(extra, rel=1e-5)
+    # spacing cubed times density is one number wherever it is wider than the lattice's
+    stretched = (wider > 1) & (share > 0)
+    level = (wider**3 * share / np.gradient(y))[stretched]
+    assert level.max() == pytest.approx(level.min(), rel=1e-9)
+    assert np.all((share / np.gradient(y))[wider == 1] >= level.max() * (1 - 1e-9))

@@ -57,6 +57,19 @@ def test_a_mirrored_scan_holds_the_tails_of_the_reverse_pair(name):
     assert np.all(np.diff(found.y) > 0)
 
 
+def test_a_few_of_many_like_pairs_find_nodes_that_are_fine_for_all():
+    # oracle: each pair's own scan, and the bound from it
+    members = tuple(poisson(GaussPair(1 / (0.8 + 0.03 * i)), 0.005 + 0.0007 * ((7 * i) % 20)).reverse() for i in range(30))
+    together = scan(*members, depth=1e-25)
+    mass, other = together.masses()
+    assert mass.max() < 0.06
+    assert other.max() < 0.06
+    alone = [scan(pair, depth=1e-25) for pair in members]
+    assert together.y.size < 1.5 * max(one.y.size for one in alone)
+    for tilt in (1.0, 10.0, 100.0):
+        assert together.chernoff(tilt).log == pytest.approx([float(one.chernoff(tilt).log[0]) for one in alone], rel=0.05)
+
+
 @pytest.mark.parametrize("rare", [0.0, 1e-30])
 def test_losses_without_a_bound_are_bounded_up_to_the_rare(rare):
     # oracle: quadrature of the profile (core/moments.py), right to about 1e-9

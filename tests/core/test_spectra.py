@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wpriv.core.law import Law
-from wpriv.core.spectra import LEBESGUE, MANY, PERIOD, POINTS, Spectra, _coarse_look, _low, fast_length, jump_factor
+from wpriv.core.spectra import LEBESGUE, MANY, PERIOD, POINTS, Spectra, _coarse_look, _low, _low_rounding, fast_length, jump_factor
 
 
 def bell(rng: np.random.Generator, rows: int, spread: int) -> Law:
@@ -17,6 +17,10 @@ def bell(rng: np.random.Generator, rows: int, spread: int) -> Law:
     widths = rng.uniform(0.2, 0.3, rows)[:, None] * spread
     mass = np.exp(-((index / widths) ** 2) / 2) + 1e-6 * rng.random((rows, index.size))
     return Law(index, mass / mass.sum(axis=1)[:, None], np.zeros(rows))
+
+
+def variances(laws: list[Law]) -> list[np.ndarray]:
+    return [law.moments(1.0)[1] for law in laws]
 
 
 def plain(laws: list[Law], powers: list[np.ndarray], size: int) -> np.ndarray:
@@ -32,8 +36,7 @@ def test_products_at_low_frequencies_are_the_full_ones_to_the_error_they_name():
     laws = [bell(rng, 9, 40), bell(rng, 11, 60)]
     powers = [rng.integers(5, 30, law.rows.shape[0]) for law in laws]
     size = fast_length(40_000)
-    weight = [n * 100.0 for n in powers]
-    made = Spectra(laws, size, powers, weight, 1e-10)
+    made = Spectra(laws, size, powers, variances(laws), 1e-10)
     assert made.cut < size // 8
     found, exact = made.product(powers), plain(laws, powers, size)
     assert found is not None
@@ -52,7 +55,7 @@ def test_few_laws_or_rough_ones_keep_every_frequency():
     for law in (few, steep):
         rows = law.rows.shape[0]
         ones = [np.ones(rows, dtype=np.int64)]
-        made = Spectra([law], size, ones, [np.ones(rows)], 1e-12)
+        made = Spectra([law], size, ones, variances([law]), 1e-12)
         assert (made.cut, made.lost) == (size // 2 + 1, 0.0)
         np.testing.assert_allclose(made.product(ones), plain([law], ones, size), atol=1e-13)
 
@@ -65,15 +68,14 @@ def test_jump_factors_of_several_rows_are_the_product_of_their_powers():
     np.testing.assert_allclose(jump_factor(Law(index, mass, np.zeros(2)), counts, size), exact, rtol=1e-10)
 
 
-@pytest.mark.parametrize(("size", "cut"), [(38_400, 40), (38_400, 1100), (491_520, 500)])
-def test_low_coefficients_by_the_coarse_grid_are_those_of_the_plain_transform(size, cut):
+@pytest.mark.parametrize(("size", "cut", "far"), [(38_400, 40, 0.5), (38_400, 1100, 0.5), (491_520, 500, 0.5), (38_400, 40, 7.0)])
+def test_low_coefficients_by_the_coarse_grid_are_those_of_the_plain_transform(size, cut, far):
     rng = np.random.default_rng(3)
-    index = np.unique(np.concatenate([np.arange(-300, 900), rng.integers(-5000, size // 2, 800)]))
+    index = np.unique(np.concatenate([np.arange(-300, 900), rng.integers(-5000, int(far * size), 800)]))
     mass = rng.random((3, index.size)) ** 8
     law = Law(index, mass / mass.sum(axis=1)[:, None], np.zeros(3))
     exact = np.fft.rfft([np.bincount(index % size, weights=row, minlength=size) for row in law.rows], axis=1)[:, :cut]
-    rounding = LEBESGUE * (2 * POINTS + 2 * math.log2(size)) + 16
-    assert np.abs(_low(law, size, cut) - exact).max() <= rounding * 2.0**-53
+    assert np.abs(_low(law, size, cut) - exact).max() <= _low_rounding(law, size, cut) * 2.0**-53
 
 
 def test_the_polynomials_keep_within_the_bounds_that_the_rounding_rests_on():
@@ -85,13 +87,26 @@ def test_the_polynomials_keep_within_the_bounds_that_the_rounding_rests_on():
     assert node * (2 * math.pi / PERIOD) ** POINTS / math.factorial(POINTS) <= 16 * 2.0**-53
 
 
-def test_a_coarse_look_never_finds_too_little_beyond_its_cut():
+@pytest.mark.parametrize("size", [fast_length(40_000), 225 << 7, 1000])
+def test_a_coarse_look_never_finds_too_little_beyond_its_cut(size):
+    # oracle: plain transforms; also of laws that are narrow, two-pointed (whose energy comes back to one), or left out of the product
     rng = np.random.default_rng(4)
-    size = fast_length(40_000)
-    for spread in (20, 60, 200):
-        law = bell(rng, 4, spread)
-        power = [3, 0, 7, 2]
-        cut, rest = _coarse_look([(law, k, n) for k, n in enumerate(power)], size, 1e-9)
-        exact = plain([law], [np.array(power)], size)
-        assert 0 < cut < size // 2
-        assert math.sqrt(2 * float(np.sum(np.abs(exact[cut:]) ** 2))) <= rest <= 1e-9
+    for spread in (3, 20, 60, 200):
+        two = Law(np.array([-1, spread]), np.array([[0.5, 0.5], [0.01, 0.99]]), np.zeros(2))
+        laws, powers = [bell(rng, 4, spread), two], [np.array([30, 0, 7, 200]), np.array([1, 3])]
+        cut, lost = _coarse_look(laws, size, powers, variances(laws), 1e-9)
+        exact = plain(laws, powers, size)
+        assert 0 < cut <= size // 2 + 1
+        assert math.sqrt(2 * float(np.sum(np.abs(exact[cut:]) ** 2))) <= lost <= 1e-9
+        assert cut < size // 8 or size == 1000 or spread == 3
+
+
+def test_an_energy_between_two_samples_exceeds_the_larger_by_no_more_than_the_look_allows():
+    # oracle: the energies of the plain transform, at every frequency
+    rng = np.random.default_rng(5)
+    size, fold = 1 << 14, 16
+    law = bell(rng, 6, 100)
+    energy = np.abs(np.fft.rfft([np.bincount(law.index % size, weights=row, minlength=size) for row in law.rows], axis=1)) ** 2
+    samples = energy[:, ::fold]
+    allowed = np.maximum(samples[:, :-1], samples[:, 1:]) + law.moments(1.0)[1][:, None] * (2 * math.pi * fold / size) ** 2 / 4
+    assert np.all(energy[:, :-1].reshape(6, -1, fold) <= allowed[:, :, None] + 1e-13)

@@ -1,7 +1,8 @@
 """Certified two-sided brackets of delta(eps) and eps(delta) for the composition of any loss pairs.
 
 For one order of the neighbours: probe the pairs in groups of like ones, choose the tilt from the question, the lattice from the tilt and
-the tolerance, dot every pair from above and from below, compose both, read the answer. Refine until the bracket is as narrow as asked.
+the tolerance, dot every pair from above and from below, those together that need about as many nodes, compose both, read the answer.
+Refine until the bracket is as narrow as asked.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from functools import partial
 import numpy as np
 
 from wpriv.core.compose import Composed, compose
-from wpriv.core.group import groups
-from wpriv.core.lattice import Dotted, dot, dot_split
+from wpriv.core.group import Group, groups
+from wpriv.core.lattice import Dotted, dot, dot_split, parted
 from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.plan import Lattice, Plan, plan
 from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
@@ -222,14 +223,16 @@ class Composition:
         tail = max(1e-3 * relative * share, 1e-250)
         tops = [self._negligible(delta, n) for n in self.counts]
         chosen = plan(self.probes, self.counts, tops, tilt, error, Lattice.of(self.groups, fine), tail)
-        made = [self._dot(j, chosen, tilt, delta, share, tail) for j in range(len(self.groups))]
-        split = [(d.jumps, n) for d, n in zip(made, self.counts, strict=True) if d.jumps is not None]
+        parts = [part for group, p in zip(self.groups, self.probes, strict=True) for part in parted(group, p, tilt)]
+        made = [self._dot(group, p, chosen, tilt, delta, share, tail) for group, p in parts]
+        counts = [group.counts for group, _ in parts]
+        split = [(d.jumps, n) for d, n in zip(made, counts, strict=True) if d.jumps is not None]
 
         def side(upper: bool) -> Composed:
-            finite = sum(float(n @ np.log1p(-d.infinity)) for d, n in zip(made, self.counts, strict=True)) if upper else self.log_finite
+            finite = sum(float(n @ np.log1p(-d.infinity)) for d, n in zip(made, counts, strict=True)) if upper else self.log_finite
             laws = [d.upper if upper else d.lower() for d in made]
             late = [(jumps.upper if upper else jumps.lower, n) for jumps, n in split]
-            fewer = [n - d.jumps.most if d.jumps and not upper else n for d, n in zip(made, self.counts, strict=True)]
+            fewer = [n - d.jumps.most if d.jumps and not upper else n for d, n in zip(made, counts, strict=True)]
             return compose(laws, fewer, chosen.step, tilt, chosen.stages, late=late, upper=upper, log_finite=finite, tail=tail)
 
         drift = self._drift(state) + sum(float(jumps.most @ jumps.log_kappa) for jumps, _ in split)
@@ -263,8 +266,7 @@ class Composition:
         """P-mass of one of a group's steps that may go to +infinity without being seen in delta."""
         return max(self.neglected * delta / (int(counts.max()) * self.kinds), 1e-300)
 
-    def _dot(self, j: int, chosen: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
-        group, p = self.groups[j], self.probes[j]
+    def _dot(self, group: Group, p: Probe, chosen: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
         masses = self._negligible(delta, group.counts), max(1e-9 * share / self.total, 1e-300)
         if chosen.cut is None or not p.reaches(chosen.cut * chosen.last):
             return dot(group, p, chosen.step, tilt, *masses)

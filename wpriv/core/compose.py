@@ -155,8 +155,8 @@ def _convolve(
     if size > MAX_CELLS:
         raise Unsupported(f"pld needs {size:.3g} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")
     least = [np.min(powers, axis=0) for powers in zip(*kinds, strict=True)]
-    weight = [n * v for n, (_, v) in zip(least, moments, strict=False)]
-    ready = Spectra(laws, size, least, weight, 0.1 * tail)
+    variances = [v / step**2 for _, v in moments[: len(laws)]]
+    ready = Spectra(laws, size, least, variances, 0.1 * tail)
     joined = [jump_factor(law, n, size) for (law, _), n in zip(late, counts[len(laws) :], strict=True)]
     late_mean = sum(float(n @ mean) for n, (mean, _) in zip(counts[len(laws) :], moments[len(laws) :], strict=True))
     late_norm = sum(float(np.sum(n * law.log_norm)) for (law, _), n in zip(late, counts[len(laws) :], strict=True))

@@ -10,9 +10,9 @@ import numpy as np
 
 from wpriv.core.pair import Counts, LossPair
 
-# parameters that fall into the same bucket differ by no more than this factor
-BUCKET = 1.5
-MOST_MEMBERS = 32
+# parameters that fall into the same bucket differ by no more than this factor; those dotted together are more alike (core/lattice.py)
+BUCKET = 4.0
+MOST_MEMBERS = 128
 
 
 @dataclass(frozen=True, eq=False)

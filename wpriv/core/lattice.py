@@ -18,17 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.core.grid import Cells, cells, lower_dots, rounded, upper_dots, within
-from wpriv.core.group import Group
+from wpriv.core.group import Group, stacked
 from wpriv.core.law import Law
 from wpriv.core.minorant import push_down
 from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.plan import Plan, loose, most_jumps
-from wpriv.core.probe import Probe, top_index, weights
+from wpriv.core.probe import Probe, weights
 from wpriv.errors import Unsupported
 
 MAX_NODES = 1 << 22
 # the share of the lattice's own error that sparser nodes may add
 EXTRA = 0.3
+# pairs of a group whose numbers of nodes differ by more than this factor are dotted apart
+UNLIKE = 2.5
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,21 @@ class Dotted:
     lower: Callable[[], Law]
     infinity: Array
     jumps: Jumps | None = None
+
+
+def parted(group: Group, p: Probe, tilt: float) -> list[tuple[Group, Probe]]:
+    """Splits a group into those that need about as many nodes as each other: what few nodes do for is not spread over many."""
+    if len(group.members) == 1:
+        return [(group, p)]
+    # the fewest nodes for an error, each cell's being its mass times its width squared, go with density^(1/3)
+    wanted = np.cbrt(weights(p, tilt) * np.gradient(p.y) ** 2).sum(axis=1) ** 1.5
+    order, parts = np.argsort(-wanted), []
+    while order.size:
+        like = wanted[order] * UNLIKE >= wanted[order[0]]
+        chosen, order = order[like], order[~like]
+        members = tuple(group.members[k] for k in chosen)
+        parts.append((Group(members, group.counts[chosen], stacked(members)), Probe(p.y, p.mass[chosen], p.end, p.shortened)))
+    return parts
 
 
 def dot(group: Group, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> Dotted:
@@ -168,37 +185,31 @@ def _excess(mass: Array) -> float:
     return 0.0 if abs(excess) < 1e-14 else excess
 
 
-def _steepness(p: Probe) -> Array:
-    """How fast the tails fall at each of the probe's losses, per nat of loss: the largest of the hazard rates."""
-    if p.y.size == 1:
+def _steepness(y: Array, tails: tuple[Array, Array]) -> Array:
+    """How fast tails [K, m] change at each loss, per nat of loss: the largest of the hazard rates."""
+    if y.size == 1:
         return np.full(1, 1e-300)
     with np.errstate(divide="ignore", invalid="ignore"):
-        tails = np.log([np.cumsum(p.mass[:, ::-1], axis=1)[:, ::-1], np.cumsum(p.mass, axis=1)])
-        rates = np.abs(np.diff(tails, axis=2) / np.diff(p.y))
-    rate = np.where(np.isfinite(rates), rates, 0.0).max(axis=(0, 1))
+        falls = [np.abs(np.diff(np.log(tail))) for tail in tails]
+    rate = np.max([np.where(np.isfinite(fall), fall, 0.0).max(axis=0) for fall in falls], axis=0) / np.diff(y)
     steepest: Array = np.maximum(np.maximum(np.append(rate, 0.0), np.append(0.0, rate)), 1e-300)
     return steepest
 
 
-def _stretch(p: Probe, share: Array, extra: float) -> Array:
-    """How much wider than the lattice's the spacing may be at each of the probe's losses, by the tilted mass ``share`` there.
+def _stretch(y: Array, share: Array, extra: float) -> Array:
+    """How much wider than the lattice's the spacing may be at each loss, by the tilted mass ``share`` there.
 
     Errors are mass times spacing squared: for the fewest nodes the spacing goes with density^(-1/3), and all that is wider than the
     lattice's may add the part ``extra`` of the error that mass one costs on the lattice.
     """
-    if p.y.size == 1:
+    if y.size == 1:
         return np.ones(1)
-    log_density = np.log(np.maximum(share / np.gradient(p.y), 1e-300))
-    low, high = float(log_density.min()), float(log_density.max())
-    stretch = np.ones(p.y.size)
-    for _ in range(24):
-        middle = (low + high) / 2
-        wider = np.exp(np.maximum(middle - log_density, 0.0) / 3)
-        if float(share @ (wider * wider - 1)) > extra:
-            high = middle
-        else:
-            low, stretch = middle, wider
-    return stretch
+    thin = np.maximum(share / np.gradient(y), 1e-300) ** (-2 / 3)
+    # where all losses with less density than one of them are stretched, they add the sum of share (thin / its thin - 1)
+    order = np.argsort(-thin, kind="stable")
+    parts, shares = np.cumsum((share * thin)[order]), np.cumsum(share[order])
+    last = int(np.searchsorted(parts / thin[order] - shares, extra)) - 1
+    return np.asarray(np.sqrt(np.maximum(thin * (extra + shares[last]) / parts[last], 1.0)))
 
 
 def nodes(
@@ -209,11 +220,12 @@ def nodes(
     The top is where the P-mass beyond falls below ``top_mass``, the bottom where that below would weigh
     less than ``bottom_mass`` when tilted.
     """
-    last = top_index(p, top_mass)
+    above, up_to = np.cumsum(p.mass[:, ::-1], axis=1)[:, ::-1], np.cumsum(p.mass, axis=1)
+    last = min(int(np.searchsorted(-above.max(axis=0), -top_mass)), p.y.size - 1)
     # whatever lies below the bottom is raised to it, and weighs e^{tilt loss} there
     log_norm, _, _ = p.tilted(tilt)
     with np.errstate(divide="ignore"):
-        raised = np.log((np.cumsum(p.mass, axis=1) * np.exp(log_norm.min() - log_norm)[:, None]).max(axis=0)) - log_norm.min() + tilt * p.y
+        raised = np.log((up_to * np.exp(log_norm.min() - log_norm)[:, None]).max(axis=0)) - log_norm.min() + tilt * p.y
     first = max(int(np.searchsorted(raised, math.log(bottom_mass))) - 1, 0)
     low, high = pair.support
     if first > 0 or not math.isfinite(low):
@@ -222,11 +234,12 @@ def nodes(
         high = min((float(p.y[last + 1]) if last < p.y.size - 1 else p.end) + step, high)
     high = max(high, low + step)
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
-    extra = EXTRA * (loose(pair) if 0 < pair.atoms.size <= 8 else 1.0)
-    stretch = np.interp(y, p.y, _stretch(p, weight * weights(p, tilt).max(axis=0), extra))
+    extra = EXTRA * (max(loose(pair), 1e-9) if 0 < pair.atoms.size <= 8 else 1.0)
+    seen = slice(first, min(last + 2, p.y.size))
+    stretch = np.interp(y, p.y[seen], _stretch(p.y[seen], weight * weights(p, tilt)[:, seen].max(axis=0), extra))
     spacing = np.clip(stretch, 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
     # however little mass there is, the profile must not fall by a large factor within a cell, or the lower dots lose their footing
-    spacing = np.maximum(np.minimum(spacing, 0.5 / np.interp(y, p.y, _steepness(p))), step)
+    spacing = np.maximum(np.minimum(spacing, 0.5 / np.interp(y, p.y[seen], _steepness(p.y[seen], (above[:, seen], up_to[:, seen])))), step)
     count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
     total = math.ceil(count[-1]) + 1
     if total > MAX_NODES:

@@ -7,6 +7,7 @@ import math
 import re
 import reprlib
 from dataclasses import dataclass, field
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -70,26 +71,32 @@ class Parameters:
     """Base of a plug-in's frozen dataclass: fields made with ``parameter``, checked against their ranges when it is built."""
 
     def __post_init__(self) -> None:
-        for f in dataclasses.fields(self):
-            value, above, least = getattr(self, f.name), f.metadata.get("above"), f.metadata.get("least")
-            words, choices = type_words(f), f.metadata.get("choices")
+        plugin: type = type(self)
+        for name, words, above, least, choices in _ranges(plugin):
+            value = getattr(self, name)
             if choices and value not in choices:
-                raise UsageError(f"{self.name}: {f.name} must be one of {', '.join(choices)}; found {reprlib.repr(value)}")
+                raise UsageError(f"{self.name}: {name} must be one of {', '.join(choices)}; found {reprlib.repr(value)}")
             if words == {"bool"} and not isinstance(value, bool):
-                raise UsageError(f"{self.name}: {f.name} must be true or false; found {reprlib.repr(value)}")
+                raise UsageError(f"{self.name}: {name} must be true or false; found {reprlib.repr(value)}")
             if not words & {"int", "float"} or (value is None and "None" in words):
                 continue
-            value = plain(value, f"{self.name}: {f.name}", whole="float" not in words)
+            value = plain(value, f"{self.name}: {name}", whole="float" not in words)
             if above is not None and not value > above:
-                raise UsageError(f"{self.name}: {f.name} must be greater than {above:g}; found {value:g}")
+                raise UsageError(f"{self.name}: {name} must be greater than {above:g}; found {value:g}")
             if least is not None and not value >= least:
-                raise UsageError(f"{self.name}: {f.name} must be at least {least:g}; found {value:g}")
-            object.__setattr__(self, f.name, value)
+                raise UsageError(f"{self.name}: {name} must be at least {least:g}; found {value:g}")
+            object.__setattr__(self, name, value)
 
     @property
     def name(self) -> str:
         """The name users type: the module's file name with dashes."""
         return type(self).__module__.rpartition(".")[2].replace("_", "-")
+
+
+@cache
+def _ranges(plugin: type) -> list[tuple[Any, ...]]:
+    """Name, words of the type, open and closed lower end and choices of each field."""
+    return [(f.name, type_words(f), *(f.metadata.get(key) for key in ("above", "least", "choices"))) for f in dataclasses.fields(plugin)]
 
 
 @dataclass(frozen=True)

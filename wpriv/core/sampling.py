@@ -74,9 +74,10 @@ def _mixed_loss(loss: Array, rate: float) -> Array:
 def _base_loss(eps: Array, rate: float) -> Array:
     """The inverse of ``_mixed_loss``; -inf where eps lies at or below its least value ln(1-q)."""
     # t' = 1 + (t - 1)/q where that keeps its digits, else t' = t/q (1 - (1-q)/t)
-    ratio = np.expm1(np.clip(eps, -1.0, 1.0)) / rate
+    with np.errstate(over="ignore"):
+        ratio = np.expm1(np.clip(eps, -1.0, 600.0)) / rate
     loss = np.asarray(np.log1p(np.maximum(ratio, -0.5)))
-    far = (ratio <= -0.5) | (eps >= 1.0)
+    far = (ratio <= -0.5) | (ratio >= 1e250)
     if far.any():
         y, q = (np.broadcast_to(x, loss.shape)[far] for x in (eps, rate))
         loss[far] = y - np.log(q) + log1mexp(np.minimum(np.log1p(-q) - y, 0.0))

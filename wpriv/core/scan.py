@@ -20,6 +20,8 @@ from wpriv.core.pair import Array, LossPair, Reversed
 _LADDER = np.geomspace(1e-15, 1e9, 60)
 # parts that a wide cell is divided into
 PARTS = 4
+# pairs, by each of their parameters, that find the nodes for all that are like them
+SCOUTS = 4
 Flags = NDArray[np.bool_]
 # roundings that a tail and what is made of it may have gathered, and more than an underflow loses
 ROUNDINGS, UNIT, TINY = 16, 2.0**-53, 1e-305
@@ -48,7 +50,7 @@ class Scan:
 
     def mirrored(self) -> Scan:
         """The scan of the pairs (Q, P), where no loss has an atom."""
-        return Scan(-self.y[::-1], self.tails[::-1, :, ::-1])
+        return Scan(-self.y[::-1], self.tails[::-1, :, ::-1].copy())
 
     def chernoff(self, tilt: float, rare: float = 0.0) -> Moment:
         """Bounds E[e^{tilt L}], tilt > 0, over the losses up to the first node that every row has at most ``rare`` P-mass above."""
@@ -86,10 +88,28 @@ class Scan:
 
 @lru_cache(maxsize=512)
 def scan(*members: LossPair, depth: float) -> Scan:
-    """Scans one pair, or several that can be stacked, down to P-masses (and Q-masses of the reverse) of ``depth``; cached by the pairs."""
+    """Scans one pair, or several that can be stacked, down to P-masses (and Q-masses of the reverse) of ``depth``; cached by the pairs.
+
+    Of many like pairs a few find the nodes for all, no more than they need.
+    """
     pair = stacked(members)
     if isinstance(pair, Reversed) and not pair.atoms.size:
         return scan(*(member.forward for member in members if isinstance(member, Reversed)), depth=depth).mirrored()
+    if len(members) <= 2 * SCOUTS:
+        return _refined(pair, depth)
+    y = _needed(stacked(_spread(members)), depth)
+    return Scan(y, _tails(pair, y))
+
+
+def _spread(members: tuple[LossPair, ...]) -> tuple[LossPair, ...]:
+    """Some of many like members: in the order of each of their parameters the ends, and some evenly between."""
+    values = np.array([found[1] for found in (member.family() for member in members) if found is not None])
+    places = np.linspace(0, len(members) - 1, SCOUTS).astype(int)
+    return tuple(members[k] for k in np.unique(np.argsort(values, axis=0, kind="stable")[places]))
+
+
+def _refined(pair: LossPair, depth: float) -> Scan:
+    """The tails on the first nodes, and on those that cells are divided by as long as they are too wide."""
     y = _first_nodes(pair)
     tails = _tails(pair, y)
     nodes, found = [y], [tails]
@@ -110,6 +130,14 @@ def scan(*members: LossPair, depth: float) -> Scan:
     y = np.concatenate(nodes)
     order = np.argsort(y, kind="stable")
     return Scan(y[order], np.concatenate(found, axis=2)[:, :, order])
+
+
+def _needed(pair: LossPair, depth: float) -> Array:
+    """The nodes of a refined scan without every second one, where the cell around it is not too wide."""
+    y, tails = (found := _refined(pair, depth)).y, found.tails
+    second = np.arange(1, y.size - 1, 2)
+    wide = _wide((y[second - 1], y[second + 1]), (tails[:, :, second - 1], tails[:, :, second + 1]), (y, tails), pair, depth)
+    return np.delete(y, second[~(wide | np.isin(y[second], pair.atoms))])
 
 
 def _first_nodes(pair: LossPair) -> Array:

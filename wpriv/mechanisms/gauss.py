@@ -48,8 +48,7 @@ class GaussPair(LossPair):
 
     def probabilities(self, eps: Array) -> Tails:
         a = (np.asarray(eps, dtype=float) / self.mu - self.mu / 2) * math.sqrt(0.5)
-        b = a + self.mu * math.sqrt(0.5)
-        return Tails(0.5 * erfc(a), 0.5 * erfc(-a), 0.5 * erfc(b), 0.5 * erfc(-b))
+        return Tails(*_both_tails(a), *_both_tails(a + self.mu * math.sqrt(0.5)))
 
     def family(self) -> tuple[Hashable, tuple[float, ...]]:
         return "gauss", (self.mu,)
@@ -73,3 +72,10 @@ class GaussPair(LossPair):
             above = log_mills_drop(np.abs(y) / self.mu - self.mu / 2, self.mu)
         above = np.where(np.isnan(above), -np.inf, above)  # beyond 1e150 standard deviations the logs themselves overflow
         return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+
+
+def _both_tails(a: Array) -> tuple[Array, Array]:
+    """P(N > sqrt(2) a) and P(N <= sqrt(2) a) of a standard normal N: the smaller is computed, the larger is what it leaves of one."""
+    smaller, above = 0.5 * erfc(np.abs(a)), a > 0
+    larger = 1 - smaller
+    return np.where(above, smaller, larger), np.where(above, larger, smaller)
