@@ -374,7 +374,12 @@ def test_an_infinite_eps_is_no_privacy_and_a_sweep_is_drawn_as_its_recipe_says(r
     assert code == 0, err
     assert [(row["sigma"] is None, row["done"]) for row in json.loads(out)["rows"]] == [(True, True), (False, True)]
     assert run(capsys, recipe, "--out", "new", "--dry-run")[1].splitlines()[0] == "toy: 2 trainings, 0 of them done"
+    assert run(capsys, recipe, "--out", "new", "--dry-run", "--shard", "3/3")[:2] == (
+        0,
+        "toy: 0 trainings, 0 of them done\nnothing falls to this shard\n",
+    )
     assert not (tmp_path / "new").exists()
+    assert run(capsys, recipe, "--out", "new", "--shard", "3/3")[:2] == (0, "toy: 0 of 2 trainings are done\n")
     (tmp_path / "grid" / "figure.png").unlink()
     assert main(["plot", "grid"]) == 0
     assert (tmp_path / "grid" / "figure.png").is_file()

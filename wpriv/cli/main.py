@@ -133,7 +133,7 @@ def _usage(error: Any) -> str:
     unknown = getattr(error, "option_name", None)
     if unknown is not None and ctx is not None and type(error).__name__ == "NoSuchOption":
         known = [name for parameter in ctx.command.params for name in parameter.opts if name.startswith("--")]
-        own = f". A mechanism's own parameter is given as --param {unknown.lstrip('-')}=VALUE" if "--param" in known else ""
+        own = f". What has no flag of its own is given as --param {unknown.lstrip('-')}=VALUE" if "--param" in known else ""
         return f"{ctx.command_path} has no option {unknown}{near(unknown, sorted(known))}{own}"
     known = ctx.command.list_commands(ctx) if ctx is not None and hasattr(ctx.command, "list_commands") else []
     said = " ".join(str(error.format_message()).split())

@@ -72,7 +72,7 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
     show.emit(f"writes: {place.path}{os.sep} {', '.join(folder.results(plan.train.task))}")
 
 
-def dry_sweep(planned: list[tuple[Cell, Plan, bool]], out: Path, as_json: bool) -> None:
+def dry_sweep(name: str, planned: list[tuple[Cell, Plan, bool]], out: Path, as_json: bool) -> None:
     """Prints what the trainings of a sweep would do, a line each."""
     rows = []
     for cell, plan, done in planned:
@@ -81,9 +81,12 @@ def dry_sweep(planned: list[tuple[Cell, Plan, bool]], out: Path, as_json: bool) 
     if as_json:
         show.emit(json.dumps({"schema": "wpriv.plans/1", "rows": rows, "folder": str(out)}))
         return
-    show.emit(show.bold(f"{planned[0][1].recipe.name}: {len(rows)} trainings, {sum(done for *_, done in planned)} of them done"))
-    names = [name for name in rows[0] if name != "seconds" or any(row[name] for row in rows)]
-    show.emit(show.table(names, [[_plain(row[name]) for name in names] for row in rows]))
+    show.emit(show.bold(f"{name}: {len(rows)} trainings, {sum(done for *_, done in planned)} of them done"))
+    if not rows:
+        show.emit("nothing falls to this shard")
+        return
+    columns = [key for key in rows[0] if key != "seconds" or any(row[key] for row in rows)]
+    show.emit(show.table(columns, [[_plain(row[key]) for key in columns] for row in rows]))
     show.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
 
 

@@ -117,6 +117,8 @@ def run(
         _parallel(own, out, jobs, backend, how)
     rows = [row for cell in every if (row := _row(cell, out)) is not None]
     table = out / write.TABLE
+    # more shards than trainings leave one with nothing to do, maybe before any other has begun
+    out.mkdir(parents=True, exist_ok=True)
     write.replace(table, write.csv_text(rows))
     together.write_all(made, [(cell.labels, out / cell.name) for cell in every if (out / cell.name / folder.STATEMENT).is_file()], out)
     verdicts = expect.verdicts(made, rows) if len(rows) == len(every) else []

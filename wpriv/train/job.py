@@ -19,7 +19,7 @@ from wpriv.train.release import Bounded, noisy
 from wpriv.train.sampler import Indices
 
 # epochs of a run that are measured
-MOST_EPOCHS = 100
+MOST_MEASURED = 100
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Schedule:
 
         Of more than a hundred epochs only every second is told, or every third and so on: each is measured.
         """
-        apart = math.ceil(self.steps * self.batch / self.records / MOST_EPOCHS)
+        apart = math.ceil(self.steps * self.batch / self.records / MOST_MEASURED)
         whole = math.floor(step * self.batch / self.records + 1e-9)
         before = math.floor((step - 1) * self.batch / self.records + 1e-9)
         if step == self.steps:
