@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from wpriv.core.compose import MAX_CELLS, compose
+from wpriv.core.compose import MAX_CELLS, _coarse, _or_point, compose
 from wpriv.core.law import Law, reach
 from wpriv.core.spectra import fast_length
 from wpriv.errors import Unsupported
@@ -177,3 +177,12 @@ def test_fast_lengths_are_long_enough_and_smooth():
             while size % prime == 0:
                 size //= prime
         assert size == 1
+
+
+def test_a_block_of_large_losses_alone_stays_its_own_lower_law():
+    # its Q-mass does not show beside its P-mass: ln(Q / P) is far below zero, where rounding once made it ln of nothing
+    index = np.concatenate([[-1], np.arange(400, 420)])
+    mass = np.append(1e-280, np.full(20, 0.05))
+    law = Law(index, mass, 0.0)
+    coarse = _coarse(law, 0.1, 4, 1.0, False)
+    assert _or_point(law, coarse, 0.1, 4, 1.0) == (coarse, 0.0)

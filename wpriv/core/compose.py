@@ -195,7 +195,8 @@ def _or_point(law: Law, coarse: Law, step: float, factor: int, tilt: float) -> t
         return coarse, 0.0
     plain = law.mass * np.exp(-tilt * y)
     mass = float(plain.sum())
-    off = max(math.log1p(float(plain @ np.expm1(-y)) / mass) + 1e-15, 0.0)
+    # a bulk of large losses alone has no Q-mass that would show beside its P-mass
+    off = max(math.log1p(max(float(plain @ np.expm1(-y)) / mass, -0.5)) + 1e-15, 0.0)
     if float(coarse.moments(step * factor)[0][0]) >= -off:
         return coarse, 0.0
     # no law has a P-mass above one, whatever rounding far below zero makes of it
