@@ -18,11 +18,15 @@ from wpriv.core.group import stacked
 from wpriv.core.pair import Array, LossPair, Reversed
 
 _LADDER = np.geomspace(1e-15, 1e9, 60)
+# a cell is divided where it has more than the first share of all mass, or more than the second (third) of what its tail has left, if that
+# is more than the depth asked (no deeper than 1e-15); what many pairs share may be rougher
+FINE, ROUGH = (0.02, 0.7, 0.3), (0.1, 0.9, 0.7)
 # parts that a wide cell is divided into
 PARTS = 4
 # pairs, by each of their parameters, that find the nodes for all that are like them
 SCOUTS = 4
 Flags = NDArray[np.bool_]
+Shares = tuple[float, float, float]
 # roundings that a tail and what is made of it may have gathered, and more than an underflow loses
 ROUNDINGS, UNIT, TINY = 16, 2.0**-53, 1e-305
 
@@ -96,7 +100,7 @@ def scan(*members: LossPair, depth: float) -> Scan:
     if isinstance(pair, Reversed) and not pair.atoms.size:
         return scan(*(member.forward for member in members if isinstance(member, Reversed)), depth=depth).mirrored()
     if len(members) <= 2 * SCOUTS:
-        return _refined(pair, depth)
+        return _refined(pair, depth, FINE)
     y = _needed(stacked(_spread(members)), depth)
     return Scan(y, _tails(pair, y))
 
@@ -108,7 +112,7 @@ def _spread(members: tuple[LossPair, ...]) -> tuple[LossPair, ...]:
     return tuple(members[k] for k in np.unique(np.argsort(values, axis=0, kind="stable")[places]))
 
 
-def _refined(pair: LossPair, depth: float) -> Scan:
+def _refined(pair: LossPair, depth: float, shares: Shares) -> Scan:
     """The tails on the first nodes, and on those that cells are divided by as long as they are too wide."""
     y = _first_nodes(pair)
     tails = _tails(pair, y)
@@ -116,7 +120,7 @@ def _refined(pair: LossPair, depth: float) -> Scan:
     # the cells not yet looked at: their ends and the tails there
     low, high, start, end = y[:-1], y[1:], tails[:, :, :-1], tails[:, :, 1:]
     while True:
-        wide = _wide((low, high), (start, end), (y, tails), pair, depth)
+        wide = _wide((low, high), (start, end), (y, tails), pair, depth, shares)
         if not wide.any():
             break
         low, high, start, end = low[wide], high[wide], start[:, :, None, wide], end[:, :, None, wide]
@@ -133,10 +137,10 @@ def _refined(pair: LossPair, depth: float) -> Scan:
 
 
 def _needed(pair: LossPair, depth: float) -> Array:
-    """The nodes of a refined scan without every second one, where the cell around it is not too wide."""
-    y, tails = (found := _refined(pair, depth)).y, found.tails
+    """The nodes of a roughly refined scan without every second one, where the cell around it is not too wide."""
+    y, tails = (found := _refined(pair, depth, ROUGH)).y, found.tails
     second = np.arange(1, y.size - 1, 2)
-    wide = _wide((y[second - 1], y[second + 1]), (tails[:, :, second - 1], tails[:, :, second + 1]), (y, tails), pair, depth)
+    wide = _wide((y[second - 1], y[second + 1]), (tails[:, :, second - 1], tails[:, :, second + 1]), (y, tails), pair, depth, ROUGH)
     return np.delete(y, second[~(wide | np.isin(y[second], pair.atoms))])
 
 
@@ -157,7 +161,9 @@ def _first_nodes(pair: LossPair) -> Array:
     return y
 
 
-def _wide(ends: tuple[Array, Array], tails: tuple[Array, Array], ladder: tuple[Array, Array], pair: LossPair, depth: float) -> Flags:
+def _wide(
+    ends: tuple[Array, Array], tails: tuple[Array, Array], ladder: tuple[Array, Array], pair: LossPair, depth: float, shares: Shares
+) -> Flags:
     """Which cells are to be divided: those with much mass, and those over which a tail falls steeply.
 
     Args:
@@ -167,20 +173,20 @@ def _wide(ends: tuple[Array, Array], tails: tuple[Array, Array], ladder: tuple[A
     first, last = ladder[0][0], ladder[0][-1]
     mass = _between(start[0], start[1], end[0], end[1])
     mass[:, low == first] = np.maximum(mass, np.minimum(end[1], 1.0 - pair.infinity))[:, low == first]
-    heavy = np.any(mass > 0.02, axis=0)
-    steep = _steep(mass, start[0], ladder[1][0, :, -1], depth) & (high < last)
+    heavy = np.any(mass > shares[0], axis=0)
+    steep = _steep(mass, start[0], ladder[1][0, :, -1], depth, shares) & (high < last)
     if not pair.symmetric and not pair.atoms.size:
-        steep |= _steep(_between(start[2], start[3], end[2], end[3]), end[3], ladder[1][3, :, 0], depth) & (low > first)
+        steep |= _steep(_between(start[2], start[3], end[2], end[3]), end[3], ladder[1][3, :, 0], depth, shares) & (low > first)
     # no finer than the ladder: an atom at zero would be halved for ever
     finest = np.maximum(np.where(heavy, 1e-9, 0.01) * np.abs(high), 1e-15)
     found: Flags = (heavy | steep) & (high - low > finest)
     return found
 
 
-def _steep(mass: Array, tail: Array, rest: Array, depth: float) -> Flags:
+def _steep(mass: Array, tail: Array, rest: Array, depth: float, shares: Shares) -> Flags:
     """Where, in some row, a cell's mass is most of its tail, but for the ``rest`` beyond all nodes."""
     beyond = np.maximum(tail - rest[:, None], 4 * UNIT * rest[:, None])
-    return np.asarray(np.any((mass > 0.7 * beyond) & (mass > depth) | (mass > 0.3 * beyond) & (mass > 1e-15), axis=0))
+    return np.asarray(np.any((mass > shares[1] * beyond) & (mass > depth) | (mass > shares[2] * beyond) & (mass > 1e-15), axis=0))
 
 
 def _tails(pair: LossPair, y: Array) -> Array:
