@@ -19,7 +19,7 @@ import numpy as np
 from wpriv.core.grid import coarsen
 from wpriv.core.law import Law, reach
 from wpriv.core.pair import Array, Counts
-from wpriv.core.spectra import UNIT, Spectra, fast_length, jump_factor
+from wpriv.core.spectra import Spectra, fast_length, jump_factor
 from wpriv.errors import Unsupported
 
 MAX_CELLS = 1 << 22
@@ -117,11 +117,19 @@ def _ready(law: Law, step: float, tilt: float, infinity: float, slack: float, fa
     centre = float(law.mass @ y) / float(law.mass.sum())
     if (1 + tilt) * (float(y[-1]) - float(y[0])) > 600:
         return Composed(step, tilt, law, infinity, slack, np.empty(0), np.empty(0), centre, fall)
-    weight = law.mass * np.exp(-tilt * (y - centre))
-    other = weight * np.exp(centre - y)
-    above = np.concatenate([np.cumsum(weight[::-1])[::-1], [0.0]])
-    above_q = np.concatenate([np.cumsum(other[::-1])[::-1], [0.0]])
+    weight = law.mass * _geometric(tilt * (centre - float(y[0])), -tilt * step, y.size)
+    other = weight * _geometric(centre - float(y[0]), -step, y.size)
+    above, above_q = np.zeros((2, y.size + 1))
+    np.cumsum(weight[::-1], out=above[-2::-1])
+    np.cumsum(other[::-1], out=above_q[-2::-1])
     return Composed(step, tilt, law, infinity, slack, above, above_q, centre, fall)
+
+
+def _geometric(start: float, slope: float, size: int) -> Array:
+    """e^{start + slope i} for i < size, from some two square roots of it as many exponentials."""
+    inner = np.arange(math.isqrt(size) + 1)
+    outer = np.exp(start + slope * inner.size * inner)
+    return np.outer(outer, np.exp(slope * inner)).ravel()[:size]
 
 
 def _kinds(counts: list[Counts], number: int) -> list[tuple[int, list[Counts]]]:
@@ -166,9 +174,7 @@ def _convolve(
         for factor in joined:
             product = factor if product is None else product * factor[: ready.cut]
         assert product is not None
-        energy = 2 * float(np.sum(product.real**2 + product.imag**2))
-        total = sum(int(p.sum()) for p in powers)
-        worst = max(worst, (total + len(joined)) * ready.rounding * UNIT * math.sqrt(energy))
+        worst = max(worst, ready.rounding(product, powers, len(joined)))
         mean = late_mean + sum(float(p @ mean) for p, (mean, _) in zip(powers, moments, strict=False))
         low = math.floor((mean - left) / step) - 1
         mass = np.maximum(np.roll(np.fft.irfft(product, size), -(low % size)), 0.0)

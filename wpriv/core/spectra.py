@@ -2,8 +2,8 @@
 
 Of a block of many steps only low frequencies are left: the block's law is far smoother than the lattice that its steps need. A coarse look
 at the laws finds a frequency beyond which nothing to speak of is left: the energies |spectrum|^2 are sampled there, and between two samples
-are little above the larger. Up to it the laws are moved to a far coarser grid, by polynomials that no wave of low frequency can be told
-from, and transformed there. Beyond, the product is taken as zero; both errors are known.
+are little above the larger. Up to it the spectra are summed directly, node by node; beyond, their product is taken as zero. The errors of
+both are known.
 """
 
 from __future__ import annotations
@@ -24,30 +24,27 @@ Values = TypeVar("Values", Spectrum, Array)
 MANY = 12
 # complex numbers held at once
 ROOM = 1 << 22
-# cells of the transforms that take the coarse look, at least, and what rounding may take from an energy seen there
-COARSE, HAIR = 512, 1e-13
-# a wave e^{iwx} is replaced, between grid points g apart, by its polynomial through POINTS of them; that is off by at most
-# (wg/2)^POINTS / sqrt(pi POINTS / 2), which is 16 roundings where the shortest wave has PERIOD points; the moduli of the polynomials
-# through one of the points and zero at the others add up to less than LEBESGUE
-POINTS, PERIOD, LEBESGUE = 20, 16, 2.0
-# nodes that are moved at once
-CHUNK = 64
-# the products of the distances between each point and all others
-_NODES = np.array([math.factorial(i) * math.factorial(POINTS - 1 - i) * (-1) ** (POINTS - 1 - i) for i in range(POINTS)], dtype=float)
+# cells of the transforms that take the coarse look, at least; parts that its samples are then divided into; and what rounding may take from
+# an energy seen there
+COARSE, FINER, HAIR = 512, 4, 1e-12
+# nodes that are summed at once
+CHUNK = 256
+# roundings of a product of two complex numbers, and of a wave each time that the frequencies are doubled
+TIMES, WAVE = 3, 12
 
 
 class Spectra:
     """Products of powers of the spectra of many laws.
 
-    ``cut`` is how many frequencies the products have, ``lost`` bounds the sum of |error| over all cells that this costs, and ``rounding``
-    the relative error of one spectrum, in units of ``UNIT``.
+    ``cut`` is how many frequencies the products have, ``lost`` bounds the sum of |error| over all cells that this costs.
     """
 
     def __init__(self, laws: list[Law], size: int, least: list[Counts], variances: list[Array], error: float):
         """``least`` is how often each row is in every product, ``variances`` theirs in cells squared, ``error`` what ``lost`` may be."""
         self.laws, self.size = laws, size
-        self.cut, self.lost, self.rounding = size // 2 + 1, 0.0, 2 * math.log2(size)
+        self.cut, self.lost = size // 2 + 1, 0.0
         self.kept: dict[tuple[int, int], Spectrum] = {}
+        self.summed: list[Spectrum] = []
         self.rows = [(j, k) for j, law in enumerate(laws) for k in range(law.rows.shape[0])]
         if len(self.rows) >= MANY:
             self._shorten(least, variances, error)
@@ -70,7 +67,26 @@ class Spectra:
             result = raised if result is None else result * raised
         return result
 
+    def rounding(self, product: Spectrum, powers: list[Counts], joined: int) -> float:
+        """What rounding may add up to, over the cells of a product with so many more factors, once it is transformed back."""
+        steps, plain = sum(int(n.sum()) for n in powers), 2 * math.log2(self.size)
+        relative = (TIMES * steps if self.summed else plain * steps) + plain * (joined + 1)
+        found = relative * UNIT * math.sqrt(_energy(product))
+        if not self.summed:
+            return found
+        # each spectrum is off by its noise, anywhere: with moduli so much larger, a product is off by at most this part of it
+        share, logs = np.zeros(self.cut), np.zeros(self.cut)
+        for law, spectra, n in zip(self.laws, self.summed, powers, strict=True):
+            noise = _noise(law, self.cut)
+            most = np.abs(spectra) + noise
+            share += n @ (noise / most)
+            logs += n @ np.log(most)
+        return found + math.sqrt(_energy(np.exp(logs) * np.minimum(share, 1.0)))
+
     def _one(self, j: int, k: int) -> Spectrum:
+        if self.summed:
+            low: Spectrum = self.summed[j][k]
+            return low
         if (j, k) in self.kept:
             return self.kept[j, k]
         found = spectrum(self.laws[j].index, self.laws[j].rows[k], self.size)
@@ -79,84 +95,93 @@ class Spectra:
         return found
 
     def _shorten(self, least: list[Counts], variances: list[Array], error: float) -> None:
-        """Finds out how many frequencies matter, and the spectra up to there."""
-        cut, lost = _coarse_look(self.laws, self.size, least, variances, error)
-        if cut * PERIOD > self.size // 2 or len(self.rows) * cut > ROOM:
+        """Finds out how many frequencies matter, and sums the spectra up to there if that is cheaper than to transform them."""
+        cut, lost = _look(self.laws, self.size, least, variances, error)
+        nodes = sum(law.rows.size for law in self.laws) / len(self.rows)
+        if nodes * cut > 2 * self.size * math.log2(self.size) or len(self.rows) * cut > ROOM:
             return
         self.cut, self.lost = cut, lost
-        self.rounding = max(_low_rounding(law, self.size, cut) for law in self.laws)
-        for j, law in enumerate(self.laws):
-            self.kept.update({(j, k): row for k, row in enumerate(_low(law, self.size, cut))})
+        self.summed = [_summed(law, self.size, cut) for law in self.laws]
 
 
-def _coarse_look(laws: list[Law], size: int, least: list[Counts], variances: list[Array], error: float) -> tuple[int, float]:
+def _look(laws: list[Law], size: int, least: list[Counts], variances: list[Array], error: float) -> tuple[int, float]:
     """A frequency from which on little is left of a product of powers, and how much: the sum of |error| over the cells.
 
-    Every so many-th coefficient of a spectrum is that of the law folded onto fewer cells. An energy is E[cos(w (X - X'))], X and X' alike,
-    and its second derivative at most 2 Var(X): between samples h apart it exceeds their chord by at most Var(X) h^2 / 4.
+    Every so many-th coefficient of a spectrum is that of the law folded onto fewer cells. Up to where these show that nothing is left, some
+    more between them are summed.
     """
     fold = 1
     while size % (2 * fold) == 0 and size // (2 * fold) >= COARSE:
         fold *= 2
-    cells, spacing = size // fold, 2 * math.pi * fold / size
-    envelope = np.ones(cells // 2 + 1)
-    for law, n, variance in zip(laws, least, variances, strict=True):
+    cells = size // fold
+    found = []
+    for law in laws:
         rows = law.rows
         place = law.index % cells + cells * np.arange(rows.shape[0])[:, None]
         folded = np.bincount(place.ravel(), weights=rows.ravel(), minlength=rows.shape[0] * cells)
-        found = np.fft.rfft(folded.reshape(-1, cells), axis=1)
+        found.append(np.fft.rfft(folded.reshape(-1, cells), axis=1))
+    beyond = np.sqrt(2 * fold * np.cumsum(_envelope(found, least, variances, 2 * math.pi * fold / size)[::-1])[::-1])
+    first = int(np.searchsorted(-beyond, -error / 2))
+    if first >= beyond.size:
+        return size // 2 + 1, 0.0
+    cut, lost, finer = max(first, 1) * fold, float(beyond[max(first, 1)]), fold // FINER
+    if finer < 1:
+        return cut, lost
+    samples = [_summed(law, size, cut // finer + 1, finer) for law in laws]
+    envelope = _envelope(samples, least, variances, 2 * math.pi * finer / size)[:-1]
+    beyond = np.sqrt(2 * finer * np.cumsum(envelope[::-1])[::-1])
+    first = max(int(np.searchsorted(-beyond, -error / 2)), 1)
+    return (first * finer, lost + float(beyond[first])) if first < beyond.size else (cut, lost)
+
+
+def _envelope(spectra: list[Spectrum], least: list[Counts], variances: list[Array], spacing: float) -> Array:
+    """Bounds of |product of powers|^2 from each sample to the next, the last one's for what follows, which mirrors it.
+
+    An energy is E[cos(w (X - X'))], X and X' alike, and its second derivative at most 2 Var(X): between samples h apart it exceeds their
+    chord by at most Var(X) h^2 / 4.
+    """
+    envelope = np.ones(spectra[0].shape[1])
+    for found, n, variance in zip(spectra, least, variances, strict=True):
         energy = found.real**2 + found.imag**2
-        # to the right of the last sample lies its mirror image
         energy[:, :-1] = np.maximum(energy[:, :-1], energy[:, 1:])
         energy = np.minimum(energy + (variance * spacing**2 / 4 + HAIR)[:, None], 1.0)
         for power in set(n.tolist()) - {0}:
             envelope *= _power(energy[n == power].prod(axis=0), power)
-    beyond = np.sqrt(2 * fold * np.cumsum(envelope[::-1])[::-1])
-    first = int(np.searchsorted(-beyond, -error))
-    return (max(first, 1) * fold, float(beyond[first])) if first < beyond.size else (size // 2 + 1, 0.0)
+    return envelope
 
 
-def _low_rounding(law: Law, size: int, cut: int) -> float:
-    """The relative error of the spectra by ``_low``, in units of ``UNIT``: of the polynomials, of the sums and of the transform.
-
-    A point of the grid gathers mass from so many nodes at most, a chunk at a time.
-    """
-    grid, laps = _grid(cut), (int(law.index[-1]) - int(law.index[0])) // size + 1
-    gathered = min(law.index.size, laps * POINTS * (size // grid + 1))
-    return LEBESGUE * (2 * POINTS + min(gathered, CHUNK) + gathered / CHUNK + 2 + 2 * math.log2(grid)) + 16
-
-
-def _grid(cut: int) -> int:
-    """The cells of a grid that is fine enough for so many frequencies."""
-    return fast_length(max(PERIOD * cut, 2 * POINTS))
+def _summed(law: Law, size: int, cut: int, stride: int = 1) -> Spectrum:
+    """[K, cut] the first coefficients of the rows' spectra, or every ``stride``-th one, summed node by node."""
+    found = np.zeros((law.rows.shape[0], cut), dtype=np.complex128)
+    for start in range(0, law.index.size, CHUNK):
+        some, waves = law.rows[:, start : start + CHUNK], _waves(law.index[start : start + CHUNK] * stride, size, cut)
+        found.real += some @ waves.real.copy().T
+        found.imag += some @ waves.imag.copy().T
+    return found
 
 
-def _low(law: Law, size: int, cut: int) -> Spectrum:
-    """[K, cut] the first coefficients of the rows' spectra, by way of a grid that is coarse but for them."""
-    index, rows, grid = law.index, law.rows, _grid(cut)
-    if index[-1] - index[0] >= size:
-        order = np.argsort(index % size, kind="stable")
-        index, rows = (index % size)[order], rows[:, order]
-    whole, part = np.divmod(index * grid, size)
-    # Lagrange's polynomials for the points around each node, as products of the distances before and after
-    away = part[:, None] / size - (np.arange(POINTS) - (POINTS // 2 - 1))
-    before, after = np.ones(away.shape), np.ones(away.shape)
-    np.cumprod(away[:, :-1], axis=1, out=before[:, 1:])
-    np.cumprod(away[:, :0:-1], axis=1, out=after[:, -2::-1])
-    share = before * after / _NODES
-    # the grid laid out flat, from the first point that a node shares its mass with
-    lead = (int(whole[0]) - (POINTS // 2 - 1)) % grid
-    place = whole - whole[0] + lead
-    made = np.zeros((rows.shape[0], max(int(place[-1]) + POINTS, grid)))
-    for start in range(0, index.size, CHUNK):
-        at = place[start : start + CHUNK]
-        band = np.zeros((at.size, int(at[-1] - at[0]) + POINTS))
-        band[np.arange(at.size)[:, None], (at - at[0])[:, None] + np.arange(POINTS)] = share[start : start + CHUNK]
-        made[:, at[0] : at[0] + band.shape[1]] += rows[:, start : start + CHUNK] @ band
-    for start in range(grid, made.shape[1], grid):
-        wrapped = made[:, start : start + grid]
-        made[:, : wrapped.shape[1]] += wrapped
-    return np.asarray(np.fft.rfft(made[:, :grid], axis=1)[:, :cut])
+def _waves(index: NDArray[np.int64], size: int, cut: int) -> Spectrum:
+    """[cut, m] the waves e^{-2 pi i f index / size} of the frequencies f < cut: those known, turned by the first that is not."""
+    waves = np.empty((cut, index.size), dtype=np.complex128)
+    waves[0] = 1.0
+    doubles = 1 << np.arange(math.ceil(math.log2(cut)))
+    # angles as near to zero as they can be had
+    angles = ((doubles[:, None] * (index % size) + size // 2) % size - size // 2) * (-2 * math.pi / size)
+    for known, turn in zip(doubles.tolist(), np.cos(angles) + 1j * np.sin(angles), strict=True):
+        more = min(known, cut - known)
+        np.multiply(waves[:more], turn, out=waves[known : known + more])
+    return waves
+
+
+def _noise(law: Law, cut: int) -> float:
+    """By how much rounding may shift a coefficient by ``_summed``, the masses adding up to one."""
+    nodes = law.index.size
+    return math.sqrt(2) * UNIT * (min(nodes, CHUNK) + nodes / CHUNK + WAVE * math.log2(2 * cut) + 2)
+
+
+def _energy(values: Values) -> float:
+    """The sum of the squared moduli of a real law's transform, given for the frequencies from zero up."""
+    return 2 * float(np.vdot(values, values).real)
 
 
 def spectrum(index: NDArray[np.int64], mass: Array, size: int) -> NDArray[np.complex128]:
