@@ -60,9 +60,9 @@ def test_the_parts_of_a_group_are_all_of_it_and_need_like_numbers_of_nodes():
     assert {pair: n for part, _ in parts for pair, n in zip(part.members, part.counts.tolist(), strict=True)} == pairs
     for part, p in parts:
         assert p.mass.shape[0] == len(part.members)
-        alone = [nodes(pair, probe(pair), 5e-4, 4.0, 1e-13, 1e-12).size for pair in part.members]
+        alone = [nodes(groups({pair: 1})[0], probe(pair), 5e-4, 4.0, 1e-13, 1e-12).size for pair in part.members]
         assert max(alone) <= 1.4 * UNLIKE * min(alone)
-        assert nodes(part.pair, p, 5e-4, 4.0, 1e-13, 1e-12).size <= 1.4 * max(alone)
+        assert nodes(part, p, 5e-4, 4.0, 1e-13, 1e-12).size <= 1.4 * max(alone)
 
 
 @pytest.mark.parametrize("extra", [1e-9, 0.3, 5.0])

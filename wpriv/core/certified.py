@@ -14,7 +14,7 @@ import numpy as np
 
 from wpriv.core.compose import Composed, compose
 from wpriv.core.group import Group, groups
-from wpriv.core.lattice import Dotted, dot, dot_split, parted
+from wpriv.core.lattice import EXTRA, Dotted, dot, dot_split, parted
 from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.plan import Lattice, Plan, plan
 from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
@@ -29,6 +29,8 @@ EPS_LIMIT = 1e6
 LOG_TINY = -640.0
 # ln of the delta that is reckoned with at first, where eps is given
 LOG_FIRST = -30.0
+# the share of the tolerance that is given to the dots
+SHARE = 0.72
 # the share of the room below an upper end that suffices which may be lost to the grid
 ROOM = 0.3
 # cells that a further round may take, and up to which one is tried whether or not the last one paid
@@ -65,7 +67,7 @@ class Composition:
                 return low, high
         if self._bounded(eps, enough):
             return 0.0, enough
-        accuracy, least_log = tol / 1.9, LOG_TINY if enough <= 0 else max(LOG_TINY, math.log(enough) - 12)
+        accuracy, least_log = SHARE * tol, LOG_TINY if enough <= 0 else max(LOG_TINY, math.log(enough) - 12)
         log_guess = LOG_FIRST
         for _ in range(ROUNDS):
             self._look(max(log_guess, least_log), tol)
@@ -96,7 +98,7 @@ class Composition:
             finer = _tighter((high - low) / high, width, tol, both)
             if finer is None:
                 break
-            accuracy, width = min(accuracy * finer, tol / 1.9), (high - low) / high
+            accuracy, width = min(accuracy * finer, SHARE * tol), (high - low) / high
         return _ordered(best)
 
     def nearest(self, eps: float) -> Both:
@@ -114,7 +116,7 @@ class Composition:
         log_delta = math.log(delta - self.infinity)
         self._look(log_delta, tol)
         tilt = tilt_for_delta(self.probes, self.counts, log_delta)
-        best, accuracy, guess = (0.0, math.inf), tol / 1.9, math.inf
+        best, accuracy, guess = (0.0, math.inf), SHARE * tol, math.inf
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
         if cumulants(self.probes, self.counts, tilt).variance > 20 * cumulants(self.probes, self.counts, 0.0).variance:
             accuracy /= 1.6
@@ -217,19 +219,21 @@ class Composition:
         """Both composed laws, good near eps, with dotting errors that shift eps by about ``error`` in all."""
         # a lattice of spacing h raises the cumulant function at the saddle by at most (tilt + 1) tilt h^2 / 12 a step; the lower
         # dots cost half as much again
-        fine = math.sqrt(8 * error / (self.total * (tilt + 1)))
+        fine = math.sqrt(8 * error / (self.total * (tilt + 1) * (1 + EXTRA)))
         relative = min(max(error * (tilt + 1 / math.sqrt(state.variance)), 1e-9), 1e-2)
         tilt, state, share = self._milder(tilt, state, eps, delta, relative)
-        tail = max(1e-3 * relative * share, 1e-250)
+        tail = max(1e-2 * relative * share, 1e-250)
         tops = [self._negligible(delta, n) for n in self.counts]
         chosen = plan(self.probes, self.counts, tops, tilt, error, Lattice.of(self.groups, fine), tail)
         parts = [part for group, p in zip(self.groups, self.probes, strict=True) for part in parted(group, p, tilt)]
         made = [self._dot(group, p, chosen, tilt, delta, share, tail) for group, p in parts]
         counts = [group.counts for group, _ in parts]
         split = [(d.jumps, n) for d, n in zip(made, counts, strict=True) if d.jumps is not None]
+        # what composes the lower law later must not hold on to this composition, or a cycle keeps all arrays alive
+        log_finite = self.log_finite
 
         def side(upper: bool) -> Composed:
-            finite = sum(float(n @ np.log1p(-d.infinity)) for d, n in zip(made, counts, strict=True)) if upper else self.log_finite
+            finite = sum(float(n @ np.log1p(-d.infinity)) for d, n in zip(made, counts, strict=True)) if upper else log_finite
             laws = [d.upper if upper else d.lower() for d in made]
             late = [(jumps.upper if upper else jumps.lower, n) for jumps, n in split]
             fewer = [n - d.jumps.most if d.jumps and not upper else n for d, n in zip(made, counts, strict=True)]

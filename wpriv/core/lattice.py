@@ -21,14 +21,14 @@ from wpriv.core.grid import Cells, cells, lower_dots, rounded, upper_dots, withi
 from wpriv.core.group import Group, stacked
 from wpriv.core.law import Law
 from wpriv.core.minorant import push_down
-from wpriv.core.pair import Array, Counts, LossPair
+from wpriv.core.pair import Array, Counts
 from wpriv.core.plan import Plan, loose, most_jumps
 from wpriv.core.probe import Probe, weights
 from wpriv.errors import Unsupported
 
 MAX_NODES = 1 << 22
 # the share of the lattice's own error that sparser nodes may add
-EXTRA = 0.3
+EXTRA = 0.5
 # pairs of a group whose numbers of nodes differ by more than this factor are dotted apart
 UNLIKE = 2.5
 
@@ -77,7 +77,7 @@ def parted(group: Group, p: Probe, tilt: float) -> list[tuple[Group, Probe]]:
 
 def dot(group: Group, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> Dotted:
     """Dots whole pairs; see ``nodes`` for the masses that may be neglected."""
-    pair, index = group.pair, nodes(group.pair, p, step, tilt, top_mass, bottom_mass)
+    pair, index = group.pair, nodes(group, p, step, tilt, top_mass, bottom_mass)
     y = np.asarray(index * step, dtype=np.float64)
     if step > 1:
         mass, low, infinity = rounded(pair, y)
@@ -102,13 +102,13 @@ def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, 
     assert plan.cut is not None
     pair, counts = group.pair, group.counts
     step, coarse, cut = plan.step, plan.last, plan.cut
-    inner, edge = nodes(pair, p, step, tilt, top_mass, bottom_mass), cut * coarse
+    inner, edge = nodes(group, p, step, tilt, top_mass, bottom_mass), cut * coarse
     bound, falls = round(edge / step), bool(inner[0] * step < -edge)
     last = min(bound, math.ceil(pair.support[1] / step)) if math.isfinite(pair.support[1]) else bound
     inner = np.unique(np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [0, last]])).astype(np.int64)
     y = np.asarray(inner * step, dtype=np.float64)
     bulk = cells(pair, y)
-    outer = nodes(pair, p, coarse, tilt, top_mass, bottom_mass, weight=int(counts.max()) / plan.stages[-2][0])
+    outer = nodes(group, p, coarse, tilt, top_mass, bottom_mass, weight=int(counts.max()) / plan.stages[-2][0])
     high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
     up, infinity = _jumps_above(cells(pair, high * coarse), pair.infinity)
     rest, kappa, bulk_upper, bulk_lower, inner_kappa = within(bulk, falls)
@@ -173,6 +173,11 @@ def _tilted(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> Law
         log_norm = np.log1p(mass @ np.expm1(exponent) + np.array([_excess(row) for row in mass]))
         weight = mass * np.exp(exponent)
         return Law(index, weight / weight.sum(axis=1)[:, None], log_norm)
+    top = float(exponent.max())
+    weight = mass * np.exp(exponent - top)
+    # what underflows here is nothing beside a total that is far from it
+    if float(weight.sum(axis=1).min()) > 1e-150:
+        return Law(index, weight, np.full(mass.shape[0], top)).normalised()
     with np.errstate(divide="ignore"):
         log_mass = np.log(mass) + exponent
     peak = log_mass.max(axis=1)
@@ -213,13 +218,14 @@ def _stretch(y: Array, share: Array, extra: float) -> Array:
 
 
 def nodes(
-    pair: LossPair, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float, *, weight: float = 1.0
+    group: Group, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float, *, weight: float = 1.0
 ) -> NDArray[np.int64]:
     """Lattice indices to dot a group on: every one where a tilted law lives, ever sparser where it has little mass.
 
     The top is where the P-mass beyond falls below ``top_mass``, the bottom where that below would weigh
     less than ``bottom_mass`` when tilted.
     """
+    pair = group.pair
     above, up_to = np.cumsum(p.mass[:, ::-1], axis=1)[:, ::-1], np.cumsum(p.mass, axis=1)
     last = min(int(np.searchsorted(-above.max(axis=0), -top_mass)), p.y.size - 1)
     # whatever lies below the bottom is raised to it, and weighs e^{tilt loss} there
@@ -236,7 +242,9 @@ def nodes(
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
     extra = EXTRA * (max(loose(pair), 1e-9) if 0 < pair.atoms.size <= 8 else 1.0)
     seen = slice(first, min(last + 2, p.y.size))
-    stretch = np.interp(y, p.y[seen], _stretch(p.y[seen], weight * weights(p, tilt)[:, seen].max(axis=0), extra))
+    # what a spacing costs is added up over all steps
+    share = group.counts @ weights(p, tilt)[:, seen] / group.counts.sum()
+    stretch = np.interp(y, p.y[seen], _stretch(p.y[seen], weight * share, extra))
     spacing = np.clip(stretch, 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
     # however little mass there is, the profile must not fall by a large factor within a cell, or the lower dots lose their footing
     spacing = np.maximum(np.minimum(spacing, 0.5 / np.interp(y, p.y[seen], _steepness(p.y[seen], (above[:, seen], up_to[:, seen])))), step)
