@@ -104,6 +104,10 @@ class Derived(LossPair):
         return type(self) is type(other) and self.made_from == getattr(other, "made_from", None)
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash((type(self), self.made_from))
 
 

@@ -30,6 +30,8 @@ def plain(value: Any, name: str, *, whole: bool = False) -> Any:
     Raises:
         UsageError: it is none; the message names it.
     """
+    if type(value) is (int if whole else float) and -MAX_COUNT <= value <= MAX_COUNT:
+        return value
     if isinstance(value, bool) or not isinstance(value, Real):
         raise UsageError(f"{name} must be a number; found {reprlib.repr(value)}")
     try:

@@ -115,7 +115,7 @@ class _Poisson(Derived):
         self.made_from = (base, rate)
         self.infinity, self.lost = rate * base.infinity if base.infinity else 0.0, 0.0
         if base.support == (-math.inf, math.inf):
-            self.support = (float(self.floor.min()), math.inf)
+            self.support = (float(self.floor if isinstance(rate, float) else self.floor.min()), math.inf)
         else:
             ends = _mixed_loss(np.array(base.support), rate)
             self.support = (self.floor if base.lost > 0 else float(ends.min()), float(ends.max()))

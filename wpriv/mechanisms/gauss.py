@@ -76,6 +76,8 @@ class GaussPair(LossPair):
 
 def _both_tails(a: Array) -> tuple[Array, Array]:
     """P(N > sqrt(2) a) and P(N <= sqrt(2) a) of a standard normal N: the smaller is computed, the larger is what it leaves of one."""
-    smaller, above = 0.5 * erfc(np.abs(a)), a > 0
-    larger = 1 - smaller
+    smaller = np.abs(a)
+    erfc(smaller, out=smaller)
+    smaller *= 0.5
+    larger, above = 1 - smaller, a > 0
     return np.where(above, smaller, larger), np.where(above, larger, smaller)
