@@ -113,15 +113,16 @@ def compose(
 
 
 def _ready(law: Law, step: float, tilt: float, infinity: float, slack: float, fall: float) -> Composed:
-    y = law.losses(step)
-    centre = float(law.mass @ y) / float(law.mass.sum())
-    if (1 + tilt) * (float(y[-1]) - float(y[0])) > 600:
+    first, size = float(law.index[0]) * step, law.mass.size
+    centre = step * float(law.mass @ law.index) / float(law.mass.sum())
+    if (1 + tilt) * size * step > 600:
         return Composed(step, tilt, law, infinity, slack, np.empty(0), np.empty(0), centre, fall)
-    weight = law.mass * _geometric(tilt * (centre - float(y[0])), -tilt * step, y.size)
-    other = weight * _geometric(centre - float(y[0]), -step, y.size)
-    above, above_q = np.zeros((2, y.size + 1))
+    above, above_q = np.zeros((2, size + 1))
+    weight = _geometric(tilt * (centre - first), -tilt * step, size)
+    weight *= law.mass
     np.cumsum(weight[::-1], out=above[-2::-1])
-    np.cumsum(other[::-1], out=above_q[-2::-1])
+    weight *= _geometric(centre - first, -step, size)
+    np.cumsum(weight[::-1], out=above_q[-2::-1])
     return Composed(step, tilt, law, infinity, slack, above, above_q, centre, fall)
 
 
@@ -177,9 +178,11 @@ def _convolve(
         worst = max(worst, ready.rounding(product, powers, len(joined)))
         mean = late_mean + sum(float(p @ mean) for p, (mean, _) in zip(powers, moments, strict=False))
         low = math.floor((mean - left) / step) - 1
-        mass = np.maximum(np.roll(np.fft.irfft(product, size), -(low % size)), 0.0)
+        mass = np.roll(np.fft.irfft(product, size), -(low % size))
+        np.maximum(mass, 0.0, out=mass)
+        mass /= mass.sum()
         norm = late_norm + sum(float(np.sum(p * law.log_norm)) for p, law in zip(powers, laws, strict=True))
-        built.append(Law(low + np.arange(size), mass / mass.sum(), norm))
+        built.append(Law(low + np.arange(size), mass, norm))
     return built, worst + ready.lost + 4 * tail, left + right
 
 
