@@ -18,6 +18,8 @@ from wpriv.core.probe import Probe, cumulants, top_index, weights
 from wpriv.errors import Unsupported
 
 MAX_PARTS = 1 << 22
+# by how much, in logs, a number of blocks may differ from the wanted one to divide the steps evenly
+NEAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,11 @@ def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: flo
         return Plan([(1, 1)], step, step, None)
     variance, plain = cumulants(probes, counts, tilt).variance, cumulants(probes, counts, 0.0).variances
     widths = _Widths(probes, tops, tilt, tail, variance, most)
-    whole = widths.of(counts, 1)
+    whole, whole_number = widths.of(counts, 1), math.gcd(*(int(count) for n in counts for count in n))
     best: tuple[float, Plan] | None = None
     for k in range(1, deepest + 1):
         step, period = lattice.fit(math.sqrt(k))
-        blocks = [max(1, round(most ** ((k - s) / k))) for s in range(1, k + 1)]
+        blocks = _blocks(whole_number, [most ** ((k - s) / k) for s in range(1, k + 1)])
         stages = _factors(blocks, [lattice.fine * math.sqrt(total / number / k) for number in blocks], step, period)
         last = step * math.prod(factor for _, factor in stages)
         first = [-(-n // blocks[0]) for n in counts]
@@ -119,6 +121,30 @@ def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: flo
             best = (cost, Plan(stages, step, last, cut))
     assert best is not None
     return best[1]
+
+
+def _blocks(count: int, wanted: list[float]) -> list[int]:
+    """Numbers of blocks near the wanted, falling, ones: into which a count, then each number before, divides evenly where it can.
+
+    Steps that do not divide make blocks of two kinds, each with its own transforms.
+    """
+    found: list[int] = []
+    for number in wanted:
+        near = min(_divisors(count), key=lambda d: abs(math.log(d / number)))
+        found.append(near if abs(math.log(near / number)) < NEAR else max(1, round(number)))
+        count = math.gcd(count, found[-1])
+    return found
+
+
+def _divisors(count: int) -> list[int]:
+    """The divisors without a prime factor above seven."""
+    found = [1]
+    for prime in (2, 3, 5, 7):
+        powers = [1]
+        while count % (prime * powers[-1]) == 0:
+            powers.append(prime * powers[-1])
+        found = [d * power for d in found for power in powers]
+    return found
 
 
 class _Widths:
