@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from wpriv.core.compose import MAX_CELLS, _coarse, _or_point, compose
+from wpriv.core.compose import _coarse, _lower, _or_point, compose
 from wpriv.core.law import Law, reach
+from wpriv.core.plan import MAX_CELLS
 from wpriv.core.spectra import fast_length
 from wpriv.errors import Unsupported
 
@@ -184,5 +185,20 @@ def test_a_block_of_large_losses_alone_stays_its_own_lower_law():
     index = np.concatenate([[-1], np.arange(400, 420)])
     mass = np.append(1e-280, np.full(20, 0.05))
     law = Law(index, mass, 0.0)
-    coarse = _coarse(law, 0.1, 4, 1.0, False)
+    coarse = _coarse(law, 0.1, 4, 1.0, upper=False)
     assert _or_point(law, coarse, 0.1, 4, 1.0) == (coarse, 0.0)
+
+
+def test_far_ends_of_mere_rounding_do_not_take_a_lower_law_a_cell_down():
+    # oracle: the same law without its ends; noise of 1e-17 beyond a sharp upper edge left no node room for its dots
+    rng = np.random.default_rng(8)
+    index = np.arange(-3000, 3000)
+    bell = np.where(index < 60, np.exp(-np.abs(index - 50.0) / 12) + 1e-9 * np.exp(index / 400), 0.0)
+    law = Law(index, bell / bell.sum(), 0.0)
+    noisy = Law(index, law.mass + 1e-17 * rng.random(index.size), 0.0)
+    step, factor = 1e-6, 30
+    plain, kept = _coarse(noisy, step, factor, 20.0, upper=False), _lower(noisy, step, factor, 20.0, 1e-13)[0]
+    clean = _coarse(law, step, factor, 20.0, upper=False)
+    means = [float(found.moments(step * factor)[0][0]) / (step * factor) for found in (plain, kept, clean)]
+    assert means[0] < means[2] - 0.5
+    assert abs(means[1] - means[2]) < 0.01

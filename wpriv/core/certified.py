@@ -25,6 +25,8 @@ from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
 
 ROUNDS = 6
+# by how much coarser a lattice is tried where one does not fit
+COARSER = 3
 EPS_LIMIT = 1e6
 LOG_TINY = -640.0
 # ln of the delta that is reckoned with at first, where eps is given
@@ -198,20 +200,20 @@ class Composition:
 
         The law from below is left out where the one from above suffices for ``target``, an eps and the delta that it has to meet.
         """
-        for coarser in range(5):
-            if error * 10**coarser >= self.last_error:
+        for coarser in range(9):
+            if error * COARSER**coarser >= self.last_error:
                 return None
             try:
-                both = self._compose(state, tilt, eps, error * 10**coarser, delta)
+                both = self._compose(state, tilt, eps, error * COARSER**coarser, delta)
                 # composed here, where a window that does not fit is caught
                 if both.suffices(*target) or both.lower:
                     break
             except Unsupported:
-                if coarser == 4 and math.isinf(self.last_error):
+                if coarser == 8 and math.isinf(self.last_error):
                     raise
         else:
             return None
-        self.last_error = error * 10**coarser
+        self.last_error = error * COARSER**coarser
         self.seen = [*self.seen[-3:], both]
         return both
 

@@ -19,12 +19,13 @@ import numpy as np
 from wpriv.core.grid import coarsen
 from wpriv.core.law import Law, reach
 from wpriv.core.pair import Array, Counts
+from wpriv.core.plan import check_cells
 from wpriv.core.spectra import Spectra, fast_length, jump_factor
-from wpriv.errors import Unsupported
 
-MAX_CELLS = 1 << 22
 # an eps so far below the middle of a tilted law, in units of 1/tilt, cannot be read off it in double precision
 FAR = 690.0
+# what rounding may leave of tilted mass at the ends of a window, and the part of a cell that no lower law should lose on average
+NOISE, LOST = 1e-14, 0.05
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,13 @@ def compose(
         laws, error, reach = _convolve(laws, [powers for _, powers in kinds], step, tail / number, late if number == 1 else [])
         errors.append((number, error, reach))
         if factor > 1:
-            coarse = [_coarse(law, step, factor, tilt, upper) for law in laws]
-            if not upper:
-                better = [_or_point(law, made, step, factor, tilt) for law, made in zip(laws, coarse, strict=True)]
-                coarse = [made for made, _ in better]
-                fall += sum(blocks * off for (blocks, _), (_, off) in zip(kinds, better, strict=True))
-            laws, step = coarse, step * factor
+            if upper:
+                laws = [_coarse(law, step, factor, tilt, upper=True) for law in laws]
+            else:
+                lower = [_lower(law, step, factor, tilt, max(tail / number, NOISE)) for law in laws]
+                laws = [law for law, _ in lower]
+                fall += sum(blocks * off for (blocks, _), (_, off) in zip(kinds, lower, strict=True))
+            step *= factor
         counts = [blocks for blocks, _ in kinds]
     law = laws[0]
     density = float(law.mass.max()) / step
@@ -161,8 +163,7 @@ def _convolve(
     moments = [law.moments(step) for law in every]
     left, right = reach([(law.losses(step), law.rows) for law in every], moments, counts, -math.log(tail))
     size = fast_length(math.ceil((left + right) / step) + 4)
-    if size > MAX_CELLS:
-        raise Unsupported(f"pld needs {size:.3g} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")
+    check_cells(size)
     least = [np.min(powers, axis=0) for powers in zip(*kinds, strict=True)]
     variances = [v / step**2 for _, v in moments[: len(laws)]]
     ready = Spectra(laws, size, least, variances, 0.1 * tail)
@@ -186,11 +187,30 @@ def _convolve(
     return built, worst + ready.lost + 4 * tail, left + right
 
 
-def _coarse(law: Law, step: float, factor: int, tilt: float, upper: bool) -> Law:
+def _coarse(law: Law, step: float, factor: int, tilt: float, *, upper: bool) -> Law:
     start, mass = coarsen(int(law.index[0]), law.mass, step, factor, tilt, upper=upper)
     kept = np.flatnonzero(mass > 0)
     first, last = int(kept[0]), int(kept[-1]) + 1
     return Law(start + np.arange(first, last), mass[first:last], law.log_norm).normalised()
+
+
+def _lower(law: Law, step: float, factor: int, tilt: float, ends: float) -> tuple[Law, float]:
+    """A law's lower law on the coarse lattice, and by how much in eps it lies too high.
+
+    Far ends that are mere rounding may leave the lower dots no room. A law that has lost so much as ``ends`` of its tilted mass at either
+    of them is a lower one still.
+    """
+    made = _coarse(law, step, factor, tilt, upper=False)
+    if _mean(law, step) - _mean(made, step * factor) > LOST * step * factor:
+        up_to = np.cumsum(law.mass)
+        first, last = np.searchsorted(up_to, [ends, float(up_to[-1]) - ends])
+        short = Law(law.index[first : last + 1], law.mass[first : last + 1], law.log_norm)
+        made = max(made, _coarse(short, step, factor, tilt, upper=False), key=lambda found: _mean(found, step * factor))
+    return _or_point(law, made, step, factor, tilt)
+
+
+def _mean(law: Law, step: float) -> float:
+    return float(law.moments(step)[0][0])
 
 
 def _or_point(law: Law, coarse: Law, step: float, factor: int, tilt: float) -> tuple[Law, float]:
@@ -206,7 +226,7 @@ def _or_point(law: Law, coarse: Law, step: float, factor: int, tilt: float) -> t
     mass = float(plain.sum())
     # a bulk of large losses alone has no Q-mass that would show beside its P-mass
     off = max(math.log1p(max(float(plain @ np.expm1(-y)) / mass, -0.5)) + 1e-15, 0.0)
-    if float(coarse.moments(step * factor)[0][0]) >= -off:
+    if _mean(coarse, step * factor) >= -off:
         return coarse, 0.0
     # no law has a P-mass above one, whatever rounding far below zero makes of it
     return Law(np.zeros(1, dtype=np.int64), np.ones(1), min(float(law.log_norm) + math.log(mass), 0.0)), off

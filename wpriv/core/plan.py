@@ -17,7 +17,9 @@ from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.probe import Probe, cumulants, top_index, weights
 from wpriv.errors import Unsupported
 
-MAX_PARTS = 1 << 22
+MAX_CELLS = MAX_PARTS = 1 << 22
+# jumps are no smaller than so many cells of the last lattice, or their lower law lies far below them
+LEAST_CUT = 8
 # by how much, in logs, a number of blocks may differ from the wanted one to divide the steps evenly
 NEAR = 0.5
 
@@ -88,7 +90,11 @@ def loose(pair: LossPair) -> float:
 
 
 def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: float, error: float, lattice: Lattice, tail: float) -> Plan:
-    """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger."""
+    """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger.
+
+    Raises:
+        Unsupported: its windows would need far more than ``MAX_CELLS`` cells.
+    """
     kinds, total = sum(n.size for n in counts), sum(int(n.sum()) for n in counts)
     most = max(int(n.max()) for n in counts)
     deepest = next(k for k in range(1, 6) if k == 5 or most ** (1 / (k + 1)) < 8)
@@ -99,6 +105,7 @@ def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: flo
     widths = _Widths(probes, tops, tilt, tail, variance, most)
     whole, whole_number = widths.of(counts, 1), math.gcd(*(int(count) for n in counts for count in n))
     best: tuple[float, Plan] | None = None
+    cells = math.inf
     for k in range(1, deepest + 1):
         step, period = lattice.fit(math.sqrt(k))
         blocks = _blocks(whole_number, [most ** ((k - s) / k) for s in range(1, k + 1)])
@@ -118,9 +125,17 @@ def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: flo
             spacing *= factor
             cost += 14 * math.sqrt(variance / after) / spacing if number > 1 else 0.0
         if best is None or cost < best[0]:
-            best = (cost, Plan(stages, step, last, cut))
+            best, cells = (cost, Plan(stages, step, last, cut)), max(width / step, whole / last)
     assert best is not None
+    # widths by the probes are near those by the laws; what is far too much is refused before any law is made
+    check_cells(cells / 2)
     return best[1]
+
+
+def check_cells(cells: float) -> None:
+    """Refuses a window of more than ``MAX_CELLS`` cells."""
+    if cells > MAX_CELLS:
+        raise Unsupported(f"pld needs {cells:.3g} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")
 
 
 def _blocks(count: int, wanted: list[float]) -> list[int]:
@@ -180,7 +195,7 @@ def _cut(
     the K steps that the lower law leaves out; or a shift by ln kappa for every step of a law that the first lattice does not resolve.
     """
     for wider in (1, 2, 4, 8, 16, 32):
-        cut = max(math.ceil(wider * least_cut / last), 2)
+        cut = max(math.ceil(wider * least_cut / last), LEAST_CUT)
         if not any(p.reaches(cut * last) for p in probes):
             return None
         jumps = cost = fall = 0.0
@@ -193,7 +208,7 @@ def _cut(
             fall += float((n * rare)[mass @ loss**2 < step**2].sum())
             cost = max(cost, float(rare.max()), 2 * float(np.abs(left_out).max()))
         most = most_jumps(jumps, tail)
-        if jumps < 60 and most < min(int(n.min()) for n in counts) / 4 and most * cost + fall < 0.5 * error:
+        if jumps < 60 and most < min(int(n.min()) for n in counts) / 4 and most * cost + fall < 0.75 * error:
             return cut
     return None
 
