@@ -18,8 +18,8 @@ from wpriv.core.probe import Probe, cumulants, top_index, weights
 from wpriv.errors import Unsupported
 
 MAX_CELLS = MAX_PARTS = 1 << 22
-# jumps are no smaller than so many cells of the last lattice, or their lower law lies far below them
-LEAST_CUT = 8
+# the share of the jumps that must lie a cell beyond the cut, or their lower law is not resolved and loses up to a cell of each
+RESOLVED = 0.3
 # by how much, in logs, a number of blocks may differ from the wanted one to divide the steps evenly
 NEAR = 0.5
 
@@ -195,12 +195,14 @@ def _cut(
     the K steps that the lower law leaves out; or a shift by ln kappa for every step of a law that the first lattice does not resolve.
     """
     for wider in (1, 2, 4, 8, 16, 32):
-        cut = max(math.ceil(wider * least_cut / last), LEAST_CUT)
+        cut = max(math.ceil(wider * least_cut / last), 2)
         if not any(p.reaches(cut * last) for p in probes):
             return None
-        jumps = cost = fall = 0.0
+        jumps = further = cost = fall = 0.0
         for p, n in zip(probes, counts, strict=True):
-            jumps += float(n @ weights(p, tilt)[:, np.abs(p.y) > cut * last].sum(axis=1))
+            each, size = n @ weights(p, tilt), np.abs(p.y)
+            jumps += float(each[size > cut * last].sum())
+            further += float(each[size > (cut + 1) * last].sum())
             rare = p.mass[:, p.y > cut * last].sum(axis=1)
             near = np.abs(p.y) <= cut * last
             mass, loss = p.mass[:, near], p.y[near]
@@ -208,7 +210,8 @@ def _cut(
             fall += float((n * rare)[mass @ loss**2 < step**2].sum())
             cost = max(cost, float(rare.max()), 2 * float(np.abs(left_out).max()))
         most = most_jumps(jumps, tail)
-        if jumps < 60 and most < min(int(n.min()) for n in counts) / 4 and most * cost + fall < 0.75 * error:
+        resolved = further > RESOLVED * jumps or jumps * last < error
+        if resolved and jumps < 60 and most < min(int(n.min()) for n in counts) / 4 and most * cost + fall < 0.75 * error:
             return cut
     return None
 
