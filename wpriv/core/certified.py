@@ -32,7 +32,7 @@ LOG_TINY = -640.0
 # ln of the delta that is reckoned with at first, where eps is given
 LOG_FIRST = -30.0
 # the share of the tolerance that is given to the dots
-SHARE = 0.72
+SHARE = 0.7
 # the share of the room below an upper end that suffices which may be lost to the grid
 ROOM = 0.3
 # cells that a further round may take, and up to which one is tried whether or not the last one paid

@@ -16,7 +16,7 @@ from wpriv.core.pair import Array
 # a node is taken to have room once so many nodes in a row have it
 ROOMY = 32
 # nodes looked at together, as far as their exponentials allow
-CHUNK, LOG_RANGE = 64, 500.0
+CHUNK, LOG_RANGE = 40, 500.0
 
 
 def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangent_right: Array, tilt: float) -> Array:
