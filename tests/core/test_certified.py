@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -266,3 +268,17 @@ def test_an_eps_far_below_a_tilted_law_gets_the_trivial_bracket():
     both = composition.nearest(14.0)
     far = both.upper.centre - 800 / both.upper.tilt
     assert both.delta(far) == (0.0, 1.0)
+
+
+def test_an_answered_composition_is_gone_once_it_is_let_go():
+    # oracle: a weak reference; a cycle would keep all of its arrays until the garbage collector comes
+    gc.collect()
+    gc.disable()
+    try:
+        composition = Composition([(poisson(GaussPair(0.25), 0.01), 1000)])
+        composition.epsilon(1e-5, 1e-3)
+        last = weakref.ref(composition)
+        del composition
+        assert last() is None
+    finally:
+        gc.enable()

@@ -25,10 +25,9 @@ from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
 
 ROUNDS = 6
-# by how much coarser a lattice is tried where one does not fit
-COARSER = 3
-EPS_LIMIT = 1e6
-LOG_TINY = -640.0
+# how many lattices are tried where one does not fit, and by how much each allows more error than the one before
+ATTEMPTS, COARSER = 10, 3
+EPS_LIMIT, LOG_TINY = 1e6, -640.0
 # ln of the delta that is reckoned with at first, where eps is given
 LOG_FIRST = -30.0
 # the share of the tolerance that is given to the dots
@@ -200,27 +199,28 @@ class Composition:
 
         The law from below is left out where the one from above suffices for ``target``, an eps and the delta that it has to meet.
         """
-        for coarser in range(9):
-            if error * COARSER**coarser >= self.last_error:
+        for attempt in range(ATTEMPTS):
+            allowed = error * COARSER**attempt
+            if allowed >= self.last_error:
                 return None
             try:
-                both = self._compose(state, tilt, eps, error * COARSER**coarser, delta)
+                both = self._compose(state, tilt, eps, allowed, delta)
                 # composed here, where a window that does not fit is caught
                 if both.suffices(*target) or both.lower:
                     break
             except Unsupported:
-                if coarser == 8 and math.isinf(self.last_error):
+                if attempt == ATTEMPTS - 1 and math.isinf(self.last_error):
                     raise
         else:
             return None
-        self.last_error = error * COARSER**coarser
+        self.last_error = allowed
         self.seen = [*self.seen[-3:], both]
         return both
 
     def _compose(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both:
         """Both composed laws, good near eps, with dotting errors that shift eps by about ``error`` in all."""
         # a lattice of spacing h raises the cumulant function at the saddle by at most (tilt + 1) tilt h^2 / 12 a step; the lower
-        # dots cost half as much again
+        # dots cost half as much again, and nodes sparser than the lattice the part EXTRA of it all
         fine = math.sqrt(8 * error / (self.total * (tilt + 1) * (1 + EXTRA)))
         relative = min(max(error * (tilt + 1 / math.sqrt(state.variance)), 1e-9), 1e-2)
         tilt, state, share = self._milder(tilt, state, eps, delta, relative)

@@ -17,6 +17,7 @@ from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.probe import Probe, cumulants, top_index, weights
 from wpriv.errors import Unsupported
 
+# the most cells of a window, and of the lattice between two atoms
 MAX_CELLS = MAX_PARTS = 1 << 22
 # the share of the jumps that must lie a cell beyond the cut, or their lower law is not resolved and loses up to a cell of each
 RESOLVED = 0.3
@@ -103,12 +104,12 @@ def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: flo
         return Plan([(1, 1)], step, step, None)
     variance, plain = cumulants(probes, counts, tilt).variance, cumulants(probes, counts, 0.0).variances
     widths = _Widths(probes, tops, tilt, tail, variance, most)
-    whole, whole_number = widths.of(counts, 1), math.gcd(*(int(count) for n in counts for count in n))
+    whole, common = widths.of(counts, 1), math.gcd(*(int(count) for n in counts for count in n))
     best: tuple[float, Plan] | None = None
     cells = math.inf
     for k in range(1, deepest + 1):
         step, period = lattice.fit(math.sqrt(k))
-        blocks = _blocks(whole_number, [most ** ((k - s) / k) for s in range(1, k + 1)])
+        blocks = _blocks(common, [most ** ((k - s) / k) for s in range(1, k + 1)])
         stages = _factors(blocks, [lattice.fine * math.sqrt(total / number / k) for number in blocks], step, period)
         last = step * math.prod(factor for _, factor in stages)
         first = [-(-n // blocks[0]) for n in counts]
@@ -127,8 +128,9 @@ def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: flo
         if best is None or cost < best[0]:
             best, cells = (cost, Plan(stages, step, last, cut)), max(width / step, whole / last)
     assert best is not None
-    # widths by the probes are near those by the laws; what is far too much is refused before any law is made
-    check_cells(cells / 2)
+    # widths by the probes are only near those by the laws: what is far too much is refused here, before any law is made
+    if cells > 2 * MAX_CELLS:
+        check_cells(cells)
     return best[1]
 
 

@@ -30,6 +30,7 @@ def plain(value: Any, name: str, *, whole: bool = False) -> Any:
     Raises:
         UsageError: it is none; the message names it.
     """
+    # by far the most frequent case, and the cheap one: neither nan nor inf lies between
     if type(value) is (int if whole else float) and -MAX_COUNT <= value <= MAX_COUNT:
         return value
     if isinstance(value, bool) or not isinstance(value, Real):

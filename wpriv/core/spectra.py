@@ -185,6 +185,7 @@ def _energy(values: Values) -> float:
 
 
 def spectrum(index: NDArray[np.int64], mass: Array, size: int) -> NDArray[np.complex128]:
+    """[size/2 + 1] the discrete Fourier transform of masses [m] on cells ``index`` [m], wrapped around ``size``."""
     return np.fft.rfft(np.bincount(index % size, weights=mass, minlength=size))
 
 
