@@ -6,7 +6,11 @@ import contextlib
 import io
 import json
 import math
+import os
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wpriv.cli.main import main
-from wpriv.run import read
+from wpriv.run import lock, read
 
+ROOT = Path(__file__).parents[2]
 JOB = "privatize --data rows.npy --mech local-gauss --radius 1 --eps 2 --delta 1e-5"
 RECIPE = """\
 kind: privatize
@@ -173,3 +178,23 @@ def test_no_flags_bring_a_traceback_or_a_bad_number(folder, mech, flags, switche
         assert 0 <= row["delta"] < 1
     else:
         assert out.getvalue() == ""
+
+
+def test_two_commands_at_once_never_overwrite_each_others_release(folder):
+    np.save("rows.npy", np.zeros((20000, 50)))
+    words = [sys.executable, "-m", "wpriv", *shlex.split(f"{JOB} --out x.npz")]
+    given = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    children = [subprocess.Popen(words, **given) for _ in range(4)]
+    ends = [(child.communicate(), child.returncode) for child in children]
+    assert sorted(code for _, code in ends) == [0, 2, 2, 2], ends
+    statement = json.loads((folder / "x.statement.json").read_text())
+    with np.load(folder / "x.npz") as stored:
+        assert json.loads(str(stored["statement"])) == statement
+    assert {path.name for path in folder.iterdir()} == {"r.yaml", "rows.npy", "x.npz", "x.statement.json", "x.statement.md"}
+
+
+def test_a_file_that_another_command_is_writing_is_refused(folder, capsys):
+    with lock.locked(folder / f"a.npz{lock.LOCK}", "held"):
+        assert main(shlex.split(f"{JOB} --out a.npz")) == 2
+        assert "another process is writing" in capsys.readouterr().err
+    assert main(shlex.split(f"{JOB} --out a.npz")) == 0

@@ -100,9 +100,9 @@ def test_nothing_said_stays_unsaid():
 def test_history_reads_both_of_its_forms(tmp_path):
     file = tmp_path / "steps.json"
     file.write_text(json.dumps([{"mech": "laplace", "scale": 3, "n": 2}, {"mech": "gauss", "sigma": 1}]))
-    assert [s["mech"] for s in build.read_history(file)] == ["laplace", "gauss"]
+    assert [s["mech"] for s in build.read_history(file).steps] == ["laplace", "gauss"]
     file.write_text(json.dumps([[1.5, 0.25, 10], [2.0, 1, 3], [1.5, 0.25, 5]]))
-    assert build.read_history(file) == [
+    assert build.read_history(file).steps == [
         {"mech": "gauss", "sigma": 1.5, "sampling": "poisson", "rate": 0.25, "n": 15},
         {"mech": "gauss", "sigma": 2.0, "n": 3},
     ]

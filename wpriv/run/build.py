@@ -189,9 +189,9 @@ def job(
         given = [name for name, value in others.items() if value is not None]
         if given or sampling != "none":
             raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
-        specs = read_history(history)
-        made = process(specs, adjacency)
-        return Job(made, (f"{len(specs)} different steps read from {history}", *_readings(made)))
+        read = read_history(history)
+        made = process(read.steps, adjacency)
+        return Job(made, (f"{len(read.steps)} different steps read from {history}", *read.notes, *_readings(made)))
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
     seen = {} if observed is None else {"observed": observed}
     return job_of_steps([{"mech": mech, **params, **own, **seen}], adjacency)

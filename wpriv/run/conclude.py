@@ -4,19 +4,60 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.observed import of_distances
 from wpriv.core.process import Process
-from wpriv.run import folder, plan, plot, saved, statement, write
+from wpriv.errors import UsageError
+from wpriv.run import earlier, folder, plan, plot, saved, statement, write
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
+from wpriv.train import durable, ledger
 
 
-def ran(job: Plan, place: Folder) -> Process:
+def hold_to_plan(job: Plan, place: Folder) -> list[ledger.Entry]:
+    """The ledger's entries, once they are found to be those of the model and of the plan.
+
+    Raises:
+        UsageError: the ledger is not the one that the model was made behind, or its last run is not what was planned.
+    """
+    rows = held_to_model(place)
+    if job.step is not None:
+        own = [entry for entry in rows if entry.run == place.run]
+        release, count = ledger.describe(job.step), job.releases(job.steps)
+        if len(own) != count or any(entry.release != release for entry in own):
+            raise UsageError(
+                f"{place.path / folder.LEDGER}: run {place.run} has {len(own)} steps, and {count} of {release} were planned: the ledger "
+                f"was changed, and nothing is stated of this run. Put the right one back, or begin again with --fresh"
+            )
+    return rows
+
+
+def held_to_model(place: Folder) -> list[ledger.Entry]:
+    """The ledger's entries, once they are found to be all that the finished model was made behind, and no more.
+
+    Raises:
+        UsageError: they are not; or the model is not there, cannot be read, or is of another run.
+    """
+    from wpriv.train import checkpoint
+
+    path = place.path / folder.MODEL
+    stored, rows = checkpoint.load(path), place.entries()
+    at = ledger.Position(**stored["ledger"])
+    ledger.require(rows, at, place.path / folder.LEDGER, str(path))
+    if len(rows) > at.lines:
+        raise UsageError(
+            f"{place.path / folder.LEDGER} has {len(rows)} entries, and {path} was made behind {at.lines} of them: the steps after it are "
+            f"spent, and the statement of this model does not hold them. Go on with --fork, or begin again with --fresh"
+        )
+    return rows
+
+
+def ran(job: Plan, place: Folder, rows: list[ledger.Entry]) -> Process:
     """What the ledger says ran, with the distances that were observed where an accountant prices them."""
-    process = place.spent(job.adjacency)
+    process = ledger.process(rows, job.adjacency)
     if not any(word.partition(":")[0] in ("bdp", "wdp") for word in job.train.accountants) or len(process.steps) != 1:
         return process
     from wpriv.train import checkpoint
@@ -40,17 +81,35 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     from wpriv.train import checkpoint
 
     path = place.path
-    process = None if job.private is None else ran(job, place)
+    entries = hold_to_plan(job, place)
+    process = None if job.private is None else ran(job, place, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
-    method = checkpoint.load(path / folder.MODEL)["clipping"]
+    stored = checkpoint.load(path / folder.MODEL)
+    method = stored["clipping"]
+    if not (path / folder.METRICS).is_file():  # moved aside by a fork that never began
+        durable.replace(path / folder.METRICS, write.csv_text(json.loads(stored["rows"])))
     about = {**about, "clipping": method} if method else about
     provenance = {**write.provenance(), **about, "run": place.run}
-    write.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    durable.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     said = statement.statement(job, process, rows, refused, provenance, before)
+    said |= _spent(job, process, entries, path, said)
     metrics, task = saved.table(path / folder.METRICS), registry.load("tasks", job.train.task)
     told = task.warnings(metrics) if hasattr(task, "warnings") else []
     said = json.loads(json.dumps({**said, "warnings": said.get("warnings", []) + told}))
-    write.replace(path / folder.TOLD, statement.told(said))
+    durable.replace(path / folder.TOLD, statement.told(said))
     plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
     plot.made(path, job.train.task, ("png",))
-    write.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
+    durable.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
+
+
+def _spent(job: Plan, process: Process | None, entries: list[ledger.Entry], path: Path, said: dict[str, Any]) -> dict[str, Any]:
+    """The statement's position in the ledger, and the runs before this one that are not part of it."""
+    if process is None or job.private is None or job.private.delta is None:
+        return {}
+    rows = earlier.earlier(path)
+    warnings = [earlier.warning(rows, process, job.private.delta)] if rows else []
+    return {
+        "ledger": ledger.position(entries).as_dict(),
+        "earlier_runs": [row.as_dict() for row in rows],
+        "warnings": said["warnings"] + warnings,
+    }

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wpriv.core import document, registry, training
-from wpriv.core.process import Process, Step
+from wpriv.core.process import Step
 from wpriv.core.recipe import Recipe
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import write
+from wpriv.run.lock import LOCK
+from wpriv.train import durable, ledger
 
 RECIPE, PROVENANCE = write.RECIPE, write.PROVENANCE
 METRICS = write.METRICS
@@ -33,116 +35,181 @@ class Folder:
     """A folder that belongs to one recipe.
 
     Args:
-        path: where. run: the number of the run in its ledger (forks begin a new one). resume, fork: how this run begins.
-        done: the run is over, and its results are there. weights: they alone are there, without checkpoint or statement: a run was
-            stopped after its last step, or a fork of them before its first.
+        path: where. run: the number of this run, from the ledger: a fork begins a new one. resume, fork: how this run begins.
+        fresh: what the folder holds is moved aside first.
+        done: the run is over, and its results are there. weights: they are there without checkpoint and statement: a run was stopped
+            after its last step, or a fork of them before its first.
     """
 
     path: Path
     run: int = 1
     resume: bool = False
     fork: bool = False
+    fresh: bool = False
     done: bool = False
     weights: bool = False
 
+    def entries(self) -> list[ledger.Entry]:
+        """All releases that the ledger of this folder holds; none where it is about to be moved aside."""
+        return [] if self.fresh else ledger.entries(self.path / LEDGER)
+
     def before(self) -> tuple[Step, ...]:
         """What earlier runs have spent on the same data."""
-        from wpriv.train import ledger
-
-        spent = [entry for entry in ledger.entries(self.path / LEDGER) if entry.run < self.run]
-        return ledger.process(spent, "").steps if spent else ()
-
-    def spent(self, adjacency: str) -> Process:
-        """All that the ledger holds: what really ran."""
-        from wpriv.train import ledger
-
-        return ledger.process(ledger.entries(self.path / LEDGER), adjacency)
+        rows = [entry for entry in self.entries() if entry.run < self.run]
+        return ledger.process(rows, "").steps if rows else ()
 
 
 def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False, fresh: bool = False) -> Folder:
-    """What a run of this recipe finds in a folder; nothing is changed there.
+    """What a run of this recipe finds in a folder; nothing is changed there, and torch is not loaded.
 
     Raises:
-        UsageError: it holds another recipe's run, an unfinished one and nobody said --resume, or files that are not ours.
+        UsageError: it holds another recipe's run, an unfinished one and --resume was not given, steps whose weights are gone, a ledger
+            that was changed, or files that are not those of a training.
         Unsupported: a private run is to go on from weights that were trained without privacy.
     """
     if resume + fork + fresh > 1:
         raise UsageError("--resume goes on, --fork goes on under another recipe, --fresh begins again; give one of them")
-    if not path.is_dir() or not any(path.iterdir()):
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file, and a training needs a folder. Name another one with --out")
+    names = _names(path)
+    if not names:
         if fork:
             raise UsageError(f"--fork goes on from a run, and {path} holds none; name its folder with --out")
         return Folder(path)
-    if not (path / RECIPE).is_file():
+    if RECIPE not in names and not (fresh and LEDGER in names):
         raise UsageError(f"{path} holds files that are no training's results. Name another folder with --out")
-    run = _run(path)
     if fresh:
-        return Folder(path)
+        return Folder(path, fresh=True)
     if fork:
-        if not any((path / name).is_file() for name in (CHECKPOINT, MODEL)):
-            raise UsageError(f"--fork goes on from the weights of a run, and {path} holds none yet")
-        if (_stored(path) or {}).get("privacy", "none") == "none" and recipe.data["privacy"] != "none":
-            raise Unsupported(
-                f"the weights in {path} were trained without privacy: whatever goes on from them has seen the records in the clear, and "
-                f"no later noise takes that back. Train from the start, in another folder"
-            )
-        return Folder(path, run + 1, fork=True)
+        return _fork(path, recipe)
     if _stored(path) != json.loads(json.dumps(training.essence(recipe.data))):
         raise UsageError(
             f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with --out, go on from its "
             f"weights at its cost with --fork, or replace it with --fresh"
         )
-    if (path / STATEMENT).is_file():
+    rows = ledger.entries(path / LEDGER)
+    run = max(ledger.last_run(rows), 1)
+    if STATEMENT in names:
         return Folder(path, run, done=True)
-    if not (path / CHECKPOINT).is_file():
-        return Folder(path, run, weights=(path / MODEL).is_file())  # without weights it ended before its first step
-    if not resume:
-        raise UsageError(f"{path} holds an unfinished run of this recipe. Go on with --resume, or begin again with --fresh")
-    return Folder(path, run, resume=True)
+    if CHECKPOINT in names:
+        if not resume:
+            raise UsageError(f"{path} holds an unfinished run of this recipe. Go on with --resume, or begin again with --fresh")
+        return Folder(path, run, resume=True)
+    if MODEL in names:
+        return Folder(path, run, weights=True)
+    if rows:
+        raise UsageError(
+            f"{path} holds a ledger of {len(rows)} steps and neither {CHECKPOINT} nor {MODEL}: the steps are spent, and there is nothing "
+            f"to go on from. Begin again with --fresh; the statement will name what was spent before"
+        )
+    return Folder(path, run)
 
 
-def take(folder: Folder, recipe: Recipe, about: dict[str, Any]) -> None:
-    """Makes the folder this recipe's: what a run before it left is moved aside under its number, and never deleted.
+def _fork(path: Path, recipe: Recipe) -> Folder:
+    """The folder of a run that goes on from the weights that are there, behind all that its ledger holds."""
+    if not any((path / name).is_file() for name in (CHECKPOINT, MODEL)):
+        raise UsageError(f"--fork goes on from the weights of a run, and {path} holds none yet")
+    if (_stored(path) or {}).get("privacy", "none") == "none" and recipe.data["privacy"] != "none":
+        raise Unsupported(
+            f"the weights in {path} were trained without privacy: whatever goes on from them has seen the records in the clear, and "
+            f"no later noise takes that back. Train from the start, in another folder"
+        )
+    return Folder(path, ledger.last_run(ledger.entries(path / LEDGER)) + 1, fork=True)
+
+
+def settle(place: Folder, recipe: Recipe) -> Folder:
+    """The folder with the number of its run as its checkpoint or its weights have it, which only torch can read.
+
+    A fork that was stopped before its first checkpoint is found here: the recipe is the new one already, the weights are of the old.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: the checkpoint or the weights cannot be read, or do not belong to the ledger or its last run.
     """
-    path = folder.path
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if not folder.resume:
-            assert recipe.training is not None
-            old = [name for name in (*results(recipe.training.task), CHECKPOINT) if (path / name).is_file()]
-            # a fork goes on with the ledger, and begins from the weights
-            keep = {LEDGER, CHECKPOINT, MODEL} if folder.fork else set()
-            _aside(path, [name for name in old if name not in keep])
-            write.replace(path / RECIPE, write.as_yaml(recipe.data))
-        write.replace(path / PROVENANCE, json.dumps({**write.provenance(), **about, "run": folder.run}, indent=2) + "\n")
-    except OSError as error:
-        raise UsageError(f"the results cannot be written to {path}: {error.strerror}. Name another folder with --out") from None
+    from wpriv.train import checkpoint
+
+    if not (place.resume or place.weights or place.fork):
+        return place
+    name = CHECKPOINT if (place.path / CHECKPOINT).is_file() else MODEL
+    stored = checkpoint.load(place.path / name)
+    rows = place.entries()
+    ledger.require(rows, ledger.Position(**stored["ledger"]), place.path / LEDGER, str(place.path / name))
+    if place.fork:
+        return place
+    last = ledger.last_run(rows)
+    if stored["identity"].partition("-")[0] != _recipe_digest(recipe):
+        if stored["run"] < last:
+            raise UsageError(_stale(place.path, name, stored["run"], last))
+        return replace(place, run=last + 1, resume=False, weights=False, fork=True)
+    # a run has no line before its first step, or where it is not private
+    if not last <= stored["run"] <= last + 1:
+        raise UsageError(_stale(place.path, name, stored["run"], last))
+    return replace(place, run=stored["run"])
 
 
-def identity(recipe: Recipe, steps: int, multiplier: float, fingerprint: str) -> str:
-    """A fingerprint of all that decides the result of a training, but chance."""
-    parts = [training.essence(recipe.data), steps, multiplier, fingerprint]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+def _stale(path: Path, name: str, run: int, last: int) -> str:
+    return (
+        f"{path / name} is of run {run}, and the ledger goes on to run {last}, whose steps are spent: its checkpoint is gone. Go on from "
+        f"these weights at the cost of all with --fork, or begin again with --fresh"
+    )
+
+
+def take(place: Folder, recipe: Recipe, provenance: dict[str, Any]) -> None:
+    """Makes the folder this recipe's: what a run before it left is moved aside under its number, and never deleted.
+
+    The recipe is replaced last: wherever this is cut short, the folder still belongs to the recipe before, or to this one.
+
+    Raises:
+        MissingResource: it cannot be written.
+    """
+    path = place.path
+    durable.make_folder(path)
+    for leftover in path.glob(f"*{durable.PART}"):
+        durable.remove(leftover)
+    if not place.resume:
+        assert recipe.training is not None
+        names = [name for name in (*results(recipe.training.task), CHECKPOINT) if (path / name).is_file() and name != RECIPE]
+        # a fork goes on with the ledger, and begins from the weights
+        keep = {LEDGER, CHECKPOINT, MODEL} if place.fork else set()
+        _aside(path, [name for name in names if name not in keep])
+        durable.replace(path / RECIPE, write.as_yaml(recipe.data))
+    about = {**write.provenance(), **provenance, "run": place.run}
+    durable.replace(path / PROVENANCE, json.dumps(about, indent=2) + "\n")
+
+
+def identity(recipe: Recipe, steps: int, multiplier: float, fingerprint: str, run: int) -> str:
+    """A fingerprint of all that decides the result of a training, but chance: of the recipe, and of the rest."""
+    parts = [steps, multiplier, fingerprint, run]
+    return f"{_recipe_digest(recipe)}-{_digest(parts)}"
+
+
+def _recipe_digest(recipe: Recipe) -> str:
+    return _digest(training.essence(recipe.data))
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _names(path: Path) -> set[str]:
+    """The names in a folder, without locks and what a crash left half written; none where it is not there."""
+    if not path.is_dir():
+        return set()
+    return {item.name for item in path.iterdir() if item.name != LOCK and item.suffix != durable.PART}
 
 
 def _aside(path: Path, names: list[str]) -> None:
+    """Move files into a new folder ``before-N``, with a copy of the recipe that they belong to."""
     if not names:
         return
     number = 1
     while (path / f"before-{number}").exists():
         number += 1
-    (path / f"before-{number}").mkdir()
+    aside = path / f"before-{number}"
+    durable.make_folder(aside)
+    if (path / RECIPE).is_file():
+        durable.replace(aside / RECIPE, (path / RECIPE).read_bytes())
     for name in names:
-        (path / name).rename(path / f"before-{number}" / name)
-
-
-def _run(path: Path) -> int:
-    try:
-        return int(json.loads((path / PROVENANCE).read_text(encoding="utf-8"))["run"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 1
+        durable.move(path / name, aside)
 
 
 def _stored(path: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,16 @@ from wpriv.run.number import number, shown, whole
 MAX_HISTORY_BYTES = 50_000_000
 
 
-def read_history(path: str | Path) -> list[dict[str, Any]]:
-    """The steps of a JSON file, as mappings for ``process``; equal steps are merged, in the order they first appear.
+@dataclass(frozen=True)
+class History:
+    """Steps as mappings for ``process``, and what a reader of the answer must know of their file."""
+
+    steps: list[dict[str, Any]]
+    notes: tuple[str, ...] = ()
+
+
+def read_history(path: str | Path) -> History:
+    """The steps of a JSON file; equal steps are merged, in the order they first appear.
 
     The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or what Opacus keeps: a list of
     [noise_multiplier, sample_rate, steps], or the state of its accountant with such a list under ``history`` (Poisson-sampled
@@ -26,10 +35,11 @@ def read_history(path: str | Path) -> list[dict[str, Any]]:
         raise UsageError(f"--history must be the path of a JSON file; found {shown(path)}")
     file = Path(path)
     try:
-        if file.stat().st_size > MAX_HISTORY_BYTES:
-            raise UsageError(f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first")
+        size = file.stat().st_size
         if file.suffix == ".jsonl":
             return _ledger(file)
+        if size > MAX_HISTORY_BYTES:
+            raise UsageError(f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first")
         data = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
@@ -44,17 +54,46 @@ def read_history(path: str | Path) -> list[dict[str, Any]]:
         spec = _history_step(item, f"--history {file}, entry {place}")
         key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
         merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
-    return list(merged.values())
+    return History(list(merged.values()))
 
 
-def _ledger(file: Path) -> list[dict[str, Any]]:
-    """The steps of ``wpriv train``'s ledger, all its runs together."""
+def _ledger(file: Path) -> History:
+    """The steps of ``wpriv train``'s ledger, all its runs together.
+
+    Raises:
+        UsageError: it has no step; it is not the ledger of the statement beside it; or it has fewer steps than were planned, and no
+            checkpoint beside it shows that the run is not finished.
+    """
+    from wpriv.run import folder
     from wpriv.train import ledger
 
     entries = ledger.entries(file)
     if not entries:
         raise UsageError(f"--history {file}: the ledger has no step yet")
-    return ledger.process(entries, "").describe()
+    statement = file.with_name(folder.STATEMENT)
+    stated = _stated(statement)
+    if stated is not None:
+        ledger.require(entries, ledger.Position(**stated), file, str(statement))
+    last, notes = entries[-1], []
+    if last.step < last.planned:
+        if not file.with_name(folder.CHECKPOINT).is_file():
+            raise UsageError(
+                f"--history {file}: its last run has {last.step} of {last.planned} steps, and no {folder.CHECKPOINT} is beside it: the "
+                f"ledger was cut short, or taken out of the folder of an unfinished run. Give the whole ledger, or that in its folder"
+            )
+        notes.append(f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for")
+    return History(ledger.process(entries, "").describe(), tuple(notes))
+
+
+def _stated(path: Path) -> dict[str, Any] | None:
+    """The position in the ledger that a statement records; None where there is no statement, or none of a private training."""
+    try:
+        position = json.loads(path.read_text(encoding="utf-8")).get("ledger")
+        return None if position is None else {"lines": int(position["lines"]), "digest": str(position["digest"])}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise UsageError(f"{path} cannot be read, which says how long the ledger beside it is; put the right one back") from None
 
 
 def _history_step(item: Any, place: str) -> dict[str, Any]:

@@ -21,8 +21,10 @@ from wpriv.core import ball, noise
 from wpriv.errors import UsageError
 from wpriv.run import local, local_statement
 from wpriv.run.local import Plan
+from wpriv.run.lock import LOCK, locked
 from wpriv.run.number import number, shown, whole
 from wpriv.run.records import Records, records
+from wpriv.train.durable import PART, reported
 
 Array = NDArray[Any]
 # numbers that are worked on together; also the blocks of the noise stream, so that a seed gives the same file whatever the memory
@@ -113,7 +115,10 @@ def privatize(
     if dry_run:
         return Privatized(None, labels, said)
     if target is not None:
-        return Privatized(None, labels, said, _write(target, plan, read, labels, said, say))
+        busy = f"another process is writing {target[0]}. Wait until it ends, or name another file by --out"
+        with locked(target[0].with_name(target[0].name + LOCK), busy):
+            _refuse_existing(target)  # again, now that no other process can write them
+            return Privatized(None, labels, said, _write(target, plan, read, labels, said, say))
     return Privatized(np.concatenate(list(blocks(plan, read, say))), labels, said)
 
 
@@ -175,35 +180,37 @@ def _target(out: Path) -> tuple[Path, Path, Path]:
     if out.suffix != ".npz" or "\0" in str(out):
         raise UsageError(f"--out is a file ending in .npz; found {shown(str(out))}")
     files = (out, out.with_suffix(".statement.json"), out.with_suffix(".statement.md"))
+    _refuse_existing(files)
+    return files
+
+
+def _refuse_existing(files: tuple[Path, ...]) -> None:
     for file in files:
         if os.path.lexists(file):
             raise UsageError(
                 f"{file} is there already and is not overwritten: the privacy spent on it is spent. Name another file by --out"
             )
-    return files
 
 
 def _write(
     files: tuple[Path, Path, Path], plan: Plan, read: Records, labels: Array | None, said: dict[str, Any], say: Callable[[str], None]
 ) -> tuple[Path, ...]:
     """Writes the records and the statement; where that fails or is interrupted nothing is left behind."""
-    parts = [file.with_name(file.name + ".part") for file in files]
+    parts = [file.with_name(file.name + PART) for file in files]
     small = {**_facts(plan, said), **({} if labels is None else {"y": labels})}
     try:
-        files[0].parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(parts[0], "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            with archive.open(zipfile.ZipInfo("x.npy", _ZIPPED_AT), "w", force_zip64=True) as member:
-                _array(member, (len(read.x), *read.shape), np.dtype(plan.dtype), blocks(plan, read, say))
-            for name, value in small.items():
-                held = io.BytesIO()
-                np.save(held, value, allow_pickle=False)
-                archive.writestr(zipfile.ZipInfo(f"{name}.npy", _ZIPPED_AT), held.getvalue())
-        parts[1].write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
-        parts[2].write_text(local_statement.told(said), encoding="utf-8")
-        for part, file in zip(reversed(parts), reversed(files), strict=True):
-            os.replace(part, file)
-    except OSError as error:
-        raise UsageError(f"{files[0]} cannot be written: {error.strerror or error}. Name another file by --out") from None
+        with reported(files[0]):
+            with zipfile.ZipFile(parts[0], "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+                with archive.open(zipfile.ZipInfo("x.npy", _ZIPPED_AT), "w", force_zip64=True) as member:
+                    _array(member, (len(read.x), *read.shape), np.dtype(plan.dtype), blocks(plan, read, say))
+                for name, value in small.items():
+                    held = io.BytesIO()
+                    np.save(held, value, allow_pickle=False)
+                    archive.writestr(zipfile.ZipInfo(f"{name}.npy", _ZIPPED_AT), held.getvalue())
+            parts[1].write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+            parts[2].write_text(local_statement.told(said), encoding="utf-8")
+            for part, file in zip(reversed(parts), reversed(files), strict=True):
+                os.replace(part, file)
     finally:
         for part in parts:
             with contextlib.suppress(OSError):

@@ -13,6 +13,7 @@ from typing import Any
 from wpriv.run import folder, write
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
+from wpriv.train import durable
 
 Row = dict[str, Any]
 Say = Callable[[str, bool], None]  # a line of progress, and whether it stays
@@ -55,7 +56,7 @@ class Progress:
     def _keep(self, row: Row) -> None:
         path = self.place.path / folder.METRICS
         earlier = [r for r in _rows(path) if int(r["step"]) < row["step"]]
-        write.replace(path, write.csv_text([*earlier, row]))
+        durable.replace(path, write.csv_text([*earlier, row]))
 
 
 def _rows(path: Path) -> list[Row]:

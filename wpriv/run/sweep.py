@@ -15,6 +15,7 @@ from wpriv.run import expect, folder, progress, together, train, write
 from wpriv.run.expect import Verdict
 from wpriv.run.plan import Plan
 from wpriv.run.progress import Say
+from wpriv.train import durable
 
 Row = dict[str, Any]
 MAX_CELLS = 10_000
@@ -119,7 +120,7 @@ def run(
     table = out / write.TABLE
     # more shards than trainings leave one with nothing to do, maybe before any other has begun
     out.mkdir(parents=True, exist_ok=True)
-    write.replace(table, write.csv_text(rows))
+    durable.replace(table, write.csv_text(rows))
     together.write_all(made, [(cell.labels, out / cell.name) for cell in every if (out / cell.name / folder.STATEMENT).is_file()], out)
     verdicts = expect.verdicts(made, rows) if len(rows) == len(every) else []
     return Swept(made, rows, len(every), verdicts, table)

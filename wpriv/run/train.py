@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from wpriv.errors import UsageError, WprivError
 from wpriv.run import conclude, expect, folder, plan, progress, read, saved, source
 from wpriv.run.expect import Verdict
 from wpriv.run.folder import Folder
+from wpriv.run.lock import LOCK, locked
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
+from wpriv.train import ledger
 
 Row = dict[str, Any]
 
@@ -153,44 +155,59 @@ def _run(
     started = time.time()
     data = source.data(made, root)
     place = _together(lambda: folder.look(out, made, **how))
-    job = plan.plan(made, source.sizes_of(made, data), place.before())
+    sizes = source.sizes_of(made, data)
     if place.done:
-        return finished(job, place)
+        return finished(plan.plan(made, sizes, place.before()), place)
     from wpriv.train import launch, spread
 
     about = {
         "device": device,
-        "seed": job.train.seed,
+        "seed": made.training.seed if made.training is not None else None,
         "data_set": data.name,
         "data_source": data.source,
         "data_fingerprint": data.fingerprint,
     }
     launch.device_of(device)  # before anything is written
-    identity = folder.identity(made, job.steps, job.multiplier, data.fingerprint)
-    trained = place.weights and _together(lambda: _trained(out, identity))
-    if not trained:
-        place = replace(place, fork=place.fork or place.weights)
-        _together(lambda: folder.take(place, made, {**about, **launch.about()}))
-        tell = progress.Progress(job, place, say, writes=spread.first())
-        tell.begin()
-        launch.launch(
-            job.train,
-            data,
-            schedule(job, place.run),
-            out,
-            identity=identity,
-            device=device,
-            resume=place.resume,
-            fork=place.fork,
-            stop=stop,
-            on_epoch=tell.epoch,
-            on_step=tell.step,
-        )
-        about["wall_seconds"] = round(time.time() - started, 1)
-    about |= launch.about()
-    _together(lambda: conclude.conclude(job, place, about, None if data.noise is None else data.noise.statement))
-    spread.leave()
-    return finished(job, place)
+    with _alone(out):
+        # again, now that no other process can change what is found
+        place = _together(lambda: folder.settle(folder.look(out, made, **how), made))
+        job = plan.plan(made, sizes, place.before())
+        if place.done:
+            return finished(job, place)
+        identity = folder.identity(made, job.steps, job.multiplier, data.fingerprint, place.run)
+        if not (place.weights and _together(lambda: _trained(out, identity))):
+            _together(lambda: folder.take(place, made, {**about, **launch.about()}))
+            tell = progress.Progress(job, place, say, writes=spread.first())
+            tell.begin()
+            launch.launch(
+                job.train,
+                data,
+                schedule(job, place.run),
+                out,
+                identity=identity,
+                device=device,
+                resume=place.resume,
+                fork=place.fork,
+                stop=stop,
+                on_epoch=tell.epoch,
+                on_step=tell.step,
+            )
+            about["wall_seconds"] = round(time.time() - started, 1)
+            place = replace(place, fresh=False)
+        about |= launch.about()
+        _together(lambda: conclude.conclude(job, place, about, None if data.noise is None else data.noise.statement))
+        spread.leave()
+        return finished(job, place)
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Holds the lock of a folder, in the first of several processes (torchrun)."""
+    if os.environ.get("RANK", "0") != "0":
+        yield
+        return
+    with locked(out / LOCK, f"another process is training in {out}. Wait until it ends, or name another folder with --out"):
+        yield
 
 
 def schedule(job: Plan, run: int = 1) -> Any:
@@ -217,18 +234,31 @@ def schedule(job: Plan, run: int = 1) -> Any:
 def finished(job: Plan, place: Folder) -> Trained:
     """What lies in the folder of a finished run."""
     metrics = saved.table(place.path / folder.METRICS)
-    rows, refused = ([], []) if job.private is None else plan.guarantees(job, conclude.ran(job, place))
     said = json.loads((place.path / folder.STATEMENT).read_text(encoding="utf-8"))
+    entries = conclude.held_to_model(place)
+    if job.private is not None:
+        at = ledger.Position(**said["ledger"])
+        ledger.require(entries, at, place.path / folder.LEDGER, str(place.path / folder.STATEMENT))
+    rows, refused = ([], []) if job.private is None else plan.guarantees(job, conclude.ran(job, place, entries))
     files = tuple(place.path / name for name in folder.results(job.train.task) if (place.path / name).is_file())
     done = Trained(job, metrics, rows, refused, [], said, place.path, files)
     return replace(done, verdicts=expect.verdicts(job.recipe, done.results(), first=True))
 
 
 def _trained(out: Path, identity: str) -> bool:
-    """Whether the weights in a folder are those at the end of this very training."""
+    """Whether the weights in a folder are those at the end of this very training.
+
+    Raises:
+        UsageError: they are of this recipe, but of other data or another noise.
+    """
     from wpriv.train import checkpoint
 
-    return bool(checkpoint.load(out / folder.MODEL).get("identity") == identity)
+    if checkpoint.load(out / folder.MODEL)["identity"] == identity:
+        return True
+    raise UsageError(
+        f"{out / folder.MODEL} is of this recipe, but was trained on other records or by another plan, and its statement is missing. "
+        f"Go on from these weights at their cost with --fork, or begin again with --fresh"
+    )
 
 
 def _bounds(row: Guarantee) -> Row:

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -19,7 +18,8 @@ import yaml
 from wpriv import __version__
 from wpriv.core import document
 from wpriv.core.recipe import Recipe
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError
+from wpriv.train import durable
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 METRICS = "metrics.csv"
@@ -36,7 +36,8 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
     Args:
         fresh: drop what an earlier run left there, of whatever recipe.
     Raises:
-        UsageError: it holds another recipe's results or files that are not ours, or cannot be written.
+        UsageError: it holds another recipe's results or files that are not ours, or no directory can be at this path.
+        MissingResource: it cannot be read or written.
     """
     if "\0" in str(out):
         raise UsageError(f"the results cannot be written to {str(out)!r}: no path holds a null byte")
@@ -49,10 +50,10 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
                 (out / CELLS).unlink(missing_ok=True)
             elif _essence(_stored(out / RECIPE)) != _essence(json.loads(json.dumps(recipe.data))):
                 raise UsageError(f"{out} holds the results of another recipe, or of this one before it was changed. {advice}")
-        out.mkdir(parents=True, exist_ok=True)
-        replace(out / RECIPE, as_yaml(recipe.data))
+        durable.make_folder(out)
+        durable.replace(out / RECIPE, as_yaml(recipe.data))
     except OSError as error:
-        raise UsageError(f"the results cannot be written to {out}: {error.strerror}. Name another directory with --out") from None
+        raise MissingResource(f"{out} cannot be read: {error.strerror}. Name another directory with --out") from None
 
 
 class _Plain(yaml.SafeDumper):
@@ -129,8 +130,8 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
     """Writes the table and the provenance, each in one piece."""
-    replace(out / TABLE, csv_text(rows))
-    replace(out / PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
+    durable.replace(out / TABLE, csv_text(rows))
+    durable.replace(out / PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
 
 
 def provenance() -> dict[str, Any]:
@@ -160,9 +161,3 @@ def _commit() -> str | None:
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def replace(path: Path, text: str) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,25 +9,19 @@ from typing import Any
 import torch
 
 from wpriv.errors import UsageError
+from wpriv.train import durable
 
-FORMAT = "wpriv.checkpoint/2"
+FORMAT = "wpriv.checkpoint/3"
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
-    """Writes tensors and plain data beside ``path``, forces them to disk, and renames: a crash leaves the old file or the new one."""
-    part = path.with_name(path.name + ".part")
-    # the file may hold the key of the noise: it is nobody else's business
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        torch.save({"format": FORMAT, **content}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """Write tensors and plain data in one piece: a crash leaves the old file or the new one.
+
+    Raises:
+        MissingResource: the file cannot be written.
+    """
+    # readable by its owner alone: a checkpoint holds the key of the noise
+    durable.replace(path, lambda file: torch.save({"format": FORMAT, **content}, file), mode=0o600)
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:

@@ -51,6 +51,16 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.step is not None and self.step.sampling != self.sampling:
             raise UsageError(f"{self.sampling} is to be run and {self.step.sampling} to be accounted: they must be the same")
+        if self.step is not None:
+            self._hold_noise(self.step)
+
+    def _hold_noise(self, step: Step) -> None:
+        """Checks that the noise to be added is that of the accounted mechanism, where it has a sigma and a sensitivity."""
+        sigma, sensitivity = (getattr(step.mechanism, name, None) for name in ("sigma", "sensitivity"))
+        if sigma is None or sensitivity is None or math.isclose(sigma, self.multiplier * sensitivity, rel_tol=1e-12):
+            return
+        added, accounted = f"{self.multiplier:.12g}", f"{sigma / sensitivity:.12g}"
+        raise UsageError(f"noise of multiplier {added} is to be added and {accounted} to be accounted: they must be the same")
 
     def epoch_of(self, step: int) -> int | None:
         """The epoch that ends with a step (or the last, cut short, with the last step); an epoch is records / batch steps.

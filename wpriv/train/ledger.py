@@ -1,135 +1,220 @@
-"""The ledger: every noisy step that was begun, in a file to which lines are only ever added.
+"""The ledger: every noisy release that a training began, one chained line each, in a file to which lines are only ever added.
 
-A line is written before the result of its step is used, and the file is forced to disk before anything that came of its steps
-(a checkpoint, a metric, the model) leaves the program. So a crash may leave a step paid for that nobody saw, never the reverse.
-A resumed run draws the same records and the same noise again for steps whose line is there already: that is the same release, made
-once and paid for once.
+A line is written before the result of its step is used, and the file is forced to disk before anything that depends on the step
+(a checkpoint, a metric, the model) leaves the program: a crash may leave a step paid for that nobody saw, never the reverse. A resumed
+run draws the same records and the same noise again for steps whose line is there already: the same release, paid for once.
+
+Each line carries the digest of the line before it, so that a line that was changed, removed or moved is noticed; and the number of
+releases that the plan of its run has, so that a ledger that was cut short is.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError
+from wpriv.train import durable
 
+FORMAT = "wpriv.ledger/2"  # stands where the first line would carry the digest of the one before
 MAX_BYTES = 2_000_000_000
+DIGEST = 32  # hexadecimal digits of a SHA-256
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One step: the ``run`` it belongs to (a fork begins a new one), its number from 1, and what was released."""
+    """One release.
+
+    Args:
+        run: the run it belongs to, from 1; a fork begins a new one. step: its number within the run, from 1.
+        planned: how many releases the plan of the run has.
+        release: the core ``Step`` as canonical JSON, so that equal releases are equal text.
+        digest: of the line, which the next line carries.
+    """
 
     run: int
     step: int
-    what: str  # the core Step as canonical JSON, so that equal steps are equal text
+    planned: int
+    release: str
+    digest: str
 
-    def line(self) -> bytes:
-        return f'{{"run": {self.run}, "step": {self.step}, {self.what[1:]}\n'.encode()
+
+@dataclass(frozen=True)
+class Position:
+    """How long a ledger was, and the digest of its last line: what a model or a statement says it was made behind."""
+
+    lines: int
+    digest: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"lines": self.lines, "digest": self.digest}
 
 
-def described(step: Step) -> str:
-    """A single step (n = 1) as canonical JSON; observations are not part of it."""
-    about = {**step.mechanism.describe(), "sampling": step.sampling.kind}
-    return json.dumps(about if step.sampling.kind == "none" else {**about, "rate": step.sampling.rate})
+def describe(step: Step) -> str:
+    """A single release (n = 1) as canonical JSON; observations are not part of it."""
+    fields = {**step.mechanism.describe(), "sampling": step.sampling.kind}
+    return json.dumps(fields if step.sampling.kind == "none" else {**fields, "rate": step.sampling.rate})
 
 
 def entries(path: Path) -> list[Entry]:
-    """All lines of a ledger file; one that a crash cut short at the end is left out, for nothing came of its step.
+    """All entries of a ledger; a last line that a crash cut short is left out, since nothing came of its step.
 
     Raises:
-        UsageError: a line is no entry, or the steps of a run are not 1, 2, 3, ...
+        UsageError: a line is no entry, does not continue the chain, or the steps of a run are not 1, 2, 3, ... up to those planned.
+        MissingResource: the file cannot be read.
     """
-    if not path.is_file():
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise UsageError(f"{path}: a ledger may have up to {MAX_BYTES:,} bytes; found {size:,}")
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
         return []
-    if path.stat().st_size > MAX_BYTES:
-        raise UsageError(f"{path}: a ledger may have up to {MAX_BYTES:,} bytes; found {path.stat().st_size:,}")
-    found: list[Entry] = []
-    lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise MissingResource(f"{path} cannot be read: {error.strerror}") from None
+    rows: list[Entry] = []
     for number, line in enumerate(lines[:-1], start=1):
-        entry = _entry(line, f"{path}:{number}")
-        last = found[-1] if found else Entry(0, 0, "")
-        follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1
-        if not follows or entry.run < last.run:
-            raise UsageError(f"{path}:{number}: wanted the step after step {last.step} of run {last.run}; found step {entry.step}")
-        found.append(entry)
-    return found
+        entry, previous = _parse(line, f"{path}:{number}")
+        last = rows[-1] if rows else Entry(0, 0, 0, "", FORMAT)
+        if previous != last.digest:
+            raise UsageError(
+                f"{path}:{number}: does not continue the line before it: a line was changed, removed or added by something other than "
+                f"wpriv, so that what was spent is not known"
+            )
+        follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1 and entry.planned == last.planned
+        if not follows or entry.run < last.run or entry.step > entry.planned:
+            raise UsageError(
+                f"{path}:{number}: wanted the step after step {last.step} of run {last.run}; found step {entry.step} of run {entry.run}"
+            )
+        rows.append(entry)
+    return rows
 
 
-def _entry(line: bytes, place: str) -> Entry:
+def _parse(line: bytes, place: str) -> tuple[Entry, str]:
+    """An entry and the digest that it carries of the line before it."""
     try:
         data = json.loads(line)
-        run, step = data.pop("run"), data.pop("step")
-        if type(run) is int and type(step) is int and run >= 1:
-            return Entry(run, step, json.dumps(data))
+        if isinstance(data, dict) and "step" in data and "previous" not in data:
+            raise UsageError(f"{place}: a ledger of an earlier version of wpriv, whose lines are not chained; account for it with that one")
+        run, step, planned, previous = (data.pop(key) for key in ("run", "step", "of", "previous"))
+        if all(type(number) is int and number >= 1 for number in (run, step, planned)) and isinstance(previous, str):
+            return Entry(run, step, planned, json.dumps(data), _digest(line)), previous
     except (ValueError, KeyError, AttributeError, TypeError):
         pass
-    raise UsageError(f"{place}: not an entry of a ledger; the file was changed by something else than wpriv")
+    raise UsageError(f"{place}: not an entry of a ledger; the file was changed by something other than wpriv")
 
 
-def process(spent: Iterable[Entry], adjacency: str) -> Process:
-    """What ran, as a Process: neighbouring equal steps merged, all runs of a ledger composed.
+def _digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()[:DIGEST]
+
+
+def position(rows: Sequence[Entry]) -> Position:
+    """The position at the end of a ledger."""
+    return Position(len(rows), rows[-1].digest if rows else FORMAT)
+
+
+def last_run(rows: Sequence[Entry]) -> int:
+    """The number of the last run of which the ledger has a line; 0 where it has none."""
+    return rows[-1].run if rows else 0
+
+
+def require(rows: Sequence[Entry], at: Position, path: Path, owner: str) -> None:
+    """Check that a ledger still holds all that something was made behind.
+
+    Args:
+        at: the position that ``owner`` (a checkpoint, the model, the statement) recorded.
+    Raises:
+        UsageError: the ledger is shorter, or another one.
+    """
+    if len(rows) < at.lines or position(rows[: at.lines]).digest != at.digest:
+        raise UsageError(
+            f"{path} is not the ledger of {owner}, which was made behind {at.lines} entries of it: it was cut short, changed or replaced, "
+            f"and what was spent is not known. Put the right one back, or begin again with --fresh"
+        )
+
+
+def process(rows: Iterable[Entry], adjacency: str) -> Process:
+    """What ran, as a Process: neighbouring equal releases merged, all runs of a ledger composed.
 
     Raises:
-        UsageError: there is no step.
+        UsageError: there is no entry.
     """
     counts: list[tuple[str, int]] = []
-    for entry in spent:
-        before = counts.pop() if counts and counts[-1][0] == entry.what else (entry.what, 0)
-        counts.append((entry.what, before[1] + 1))
-    return Process(tuple(_step(json.loads(what), n) for what, n in counts), adjacency)
+    for entry in rows:
+        before = counts.pop() if counts and counts[-1][0] == entry.release else (entry.release, 0)
+        counts.append((entry.release, before[1] + 1))
+    return Process(tuple(_step(json.loads(release), n) for release, n in counts), adjacency)
 
 
-def _step(about: dict[str, Any], n: int) -> Step:
-    own = dict(about)
-    sampling = Sampling(own.pop("sampling"), own.pop("rate", 1.0))
-    return Step(registry.mechanism(own.pop("mech"))(**own), n, sampling)
+def _step(fields: dict[str, Any], n: int) -> Step:
+    parameters = dict(fields)
+    sampling = Sampling(parameters.pop("sampling"), parameters.pop("rate", 1.0))
+    return Step(registry.mechanism(parameters.pop("mech"))(**parameters), n, sampling)
 
 
 class Ledger:
-    """A ledger open for writing.
+    """A ledger open for writing, of one run.
 
     Args:
-        path: the file; it is made where it is not there. run: the run whose steps are noted; all those before it stay as they are.
+        path: the file, created where it is missing. run: the run whose releases are noted; those before it stay as they are.
+        planned: how many releases the plan of the run has.
+        resume: go on with this run. Otherwise no line of it may be there: it would be a second training that nobody pays for.
     Raises:
-        UsageError: the file is no ledger, or holds a later run.
+        UsageError: the file is no ledger, holds a later run, or holds this one and ``resume`` is false.
+        MissingResource: the file cannot be written.
     """
 
-    def __init__(self, path: Path, run: int = 1):
-        self.path, self.run, self.spent = path, run, entries(path)
-        if self.spent and self.spent[-1].run > run:
-            raise UsageError(f"{path} holds run {self.spent[-1].run} already, a later one than run {run}: a ledger is only ever added to")
-        self.steps = sum(entry.run == run for entry in self.spent)
+    def __init__(self, path: Path, run: int, planned: int, *, resume: bool = False):
+        self.path, self.run, self.planned, self.entries = path, run, planned, entries(path)
+        last = last_run(self.entries)
+        if last > run:
+            raise UsageError(f"{path} holds run {last} already, a later one than run {run}: a ledger is only ever added to")
+        self.steps = sum(entry.run == run for entry in self.entries)
+        if self.steps and not resume:
+            raise UsageError(
+                f"{path} holds {self.steps} steps of run {run} already: to train again they would be spent twice and paid for once. "
+                f"Go on with --resume, go on from the weights at the cost of both with --fork, or begin again with --fresh"
+            )
         self._cut_torn_line()
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        with durable.reported(path):
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def spend(self, number: int, step: Step) -> None:
-        """Notes step ``number`` of this run before its result is used; one that is there already is made again, not paid again.
+        """Note release ``number`` of this run before its result is used; one that is there already is not paid for again.
 
         Raises:
             UsageError: the line that is there names another release, or steps in between are missing.
+            MissingResource: the line cannot be written.
         """
-        entry = Entry(self.run, number, described(step))
+        release = describe(step)
         if number <= self.steps:
-            there = self.spent[len(self.spent) - self.steps + number - 1]
-            if there.what != entry.what:
-                raise UsageError(f"{self.path}: step {number} was {there.what}; it cannot be made again as {entry.what}. Use --fork")
+            noted = self.entries[len(self.entries) - self.steps + number - 1]
+            if (noted.release, noted.planned) != (release, self.planned):
+                was, now = f"{noted.release} (of {noted.planned})", f"{release} (of {self.planned})"
+                raise UsageError(f"{self.path}: step {number} was {was}; it cannot be made again as {now}. Use --fork")
             return
-        if number != self.steps + 1:
-            raise UsageError(f"{self.path}: wanted step {self.steps + 1}; found step {number}")
-        os.write(self._file, entry.line())
-        self.spent.append(entry)
+        if number != self.steps + 1 or number > self.planned:
+            raise UsageError(f"{self.path}: wanted step {self.steps + 1} of {self.planned}; found step {number}")
+        numbers = f'"run": {self.run}, "step": {number}, "of": {self.planned}'
+        line = f'{{{numbers}, {release[1:-1]}, "previous": "{self.position().digest}"}}'.encode()
+        durable.append(self._file, line + b"\n", self.path)
+        self.entries.append(Entry(self.run, number, self.planned, release, _digest(line)))
         self.steps = number
 
+    def position(self) -> Position:
+        """Where the ledger ends now."""
+        return position(self.entries)
+
     def force(self) -> None:
-        """Forces every line to disk: called before anything that came of the steps leaves the program."""
-        os.fsync(self._file)
+        """Force every line to disk: called before anything that depends on the steps leaves the program."""
+        durable.sync(self._file, self.path)
 
     def close(self) -> None:
         self.force()
@@ -137,5 +222,4 @@ class Ledger:
 
     def _cut_torn_line(self) -> None:
         if self.path.is_file() and not (raw := self.path.read_bytes()).endswith(b"\n") and raw:
-            with self.path.open("r+b") as file:
-                file.truncate(raw.rfind(b"\n") + 1)
+            durable.truncate(self.path, raw.rfind(b"\n") + 1)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from wpriv.errors import Interrupted, UsageError
-from wpriv.train import checkpoint, seeds, spread
+from wpriv.train import checkpoint, durable, ledger, seeds, spread
 from wpriv.train.job import Door, Job, Schedule, optimizer_of
 from wpriv.train.ledger import Ledger
 from wpriv.train.release import noisy
@@ -33,7 +33,10 @@ class Engine:
         own: the seeds, from which the model's first weights were drawn already.
         folder: where checkpoint, ledger and model go; only the first of several processes writes there.
         identity: what the run is (a fingerprint of the recipe): a checkpoint of another one is refused.
-        resume: go on from the checkpoint that is there. fork: begin from the weights that are there, behind their ledger.
+        resume: go on from the checkpoint that is there. fork: begin from the weights that are there, behind their ledger. Without
+            ``resume`` the ledger must hold no line of this run.
+    Raises:
+        UsageError: the ledger does not fit: see ``Ledger`` and ``ledger.require``.
     """
 
     def __init__(
@@ -59,7 +62,8 @@ class Engine:
         self.rows: list[Row] = []
         self.seen = torch.zeros(3, device=device)
         self.distances: list[Tensor] = []
-        self.ledger = Ledger(folder / LEDGER, schedule.run) if spread.first() else None
+        planned = 1 if schedule.once else schedule.steps
+        self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume) if spread.first() else None
         if resume:
             self._restore()
         if fork:
@@ -153,15 +157,21 @@ class Engine:
         """Writes the weights; the checkpoint, from which noise could be drawn again, is deleted."""
         self._force()
         if spread.first():
-            content: dict[str, Any] = {"weights": self.job.model.state_dict(), "identity": self.identity, "rows": json.dumps(self.rows)}
-            content["clipping"] = self.job.method
+            content: dict[str, Any] = {
+                "identity": self.identity,
+                "step": self.done,
+                **self._position(),
+                "weights": self.job.model.state_dict(),
+                "rows": json.dumps(self.rows),
+                "clipping": self.job.method,
+            }
             if self.distances:
                 content["distances"] = torch.stack(self.distances)
                 content["coordinates"] = sum(weight.numel() for weight in self.weights)
             checkpoint.save(self.folder / MODEL, content)
             if self.job.leave is not None:
                 self.job.leave(self.folder)
-            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+            durable.remove(self.folder / CHECKPOINT)
 
     def _move(self, parts: list[Tensor]) -> None:
         for weight, part in zip(self.weights, parts, strict=True):
@@ -197,10 +207,16 @@ class Engine:
         if self.ledger is not None:
             self.ledger.force()
 
+    def _position(self) -> dict[str, Any]:
+        """The run, and how far the ledger is: what is written now holds nothing that is not paid for there."""
+        assert self.ledger is not None
+        return {"run": self.schedule.run, "ledger": self.ledger.position().as_dict()}
+
     def _state(self) -> dict[str, Any]:
         return {
             "identity": self.identity,
             "step": self.done,
+            **self._position(),
             "weights": self.job.model.state_dict(),
             "optimizers": {name: own.state_dict() for name, own in self.optimizers.items()},
             "sampler": self.sampler.state(),
@@ -215,7 +231,7 @@ class Engine:
 
     def _restore(self) -> None:
         found = checkpoint.load(self.folder / CHECKPOINT, self.device)
-        if found["identity"] != self.identity:
+        if (found["identity"], found["run"]) != (self.identity, self.schedule.run):
             raise UsageError(f"the checkpoint in {self.folder} is of another recipe; give that one, or --fork to go on from its weights")
         if found["device"] != self.device.type:
             told = f"the checkpoint in {self.folder} was made on {found['device']}, whose noise {self.device.type} cannot draw again"
@@ -230,17 +246,27 @@ class Engine:
             torch.cuda.set_rng_state(found["cuda"].cpu(), self.device)
         self.seen, self.done, self.rows = found["seen"], found["step"], json.loads(found["rows"])
         self.distances = list(found["distances"].cpu())
+        self._hold_ledger(found, CHECKPOINT)
         made = min(self.done, 1) if self.schedule.once else self.done
-        if self.ledger is not None and self.schedule.step is not None and self.ledger.steps < made:
-            told = f"{self.ledger.path} has {self.ledger.steps} steps of this run, fewer than the {made} of its checkpoint"
-            raise UsageError(f"{told}: it was changed. Nothing can be said of what this run has spent; begin again with --fresh")
+        if self.ledger is not None and self.schedule.step is not None:
+            earlier = len(self.ledger.entries) - self.ledger.steps
+            if found["ledger"]["lines"] != earlier + made:
+                raise UsageError(
+                    f"the checkpoint in {self.folder} was changed: its steps are not those of its ledger. Begin again with --fresh"
+                )
+
+    def _hold_ledger(self, stored: dict[str, Any], name: str) -> None:
+        """Checks that the ledger holds all that a file of this folder was made behind."""
+        if self.ledger is not None:
+            ledger.require(self.ledger.entries, ledger.Position(**stored["ledger"]), self.ledger.path, f"{self.folder / name}")
 
     def _inherit(self) -> None:
         """The weights of the run before, whatever its recipe; its steps stay in the ledger and are paid for."""
         path = self.folder / CHECKPOINT if (self.folder / CHECKPOINT).is_file() else self.folder / MODEL
-        weights = checkpoint.load(path, self.device)["weights"]
+        stored = checkpoint.load(path, self.device)
+        self._hold_ledger(stored, path.name)
         try:
-            self.job.model.load_state_dict(weights)
+            self.job.model.load_state_dict(stored["weights"])
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise UsageError(f"--fork goes on from the weights in {path}, which do not fit this model ({reason}); keep the model") from None

@@ -1,0 +1,122 @@
+"""Changes to files that a crash leaves either undone or complete, for everything that records what a training has spent.
+
+Each function forces its change to disk before it returns, except ``append``: the ledger calls ``sync`` once for many lines. A failure
+of the file system (a full or read-only disk, a missing permission) becomes an error of wpriv: see ``reported``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from wpriv.errors import MissingResource, UsageError
+
+WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
+PART = ".part"  # ending of a file that is being written; what a crash leaves under such a name holds nothing of worth
+
+
+@contextlib.contextmanager
+def reported(path: Path) -> Iterator[None]:
+    """Turn an error of the file system into one of wpriv that names the file.
+
+    Raises:
+        UsageError: the path itself is wrong (a file where a folder is wanted, a name that is too long).
+        MissingResource: the disk is full or read-only, or writing is not permitted.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = f"{path} cannot be written: {error.strerror or error}"
+        if error.errno in WRONG_PATH:
+            raise UsageError(f"{message}. Name another place with --out") from None
+        raise MissingResource(f"{message}. Free the disk, allow writing there, or name another place with --out") from None
+
+
+def replace(path: Path, content: str | bytes | Callable[[IO[bytes]], object], mode: int = 0o666) -> None:
+    """Write a file in one piece: after a crash the old content is there, or the new.
+
+    Args:
+        content: text (UTF-8), bytes, or a function that writes to the open file. mode: permissions of a new file, before the umask.
+    Raises:
+        MissingResource: the file cannot be written.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}{PART}")
+    with reported(path):
+        try:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+                if callable(content):
+                    content(file)
+                else:
+                    file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+            raise
+        _sync_folder(path.parent)
+
+
+def append(descriptor: int, line: bytes, path: Path) -> None:
+    """Add a whole line to an open file, or nothing where the disk is full.
+
+    Raises:
+        MissingResource: the line could not be written; the file is as long as before.
+    """
+    size = os.fstat(descriptor).st_size
+    with reported(path):
+        try:
+            done = 0
+            while done < len(line):
+                done += os.write(descriptor, line[done:])
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+
+
+def sync(descriptor: int, path: Path) -> None:
+    """Force what was written to an open file to disk."""
+    with reported(path):
+        os.fsync(descriptor)
+
+
+def truncate(path: Path, size: int) -> None:
+    """Cut a file to its first ``size`` bytes."""
+    with reported(path):
+        os.truncate(path, size)
+
+
+def move(path: Path, folder: Path) -> None:
+    """Move a file into another folder of the same file system, under its own name."""
+    with reported(path):
+        os.rename(path, folder / path.name)
+        _sync_folder(folder)
+        _sync_folder(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, if it is there."""
+    with reported(path):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        _sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and those above it, where they are missing."""
+    with reported(path):
+        os.makedirs(path, exist_ok=True)
+
+
+def _sync_folder(path: Path) -> None:
+    """Force the names in a folder to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
