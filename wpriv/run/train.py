@@ -170,9 +170,12 @@ def _run(
     trained = place.weights and _together(lambda: _trained(out, identity))
     if not trained:
         place = replace(place, fork=place.fork or place.weights)
-        _together(lambda: folder.take(place, made, {**about, **launch.about()}))
         tell = progress.Progress(job, place, say, writes=spread.first())
-        tell.begin()
+
+        def begin() -> None:
+            _together(lambda: folder.take(place, made, {**about, **launch.about()}))
+            tell.begin()
+
         launch.launch(
             job.train,
             data,
@@ -182,6 +185,7 @@ def _run(
             device=device,
             resume=place.resume,
             fork=place.fork,
+            begin=begin,
             stop=stop,
             on_epoch=tell.epoch,
             on_step=tell.step,
