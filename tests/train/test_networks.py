@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.train.networks import ALLOWED, CLASSES, LEAKS, NETWORKS, RECORDS, losses, vectors
+from tests.train.leaks import ALLOWED, LEAKS
+from tests.train.networks import CLASSES, NETWORKS, RECORDS, losses, vectors
 from wpriv.errors import Unsupported
 from wpriv.train.clip import choose, clipped_sum
 

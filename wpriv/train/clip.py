@@ -69,8 +69,7 @@ def clipped_sum(
     """
     if not 0 < norm < math.inf:
         raise UsageError(f"the clipping norm must be finite and above 0; found {norm}")
-    if method != "auto" and method not in METHODS:
-        raise UsageError(f"no clipping method called {method!r}. Known: auto, {', '.join(METHODS)}")
+    candidates = _candidates(method)
     if len(inputs) != len(targets) or (weights is not None and weights.shape != inputs.shape[:1]):
         other = "" if weights is None else f" and weights of shape {tuple(weights.shape)}"
         raise UsageError(f"each example needs one target and one weight; found {len(inputs)} inputs, {len(targets)} targets{other}")
@@ -81,7 +80,6 @@ def clipped_sum(
         nothing = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
         return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), nothing, nothing)
 
-    candidates = tuple(METHODS) if method == "auto" else (method,)
     right = METHODS[method_for(model, loss, inputs, targets, candidates=candidates)]
     with torch.enable_grad():
         found = right(model, loss, inputs, targets, norm, weights)
@@ -102,8 +100,7 @@ def choose(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, *, met
         As ``clipped_sum``.
     """
     check(model)
-    candidates = tuple(METHODS) if method == "auto" else (method,)
-    return method_for(model, loss, inputs, targets, candidates=candidates, classes=classes)
+    return method_for(model, loss, inputs, targets, candidates=_candidates(method), classes=classes)
 
 
 def choose_for(model: nn.Module, loss: Loss, shape: tuple[int, ...], classes: int, method: str = "auto") -> str:
@@ -112,10 +109,15 @@ def choose_for(model: nn.Module, loss: Loss, shape: tuple[int, ...], classes: in
     Raises:
         As ``clipped_sum``.
     """
-    check(model)
     first = next(model.parameters())
     inputs = torch.empty(0, *shape, dtype=first.dtype, device=first.device)
     return choose(model, loss, inputs, inputs.new_empty(0, dtype=torch.int64), method=method, classes=classes)
+
+
+def _candidates(method: str) -> tuple[str, ...]:
+    if method != "auto" and method not in METHODS:
+        raise UsageError(f"no clipping method called {method!r}. Known: auto, {', '.join(METHODS)}")
+    return tuple(METHODS) if method == "auto" else (method,)
 
 
 def _refuse_nonfinite(squares: dict[str, Tensor], weights: Tensor | None) -> None:

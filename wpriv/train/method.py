@@ -65,12 +65,13 @@ def method_for(
                 known[key] = _tried(probed, *examples, candidates)
             except (RuntimeError, ValueError, IndexError, KeyError):
                 # the model or the loss does not take made-up examples
-                if len(inputs) < 2:
-                    if not len(inputs):
-                        raise
-                    return candidates[-1]
-                few = slice(0, min(count, len(inputs)))
-                known[key] = _tried(probed, inputs[few], None if targets is None else targets[few], candidates)
+                if not len(inputs):
+                    raise
+                few = [*range(min(count, len(inputs)))] if len(inputs) > 1 else [0, 0]
+                right = _tried(probed, inputs[few], None if targets is None else targets[few], candidates)
+                if len(inputs) < 3:
+                    return right  # too few of them to be sure for good
+                known[key] = right
     return known[key]
 
 

@@ -6,7 +6,6 @@ where the model keeps nothing of a batch: neither for the next batch nor in what
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,17 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.errors import Unsupported, UsageError
-from wpriv.train import state
+from wpriv.train import compare, state
 from wpriv.train.bound import Loss, losses_of
 from wpriv.train.draws import SameDraws, repeated
 
 Scores = Callable[[Any], Tensor]
 FAR = 1e3
 """The size of the numbers of a changed record that is unlike all others."""
-EXACT = 16.0
-"""Roundings that may differ between two passes of one shape; only sums over the batch in another order need them."""
-RESIZED = {torch.float32: 1e-4, torch.float64: 1e-9}
-"""The relative difference allowed between passes of different sizes, for which other kernels may run; 0.05 in half precision."""
 INSTEAD = "Make each record's output depend on that record alone, for example with nn.GroupNorm"
 
 
@@ -122,7 +117,7 @@ def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> Non
         _refuse_moved(model, state.changed(attributes, state.attributes(model)))
         after_others = _pass(probed, inputs, targets)
     for second in (again, after_others):
-        place = _first_difference(first, second, lambda one, other: not _near(one, other, _exact(one)))
+        place = _first_difference(first, second, lambda one, other: not compare.near(one, other, compare.exact(one)))
         if place is not None:
             raise Unsupported(
                 f"{place} keeps something from call to call: for the same batch it gives something else after another batch. Let its "
@@ -157,11 +152,11 @@ def _refuse_mixing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> No
             continue  # numbers that the model does not take tell nothing
 
         def differs(one: Tensor, two: Tensor) -> bool:
-            return _differs(one, two, size, False)
+            return compare.differs(one, two, size, False)
 
         _refuse_difference(probed, before, after, differs, "changing one record changes")
         for (name, _), one, two in zip(_trained(probed.model), before.gradient, after.gradient, strict=True):
-            if bool(one.isfinite().all() & two.isfinite().all()) and not _near(one, two, 4 * _exact(one)):
+            if bool(one.isfinite().all() & two.isfinite().all()) and not compare.near(one, two, 4 * compare.exact(one)):
                 raise Unsupported(
                     f"the gradient of {name!r} for a record depends on the other records of its batch, though the outputs do not: look at "
                     f"hooks and backward functions of one's own"
@@ -178,7 +173,7 @@ def _refuse_resizing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> 
     with state.kept(probed.model), SameDraws(probed.model, size - 1) as others:
         fewer = _pass(probed, inputs[:-1], None if targets is None else targets[:-1])
     if not draws.unknown and not others.unknown:
-        _refuse_difference(probed, whole, fewer, lambda one, two: _differs(one, two, size, True), "leaving one record out changes")
+        _refuse_difference(probed, whole, fewer, lambda one, two: compare.differs(one, two, size, True), "leaving one record out changes")
 
 
 def _refuse_difference(probed: Probed, before: _Pass, after: _Pass, differs: Callable[[Tensor, Tensor], bool], what: str) -> None:
@@ -284,41 +279,3 @@ def _changed(inputs: Tensor, targets: Tensor | None) -> list[tuple[Tensor, Tenso
         other[0] = far * (1 + inputs[-1])
         batches.append((other, goals))
     return batches
-
-
-def _differs(one: Tensor, two: Tensor, size: int, left_out: bool) -> bool:
-    """Whether two outputs differ for the records that both batches share, along whichever dimension is that of the batch."""
-    less = size - left_out
-    if one.dim() != two.dim() or one.dim() == 0:
-        return False
-    places = [
-        place
-        for place, (first, second) in enumerate(zip(one.shape, two.shape, strict=True))
-        if (first, second) == (size, less) and one.shape[:place] + one.shape[place + 1 :] == two.shape[:place] + two.shape[place + 1 :]
-    ]
-    if not places and one.shape[0] % size == 0 and one.shape[0] * less == two.shape[0] * size and one.numel():
-        # positions folded into the batch
-        one, two, places = one.reshape(size, -1), two.reshape(less, -1), [0]
-    tolerance = RESIZED.get(one.dtype, 0.05) if left_out else _exact(one)
-    start = 0 if left_out else 1
-    pairs = [(one.narrow(place, start, size - 1), two.narrow(place, start, size - 1)) for place in places]
-    return bool(pairs) and all(not _near(mine, theirs, tolerance) for mine, theirs in pairs)
-
-
-def _exact(tensor: Tensor) -> float:
-    """The relative difference that rounding may make in a tensor."""
-    return EXACT * torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
-
-
-def _near(one: Tensor, two: Tensor, tolerance: float) -> bool:
-    """Whether two tensors are the same up to a share of their largest number; NaN and infinities must be at the same places."""
-    if one.shape != two.shape:
-        return False
-    if not one.is_floating_point() or state.same(one, two):
-        return state.same(one, two)
-    finite = one.isfinite() & two.isfinite()
-    if not state.same(one.masked_fill(finite, 0.0), two.masked_fill(finite, 0.0)):
-        return False
-    one, two = one.masked_fill(~finite, 0.0), two.masked_fill(~finite, 0.0)
-    largest = float(torch.maximum(one.abs(), two.abs()).max()) if one.numel() else 0.0
-    return math.isfinite(largest) and float((one - two).abs().max()) <= tolerance * largest

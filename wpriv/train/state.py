@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from wpriv.train.compare import same
+
 INTERNAL = frozenset(vars(nn.Module())) | {"training"}
 """Attributes of every module that hold its parameters, buffers, submodules and hooks."""
 DEPTH = 4
@@ -46,13 +48,6 @@ def changed(before: Values, after: Values) -> str | None:
     return None
 
 
-def same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal in shape, kind and every number; NaN equals NaN."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return bool(((one == other) | ((one != one) & (other != other))).all())
-
-
 def unregistered(model: nn.Module) -> dict[Tensor, str]:
     """The tensors in Python attributes that require a gradient, by themselves and not computed, with their names."""
     registered = set(model.parameters())
@@ -71,7 +66,7 @@ def unregistered(model: nn.Module) -> dict[Tensor, str]:
 def kept(model: nn.Module) -> Iterator[None]:
     """Put everything that the model keeps back when the block ends: modes, parameters, buffers, attributes and gradients."""
     modules = [(module, module.training, _copied(_state(module), 0)) for module in model.modules()]
-    tensors = [(tensor, tensor.detach().clone()) for tensor in [*model.buffers(), *model.parameters()]]
+    tensors = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     try:
         yield
