@@ -21,12 +21,10 @@ def repeated(model: nn.Module) -> Iterator[None]:
 
     Covers torch's global generators, Python's ``random`` and numpy's global generator.
     """
-    first = next(model.parameters(), None)
-    device = torch.device("cpu") if first is None else first.device
     python, numpy = random.getstate(), np.random.get_state()
     handle = model.register_forward_pre_hook(lambda module, args: _seed(SEED), prepend=True)
     try:
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []):  # type: ignore[no-untyped-call]
             _seed(SEED)
             yield
     finally:
@@ -36,9 +34,16 @@ def repeated(model: nn.Module) -> Iterator[None]:
 
 
 def _seed(number: int) -> None:
-    torch.manual_seed(number)
+    _seed_torch(number)
     random.seed(number)
     np.random.seed(number)
+
+
+def _seed_torch(number: int) -> None:
+    """Seed what is in use: torch.manual_seed would seed idle devices as well, which nothing would put back."""
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(number)
 
 
 class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -69,7 +74,7 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if torch.Tag.nondeterministic_seeded not in func.tags or given.get("generator") is not None:
             return func(*args, **given)
         self.count += 1
-        torch.manual_seed(SEED + self.count)
+        _seed_torch(SEED + self.count)
         name = func.overloadpacket.__name__
         if name in ("rand_like", "randn_like", "randint_like"):
             return self._spread(func(self._one(args[0]), *args[1:], **given), args[0].shape)

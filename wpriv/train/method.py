@@ -1,11 +1,11 @@
-"""Which way of clipping is right for a model: found once by a trial on made-up examples, and remembered as long as the model lives."""
+"""Which way of clipping is right for a model: decided once by a trial on made-up examples, and remembered while the model lives."""
 
 from __future__ import annotations
 
 import functools
 import types
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from wpriv.errors import Unsupported
 from wpriv.train import state
-from wpriv.train.bound import Loss, roughness, total
+from wpriv.train.bound import Loss, Summed, roughness, total
 from wpriv.train.draws import SameDraws, repeated
 from wpriv.train.ghost import ghost
 from wpriv.train.persample import loop, vmap
@@ -91,118 +91,137 @@ def made_up(model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int
     """``count`` examples in the shape and type of others: numbers uniform on [0, 1), words that every embedding knows, classes."""
     generator = torch.Generator().manual_seed(0)
     words = [module.num_embeddings for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
-    found = _drawn(inputs, count, min(words, default=2), generator)
-    return found, None if targets is None else _drawn(targets, count, classes, generator)
+    rows = _drawn(inputs, count, min(words, default=2), generator)
+    return rows, None if targets is None else _drawn(targets, count, classes, generator)
 
 
 def identity(function: Any, depth: int = 4) -> Any:
-    """What a loss is known by: its code with that of the functions in it, so that one defined anew at each step stays the same."""
+    """What a loss is known by: its code and the functions in it, so that one defined anew at each step stays the same."""
     if function is None or isinstance(function, (type, types.BuiltinFunctionType)) or not depth:
         return function if depth else type(function)
     if isinstance(function, functools.partial):
-        given = (*function.args, *function.keywords.values())
-        plain = tuple((key, repr(item)) for key, item in sorted(function.keywords.items()) if isinstance(item, (str, bool, float)))
-        return identity(function.func, depth - 1), _identities(given, depth), plain
+        values = (*function.args, *function.keywords.values())
+        return identity(function.func, depth - 1), _identities(values, depth), _settings(function.keywords)
     if isinstance(function, types.MethodType):
-        return function.__func__.__code__, weakref.ref(function.__self__)
+        return function.__func__.__code__, _reference(function.__self__)
     if isinstance(function, types.FunctionType):
-        return function.__code__, _identities([cell.cell_contents for cell in function.__closure__ or () if _filled(cell)], depth)
+        values = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
+        return function.__code__, _identities((*values, *cells), depth)
     if isinstance(function, nn.Module):
-        plain = tuple((key, repr(item)) for key, item in sorted(vars(function).items()) if isinstance(item, (str, bool, float)))
-        return type(function), repr(function), plain
-    return type(function)
+        return type(function), repr(function), _settings(vars(function))
+    return _reference(function)
 
 
 def _identities(items: Sequence[Any], depth: int) -> Any:
-    """Of functions by what they do, of modules by which they are; the values of other variables are taken not to decide."""
-    modules = tuple(weakref.ref(item) for item in items if isinstance(item, nn.Module))
+    """Functions by what they do, modules by which they are; the values of other variables are taken not to decide."""
+    modules = tuple(_reference(item) for item in items if isinstance(item, nn.Module))
     return modules, tuple(identity(item, depth - 1) for item in items if callable(item) and not isinstance(item, nn.Module))
 
 
+def _settings(values: Mapping[str, Any]) -> Any:
+    return tuple((key, repr(item)) for key, item in sorted(values.items()) if isinstance(item, (str, bool, int, float)))
+
+
+def _reference(item: Any) -> Any:
+    """An object by which it is, without keeping it alive; by its type where it cannot be referred to so."""
+    try:
+        reference = weakref.ref(item)
+        hash(reference)
+    except TypeError:
+        return type(item)
+    return reference
+
+
 def _tried(probed: Probed, inputs: Tensor, targets: Tensor | None, candidates: Sequence[str]) -> str:
-    """Probe the model at its weights and beside them, since first weights of zero can hide what later ones show; then compare."""
+    """Probe and compare at the model's weights and beside them, since first weights of zero hide what later ones show."""
     model = probed.model
     with state.kept(model):
         probe(model, inputs, targets, loss=probed.loss, scores=probed.scores)
         with _jittered(model):
             probe(model, inputs, targets, loss=probed.loss, scores=probed.scores)
+    trial = _Trial(probed, inputs, inputs.new_zeros(len(inputs)) if targets is None else targets, targets is not None)
     with state.kept(model), repeated(model), torch.enable_grad(), SameDraws(model, len(inputs)) as draws:
-        rest = list(candidates)
-        try:
-            for shake in (_as_it_is, _jittered):
-                with shake(model):
-                    rest = _right(probed, inputs, targets, rest)
-        except _NotRepeatable:
-            rest = [name for name in candidates if name != "ghost"]
-        if draws.unknown:
-            # its random numbers cannot be repeated for a record alone: what passes records one by one is right by construction
-            rest = [name for name in candidates if name != "ghost"]
-    if rest:
-        return rest[0]
-    told = f"the clipping method {candidates[0]!r} does not give" if len(candidates) == 1 else "no method gives"
+        right = trial.right(candidates)
+        with _jittered(model):
+            right = trial.right(right)
+        if draws.unknown or not trial.finite:
+            # no comparison means anything: what passes records one by one is right by construction
+            right = [name for name in candidates if name != "ghost" and trial.runs(name)]
+    if right:
+        return right[0]
+    if len(candidates) == 1 and trial.refusal is not None:
+        raise trial.refusal
+    what = f"the clipping method {candidates[0]!r} does not give" if len(candidates) == 1 else "no method gives"
     instead = "use the clipping method 'auto'" if len(candidates) == 1 else "use layers by calling them, each in one place"
     raise Unsupported(
-        f"{told} each record's own gradient of this model: a weight takes part outside the layer that holds it, or a hook changes "
+        f"{what} each record's own gradient of this model: a weight takes part outside the layer that holds it, or a hook changes "
         f"gradients; {instead}"
     )
 
 
-class _NotRepeatable(Exception):
-    """The gradients of the trial are not finite, so that methods cannot be compared there."""
+class _Trial:
+    """Methods compared with a loop over made-up records. ``finite``: whether gradients were ever finite, so that it was a test."""
 
+    def __init__(self, probed: Probed, inputs: Tensor, targets: Tensor, given: bool):
+        self.probed, self.inputs, self.targets, self.given = probed, inputs, targets, given
+        self.finite = False
+        self.refusal: Unsupported | None = None
 
-def _right(probed: Probed, inputs: Tensor, targets: Tensor | None, candidates: Sequence[str]) -> list[str]:
-    """Those of the candidates that agree with a loop over the records; after the first that does the others are not tried."""
-    model = probed.model
-    goals = inputs.new_zeros(len(inputs)) if targets is None else targets
+    def right(self, candidates: Sequence[str]) -> list[str]:
+        """The candidates from the first that agrees with the loop on; all of them where gradients are not finite."""
+        wanted, alone = self.summed("loop"), self.summed("loop", slice(1, 2))
+        if not all(bool(part.isfinite().all()) for part in wanted.parts):
+            return list(candidates)
+        self.finite = True
+        second = torch.zeros(len(self.inputs), device=self.inputs.device)
+        second[1] = 1.0
+        for place, name in enumerate(candidates):
+            if name == "loop":
+                return list(candidates[place:])
+            try:
+                whole, one = self.summed(name), self.summed(name, weights=second)
+            except Unsupported as error:
+                self.refusal = error
+                continue
+            near = _agree(whole.parts, wanted.parts) and _agree(one.parts, alone.parts)
+            if near and _agree_norms(total(whole.squares).sqrt(), total(wanted.squares).sqrt()):
+                return list(candidates[place:])
+        return []
 
-    def readout(outputs: Any, given: Tensor) -> Tensor:
-        found = probed.readout(outputs, None if targets is None else given)
-        assert found is not None
-        return found @ torch.linspace(1.0, 1.5, found.shape[1], device=found.device, dtype=found.dtype)
-
-    wanted = loop(model, readout, inputs, goals, UNCLIPPED, None)
-    alone = loop(model, readout, inputs[1:2], goals[1:2], UNCLIPPED, None)
-    if not all(bool(part.isfinite().all()) for part in wanted.parts):
-        raise _NotRepeatable
-    second = torch.zeros(len(inputs), device=inputs.device)
-    second[1] = 1.0
-    refused: Unsupported | None = None
-    found = []
-    for name in candidates:
-        if name == "loop":
-            found.append(name)
-            continue
+    def runs(self, name: str) -> bool:
+        """Whether a method can treat the model at all."""
         try:
-            whole = METHODS[name](model, readout, inputs, goals, UNCLIPPED, None)
-            one = METHODS[name](model, readout, inputs, goals, UNCLIPPED, second)
+            self.summed(name)
         except Unsupported as error:
-            refused = error
-            continue
-        near = _agree(whole.parts, wanted.parts) and _agree(one.parts, alone.parts)
-        if near and _agree_norms(total(whole.squares).sqrt(), total(wanted.squares).sqrt()):
-            return [*found, name, *candidates[candidates.index(name) + 1 :]]
-    if not found and refused is not None and len(candidates) == 1:
-        raise refused
-    return found
+            self.refusal = error
+            return False
+        return True
+
+    def summed(self, name: str, part: slice = slice(None), weights: Tensor | None = None) -> Summed:
+        """The sum of the records' gradients by a method, not clipped."""
+        inputs, targets = self.inputs[part], self.targets[part]
+        return METHODS[name](self.probed.model, self.loss, inputs, targets, UNCLIPPED, weights)
+
+    def loss(self, outputs: Any, targets: Tensor) -> Tensor:
+        """One number [B] for each record, in which its loss and all its scores have a part."""
+        numbers = self.probed.readout(outputs, targets if self.given else None)
+        if numbers is None:
+            raise Unsupported("the outputs of the model are not tensors with the records in the first dimension")
+        return numbers @ torch.linspace(1.0, 1.5, numbers.shape[1], device=numbers.device, dtype=numbers.dtype)
 
 
-def _agree(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
+def _agree(sums: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
     """Whether two lists of tensors are the same up to what precision and another order of sums do to them."""
     largest = max(float(part.norm()) for part in wanted)
     tolerance = NEAR[wanted[0].dtype] + 4 * roughness(wanted[0].dtype)
-    pairs = zip(found, wanted, strict=True)
+    pairs = zip(sums, wanted, strict=True)
     return all(float((one - other).norm()) <= tolerance * (float(other.norm()) + 1e-3 * largest) for one, other in pairs)
 
 
-def _agree_norms(found: Tensor, wanted: Tensor) -> bool:
+def _agree_norms(norms: Tensor, wanted: Tensor) -> bool:
     tolerance = NEAR_NORMS + 16 * roughness(wanted.dtype)
-    return bool(((found - wanted).abs() <= tolerance * (wanted + 1e-3 * wanted.max())).all())
-
-
-@contextmanager
-def _as_it_is(model: nn.Module) -> Iterator[None]:
-    yield
+    return bool(((norms - wanted).abs() <= tolerance * (wanted + 1e-3 * wanted.max())).all())
 
 
 @contextmanager

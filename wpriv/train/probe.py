@@ -44,8 +44,8 @@ class Probed:
         if self.scores is not None:
             scores = self.scores(outputs)
             if not isinstance(scores, Tensor):
-                told = "say with scores= what of it the penalty compares"
-                raise UsageError(f"the model gives {type(scores).__name__}, not one tensor; {told}")
+                fault = "say with scores= what of it the penalty compares"
+                raise UsageError(f"the model gives {type(scores).__name__}, not one tensor; {fault}")
             parts.append(scores.reshape(len(scores), -1))
         if not parts:
             parts = [out.reshape(len(out), -1) for out in tensors(outputs) if out.dim() and out.is_floating_point()]
@@ -128,11 +128,11 @@ def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> Non
 def _refuse_moved(model: nn.Module, name: str | None) -> None:
     if name is None:
         return
-    told = f"{name} of the model changes in a forward pass in {mode(model)} mode"
+    fault = f"{name} of the model changes in a forward pass in {mode(model)} mode"
     if name.startswith("the attribute"):
-        raise Unsupported(f"{told}, and so keeps something of the records for later. Compute it anew in each pass, and do not keep it")
+        raise Unsupported(f"{fault}, and so keeps something of the records for later. Compute it anew in each pass, and do not keep it")
     why = "it is saved with the model without noise, so that records could be read from it"
-    raise Unsupported(f"{told}: {why}. Leave it out, or let it stay as it was first")
+    raise Unsupported(f"{fault}: {why}. Leave it out, or let it stay as it was first")
 
 
 def _refuse_mixing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> None:
@@ -179,12 +179,12 @@ def _refuse_resizing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> 
 def _refuse_difference(probed: Probed, before: _Pass, after: _Pass, differs: Callable[[Tensor, Tensor], bool], what: str) -> None:
     place = _first_difference(before, after, differs)
     if place is not None:
-        told = f"{place} mixes the records of a batch in {mode(probed.model)} mode"
-        raise Unsupported(f"{told}: {what} its output for the others. {INSTEAD}")
+        fault = f"{place} mixes the records of a batch in {mode(probed.model)} mode"
+        raise Unsupported(f"{fault}: {what} its output for the others. {INSTEAD}")
     if before.readout is not None and after.readout is not None and differs(before.readout, after.readout):
         name = "the loss" if probed.scores is None else "the loss or the function of the scores"
-        told = f"{name} mixes the records of a batch: {what} it for the others"
-        raise Unsupported(f"{told}. Let it depend for each record on its own output and target alone, and not on the size of the batch")
+        fault = f"{name} mixes the records of a batch: {what} it for the others"
+        raise Unsupported(f"{fault}. Let it depend for each record on its own output and target alone, and not on the size of the batch")
 
 
 def _first_difference(before: _Pass, after: _Pass, differs: Callable[[Tensor, Tensor], bool]) -> str | None:
@@ -233,13 +233,13 @@ def _pass(probed: Probed, inputs: Tensor, targets: Tensor | None, weights: Tenso
     columns = torch.linspace(1.0, 1.5, readout.shape[1], device=readout.device, dtype=readout.dtype)
     objective = (readout * columns).sum(dim=1) @ rows.to(readout.dtype)
     try:
-        found = torch.autograd.grad(objective, trained, allow_unused=True, materialize_grads=True)
+        gradient = torch.autograd.grad(objective, trained, allow_unused=True, materialize_grads=True)
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
-        told = f"the gradient of the weights cannot be taken ({reason})"
+        fault = f"the gradient of the weights cannot be taken ({reason})"
         how = "Compute all that depends on the weights anew in each pass; with activation checkpointing give use_reentrant=False"
-        raise Unsupported(f"{told}. {how}") from error
-    return _Pass(trace, readout.detach(), [part.to_dense() if part.is_sparse else part for part in found])
+        raise Unsupported(f"{fault}. {how}") from error
+    return _Pass(trace, readout.detach(), [part.to_dense() if part.is_sparse else part for part in gradient])
 
 
 def _trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
@@ -260,8 +260,8 @@ def _refuse_unregistered(model: nn.Module, readout: Tensor) -> None:
         variable = getattr(node, "variable", None)
         if variable is not None and variable not in registered:
             name = state.unregistered(model).get(variable, f"a tensor of shape {tuple(variable.shape)}")
-            told = f"{name} requires a gradient and takes part in the output or the loss, but is no parameter of the model"
-            raise Unsupported(f"{told}, so that it is not trained. Register it as nn.Parameter, or switch its requires_grad off")
+            fault = f"{name} requires a gradient and takes part in the output or the loss, but is no parameter of the model"
+            raise Unsupported(f"{fault}, so that it is not trained. Register it as nn.Parameter, or switch its requires_grad off")
 
 
 def _changed(inputs: Tensor, targets: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:

@@ -51,15 +51,15 @@ def changed(before: Values, after: Values) -> str | None:
 def unregistered(model: nn.Module) -> dict[Tensor, str]:
     """The tensors in Python attributes that require a gradient, by themselves and not computed, with their names."""
     registered = set(model.parameters())
-    found: dict[Tensor, str] = {}
+    names: dict[Tensor, str] = {}
     for name, module in model.named_modules():
         for key, value in vars(module).items():
             if key in INTERNAL:
                 continue
             for tensor in _tensors(value, "").values():
                 if tensor.requires_grad and tensor.is_leaf and tensor not in registered:
-                    found[tensor] = f"the attribute {key!r} of {name or 'the model'!r} ({type(module).__name__})"
-    return found
+                    names[tensor] = f"the attribute {key!r} of {name or 'the model'!r} ({type(module).__name__})"
+    return names
 
 
 @contextlib.contextmanager
@@ -90,11 +90,11 @@ def _state(module: nn.Module) -> dict[str, Any]:
 
 
 def _put_back(module: nn.Module, state: dict[str, Any]) -> None:
-    own = vars(module)
+    table = vars(module)
     for key in [key for key in _state(module) if key not in state]:
-        del own[key]
+        del table[key]
     for key, saved in state.items():
-        own[key] = saved.restored() if isinstance(saved, _Saved) else saved
+        table[key] = saved.restored() if isinstance(saved, _Saved) else saved
 
 
 class _Saved:
@@ -162,7 +162,7 @@ def _tensors(value: Any, name: str, level: int = 0, plain: bool = False) -> Valu
         return {name: torch.tensor(list(value.encode() if isinstance(value, str) else value), dtype=torch.uint8)}
     else:
         return {}
-    found: Values = {}
+    values: Values = {}
     for label, item in items:
-        found |= _tensors(item, label, level + 1, plain)
-    return found
+        values |= _tensors(item, label, level + 1, plain)
+    return values
