@@ -46,6 +46,11 @@ def test_a_model_with_nothing_to_train_is_refused():
         check(nn.Linear(2, 2).requires_grad_(False))
 
 
+def test_a_model_compiled_by_torch_jit_is_refused():
+    with pytest.raises(Unsupported, match=r"'1' is compiled by torch.jit"):
+        check(nn.Sequential(nn.Linear(2, 2), torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))))
+
+
 def test_half_precision_is_refused_by_the_name_of_the_parameter():
     with pytest.raises(Unsupported, match=r"must be float32 or float64 .* '0.weight' is torch.bfloat16"):
         check(nn.Sequential(nn.Linear(2, 2).bfloat16()))

@@ -28,6 +28,8 @@ def check(model: nn.Module) -> None:
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise UsageError(f"{name!r} has no shape yet: pass made-up examples through a model with lazy layers before it is trained")
     for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise Unsupported(f"{name or 'the model'!r} is compiled by torch.jit, which nothing can be tried on; give the module as it was")
         instead = _instead(module)
         if instead:
             told = f"{name or 'the model'!r} ({type(module).__name__}) mixes the examples of a batch"

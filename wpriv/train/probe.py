@@ -68,7 +68,7 @@ def probe(
 
     Changes one record, leaves one out, and passes another batch before; then compares the outputs of all modules, the losses and the
     gradients for the other records. Dropout is allowed: each pass begins from the same random numbers. The model's state and the global
-    generators are as before afterwards.
+    generators are as before afterwards. What a few examples do not show (mixing in large batches alone, say) is not found.
 
     Args:
         inputs: [B, ...] at least two examples as the model takes them, best made up.
