@@ -1,14 +1,18 @@
-"""Models whose examples cannot be told apart are refused by the name of the module that mixes them."""
+"""Models that mix the examples of a batch, or keep something of them, are refused by the name of the place."""
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.train.models import NAMES, case
 from wpriv.errors import Unsupported, UsageError
-from wpriv.train.check import check, probe
+from wpriv.train.check import check
+from wpriv.train.probe import probe
 
 
 def around(module: nn.Module) -> nn.Module:
@@ -42,6 +46,11 @@ def test_a_model_with_nothing_to_train_is_refused():
         check(nn.Linear(2, 2).requires_grad_(False))
 
 
+def test_a_model_compiled_by_torch_jit_is_refused():
+    with pytest.raises(Unsupported, match=r"'1' is compiled by torch.jit"):
+        check(nn.Sequential(nn.Linear(2, 2), torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))))
+
+
 def test_half_precision_is_refused_by_the_name_of_the_parameter():
     with pytest.raises(Unsupported, match=r"must be float32 or float64 .* '0.weight' is torch.bfloat16"):
         check(nn.Sequential(nn.Linear(2, 2).bfloat16()))
@@ -69,9 +78,9 @@ class Rolled(nn.Module):
         return x.roll(1, 0)
 
 
-@pytest.mark.parametrize("kind", [Mean, Tied, Rolled, lambda: nn.BatchNorm2d(4), lambda: nn.Softmax(dim=0)])
+@pytest.mark.parametrize("kind", [Mean, Tied, Rolled, lambda: nn.BatchNorm2d(4, track_running_stats=False), lambda: nn.Softmax(dim=0)])
 def test_a_probe_finds_a_module_that_mixes_examples_whatever_its_kind(kind):
-    with pytest.raises(Unsupported, match=r"'1.1' \(\w+\) mixes the examples of a batch: changing one"):
+    with pytest.raises(Unsupported, match=r"'1.1' \(\w+\) mixes the records of a batch in training mode: changing one"):
         probe(around(kind()), torch.randn(4, 2, 3, 3))
 
 
@@ -95,13 +104,38 @@ def test_a_probe_lets_models_through_that_mix_nothing(name):
     probe(model, inputs)
 
 
-def test_a_probe_leaves_the_random_numbers_and_the_buffers_as_they_were():
+def test_a_probe_leaves_the_random_numbers_and_the_state_as_they_were():
     model = nn.Sequential(nn.Linear(2, 4), nn.Dropout(), nn.InstanceNorm1d(4, track_running_stats=True))
-    buffers, state = {k: v.clone() for k, v in model.named_buffers()}, torch.get_rng_state()
-    probe(model, torch.randn(3, 2, generator=torch.Generator().manual_seed(0)).unsqueeze(1).expand(3, 4, 2).contiguous())
+    model.history = [torch.ones(2)]
+    before, state = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
+    python, numpy = random.getstate(), np.random.get_state()[1].copy()
+    with pytest.raises(Unsupported, match=r"the buffer '2.running_mean' of the model changes in a forward pass in training mode"):
+        probe(model, torch.randn(3, 2, generator=torch.Generator().manual_seed(0)).unsqueeze(1).expand(3, 4, 2).contiguous())
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(buffers[k], v) for k, v in model.named_buffers())
-    assert not any(module._forward_hooks for module in model.modules())
+    assert random.getstate() == python
+    assert (np.random.get_state()[1] == numpy).all()
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+    assert model.training
+    assert len(model.history) == 1
+    assert all(p.grad is None for p in model.parameters())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_probe_in_evaluation_mode_finds_what_mixes_there():
+    model = nn.Sequential(nn.Linear(2, 4), Mean()).eval()
+    with pytest.raises(Unsupported, match=r"'1' \(Mean\) mixes the records of a batch in evaluation mode"):
+        probe(model, torch.randn(4, 2))
+    probe(nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4)).eval(), torch.randn(4, 2))
+
+
+def test_scores_that_mix_records_are_found():
+    with pytest.raises(Unsupported, match="the function of the scores mixes the records"):
+        probe(nn.Linear(2, 4), torch.randn(4, 2), scores=lambda outputs: outputs - outputs.mean(0))
+
+
+def test_a_lazy_layer_without_a_shape_is_refused_by_the_name_of_its_weight():
+    with pytest.raises(UsageError, match=r"'0.weight' has no shape yet"):
+        check(nn.Sequential(nn.LazyLinear(3)))
 
 
 def test_a_probe_needs_two_examples():

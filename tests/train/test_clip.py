@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 
 import pytest
 import torch
@@ -13,8 +15,9 @@ from torch import Tensor, nn
 
 from tests.train.models import CLASSES, EXAMPLES, NAMES, case, cross_entropy, head
 from wpriv.errors import Unsupported, UsageError
-from wpriv.train import layers
+from wpriv.train import layers, method
 from wpriv.train.clip import Clipped, choose, choose_for, clipped_sum
+from wpriv.train.ghost import ghost
 
 
 def clipped(model: nn.Module, inputs: Tensor, targets: Tensor, method: str = "ghost", norm: float = 0.7, **more: object) -> Clipped:
@@ -245,7 +248,7 @@ def test_ghost_refuses_what_its_rules_do_not_know_and_auto_is_right_there(name):
 def test_ghost_refuses_an_input_that_was_changed_in_place():
     inputs, targets = batch_of_vectors()
     with pytest.raises(Unsupported, match=r"the input of 'up' \(Linear\) was changed in place"):
-        clipped(InPlace().double(), inputs, targets, "ghost")
+        ghost(InPlace().double(), cross_entropy, inputs, targets, 1.0, None)
 
 
 def test_choose_finds_a_weight_that_is_used_once_more_behind_its_layers_back():
@@ -254,13 +257,14 @@ def test_choose_finds_a_weight_that_is_used_once_more_behind_its_layers_back():
     assert choose(model, cross_entropy, inputs, targets) == "vmap"
 
 
-def test_choose_finds_a_loss_that_mixes_examples():
+def test_a_loss_that_mixes_examples_is_refused():
     inputs, targets = batch_of_vectors()
 
     def centred(outputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(outputs - outputs.mean(dim=0), targets)
 
-    assert choose(nn.Linear(6, CLASSES).double(), centred, inputs, targets) in ("vmap", "loop")
+    with pytest.raises(Unsupported, match="the loss mixes the records of a batch"):
+        choose(nn.Linear(6, CLASSES).double(), centred, inputs, targets)
 
 
 @pytest.mark.parametrize("name", ["conv", "embedding", "residual", "linear on a short sequence"])
@@ -269,6 +273,77 @@ def test_choose_takes_ghost_where_it_agrees(name):
     model.append(nn.Dropout()) if isinstance(model, nn.Sequential) else None
     assert choose(model.float(), cross_entropy, inputs.float() if inputs.is_floating_point() else inputs, targets) == "ghost"
     assert model.training
+
+
+@pytest.mark.parametrize("how", ["behind its back", "twice"])
+def test_a_method_that_is_asked_for_by_name_is_refused_where_it_would_be_wrong(how):
+    inputs, targets = batch_of_vectors()
+    with pytest.raises(Unsupported, match=r"'ghost' does not give|is called more than once"):
+        clipped(Tied(how).double(), inputs, targets, "ghost")
+
+
+def test_a_model_is_tried_once_as_long_as_its_modes_and_arguments_are_of_the_same_kind(monkeypatch):
+    tried = []
+    real = method.probe
+    monkeypatch.setattr(method, "probe", lambda *rest, **more: tried.append(1) or real(*rest, **more))
+    inputs, targets = batch_of_vectors()
+    model = nn.Sequential(nn.Linear(6, 6), nn.Dropout(), nn.Linear(6, CLASSES)).double()
+
+    def calls() -> int:
+        tried.clear()
+        # a loss that is defined anew at each step
+        clipped_sum(model, lambda out, y: cross_entropy(out, y), inputs, targets, norm=1.0, adjacency="add-remove")
+        return len(tried)
+
+    assert calls() > 0
+    assert calls() == 0
+    inputs, targets = inputs[:1], targets[:1]
+    assert calls() == 0
+    model.eval()
+    assert calls() > 0
+    model.train()
+    assert calls() == 0
+    model[0].requires_grad_(False)
+    assert calls() > 0
+
+
+def test_what_is_remembered_of_a_model_goes_with_it():
+    inputs, targets = batch_of_vectors()
+
+    def trained() -> weakref.ref[nn.Module]:
+        model = nn.Linear(6, CLASSES).double()
+        clipped_sum(model, lambda out, y: cross_entropy(out + 0 * model.bias, y), inputs, targets, norm=1.0, adjacency="add-remove")
+        return weakref.ref(model)
+
+    alive = trained()
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_trial_sees_no_record():
+    seen: list[Tensor] = []
+    model = nn.Linear(6, CLASSES).double()
+    model.register_forward_pre_hook(lambda module, args: seen.append(args[0].detach().clone()))
+    inputs, targets = batch_of_vectors()
+    clipped(model, inputs, targets, "auto")
+    rows = torch.cat([rows.reshape(-1, 6) for rows in seen[:-1]])
+    assert len(seen) > 10
+    assert not (rows[:, None] == inputs).all(-1).any()
+    assert torch.equal(seen[-1], inputs)
+
+
+def test_a_model_that_takes_no_made_up_examples_is_tried_on_those_that_are_given():
+    def strict(outputs: Tensor, targets: Tensor) -> Tensor:
+        if not bool((targets.abs() == 1).all()):
+            raise ValueError("targets must be -1 or 1")
+        return F.softplus(-targets * outputs[:, 0])
+
+    inputs, targets = batch_of_vectors()
+    given = {"norm": 1.0, "adjacency": "add-remove"}
+    signs = torch.where(targets > 0, 1.0, -1.0).double()
+    assert clipped_sum(nn.Linear(6, 1).double(), strict, inputs, signs, **given).norms.shape == (4,)
+    with pytest.raises(Unsupported, match="the loss mixes"):
+        clipped_sum(nn.Linear(6, 1).double(), lambda out, y: strict(out - out.mean(0), y), inputs, signs, **given)
 
 
 @pytest.mark.parametrize(("model", "wanted"), [(nn.Linear(6, CLASSES), "ghost"), (Tied("behind its back"), "vmap")])
@@ -291,10 +366,10 @@ def test_a_model_that_nothing_can_batch_is_left_to_the_loop():
     torch.manual_seed(0)
     model, inputs, targets = Recurrent().double(), torch.randn(4, 5, 3).double(), torch.randint(CLASSES, (4,))
     with pytest.raises(Unsupported, match=r"torch.func cannot batch this model \(.*\); use the clipping method 'loop'"):
-        clipped(model, inputs, targets, "auto")
+        clipped(model, inputs, targets, "vmap")
     assert choose(model, cross_entropy, inputs, targets) == "loop"
     wanted, _ = literal(model, inputs, targets, 0.2, torch.ones(4))
-    torch.testing.assert_close(flat(clipped(model, inputs, targets, "loop", norm=0.2).total.parts), flat(wanted))
+    torch.testing.assert_close(flat(clipped(model, inputs, targets, "auto", norm=0.2).total.parts), flat(wanted))
 
 
 def test_a_hook_of_the_user_does_not_come_between_a_layer_and_its_gradient():

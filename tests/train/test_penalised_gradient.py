@@ -521,6 +521,53 @@ def test_the_examples_of_the_docstrings_print_what_they_show():
     assert found.failed == 0
 
 
+class Again(nn.Module):
+    """A linear layer whose weight is used once more outside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(5, 5), nn.Linear(5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.up(F.linear(torch.tanh(self.down(x)), self.down.weight.T))
+        return out
+
+
+@pytest.mark.parametrize("clipping", CLIPPINGS)
+def test_a_weight_used_outside_its_layer_is_counted(clipping):
+    penalty = Penalty(0.6, 0.3, 0.5, ((4, 6),), clip=0.7, clipping=clipping)
+    torch.manual_seed(3)
+    agrees(Again().double(), lambda out, y: squared(out, y).sum(1), batch(10), batch(10, 3)[:, :2], penalty, directions=axes(2))
+    with pytest.raises(Unsupported, match="'ghost' does not give"):
+        penalised_gradient(Again().double(), None, batch(5), None, Penalty(1.0, 1, 1, ((2, 3),)), directions=axes(2), method="ghost")
+
+
+@pytest.mark.parametrize("what", ["model", "loss", "scores", "buffer"])
+def test_what_mixes_or_keeps_examples_is_refused_by_its_name(what):
+    def centred(outputs: Tensor) -> Tensor:
+        return outputs - outputs.mean(0)
+
+    class Centre(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(2, dtype=torch.float64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if what == "buffer":
+                self.seen = x.detach().mean(0)
+            return centred(x) if what == "model" else x
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return squared(centred(outputs) if what == "loss" else outputs, targets).sum(1)
+
+    model = nn.Sequential(mlp(2), Centre())
+    why = {"model": r"'1' \(Centre\) mixes", "loss": "the loss or the function", "scores": "the loss or the function", "buffer": "'1.seen'"}
+    scores = centred if what == "scores" else lambda outputs: outputs
+    given = {"directions": axes(2), "scores": scores}
+    with pytest.raises(Unsupported, match=why[what]):
+        penalised_gradient(model, loss, batch(5), batch(5)[:, :2], Penalty(0.5, 1, 1, ((2, 3),), clip=1.0), **given)
+
+
 def test_a_model_that_mixes_examples_is_refused():
     model = head(nn.Linear(5, 4), nn.BatchNorm1d(4), width=4).double()
     with pytest.raises(Unsupported, match="mixes the examples"):

@@ -176,28 +176,48 @@ def _run(
             return finished(job, place)
         identity = folder.identity(made, job.steps, job.multiplier, data.fingerprint, place.run)
         if not (place.weights and _together(lambda: _trained(out, identity))):
-            _together(lambda: folder.take(place, made, {**about, **launch.about()}))
-            tell = progress.Progress(job, place, say, writes=spread.first())
-            tell.begin()
-            launch.launch(
-                job.train,
-                data,
-                schedule(job, place.run),
-                out,
-                identity=identity,
-                device=device,
-                resume=place.resume,
-                fork=place.fork,
-                stop=stop,
-                on_epoch=tell.epoch,
-                on_step=tell.step,
-            )
+            _fit(job, place, data, identity, about, device, stop, say)
             about["wall_seconds"] = round(time.time() - started, 1)
             place = replace(place, fresh=False)
         about |= launch.about()
         _together(lambda: conclude.conclude(job, place, about, None if data.noise is None else data.noise.statement))
         spread.leave()
         return finished(job, place)
+
+
+def _fit(
+    job: Plan,
+    place: Folder,
+    data: Any,
+    identity: str,
+    about: dict[str, Any],
+    device: str,
+    stop: Callable[[], str | None],
+    say: progress.Say | None,
+) -> None:
+    """Trains as planned; the folder is taken once the task has accepted model and data."""
+    from wpriv.train import launch, spread
+
+    tell = progress.Progress(job, place, say, writes=spread.first())
+
+    def begin() -> None:
+        _together(lambda: folder.take(place, job.recipe, {**about, **launch.about()}))
+        tell.begin()
+
+    launch.launch(
+        job.train,
+        data,
+        schedule(job, place.run),
+        place.path,
+        identity=identity,
+        device=device,
+        resume=place.resume,
+        fork=place.fork,
+        begin=begin,
+        stop=stop,
+        on_epoch=tell.epoch,
+        on_step=tell.step,
+    )
 
 
 @contextlib.contextmanager

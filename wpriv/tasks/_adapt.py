@@ -18,11 +18,12 @@ from wpriv.errors import UsageError
 from wpriv.tasks._adapt_nets import AT_ONCE, FIRST, Networks, Work, accuracy, gradients, images, moved, ready, refuse, side_loss
 from wpriv.tasks.adapt import RADIUS, Options, claimed, penalty
 from wpriv.train.bound import clip_factors
-from wpriv.train.clip import clipped_sum
+from wpriv.train.clip import choose, clipped_sum
 from wpriv.train.job import Job, optimizer_of
+from wpriv.train.method import check_evaluation
 from wpriv.train.release import Bounded
 from wpriv.train.sampler import Indices
-from wpriv.train.wasserstein import penalised_gradient
+from wpriv.train.wasserstein import method_for, penalised_gradient
 from wpriv.transport import line, sliced
 
 Noisy = Callable[[Bounded], list[Tensor]]
@@ -47,9 +48,7 @@ def dann(work: Work, inputs: Tensor, noisy: Noisy) -> Tensor:
 
 def dp_dann(work: Work, inputs: Tensor, noisy: Noisy) -> Tensor:
     """DANN whose gradients on target records are clipped one by one, added up and made noisy; the source's are added to it as they are."""
-    nets = work.nets
-    assert nets.discriminator is not None
-    adversary = nn.Sequential(nets.features, nets.discriminator)
+    nets, adversary = work.nets, work.adversary
     zeros = inputs.new_zeros(len(inputs))
     if work.options.variant == "sound":
         total = clipped_sum(adversary, _is_target, inputs, zeros, norm=work.clip, adjacency=work.adjacency, method=work.method).total
@@ -155,6 +154,8 @@ def job(train: Train, options: Options, data: Any, device: torch.device, adjacen
     private = train.privacy
     clip, method = (float(private.clip), private.method) if private is not None and private.clip != "batch-mean" else (1.0, "auto")
     work = Work(nets, options, source, target, optimizer, train.batch or len(target[0]), adjacency, clip, method)
+    if private is not None:
+        _refuse_leaks(work)
     which = ("paper" if options.variant == "paper" else options.route) if options.method == "dp-swd" else ""
     step = SWD[which] if which else STEPS[options.method]
 
@@ -172,6 +173,19 @@ def job(train: Train, options: Options, data: Any, device: torch.device, adjacen
         return found if eps is None else {**found, "claimed": eps}
 
     return Job(nets, None, evaluate, learn=learn, optimizers={"all": optimizer})
+
+
+def _refuse_leaks(work: Work) -> None:
+    """Try on made-up records every network that records of the target pass through, as they pass through it."""
+    nets, options = work.nets, work.options
+    none = images(work.target[0][:0])
+    if nets.discriminator is not None:
+        choose(work.adversary, _is_target, none, none.new_empty(0), method=work.method if options.variant == "sound" else "vmap")
+    elif nets.fixed is None:
+        with _only(nets.features, moved(nets, options)):
+            method_for(nets.features, None, none, None)
+    # every epoch measures the target, and projections are of features in evaluation mode
+    check_evaluation(nn.Sequential(nets.features if nets.fixed is None else nets.fixed, nets.classifier), none)
 
 
 def _warm_up(work: Work) -> None:

@@ -93,6 +93,12 @@ class Work:
     clip: float
     method: str
 
+    @functools.cached_property
+    def adversary(self) -> nn.Module:
+        """Features and discriminator as one network, the same object at every step."""
+        assert self.nets.discriminator is not None
+        return nn.Sequential(self.nets.features, self.nets.discriminator)
+
     def of_source(self) -> tuple[Tensor, Tensor]:
         """A random batch of the public side."""
         drawn = torch.randint(len(self.source[0]), (self.batch,)).to(self.source[0].device)

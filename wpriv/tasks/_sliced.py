@@ -125,11 +125,11 @@ def autoencoder(recipe: Train, shape: tuple[int, ...]) -> Any:
 
 
 def width(model: Any, inputs: Tensor) -> int:
-    """The numbers in a code."""
+    """The numbers in a code of records in the shape of ``inputs``, found by one of zeros."""
     import torch
 
     with torch.no_grad():
-        return int(model(inputs[:1])[0].shape[1])
+        return int(model(torch.zeros_like(inputs[:1]))[0].shape[1])
 
 
 def squared(outputs: Any, targets: Tensor) -> Tensor:

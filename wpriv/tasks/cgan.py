@@ -64,6 +64,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     from torch import nn
     from torch.nn.functional import one_hot
 
+    from wpriv.train import clip
     from wpriv.train.job import optimizer_of
 
     options = Options.model_validate(train.options)
@@ -72,6 +73,9 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
         nn.Linear(options.dimension + options.classes, options.width), nn.LeakyReLU(0.2), nn.Linear(options.width, 1)
     ).to(device)  # fmt: skip
     weights = list(judge.parameters())
+    if train.privacy is not None:
+        none = weights[0].new_empty(0, options.dimension + options.classes)
+        clip.choose(judge, _loss, none, none[:, 0], method=train.privacy.method)
     x, y = _generation.images(data.x_train, data.y_train, device)
     labels = _generation.even(options.generated, options.classes, device)
     own_rate = train.optimizer.model_copy(update={"lr": options.generator_lr or train.optimizer.lr})

@@ -59,7 +59,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     """The model of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
 
     Raises:
-        UsageError, Unsupported: the model does not fit the data, or mixes examples where each one is clipped.
+        UsageError, Unsupported: the model does not fit the data, or mixes or keeps examples where each one is clipped.
     """
     import numpy as np
     import torch
@@ -92,12 +92,13 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
                 right += float((model(test_inputs[own]).argmax(dim=1) == test_targets[own]).sum())
         return {"accuracy": right / len(test_targets)}
 
+    method = ""
+    if private is not None and private.clip != "batch-mean":
+        # before any record passes through the model
+        method = clip.choose_for(model, loss, tuple(inputs.shape[1:]), len(data.classes), private.method)
     two = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
     batches = gather.Batches(model, loss, fetch, physical)
-    method: str = "" if private is None or private.clip == "batch-mean" else private.method
-    if method == "auto":
-        method = clip.choose_for(model, loss, tuple(inputs.shape[1:]), len(data.classes))
     gathered = gather.of(batches, private, adjacency, recipe.batch or len(inputs), method)
     return Job(model, gathered, evaluate, watch.of(batches, recipe, adjacency), method=method)
 

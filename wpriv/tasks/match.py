@@ -100,6 +100,8 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     axes = _sliced.drawn(width, options.directions, device)
     fetch, points = (lambda places: (at(places[:first]), None)), (lambda places: at(places[first:]))
     objective = Objective(network, None, fetch, penalty, lambda outputs: outputs, axes, points)
+    if recipe.privacy is not None:
+        objective.check(records[:0], None)
     gather = objective.plain if recipe.privacy is None else objective.clipped
 
     def picture() -> Tensor:

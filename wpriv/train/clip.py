@@ -1,27 +1,24 @@
 """Per-example clipping: the sum over a batch of each example's gradient, scaled down to a norm of at most C where it is longer.
 
 Three methods give the same sum to rounding. ``ghost`` (wpriv/train/ghost.py) takes norms and sum from what the layers saw, in about
-the time and memory of ordinary training; ``vmap`` (wpriv/train/persample.py) forms the gradient of every example, and knows any model
-that torch.func can batch; ``loop`` runs one example after another. ``auto`` is ghost where every layer allows it, and vmap elsewhere.
+the time and memory of ordinary training; ``vmap`` (wpriv/train/persample.py) forms the gradient of every example, and treats any model
+that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the first of them that is right for the model, which a
+trial on made-up examples decides once (wpriv/train/method.py).
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from wpriv.errors import Unsupported, UsageError
-from wpriv.train.bound import Loss, Summed, total
+from wpriv.errors import UsageError
+from wpriv.train.bound import Loss, total
 from wpriv.train.check import check
-from wpriv.train.ghost import ghost
-from wpriv.train.persample import loop, vmap
+from wpriv.train.method import METHODS, method_for
 from wpriv.train.release import Bounded
-
-METHODS = {"ghost": ghost, "vmap": vmap, "loop": loop}
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,11 @@ def clipped_sum(
     One example's part is g min(1, norm / (|g| (1 + slack))), with a slack above what rounding can do to it, so that its norm stays
     within ``norm`` in floating point too.
 
+    At the first call for a model, and where its modes or layers change, ``probe`` tries it and the loss on made-up examples in the
+    model's present mode: nothing may mix the examples of a batch, and nothing may be kept from one call to the next.
+
     Args:
-        model: its output for an example must depend on that example alone (``check.probe`` tries it).
+        model: its output for an example must depend on that example alone.
         loss: (outputs [B, ...], targets [B, ...]) -> losses [B], each of its own example alone.
         inputs, targets: [B, ...]; B may be 0.
         norm: the bound C > 0, in units of the gradient.
@@ -62,14 +62,14 @@ def clipped_sum(
         weights: [B] of zeros and ones; examples of weight 0 are padding and add nothing.
     Raises:
         UsageError: an argument is out of range, or a gradient is not a finite number; the message names the parameter.
-        Unsupported: the model mixes examples, or the method cannot treat one of its layers; the message names it.
+        Unsupported: the model or the loss mixes examples, the model keeps something between calls (a buffer that moves, say), or the
+            method cannot treat one of its layers; the message names the place.
     Source:
         Abadi et al. (2016), Algorithm 1, without the noise, which ``release.noisy`` adds.
     """
     if not 0 < norm < math.inf:
         raise UsageError(f"the clipping norm must be finite and above 0; found {norm}")
-    if method != "auto" and method not in METHODS:
-        raise UsageError(f"no clipping method called {method!r}. Known: auto, {', '.join(METHODS)}")
+    candidates = _candidates(method)
     if len(inputs) != len(targets) or (weights is not None and weights.shape != inputs.shape[:1]):
         other = "" if weights is None else f" and weights of shape {tuple(weights.shape)}"
         raise UsageError(f"each example needs one target and one weight; found {len(inputs)} inputs, {len(targets)} targets{other}")
@@ -80,61 +80,44 @@ def clipped_sum(
         nothing = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
         return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), nothing, nothing)
 
+    right = METHODS[method_for(model, loss, inputs, targets, candidates=candidates)]
     with torch.enable_grad():
-        found = _summed(method, model, loss, inputs, targets, norm, weights)
+        found = right(model, loss, inputs, targets, norm, weights)
     _refuse_nonfinite(found.squares, weights)
     return Clipped(Bounded(found.parts, sensitivity, adjacency), total(found.squares).sqrt(), found.losses)
 
 
-def choose(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> str:
-    """The fastest method that agrees with ``loop`` on a few examples: to be asked once before training, in place of ``auto``.
+def choose(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, *, method: str = "auto", classes: int = 2) -> str:
+    """The fastest method that gives each example's own gradient: what ``auto`` is for this model in its present mode.
 
-    Finds what no look at the layers can, such as a weight that is used once more behind its layer's back, or a loss that mixes
-    examples. Tried on a copy of the model in evaluation mode, where dropout draws nothing.
+    Decided on made-up examples, so that it may be asked before any record is seen. Finds what no look at the layers can, such as a
+    weight that is used once more outside its layer.
 
     Args:
-        inputs, targets: [B, ...] a few examples are enough; at most 4 are used.
+        inputs, targets: [B, ...] their shapes and types are used, and their numbers only where the model refuses made-up ones; B may be 0.
+        method: a method to try alone, in place of all of them. classes: whole numbers among the targets are below this.
     Raises:
         As ``clipped_sum``.
     """
-    trial = copy.deepcopy(model).eval()
-    few = inputs[:4], targets[:4]
-    wanted = clipped_sum(trial, loss, *few, norm=1.0, adjacency="add-remove", method="loop")
-    for method in ("ghost", "vmap"):
-        try:
-            found = clipped_sum(trial, loss, *few, norm=1.0, adjacency="add-remove", method=method)
-        except Unsupported:
-            continue
-        if _agree([found.norms, *found.total.parts], [wanted.norms, *wanted.total.parts]):
-            return method
-    return "loop"
+    check(model)
+    return method_for(model, loss, inputs, targets, candidates=_candidates(method), classes=classes)
 
 
-def choose_for(model: nn.Module, loss: Loss, shape: tuple[int, ...], classes: int) -> str:
-    """``choose`` on made-up examples of a shape, so that nothing is told of the records; draws nothing from torch's own generator.
+def choose_for(model: nn.Module, loss: Loss, shape: tuple[int, ...], classes: int, method: str = "auto") -> str:
+    """``choose`` for records of a shape with labels below ``classes``.
 
     Raises:
         As ``clipped_sum``.
     """
     first = next(model.parameters())
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.rand(4, *shape, generator=generator).to(first)
-    return choose(model, loss, inputs, torch.randint(classes, (4,), generator=generator).to(first.device))
+    inputs = torch.empty(0, *shape, dtype=first.dtype, device=first.device)
+    return choose(model, loss, inputs, inputs.new_empty(0, dtype=torch.int64), method=method, classes=classes)
 
 
-def _agree(found: list[Tensor], wanted: list[Tensor]) -> bool:
-    """Whether two lists of tensors are the same up to what float32 and another order of sums do to them."""
-    near = [(f - w).norm() <= 1e-3 * w.norm() + 1e-6 for f, w in zip(found, wanted, strict=True)]
-    return bool(torch.stack(near).all())
-
-
-def _summed(method: str, model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
-    if method == "auto":
-        try:
-            return ghost(model, loss, inputs, targets, norm, weights)
-        except Unsupported:
-            method = "vmap"
-    return METHODS[method](model, loss, inputs, targets, norm, weights)
+def _candidates(method: str) -> tuple[str, ...]:
+    if method != "auto" and method not in METHODS:
+        raise UsageError(f"no clipping method called {method!r}. Known: auto, {', '.join(METHODS)}")
+    return tuple(METHODS) if method == "auto" else (method,)
 
 
 def _refuse_nonfinite(squares: dict[str, Tensor], weights: Tensor | None) -> None:

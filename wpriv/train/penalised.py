@@ -17,7 +17,7 @@ from wpriv.train.gather import Gathered
 from wpriv.train.penalty import Penalty
 from wpriv.train.release import Bounded
 from wpriv.train.sampler import Indices
-from wpriv.train.wasserstein import penalised_gradient, weights
+from wpriv.train.wasserstein import method_for, penalised_gradient, weights
 
 # the objective is a mean already, over each group's fixed part of the batch
 DIVISOR = 1.0
@@ -41,6 +41,16 @@ class Objective:
     scores: Callable[[Any], Tensor]
     directions: Callable[[], Tensor] | None = None
     points: Callable[[Indices], Tensor] | None = None
+
+    def check(self, inputs: Tensor, targets: Tensor | None) -> None:
+        """Try the model on made-up examples before any record is seen.
+
+        Args:
+            inputs, targets: [0, ...] tensors in the shape and type of records; None where there is no loss.
+        Raises:
+            Unsupported: as ``penalised_gradient``.
+        """
+        method_for(self.model, self.loss if self.penalty.alpha < 1 else None, inputs[:0], targets, scores=self.scores)
 
     def clipped(self, indices: Indices) -> Gathered:
         """The gradient with every record's part in it bounded. ``seen`` has the objective, once for each record, in place of its loss.

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.core.process import WITHIN_GROUP
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import UsageError
 from wpriv.train.bound import Loss, clip_factors, losses_of
 from wpriv.train.check import check
 from wpriv.train.ghost import Call, forward
 from wpriv.train.jacobian import along, formed_grams, grams, row_factors, row_squares, spectral_factors
+from wpriv.train.method import method_for as tried
 from wpriv.train.penalty import Penalty
 from wpriv.train.release import Bounded
 from wpriv.transport import line
@@ -68,25 +69,26 @@ def penalised_gradient(
     """The gradient of ``penalty`` by the model's weights, with its sensitivity under replacing a record within its group.
 
     Args:
-        model: its output for an example must depend on that example alone (``check.probe`` tries it).
+        model: its output for an example must depend on that example alone, which is tried as in ``clipped_sum``.
         loss: (outputs, targets [n, ...]) -> losses [n]; it and ``targets`` may be None where alpha = 1.
         inputs: [n, ...] the groups one after another: first and second of the first pair, of the second pair, and so on. With
             ``penalty.fixed`` the first groups alone.
         directions: [d, k] unit columns (``sliced.random_directions``), the same for all groups; None where scores are numbers (d = 1).
         points: [m, d] the second groups one after another, with ``penalty.fixed``.
         scores: outputs -> [n, d], what the penalty compares; the outputs themselves by default ([n] is [n, 1]).
-        method: ``ghost`` (by what the layers saw), ``vmap`` (Jacobians formed a few examples at a time), or ``auto``: ghost where every
-            layer has a rule. A weight used behind its layer's back is not seen by ghost: ``clip.choose`` tells before training.
+        method: ``ghost`` (by what the layers saw), ``vmap`` (Jacobians formed a few examples at a time), or ``auto``: the first of them
+            that is right for the model.
     Raises:
         UsageError: sizes, shapes or directions do not fit, or a score or gradient is not finite.
-        Unsupported: the model mixes examples, or can neither be treated layer by layer nor batched by torch.func.
+        Unsupported: the model, the loss or the scores mix examples, the model keeps something between calls, or it can neither be
+            treated layer by layer nor batched by torch.func; the message names the place.
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), (3) with (5) or (6), Algorithm 1 without the noise, which ``release.noisy`` adds.
     """
     if method not in METHODS:
         raise UsageError(f"no method called {method!r} for this gradient. Known: {', '.join(METHODS)}")
     _check(penalty, loss, inputs, targets, points)
-    check(model)
+    method = method_for(model, loss if penalty.alpha < 1 else None, inputs, targets, scores=scores, method=method)
     with torch.enable_grad():
         seen = _see(method, model, loss if penalty.alpha < 1 else None, inputs, targets, scores)
         _check_scores(seen.scores, directions, points)
@@ -111,6 +113,25 @@ def penalised_gradient(
         None if seen.losses is None else seen.losses.detach(),
         None if lengths.losses is None else lengths.losses.sqrt(),
     )
+
+
+def method_for(
+    model: nn.Module,
+    loss: Loss | None,
+    inputs: Tensor,
+    targets: Tensor | None,
+    *,
+    scores: Callable[[Any], Tensor] | None = None,
+    method: str = "auto",
+) -> str:
+    """The method of ``penalised_gradient`` that is right for a model, tried on made-up examples in the shape of ``inputs``.
+
+    Raises:
+        Unsupported: as ``penalised_gradient``.
+    """
+    check(model)
+    candidates = METHODS[1:] if method == "auto" else (method,)
+    return tried(model, loss, inputs, None if loss is None else targets, candidates=candidates, scores=scores)
 
 
 def weights(x: Tensor, z: Tensor, directions: Tensor | None) -> Weights:
@@ -188,14 +209,8 @@ def _see(
 
 
 def _called(method: str, model: nn.Module, inputs: Tensor) -> tuple[Any, list[Call]]:
-    """The outputs, with the calls of all trainable layers, or with none where there are no rules to use them."""
-    if method != "vmap":
-        try:
-            return forward(model, inputs)
-        except Unsupported:
-            if method == "ghost":
-                raise
-    return model(inputs), []
+    """The outputs, with the calls of all trainable layers, or with none where Jacobians are formed."""
+    return forward(model, inputs) if method == "ghost" else (model(inputs), [])
 
 
 def _lengths(model: nn.Module, seen: _Seen, inputs: Tensor, targets: Tensor | None, penalty: Penalty) -> _Lengths:

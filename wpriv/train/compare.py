@@ -1,0 +1,58 @@
+"""Whether two tensors are the same up to rounding, and whether two batches agree in the records that they share."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+EXACT = 16.0
+"""Roundings that may differ between two passes of one shape; only sums over the batch in another order need them."""
+RESIZED = {torch.float32: 1e-4, torch.float64: 1e-9}
+"""The relative difference allowed between passes of different sizes, for which other kernels may run; 0.05 in half precision."""
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal in shape, kind and every number; NaN equals NaN."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def differs(one: Tensor, two: Tensor, size: int, left_out: bool) -> bool:
+    """Whether two outputs differ for the records that both batches share, along whichever dimension is that of the batch."""
+    less = size - left_out
+    if one.dim() != two.dim() or one.dim() == 0:
+        return False
+    places = [
+        place
+        for place, (first, second) in enumerate(zip(one.shape, two.shape, strict=True))
+        if (first, second) == (size, less) and one.shape[:place] + one.shape[place + 1 :] == two.shape[:place] + two.shape[place + 1 :]
+    ]
+    if not places and one.shape[0] % size == 0 and one.shape[0] * less == two.shape[0] * size and one.numel():
+        # positions folded into the batch
+        one, two, places = one.reshape(size, -1), two.reshape(less, -1), [0]
+    tolerance = RESIZED.get(one.dtype, 0.05) if left_out else exact(one)
+    start = 0 if left_out else 1
+    pairs = [(one.narrow(place, start, size - 1), two.narrow(place, start, size - 1)) for place in places]
+    return bool(pairs) and all(not near(mine, theirs, tolerance) for mine, theirs in pairs)
+
+
+def exact(tensor: Tensor) -> float:
+    """The relative difference that rounding may make in a tensor."""
+    return EXACT * torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
+
+
+def near(one: Tensor, two: Tensor, tolerance: float) -> bool:
+    """Whether two tensors are the same up to a share of their largest number; NaN and infinities must be at the same places."""
+    if one.shape != two.shape:
+        return False
+    if not one.is_floating_point() or same(one, two):
+        return same(one, two)
+    finite = one.isfinite() & two.isfinite()
+    if not same(one.masked_fill(finite, 0.0), two.masked_fill(finite, 0.0)):
+        return False
+    one, two = one.masked_fill(~finite, 0.0), two.masked_fill(~finite, 0.0)
+    largest = float(torch.maximum(one.abs(), two.abs()).max()) if one.numel() else 0.0
+    return math.isfinite(largest) and float((one - two).abs().max()) <= tolerance * largest

@@ -1,0 +1,117 @@
+"""Random numbers that repeat: every forward pass of a model draws the same ones, and if wanted every record of a batch as well."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+SEED = 20_011
+
+
+@contextlib.contextmanager
+def repeated(model: nn.Module) -> Iterator[None]:
+    """Within the block each call of the model begins from the same random numbers; outside nothing is drawn.
+
+    Covers torch's global generators, Python's ``random`` and numpy's global generator.
+    """
+    python, numpy = random.getstate(), np.random.get_state()
+    handle = model.register_forward_pre_hook(lambda module, args: _seed(SEED), prepend=True)
+    try:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []):  # type: ignore[no-untyped-call]
+            _seed(SEED)
+            yield
+    finally:
+        handle.remove()
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def _seed(number: int) -> None:
+    _seed_torch(number)
+    random.seed(number)
+    np.random.seed(number)
+
+
+def _seed_torch(number: int) -> None:
+    """Seed what is in use: torch.manual_seed would seed idle devices as well, which nothing would put back."""
+    torch.default_generator.manual_seed(number)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(number)
+
+
+class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Give all records of a batch of ``size`` the same random numbers, which a record alone gets too.
+
+    So the gradient of a record under dropout can be compared between a batch and the record by itself. ``unknown`` tells whether
+    something was drawn that this class cannot repeat; then such a comparison means nothing.
+    """
+
+    def __init__(self, model: nn.Module, size: int):
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.model, self.size, self.count, self.unknown = model, size, 0, False
+
+    def __enter__(self) -> SameDraws:
+        self.handle = self.model.register_forward_pre_hook(self._begin, prepend=True)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self.handle.remove()
+
+    def _begin(self, module: nn.Module, args: Any) -> None:
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        given = dict(kwargs or {})
+        if torch.Tag.nondeterministic_seeded not in func.tags or given.get("generator") is not None:
+            return func(*args, **given)
+        self.count += 1
+        _seed_torch(SEED + self.count)
+        name = func.overloadpacket.__name__
+        if name in ("rand_like", "randn_like", "randint_like"):
+            return self._spread(func(self._one(args[0]), *args[1:], **given), args[0].shape)
+        if name in ("rand", "randn", "randint", "randperm"):
+            self.unknown = self.unknown or name == "randperm"
+            return self._made(func, args, given)
+        if name == "native_dropout" and args[2] is not False:
+            kept = torch.rand_like(self._one(args[0])) >= args[1]
+            mask = self._spread(kept, args[0].shape)
+            return args[0] * mask / (1 - args[1]), mask
+        if name in ("bernoulli_", "uniform_", "normal_", "exponential_", "log_normal_", "geometric_", "cauchy_"):
+            if any(isinstance(arg, Tensor) for arg in args[1:]):
+                self.unknown = True
+                return func(*args, **given)
+            one = torch.empty_like(self._one(args[0]), memory_format=torch.contiguous_format)
+            args[0].copy_(func(one, *args[1:], **given))
+            return args[0]
+        self.unknown = True
+        return func(*args, **given)
+
+    def _made(self, func: Any, args: Sequence[Any], given: dict[str, Any]) -> Any:
+        """A factory's numbers, whose shape is the first list among its arguments."""
+        place = next((i for i, arg in enumerate(args) if isinstance(arg, (list, tuple))), None)
+        shape = [] if place is None else list(args[place])
+        along = self._along(shape)
+        if place is None or along is None:
+            return func(*args, **given)
+        small = [*shape[:along], 1, *shape[along + 1 :]]
+        return self._spread(func(*args[:place], small, *args[place + 1 :], **given), shape)
+
+    def _one(self, tensor: Tensor) -> Tensor:
+        """The part of the first record, along the first dimension of the size of the batch."""
+        along = self._along(tensor.shape)
+        return tensor if along is None else tensor.narrow(along, 0, 1)
+
+    def _along(self, shape: Sequence[int]) -> int | None:
+        return next((place for place, size in enumerate(shape) if size == self.size), None)
+
+    def _spread(self, one: Tensor, shape: Sequence[int]) -> Tensor:
+        return one.expand(tuple(shape)).clone()
