@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from wpriv.core.convert import zcdp_to_epsilon, zcdp_to_log_delta
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.pair import LossPair, gaussian_mu
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
@@ -33,7 +33,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     rho = math.fsum(step.n * _rho(step, pair, other) for step, (pair, _), (other, _) in parts)
 
     def delta(eps: float) -> Bracket:
-        return Bracket.above(math.exp(zcdp_to_log_delta(rho, eps)))
+        return Bracket.above(safe_exp(zcdp_to_log_delta(rho, eps)))
 
     def epsilon(delta: float) -> Bracket:
         return Bracket.above(zcdp_to_epsilon(rho, math.log(delta)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from wpriv.core.convert import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.moments import log_moment
 from wpriv.core.pair import Array
 from wpriv.core.process import Process, Run, log_finite
@@ -62,7 +62,7 @@ def moment_curve(process: Process, *, accountant: str, source: str, conversion: 
     def delta(eps: float) -> Bracket:
         logs = best(lambda x, moments: to_log_delta(x, moments, eps))
         logs = [-math.inf if eps >= run.top else value for run, value in zip(runs, logs, strict=True)]
-        return Bracket.above(math.exp(min(max(logs), 0.0)))
+        return Bracket.above(safe_exp(max(logs)))
 
     def epsilon(delta: float) -> Bracket:
         values = best(lambda x, moments: to_epsilon(x, moments, math.log(delta)))
