@@ -6,7 +6,6 @@ confused with the one-sided or approximate PLD accountants elsewhere: the bracke
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 

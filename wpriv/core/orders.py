@@ -23,17 +23,17 @@ class LogMoments:
     """K(lam) = sum_i n_i ln E[e^(lam L_i); L_i < inf] of a whole run, and what its distinguishing events weigh.
 
     ``infinity`` is the mass at +inf of the composition, 1 - prod (1 - w_i)^n_i (Sommer et al. 2019, Theorem 1); ``top`` is its
-    largest finite loss.
+    largest finite loss. ``deep`` is as in ``log_moment``.
     """
 
-    def __init__(self, run: Run):
-        self.run = run
+    def __init__(self, run: Run, deep: bool = False):
+        self.run, self.deep = run, deep
         self.log_finite = log_finite(run)
         self.infinity = -math.expm1(self.log_finite)
         self.top = math.fsum(n * pair.support[1] for pair, n in run) * (1 + 1e-15)
 
     def __call__(self, lam: Array) -> Array:
-        return np.asarray(np.sum([n * log_moment(pair, lam, finite=True) for pair, n in self.run], axis=0))
+        return np.asarray(np.sum([n * log_moment(pair, lam, finite=True, deep=self.deep) for pair, n in self.run], axis=0))
 
 
 def moment_curve(process: Process, *, accountant: str, source: str, conversion: str, lam: Array | None = None) -> Curve:

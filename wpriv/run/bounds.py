@@ -88,14 +88,13 @@ class OtherBounds:
         Raises:
             Unsupported: the curve refuses, and no other bound says anything.
         """
+        refusal: Unsupported | None = None
         try:
             own = ask(curve)
         except Unsupported as error:
             refusal, own = error, Bracket(most, 0.0, most)
-        else:
-            if not curve.is_wide(own):
-                return own
-            refusal = None
+        if refusal is None and not curve.is_wide(own):
+            return own
         low, high = own.lower or 0.0, own.safe
         upper, lower = "", ""
         for name, other in self.above:
@@ -122,9 +121,10 @@ def _unsampled(process: Process) -> Curve | None:
     """The exact curve of the process with every step run on all records, where it has a closed form; None where nothing is sampled.
 
     It bounds that of the sampled one. The sampled pair is a mixture: under Poisson sampling ((1-q) Q + q P, Q). The hockey-stick
-    divergence H_t is jointly convex, H_t(Q || Q) = max(1-t, 0) and H_t(P || Q) >= 1-t, so that H_t of the mixture, in either order, is
-    at most (1-q) max(1-t, 0) + q H_t(P || Q) <= H_t(P || Q) for every t. The same holds of fixed-size sampling, whose pair is such a
-    mixture for t >= 1 and its mirror image below. A dominating pair stays one under adaptive composition (Zhu, Dong, Wang 2022, Theorem 10).
+    divergence H_t is jointly convex, H_t(Q || Q) = max(1-t, 0) and H_t(P || Q) >= 1-t, so that H_t of the mixture, in either order,
+    is at most (1-q) max(1-t, 0) + q H_t(P || Q) <= H_t(P || Q) for every t. The same holds of fixed-size sampling, whose pair is such
+    a mixture for t >= 1 and its mirror image below. A dominating pair stays one under adaptive composition (Zhu, Dong, Wang 2022,
+    Theorem 10).
     """
     if all(step.sampling.kind == "none" for step in process.steps):
         return None
