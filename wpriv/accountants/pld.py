@@ -14,8 +14,9 @@ from wpriv.core.process import Process, between, closed_form
 
 NOTION = "approximate-dp"
 CLAIM = "certified"
-# other proven bounds of the same curve, which run/bounds.py intersects with a bracket that came out wider than asked
-OTHER_BOUNDS = ("rdp", "kov", "basic")
+# other proven bounds of the same curve, which run/bounds.py intersects with a bracket that came out wider than asked; of each group the
+# first that does not refuse the process, since those after it are never better
+OTHER_BOUNDS = (("rdp",), ("kov", "basic"))
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Theorem 1; Doroshenko et al. 2022 (upper dots); wpriv lower dots"
 EXPLAIN = """delta(eps) = E[(1 - e^(eps - Y))_+], Y the sum of the privacy losses of all steps under P, for both orders of the neighbours.
 Each step's privacy profile is replaced by a piecewise-linear one above it (chords) and one below it; both are composed by tilted FFTs.

@@ -49,6 +49,7 @@ class Bracket:
     def between(cls, lower: float, upper: float, by: str = "", refusal: str = "") -> Bracket:
         """A bracket of two proven ends; the estimate lies between them, and is the safe end where they are far apart."""
         # smooth profiles: the upper discretisation errs by h^2/12 and the lower one by half as much, which the estimate evens out
+        lower = lower if lower >= TINY else 0.0
         near = lower < upper <= 2 * lower
         return cls(min((2 * lower + upper) / 3, upper) if near else upper, lower, upper, by, refusal)
 

@@ -25,17 +25,17 @@ OUTER = 1e-2
 Ask = Callable[[Curve], Bracket]
 
 
-def intersected(curve: Curve, accountants: Sequence[str]) -> Curve:
+def intersected(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
     """A certified curve whose brackets, where they are wider than its ``tol``, are intersected with other proven bounds.
 
     Where the curve itself refuses a question, the other bounds answer it alone, and the row says so.
 
     Args:
-        accountants: those whose rigorous upper bounds are tried; one that refuses the process is left out.
+        accountants: groups of those whose rigorous upper bounds are tried: of each the first that does not refuse the process.
     Returns:
         A curve of the same claim. ``Bracket.by`` names the bound that gave an end, which becomes part of the row's source.
     """
-    others = OtherBounds(curve.process, tuple(accountants))
+    others = OtherBounds(curve.process, accountants)
 
     def delta(eps: float) -> Bracket:
         return others.narrowed(curve, lambda c: c.delta(eps), others.least_delta(eps), 1.0)
@@ -51,17 +51,12 @@ class OtherBounds:
     """The bounds of one process that are quick to ask, each built when first needed."""
 
     process: Process
-    accountants: tuple[str, ...]
+    accountants: Sequence[Sequence[str]]
 
     @cached_property
     def above(self) -> list[tuple[str, Curve]]:
         """Curves of upper bounds by name."""
-        found = []
-        for name in self.accountants:
-            try:
-                found.append((name, registry.load("accountants", name).account(self.process)))
-            except Unsupported:
-                continue
+        found = [known for group in self.accountants if (known := _first(group, self.process)) is not None]
         unsampled = _unsampled(self.process)
         return found if unsampled is None else [*found, (UNSAMPLED, unsampled)]
 
@@ -107,6 +102,16 @@ class OtherBounds:
             low, lower = end, f"lower end by {ONE}"
         by = "; ".join(part for part in (upper, lower) if part)
         return Bracket.between(min(low, high), high, by, str(refusal or ""))
+
+
+def _first(accountants: Sequence[str], process: Process) -> tuple[str, Curve] | None:
+    """The first of some accountants that does not refuse a process, and its curve."""
+    for name in accountants:
+        try:
+            return name, registry.load("accountants", name).account(process)
+        except Unsupported:
+            continue
+    return None
 
 
 def _answer(curve: Curve, ask: Ask) -> float:
