@@ -35,6 +35,8 @@ def text(x: float, *, up: bool, digits: int = DIGITS, limit: float | None = None
     while limit is not None and digits < MOST_DIGITS and (value <= limit) != (x <= limit):
         digits += 1
         value = rounded(x, up=up, digits=digits)
+    if digits > 15:
+        return echo(value)  # so many digits of a double are not all of them its own
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return f"{value:.{digits}g}"

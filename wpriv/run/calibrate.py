@@ -157,13 +157,23 @@ def solved(
         return math.log(bracket.safe / wanted) if bracket.safe > 0 else -math.inf
 
     try:
-        precision = COUNTED if knob.whole else PRECISION
-        value = solve(knob, miss, _guess(knob, at, eps, delta), -0.55 if knob.name == "n" else -1.1, precision)
+        slope = -0.55 if knob.name == "n" else -1.1
+        value = solve(knob, miss, _guess(knob, at, eps, delta), slope, _precision(knob, at, accountant))
     except Unreachable as error:
         if not rows:
             raise trouble[0] from None
         raise Unsupported(_why_not(knob, accountant, error, rows.get(error.best), (eps, delta), trouble)) from None
     return value, price.checked(rows[value])
+
+
+def _precision(knob: Knob, at: Callable[[float], Process], accountant: str) -> float:
+    """How near the best value the search ends, relative: at a count itself where its answers have no width."""
+    if not knob.whole:
+        return PRECISION
+    try:
+        return COUNTED if price.curve(at(2), accountant).claim == "certified" else 0.0
+    except (Unsupported, UsageError):
+        return COUNTED
 
 
 def _held(row: Guarantee, eps: float, delta: float) -> tuple[Bracket, float]:
