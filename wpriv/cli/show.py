@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wpriv.core.curve import Bracket, Guarantee, unit_notes
+from wpriv.core.curve import TINY, Bracket, Guarantee, unit_notes
 from wpriv.core.digits import echo, text
 
 TABLE_SCHEMA = "wpriv.table/1"
@@ -39,7 +39,8 @@ def headline(row: Guarantee, limit: float | None = None) -> str:
     if row.claim == "certified":
         claim += f" to lie in {bracket(found, limit)}"
     notion = "" if row.notion == "approximate-dp" else f" ({row.notion})"
-    sign = "<=" if row.claim == "upper-bound" else "="
+    # what is too small for a double is known as a bound only, whatever the claim
+    sign = "<=" if found.safe == TINY else "="
     answer = _question(row).replace(" at ", f" {sign} {text(found.safe, up=True, limit=limit)} at ", 1)
     return f"{_solved(row)}{answer}{notion}, {claim}; {circumstances(row)}"
 

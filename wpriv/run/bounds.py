@@ -98,6 +98,8 @@ class OtherBounds:
                 high, upper = end, f"upper end by {name}" + (f" ({other.source})" if name != UNSAMPLED else "")
         if refusal is not None and not high < most:
             raise refusal
+        if low > high * (1 + 1e-8):
+            raise ArithmeticError(f"{curve.accountant} is certified to be at least {low!r}, and another proven bound is at most {high!r}")
         if (end := least()) > low:
             low, lower = end, f"lower end by {ONE}"
         by = "; ".join(part for part in (upper, lower) if part)
