@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.core.curve import SCHEMA, Bracket, Curve, curve_of_pair, epsilon_at
+from wpriv.core.curve import SCHEMA, Bracket, Curve, curve_of_pair, epsilon_at, monotone
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss, GaussPair
@@ -79,3 +80,37 @@ def test_a_guarantee_is_one_flat_row_with_its_provenance() -> None:
     assert row["delta_lower"] <= row["delta"] <= row["delta_upper"]
     assert row["process"] == [{"mech": "gauss", "sigma": 2.0, "sensitivity": 1.0, "n": 3, "sampling": "none"}]
     assert (row["adjacency"], row["claim"], row["note"]) == ("add-remove", "exact", "x")
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=8))
+def test_monotone_brackets_fall_and_lie_within_the_given_ones(triples: list[tuple[float, float, float]]) -> None:
+    given_ones = [Bracket(middle, low, high) for low, middle, high in map(sorted, triples)]
+    found = monotone(given_ones)
+    for old, new in zip(given_ones, found, strict=True):
+        assert new.lower is not None
+        assert new.lower <= new.estimate <= new.safe <= old.safe
+    for left, right in itertools.pairwise(found):
+        assert (left.lower or 0.0) >= (right.lower or 0.0)
+        assert left.estimate >= right.estimate
+        assert left.safe >= right.safe
+
+
+def test_monotone_keeps_every_value_of_a_decreasing_function() -> None:
+    truth = [0.9, 0.5, 0.2, 0.1]
+    brackets = [Bracket(0.9, 0.1, 0.95), Bracket(0.5, 0.45, 1.0), Bracket(0.2, 0.0, 0.3), Bracket(0.1, 0.05, 1.0)]
+    for value, bracket in zip(truth, monotone(brackets), strict=True):
+        assert bracket.lower <= value <= bracket.safe
+
+
+@given(st.floats(-1e6, 0))
+def test_a_probability_is_never_rounded_below_itself(log_value: float) -> None:
+    bracket = Bracket.exact_exp(log_value)
+    assert bracket.safe > 0
+    assert math.log(bracket.safe) >= log_value - 1e-12
+    assert bracket.lower == 0 or math.log(bracket.lower) <= log_value + 1e-12
+
+
+def test_the_estimate_of_a_wide_bracket_is_its_safe_end() -> None:
+    assert Bracket.between(0.0, 1.0).estimate == 1.0
+    assert 0.99 < Bracket.between(0.99, 1.0).estimate < 1.0
+    assert Bracket.exact_exp(-math.inf) == Bracket.exact(0.0)

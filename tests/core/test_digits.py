@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wpriv.core.digits import rounded, text
+from wpriv.core.digits import echo, rounded, text
 
 positive = st.floats(1e-300, 1e300)
 
@@ -39,3 +39,21 @@ CASES = [
 @pytest.mark.parametrize(("x", "up", "wanted"), CASES)
 def test_numbers_look_as_people_write_them(x, up, wanted):
     assert text(x, up=up) == wanted
+
+
+@given(positive, st.floats(-1e-5, 1e-5))
+def test_more_digits_are_shown_where_six_would_cross_the_limit(x, away):
+    limit = x * (1 + away)
+    shown = float(text(x, up=True, limit=limit))
+    assert shown >= x
+    assert (shown <= limit) == (x <= limit)
+
+
+@given(st.floats(0, 1e300))
+def test_a_given_number_is_repeated_in_full(x):
+    assert float(echo(x)) == x
+
+
+@pytest.mark.parametrize(("x", "wanted"), [(1.0, "1"), (1e-5, "1e-05"), (1.0000001, "1.0000001"), (0.1, "0.1"), (1e6, "1000000")])
+def test_a_given_number_looks_as_it_was_written(x, wanted):
+    assert echo(x) == wanted

@@ -99,9 +99,9 @@ def test_curves_end_where_they_were_asked_to():
 def test_max_eps_fails_only_above_the_limit():
     job = build.job("gauss", params={"sigma": 1})
     rows = [verb.answer(job, "pld", delta=1e-5)]
-    verb.check_max_eps(job, rows, rows[0].epsilon.safe)
+    verb.check_max_eps(rows, rows[0].epsilon.safe)
     with pytest.raises(CheckFailed, match=r"found 4\.37718"):
-        verb.check_max_eps(job, rows, 4.37)
+        verb.check_max_eps(rows, 4.37)
 
 
 @settings(max_examples=60, deadline=None)

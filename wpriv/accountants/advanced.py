@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.onestep import OneStep, one_steps
 from wpriv.core.pair import Array
 from wpriv.core.process import Process
@@ -34,7 +34,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     def delta(eps: float) -> Bracket:
         # delta_i from 1e-300 to 1: ln of it is -x
         best = lowest(lambda x: _log_delta(steps, -x, eps), 1e-12, 690.0)[1]
-        return Bracket.above(math.exp(min([best, *_log_delta(steps, pure, eps), 0.0])))
+        return Bracket.above(safe_exp(float(min([best, *_log_delta(steps, pure, eps)]))))
 
     def epsilon(delta: float) -> Bracket:
         def at(share: Array) -> Array:

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.onestep import OneStep, one_steps
 from wpriv.core.process import Process
 from wpriv.core.roots import least
@@ -35,7 +35,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
             return Bracket.above(min(floor, 1.0))
         if _total(steps, 0.0) > eps:
             return Bracket.above(1.0)
-        return Bracket.above(math.exp(least(lambda x: _total(steps, x) - eps, -10.0, low=_LOWEST, high=0.0)))
+        return Bracket.above(safe_exp(least(lambda x: _total(steps, x) - eps, -10.0, low=_LOWEST, high=0.0)))
 
     def epsilon(delta: float) -> Bracket:
         return Bracket.above(_total(steps, math.log(delta)))

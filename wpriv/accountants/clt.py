@@ -6,9 +6,7 @@ the error to it and are bounds, nor with ``gdp-clt``, the limit of Gaussian diff
 
 from __future__ import annotations
 
-import math
-
-from wpriv.core.curve import Bracket, Curve, epsilon_at
+from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.normal import composed
 from wpriv.core.process import Process
 
@@ -30,7 +28,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         return max(s.log_delta(eps) for s in sums)
 
     def delta(eps: float) -> Bracket:
-        return Bracket(math.exp(min(log_delta(eps), 0.0)))
+        return Bracket(safe_exp(log_delta(eps)))
 
     def epsilon(delta: float) -> Bracket:
         return Bracket(epsilon_at(log_delta, delta, guess=max(1e-12, sums[0].mean)))

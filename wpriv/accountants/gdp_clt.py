@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import erf, ndtr
 
 from wpriv.core.convert import normal_log_delta
-from wpriv.core.curve import Bracket, Curve, epsilon_at
+from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.pair import gaussian_mu
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
@@ -49,7 +49,7 @@ def account(process: Process, *, tol: float = 1e-3, formula: str = "sampling") -
         return normal_log_delta(eps, variance / 2, variance)
 
     def delta(eps: float) -> Bracket:
-        return Bracket(math.exp(min(log_delta(eps), 0.0)))
+        return Bracket(safe_exp(log_delta(eps)))
 
     def epsilon(delta: float) -> Bracket:
         return Bracket(epsilon_at(log_delta, delta, guess=max(variance / 2, 1e-12)))

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from wpriv.core.binomial import response_log_delta
-from wpriv.core.curve import Bracket, Curve, epsilon_at
+from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.onestep import OneStep, one_steps
 from wpriv.core.pair import Array
 from wpriv.core.process import Process
@@ -45,7 +45,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     step = steps[0]
 
     def delta(eps: float) -> Bracket:
-        return Bracket.above(math.exp(min(_log_delta(step, eps), 0.0)))
+        return Bracket.above(safe_exp(_log_delta(step, eps)))
 
     def epsilon(delta: float) -> Bracket:
         def at(share: Array) -> Array:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve, epsilon_at
+from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.orders import LAMBDAS, LogMoments
 from wpriv.core.pair import Array
 from wpriv.core.process import Process
@@ -45,7 +45,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         return [_lines(run, _orders_at(*line, eps)) for run, line in zip(runs, coarse, strict=True)]
 
     def delta(eps: float) -> Bracket:
-        return Bracket.above(math.exp(log_delta(eps, around(eps))))
+        return Bracket.above(safe_exp(log_delta(eps, around(eps))))
 
     def epsilon(delta: float) -> Bracket:
         lines, eps = coarse, math.inf

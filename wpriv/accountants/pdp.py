@@ -61,12 +61,14 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     orders: list[_Order] = [*map(_Exact, closed)] if exact else [_Certified(Composition(run), min(tol, 1e-2) / 10) for run in runs]
 
     def delta(eps: float) -> Bracket:
+        if exact:
+            return Bracket.exact_exp(max(float(pair.tails(np.array(eps)).sf_p) for pair in closed))
         low, high = 0.0, 0.0
         for order in orders:
             # a later order need not be known better than to lie far below an earlier one
             ends = order.tail(eps, max(1e-3 * low, NOUGHT))
             low, high = max(low, ends[0]), max(high, ends[1])
-        return Bracket((low + high) / 2, low, high)
+        return Bracket(_middle(low, high), low, high)
 
     def epsilon(delta: float) -> Bracket:
         low, high = 0.0, 0.0
@@ -75,9 +77,14 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
             if order.tail(low, 1e-3 * delta)[1] > delta:
                 ends = order.epsilon(delta)
                 low, high = max(low, ends[0]), max(high, ends[1])
-        return Bracket((low + high) / 2, low, high)
+        return Bracket(_middle(low, high), low, high)
 
     return Curve(process, "pdp", NOTION, "exact" if exact else CLAIM, SOURCE, delta, epsilon)
+
+
+def _middle(low: float, high: float) -> float:
+    """An estimate between two ends: their mean, or the safe end where they are far apart."""
+    return (low + high) / 2 if high <= 2 * low else high
 
 
 class _Exact:

@@ -6,7 +6,6 @@ confused with the one-sided or approximate PLD accountants elsewhere: the bracke
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -15,6 +14,9 @@ from wpriv.core.process import Process, between, closed_form
 
 NOTION = "approximate-dp"
 CLAIM = "certified"
+# other proven bounds of the same curve, which run/bounds.py intersects with a bracket that came out wider than asked; of each group the
+# first that does not refuse the process, since those after it are never better
+OTHER_BOUNDS = (("rdp",), ("kov", "basic"))
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Theorem 1; Doroshenko et al. 2022 (upper dots); wpriv lower dots"
 EXPLAIN = """delta(eps) = E[(1 - e^(eps - Y))_+], Y the sum of the privacy losses of all steps under P, for both orders of the neighbours.
 Each step's privacy profile is replaced by a piecewise-linear one above it (chords) and one below it; both are composed by tilted FFTs.
@@ -57,5 +59,4 @@ def _worst(orders: Sequence[Callable[[float], tuple[float, float]]]) -> Bracket:
     for order in orders:
         ends = order(high)
         low, high = max(low, ends[0]), max(high, ends[1])
-    # smooth profiles: the upper dots err by h^2/12 and the lower ones by half as much, which the estimate evens out
-    return Bracket(float((2 * low + high) / 3 if low < high < math.inf else high) + 0.0, float(low) + 0.0, float(high) + 0.0)
+    return Bracket.between(float(low) + 0.0, float(high) + 0.0)

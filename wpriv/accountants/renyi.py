@@ -28,13 +28,19 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     """The Renyi divergence of the whole process at the order alpha >= 1; ``tol`` is not used.
 
     Raises:
-        Unsupported: some step has distinguishing events (infinite), or its law is known only between two. UsageError: alpha below 1.
+        Unsupported: some step has distinguishing events (infinite), its law is known only between two, or the order is too high.
+        UsageError: alpha below 1.
     """
     if not order >= 1:
         raise UsageError(f"renyi: the order alpha must be at least 1; found {order:g}")
     if order == 1 or any(pair.renyi(np.array([order])) is None for run in process.runs() for pair, _ in run):
         need_laws(process, "renyi, where there is no closed form,")
     value = max(_divergence(run, order) for run in process.runs())
+    if math.isinf(value):
+        raise Unsupported(
+            f"renyi cannot resolve the divergence of order {order:g} here: its mass lies so far out that it has no digits. "
+            f"Take a smaller order, or use rdp, which picks the order that a delta needs"
+        )
 
     def delta(eps: float) -> Bracket:
         return Bracket.exact(float(eps < value))
@@ -46,7 +52,7 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
 
 
 def _divergence(run: Run, order: float) -> float:
-    moments = LogMoments(run)
+    moments = LogMoments(run, deep=True)
     if moments.infinity > 0:
         raise Unsupported(
             f"Renyi divergences are infinite here: outcomes that only one of two neighbours can have carry probability "

@@ -1,7 +1,7 @@
 """Zero-concentrated differential privacy: rho adds up over the steps and turns into (eps, delta) in closed form.
 
-rho is known here for the Gauss mechanism and for pure DP (every step whose loss is bounded). It must not be confused with ``rdp``, which
-uses each order's own divergence: a line through all of them, rho times the order, is what zCDP keeps.
+rho is known here for Gaussian and discrete Gaussian noise and for pure DP (every step whose loss is bounded). It must not be
+confused with ``rdp``, which uses each order's own divergence: a line through all of them, rho times the order, is what zCDP keeps.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from __future__ import annotations
 import math
 
 from wpriv.core.convert import zcdp_to_epsilon, zcdp_to_log_delta
-from wpriv.core.curve import Bracket, Curve
-from wpriv.core.pair import LossPair, gaussian_mu
+from wpriv.core.curve import Bracket, Curve, safe_exp
+from wpriv.core.pair import LossPair
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
-SOURCE = "Bun, Steinke 2016, Propositions 1.3, 1.4 and 1.6"
+SOURCE = "Bun, Steinke 2016, Propositions 1.3, 1.4 and 1.6; Canonne, Kamath, Steinke 2020, Theorem 4 (discrete Gauss)"
 EXPLAIN = """\
-eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for Gauss and of eps_i^2/2 for steps with pure eps_i-DP.
+eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gauss, of eps_i^2/2 for pure eps_i-DP.
 A rigorous upper bound, looser than rdp and gdp; subsampled Gaussian steps have no finite rho of use and are refused."""
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """Prices Gauss and pure-DP steps by their rho; ``tol`` is not used.
+    """Prices Gauss, discrete Gauss and pure-DP steps by their rho; ``tol`` is not used.
 
     Raises:
-        Unsupported: some step is neither an unsampled Gauss mechanism nor has a bounded loss.
+        Unsupported: some step has neither (discrete) Gaussian noise without sampling nor a bounded loss.
     """
     forward, backward = process.runs()[0], process.runs()[-1]
     parts = zip(process.steps, forward, backward, strict=True)
     rho = math.fsum(step.n * _rho(step, pair, other) for step, (pair, _), (other, _) in parts)
 
     def delta(eps: float) -> Bracket:
-        return Bracket.above(math.exp(zcdp_to_log_delta(rho, eps)))
+        return Bracket.above(safe_exp(zcdp_to_log_delta(rho, eps)))
 
     def epsilon(delta: float) -> Bracket:
         return Bracket.above(zcdp_to_epsilon(rho, math.log(delta)))
@@ -42,13 +42,15 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
 
 def _rho(step: Step, pair: LossPair, other: LossPair) -> float:
-    mu = gaussian_mu(pair)
-    if mu is not None:
-        return mu**2 / 2
+    ends = [p.concentrated() for p in (pair, other)]
+    known = [rho for rho in ends if rho is not None]
     pure = max(pair.support[1], other.support[1])
-    if pair.infinity == 0 and other.infinity == 0 and math.isfinite(pure):
-        return pure**2 / 2
+    bounded = [pure**2 / 2] if pair.infinity == 0 and other.infinity == 0 and math.isfinite(pure) else []
+    if len(known) == len(ends):
+        return min([max(known), *bounded])
+    if bounded:
+        return bounded[0]
     raise Unsupported(
-        f"zcdp knows rho of the Gauss mechanism without sampling and of steps with a bounded loss (pure DP); "
+        f"zcdp knows rho of Gauss and discrete Gauss noise without sampling and of steps with a bounded loss (pure DP); "
         f"{step.mechanism.name} with sampling {step.sampling.kind!r} is neither. Use rdp or pld"
     )

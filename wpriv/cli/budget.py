@@ -10,7 +10,10 @@ from wpriv.cli import flags
 from wpriv.errors import UsageError
 
 Curve = Annotated[bool, typer.Option("--curve", help="A table of 41 points, up to --eps or down to --delta (1e-10).")]
-MaxEps = Annotated[flags.Text, typer.Option("--max-eps", metavar="X", help="Exit with 1 where eps exceeds X.")]
+MaxEps = Annotated[
+    flags.Text,
+    typer.Option("--max-eps", metavar="X", help="Exit with 1 where eps exceeds X; guarantees of (eps, delta)-DP alone are decided on."),
+]
 
 
 @flags.with_job
@@ -67,17 +70,18 @@ def _answer(job: Any, names: list[str], question: dict[str, Any], limit: float |
 
     single = len(names) == 1 and names != ["all"]
     if single:
-        row = budget.answer(job, names[0], attack=mode in ("text", "json"), **question)
-        found = budget.Table([price.with_warnings(row, budget.implausible(row, job.records))], [])
+        found = budget.Table([budget.answer(job, names[0], attack=mode in ("text", "json"), **question)], [])
     else:
         found = budget.table(job, names, **question)
-    rows = [_explained(row) for row in found.rows] if explain else found.rows
+    rows = found.rows if limit is None else budget.gated(job, found.rows, limit, question.get("tol", price.DEFAULT_TOL))
+    rows = [price.with_warnings(row, budget.implausible(row, job.records)) for row in rows]
+    rows = [_explained(row) for row in rows] if explain else rows
     if single:
-        show.one(rows[0], mode)
+        show.one(rows[0], mode, limit)
     else:
-        show.several(rows, [{"accountant": r.accountant, "reason": r.reason} for r in found.refused], mode)
+        show.several(rows, [{"accountant": r.accountant, "reason": r.reason} for r in found.refused], mode, limit)
     if limit is not None:
-        budget.check_max_eps(job, rows, limit)
+        budget.check_max_eps(rows, limit)
 
 
 def _explained(row: Any) -> Any:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wpriv.core.curve import Bracket, Guarantee, unit_notes
-from wpriv.core.digits import text
+from wpriv.core.curve import TINY, Bracket, Guarantee, unit_notes
+from wpriv.core.digits import echo, text
 
 TABLE_SCHEMA = "wpriv.table/1"
 CSV_COLUMNS = (
@@ -28,16 +28,30 @@ CLAIMS = {
 }
 
 
-def headline(row: Guarantee) -> str:
-    """One line: the answer, its claim and bracket, the neighbouring relation, the sampling, and how n was read."""
+def headline(row: Guarantee, limit: float | None = None) -> str:
+    """One line: the answer, its claim and bracket, the neighbouring relation, the sampling, and how n was read.
+
+    Args:
+        limit: what eps is held against (``--max-eps``): it is shown with as many digits as keep it on its side.
+    """
     found = unknown(row)[1]
     claim = CLAIMS[row.claim].format(by=row.accountant)
     if row.claim == "certified":
-        claim += f" to lie in {bracket(found)}"
+        claim += f" to lie in {bracket(found, limit)}"
     notion = "" if row.notion == "approximate-dp" else f" ({row.notion})"
+    # what is too small for a double is known as a bound only, whatever the claim
+    sign = "<=" if found.safe == TINY else "="
+    answer = _question(row).replace(" at ", f" {sign} {text(found.safe, up=True, limit=limit)} at ", 1)
+    return f"{_solved(row)}{answer}{notion}, {claim}; {circumstances(row)}"
+
+
+def _solved(row: Guarantee) -> str:
+    """What calibrate found, ahead of the guarantee there: 'sigma = 3.73067 is enough: '."""
     calibrated = row.extra.get("calibrated")
-    lead = f"{calibrated['parameter']} = {calibrated['value']:.12g} is enough: " if calibrated else ""
-    return f"{lead}{_question(row).replace(' at ', f' = {text(found.safe, up=True)} at ', 1)}{notion}, {claim}; {circumstances(row)}"
+    if not calibrated:
+        return ""
+    words = "is enough" if "most" not in calibrated else "is the most" if calibrated["most"] else "is allowed"
+    return f"{calibrated['parameter']} = {calibrated['value']:.12g} {words}: "
 
 
 def unknown(row: Guarantee) -> tuple[str, Bracket]:
@@ -48,7 +62,7 @@ def unknown(row: Guarantee) -> tuple[str, Bracket]:
 def _question(row: Guarantee) -> str:
     """'eps at delta = 1e-05' or 'delta at eps = 3'."""
     name, _ = unknown(row)
-    return f"delta at eps = {row.epsilon.safe:.6g}" if name == "delta" else f"eps at delta = {row.delta.safe:.6g}"
+    return f"delta at eps = {echo(row.epsilon.safe)}" if name == "delta" else f"eps at delta = {echo(row.delta.safe)}"
 
 
 def circumstances(row: Guarantee) -> str:
@@ -65,11 +79,11 @@ def _sampling(step: Mapping[str, Any]) -> str:
     return "no sampling" if step["sampling"] == "none" else f"{step['sampling']} sampling at rate {step['rate']:.6g}"
 
 
-def bracket(found: Bracket) -> str:
+def bracket(found: Bracket, limit: float | None = None) -> str:
     """Both ends, rounded outwards."""
     if found.lower is None or found.upper is None:
         return f"about {found.estimate:.6g}"
-    return f"[{text(found.lower, up=False)}, {text(found.upper, up=True)}]"
+    return f"[{text(found.lower, up=False)}, {text(found.upper, up=True, limit=limit)}]"
 
 
 def details(row: Guarantee) -> list[str]:
@@ -105,7 +119,7 @@ def _ends(low: float, high: float) -> str:
 def mechanism(step: Mapping[str, Any]) -> str:
     """'gauss (sigma 4, sensitivity 1)' from a step's description."""
     own = {k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate") and v is not None}
-    inside = ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in own.items())
+    inside = ", ".join(f"{k} {echo(v)}" if isinstance(v, float) else f"{k} {v}" for k, v in own.items())
     return f"{step['mech']} ({inside})"
 
 
@@ -115,21 +129,21 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in [header, *rows])
 
 
-def comparison(rows: Sequence[Guarantee]) -> str:
+def comparison(rows: Sequence[Guarantee], limit: float | None = None) -> str:
     """Several accountants on one process as a table; notions that share no units get columns of their own."""
     notions = list(dict.fromkeys(row.notion for row in rows))
     name, _ = unknown(rows[0])
     header = ["accountant", "claim", *(name if notion == "approximate-dp" else f"{name} [{notion}]" for notion in notions), "source"]
     body = []
     for row in rows:
-        cells = [_cell(unknown(row)[1]) if row.notion == notion else "" for notion in notions]
+        cells = [_cell(unknown(row)[1], limit) if row.notion == notion else "" for notion in notions]
         body.append([row.accountant, row.claim, *cells, row.source])
     return table(header, body)
 
 
-def _cell(found: Bracket) -> str:
-    shown = text(found.safe, up=True)
-    return shown if found.lower is None or found.lower in (0.0, found.upper) else f"{shown} {bracket(found)}"
+def _cell(found: Bracket, limit: float | None) -> str:
+    shown = text(found.safe, up=True, limit=limit)
+    return shown if found.lower is None or found.lower in (0.0, found.upper) else f"{shown} {bracket(found, limit)}"
 
 
 def curve(rows: Sequence[Guarantee]) -> str:
@@ -137,7 +151,7 @@ def curve(rows: Sequence[Guarantee]) -> str:
     body = []
     for row in rows:
         low = "" if row.delta.lower is None else text(row.delta.lower, up=False)
-        body.append([text(row.epsilon.safe, up=True), text(row.delta.safe, up=True), low])
+        body.append([echo(row.epsilon.safe), text(row.delta.safe, up=True), low])
     return table(["eps", "delta", "delta_lower"], body)
 
 
@@ -183,27 +197,27 @@ def as_csv(rows: Sequence[Guarantee]) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def one(row: Guarantee, mode: str) -> None:
-    """Prints one guarantee: text, json, csv or quiet; warnings go to standard error."""
+def one(row: Guarantee, mode: str, limit: float | None = None) -> None:
+    """Prints one guarantee: text, json, csv or quiet; warnings go to standard error. ``limit`` is as in ``headline``."""
     if mode == "text":
-        emit(bold(headline(row)))
+        emit(bold(headline(row, limit)))
         for line in details(row):
             emit(line)
         _explanation(row)
     elif mode == "quiet":
         calibrated = row.extra.get("calibrated")
-        emit(f"{calibrated['value']:.12g}" if calibrated else text(unknown(row)[1].safe, up=True))
+        emit(f"{calibrated['value']:.12g}" if calibrated else text(unknown(row)[1].safe, up=True, limit=limit))
     else:
         emit(as_json(row) if mode == "json" else as_csv([row]))
     _warnings([row])
 
 
-def several(rows: Sequence[Guarantee], refused: Sequence[Mapping[str, str]], mode: str) -> None:
-    """Prints the answers of several accountants to one question."""
+def several(rows: Sequence[Guarantee], refused: Sequence[Mapping[str, str]], mode: str, limit: float | None = None) -> None:
+    """Prints the answers of several accountants to one question; ``limit`` is as in ``headline``."""
     notes = unit_notes(row.notion for row in rows)
     if mode == "text":
         emit(bold(f"{_question(rows[0])}; {circumstances(rows[0])}"))
-        emit(comparison(rows))
+        emit(comparison(rows, limit))
         for row in rows:
             _explanation(row)
     else:
@@ -222,7 +236,8 @@ def points(rows: Sequence[Guarantee], mode: str) -> None:
         emit(curve(rows))
     else:
         emit(rows_json(rows) if mode == "json" else as_csv(rows))
-    _warnings(rows[:1])
+    for line in dict.fromkeys(line for row in rows for line in row.warnings):
+        say("warning", line)
 
 
 def _explanation(row: Guarantee) -> None:
@@ -234,7 +249,7 @@ def _explanation(row: Guarantee) -> None:
 
 
 def _warnings(rows: Sequence[Guarantee]) -> None:
-    shared = [line for line in rows[0].process.caveats() if all(line in row.warnings for row in rows)]
+    shared = [line for line in dict.fromkeys(rows[0].warnings) if len(rows) > 1 and all(line in row.warnings for row in rows)]
     for line in shared:
         say("warning", line)
     for row in rows:

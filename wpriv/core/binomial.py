@@ -26,7 +26,9 @@ def response_log_delta(n: int, eps0: float, log_delta0: float, eps: float) -> fl
     if log_delta0 > -1e-15:
         return 0.0
     log_kept = n * math.log1p(-math.exp(log_delta0)) if log_delta0 > -36 else -n * math.exp(log_delta0)
-    events = float(log1mexp(min(log_kept, 0.0)))
+    # n delta0 is the probability that some release reveals all, to rounding where it is small, and then does not underflow
+    log_any = math.log(n) + log_delta0
+    events = log_any if log_any < -36 else float(log1mexp(min(log_kept, 0.0)))
     inner = _log_sum(n, eps0, eps)
     return float(np.logaddexp(events, log_kept + inner))
 

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from wpriv.core.compose import Composed, compose
+from wpriv.core.curve import TINY
 from wpriv.core.group import Group, groups
 from wpriv.core.lattice import EXTRA, Dotted, dot, dot_split, parted
 from wpriv.core.pair import Array, Counts, LossPair
@@ -100,7 +101,8 @@ class Composition:
             if finer is None:
                 break
             accuracy, width = min(accuracy * finer, SHARE * tol), (high - low) / high
-        return _ordered(best)
+        low, high = _ordered(best)
+        return low, max(high, TINY)
 
     def nearest(self, eps: float) -> Both:
         """The composed laws, among those made so far, whose middle is nearest to eps."""

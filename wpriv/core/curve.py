@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from wpriv.core.pair import LossPair
@@ -13,16 +14,27 @@ from wpriv.core.roots import least
 from wpriv.errors import Unsupported, UsageError
 
 CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
+# the claims that a promise of (eps, delta)-DP may rest on
+RIGOROUS = ("exact", "certified", "upper-bound")
 SCHEMA = "wpriv.guarantee/1"
+# a positive delta below this is stated as this: further down doubles lose their digits, and then become zero
+TINY = 1e-300
+LOG_TINY = math.log(TINY)
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """A number with both ends. ``lower`` is 0 where only an upper bound is known; both are None where nothing is certified."""
+    """A number with both ends. ``lower`` is 0 where only an upper bound is known; both are None where nothing is certified.
+
+    ``by`` names the bounds that gave an end which is not the accountant's own; ``refusal`` is why the accountant itself has no answer,
+    where the ends are those of other bounds alone.
+    """
 
     estimate: float
     lower: float | None = None
     upper: float | None = None
+    by: str = ""
+    refusal: str = ""
 
     @classmethod
     def exact(cls, value: float) -> Bracket:
@@ -33,10 +45,49 @@ class Bracket:
         """An upper bound with nothing known from below."""
         return cls(value, 0.0, value)
 
+    @classmethod
+    def between(cls, lower: float, upper: float, by: str = "", refusal: str = "") -> Bracket:
+        """A bracket of two proven ends; the estimate lies between them, and is the safe end where they are far apart."""
+        # smooth profiles: the upper discretisation errs by h^2/12 and the lower one by half as much, which the estimate evens out
+        lower = lower if lower >= TINY else 0.0
+        near = lower < upper <= 2 * lower
+        return cls(min((2 * lower + upper) / 3, upper) if near else upper, lower, upper, by, refusal)
+
+    @classmethod
+    def exact_exp(cls, log_value: float) -> Bracket:
+        """The probability with this natural logarithm; where it is too small for a double it is bounded from both sides."""
+        value = safe_exp(log_value)
+        return cls.exact(value) if value != TINY else cls.above(value)
+
     @property
     def safe(self) -> float:
         """The end that may be promised: the upper one, or the estimate where nothing is certified."""
         return self.estimate if self.upper is None else self.upper
+
+
+def safe_exp(log_value: float) -> float:
+    """e^x for x <= 0, rounded up where it is too small for a double: it is 0 at x = -inf alone, else at least 1e-300."""
+    if log_value < LOG_TINY:
+        return TINY if log_value > -math.inf else 0.0
+    return math.exp(min(log_value, 0.0))
+
+
+def monotone(brackets: Sequence[Bracket]) -> list[Bracket]:
+    """The brackets of a decreasing function at increasing arguments, with ends that decrease as well.
+
+    An upper end holds at every larger argument too, and a lower end at every smaller one: the least of the former and the largest of
+    the latter are proven. Brackets without ends stay as they are.
+    """
+    if any(b.lower is None or b.upper is None for b in brackets):
+        return list(brackets)
+    uppers = list(accumulate((b.safe for b in brackets), min))
+    lowers = list(accumulate((b.lower or 0.0 for b in reversed(brackets)), max))[::-1]
+    # ends that agree but for rounding may cross by it
+    lowers = [min(low, high) for low, high in zip(lowers, uppers, strict=True)]
+    inside = [min(max(b.estimate, low), high) for b, low, high in zip(brackets, lowers, uppers, strict=True)]
+    estimates = accumulate(inside, min)
+    ends = zip(brackets, estimates, lowers, uppers, strict=True)
+    return [replace(b, estimate=estimate, lower=low, upper=high) for b, estimate, low, high in ends]
 
 
 @dataclass(frozen=True)
@@ -120,20 +171,23 @@ class Curve:
         return self._row(self.epsilon(delta), Bracket.exact(delta))
 
     def _row(self, epsilon: Bracket, delta: Bracket) -> Guarantee:
-        wide = tuple(self._wide(name, b) for name, b in (("eps", epsilon), ("delta", delta)) if self._is_wide(b))
-        warnings = self.process.caveats() + self.warnings + wide
-        return Guarantee(self.notion, self.claim, self.accountant, epsilon, delta, self.process, self.source, warnings)
+        named = (("eps", epsilon), ("delta", delta))
+        wide = tuple(self._wide(name) for name, b in named if self.is_wide(b) and math.isfinite(b.safe) and not b.refusal)
+        refused = tuple(f"{self.accountant} itself has no answer here, other bounds have: {b.refusal}" for _, b in named if b.refusal)
+        warnings = self.process.caveats() + self.warnings + wide + refused
+        # a number that is known to lie in an interval only is not exact, whatever it was computed from
+        claim = "upper-bound" if self.claim == "exact" and any(b.lower != b.upper for _, b in named) else self.claim
+        source = "; ".join([self.source, *(b.by for _, b in named if b.by)])
+        return Guarantee(self.notion, claim, self.accountant, epsilon, delta, self.process, source, warnings)
 
-    def _is_wide(self, bracket: Bracket) -> bool:
-        if self.tol is None or bracket.lower is None or bracket.upper is None or not math.isfinite(bracket.upper):
+    def is_wide(self, bracket: Bracket) -> bool:
+        """Whether a bracket is wider than was asked."""
+        if self.tol is None or bracket.lower is None or bracket.upper is None or bracket.upper <= TINY:
             return False
-        return bracket.upper - bracket.lower > 1.5 * self.tol * bracket.upper
+        return math.isinf(bracket.upper) or bracket.upper - bracket.lower > 1.5 * self.tol * bracket.upper
 
-    def _wide(self, name: str, bracket: Bracket) -> str:
-        return (
-            f"{self.accountant}: the bracket of {name} could not be made as narrow as --tol {self.tol:g} asks; both of its ends hold, "
-            f"[{bracket.lower:.6g}, {bracket.upper:.6g}]"
-        )
+    def _wide(self, name: str) -> str:
+        return f"{self.accountant}: the bracket of {name} could not be made as narrow as --tol {self.tol:g} asks; both of its ends hold"
 
 
 def unit_notes(notions: Iterable[str | None]) -> list[str]:
@@ -154,7 +208,7 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
         return max(float(pair.log_delta(eps)) for pair in pairs)
 
     def delta(eps: float) -> Bracket:
-        return Bracket.exact(math.exp(log_delta(eps)))
+        return Bracket.exact_exp(log_delta(eps))
 
     def epsilon(delta: float) -> Bracket:
         return Bracket.exact(epsilon_at(log_delta, delta, high=max(pair.support[1] for pair in pairs)))

@@ -6,6 +6,8 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 DIGITS = 6
+# as many as tell every double from every other
+MOST_DIGITS = 17
 
 
 def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
@@ -18,9 +20,23 @@ def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
     return float(kept)
 
 
-def text(x: float, *, up: bool, digits: int = DIGITS) -> str:
-    """``rounded`` as short text that reads back as the same number: 2.30168, 1e-05, 1048576."""
+def echo(x: float) -> str:
+    """A number that was given, in all of its digits and no more than those: 1, 0.1, 1.0000001, 1e-05."""
+    return repr(float(x)).removesuffix(".0")
+
+
+def text(x: float, *, up: bool, digits: int = DIGITS, limit: float | None = None) -> str:
+    """``rounded`` as short text that reads back as the same number: 2.30168, 1e-05, 1048576.
+
+    Args:
+        limit: a number that x is held against; more digits are shown where fewer would lie on the other side of it.
+    """
     value = rounded(x, up=up, digits=digits)
+    while limit is not None and digits < MOST_DIGITS and (value <= limit) != (x <= limit):
+        digits += 1
+        value = rounded(x, up=up, digits=digits)
+    if digits > 15:
+        return echo(value)  # so many digits of a double are not all of them its own
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return f"{value:.{digits}g}"

@@ -23,6 +23,7 @@ _X, _W = np.polynomial.legendre.leggauss(16)
 # the last three Legendre coefficients of a function on a panel: they tell whether 16 nodes resolve it
 _TOP = ((2 * np.arange(13, 16) + 1) / 2)[:, None] * np.polynomial.legendre.legvander(_X, 15).T[13:] * _W
 _FLOOR = -4000.0  # excesses below e^_FLOOR are beyond every delta that is asked for
+_DEEP = -90000.0  # and below e^_DEEP beyond what is resolved, where a moment of a high order is asked for itself
 _SHARE = 80.0  # below the centre the integrand only falls: what lies this far (in ln) under its value there is nothing
 _SETTLED = 30.0  # an integral counts as converged where its integrand ends this far (in ln) below its peak
 
@@ -52,12 +53,13 @@ class _Nodes:
     width: float
 
 
-def log_moment(pair: LossPair, lam: Array, *, finite: bool = False) -> Array:
+def log_moment(pair: LossPair, lam: Array, *, finite: bool = False, deep: bool = False) -> Array:
     """ln E_P[e^(lam L)] = lam D_(lam+1)(P||Q) at real lam > 0, to about 1e-11 relative even where the moment is 1 + 1e-12.
 
     Args:
         lam: [k] positive reals (the Renyi order less one).
         finite: leave out the mass at +inf instead of answering +inf: ln E_P[e^(lam L); L < inf].
+        deep: also resolve moments of orders so high that no question about delta needs them, at a higher price.
     Returns:
         [k] values in nats; +inf where the moment diverges or cannot be resolved from above.
     Source:
@@ -74,7 +76,10 @@ def log_moment(pair: LossPair, lam: Array, *, finite: bool = False) -> Array:
     if closed is not None and pair.infinity == 0:
         return lam * closed
     log_p = math.log1p(-pair.infinity)
-    bend = np.log(lam) + np.log1p(lam) + _log_integral(_excess_nodes(pair), lam)
+    integral = _log_integral(_excess_nodes(pair), lam)
+    if deep and np.isposinf(integral).any():
+        integral = _log_integral(_excess_nodes(pair, _DEEP), lam)
+    bend = np.log(lam) + np.log1p(lam) + integral
     return np.logaddexp((lam + 1) * log_p, bend)
 
 
@@ -97,8 +102,8 @@ def _log_integral(nodes: _Nodes, lam: Array) -> Array:
 
 
 @lru_cache(maxsize=512)
-def _excess_nodes(pair: LossPair) -> _Nodes:
-    """The excess of T over e^y above the centre ln P(L < inf), of e^y over T below it."""
+def _excess_nodes(pair: LossPair, least: float = _FLOOR) -> _Nodes:
+    """The excess of T over e^y above the centre ln P(L < inf), of e^y over T below it, as far as it exceeds e^least."""
     back, centre = pair.reverse(), math.log1p(-pair.infinity)
     log_infinity = math.log(pair.infinity) if pair.infinity > 0 else -math.inf
 
@@ -110,7 +115,7 @@ def _excess_nodes(pair: LossPair) -> _Nodes:
         return y + back.log_delta(-y)
 
     # above a mass at infinity the excess is a difference, and 1e-13 of that mass is all that doubles can tell
-    floor = max(_FLOOR, log_infinity - 30.0)
+    floor = max(least, log_infinity - 30.0)
     low = pair.support[0] if pair.lost == 0 else -math.inf
     return _join(
         _side(below, centre, max(low, centre - 200.0), pair.atoms, float(below(np.array([centre]))[0]) - _SHARE),
@@ -228,9 +233,18 @@ def _log_bend(alpha: Array, y: Array) -> Array:
 
 
 def _atomic_log_moment(pair: AtomicPair, lam: Array) -> Array:
-    """The exact sum of ``log_moment`` over finitely many losses, for some orders at a time."""
-    rows = max(1, 2**19 // max(pair.losses.size, 1))
-    return np.concatenate([_atomic_part(pair, lam[at : at + rows]) for at in range(0, lam.size, rows)])
+    """The exact sum of ``log_moment`` over finitely many losses, for some orders at a time; +inf where too many losses matter."""
+    closed = pair.log_moment(lam)
+    if closed is not None:
+        return closed
+    found, left = np.full(lam.shape, np.inf), np.ones(lam.shape, dtype=bool)
+    while left.any() and (whole := pair.covering(float(lam[left].min()))) is not None:
+        now = left & (lam <= whole.most)
+        rows = max(1, 2**19 // max(whole.losses.size, 1))
+        some = lam[now]
+        found[now] = np.concatenate([_atomic_part(whole, some[at : at + rows]) for at in range(0, some.size, rows)])
+        left &= ~now
+    return found
 
 
 def _atomic_part(pair: AtomicPair, lam: Array) -> Array:

@@ -46,7 +46,7 @@ class Composed:
         ends = [self.infinity + share * min(max(value, 0.0), 1.0) for value in (normal, normal - error, normal + error)]
         if eps > self.top * (1 + 1e-12):  # nothing is left beyond the largest loss
             ends = [self.infinity] * 3
-        return Bracket(*ends)
+        return Bracket(ends[0], ends[1], ends[2])
 
     def error(self, eps: float, *, nonuniform: bool) -> float:
         """A bound on sup over y >= eps of |P(L > y) - normal tail|, given that the loss is finite."""

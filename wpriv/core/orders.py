@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from wpriv.core.convert import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.moments import log_moment
 from wpriv.core.pair import Array
 from wpriv.core.process import Process, Run, log_finite
@@ -23,17 +23,17 @@ class LogMoments:
     """K(lam) = sum_i n_i ln E[e^(lam L_i); L_i < inf] of a whole run, and what its distinguishing events weigh.
 
     ``infinity`` is the mass at +inf of the composition, 1 - prod (1 - w_i)^n_i (Sommer et al. 2019, Theorem 1); ``top`` is its
-    largest finite loss.
+    largest finite loss. ``deep`` is as in ``log_moment``.
     """
 
-    def __init__(self, run: Run):
-        self.run = run
+    def __init__(self, run: Run, deep: bool = False):
+        self.run, self.deep = run, deep
         self.log_finite = log_finite(run)
         self.infinity = -math.expm1(self.log_finite)
         self.top = math.fsum(n * pair.support[1] for pair, n in run) * (1 + 1e-15)
 
     def __call__(self, lam: Array) -> Array:
-        return np.asarray(np.sum([n * log_moment(pair, lam, finite=True) for pair, n in self.run], axis=0))
+        return np.asarray(np.sum([n * log_moment(pair, lam, finite=True, deep=self.deep) for pair, n in self.run], axis=0))
 
 
 def moment_curve(process: Process, *, accountant: str, source: str, conversion: str, lam: Array | None = None) -> Curve:
@@ -62,7 +62,7 @@ def moment_curve(process: Process, *, accountant: str, source: str, conversion: 
     def delta(eps: float) -> Bracket:
         logs = best(lambda x, moments: to_log_delta(x, moments, eps))
         logs = [-math.inf if eps >= run.top else value for run, value in zip(runs, logs, strict=True)]
-        return Bracket.above(math.exp(min(max(logs), 0.0)))
+        return Bracket.above(safe_exp(max(logs)))
 
     def epsilon(delta: float) -> Bracket:
         values = best(lambda x, moments: to_epsilon(x, moments, math.log(delta)))

@@ -63,6 +63,10 @@ class LossPair:
         """Renyi divergences D_alpha(P||Q) in nats at real orders alpha > 1 in closed form, or None."""
         return None
 
+    def concentrated(self) -> float | None:
+        """The least known rho of zCDP, D_alpha(P||Q) <= rho alpha for every alpha > 1, by a theorem of its own; else None."""
+        return None
+
     def between(self, tol: float) -> tuple[LossPair, LossPair] | None:
         """A pair that this one dominates and a pair that dominates it, where its own law is known only so; else None.
 
@@ -167,7 +171,14 @@ class AtomicPair(LossPair):
         lost: Q-mass where P has none.
         symmetric: the reverse pair has the same law of the loss.
         log_q: [k] ln of the Q-probability of each, which must be ``log_p - losses``; give it where it is known to more digits.
+
+    A law with infinitely many losses may be given by those that matter to delta. ``most`` is then the largest lambda for which these
+    hold all but 1e-20 of the moment E_P[e^(lambda L)], ``covering`` a pair with enough of them for a larger one, and ``log_beyond``
+    ln of the P-mass of the losses left out, which the profile does not fall below.
     """
+
+    most: float = math.inf
+    log_beyond: float = -math.inf
 
     def __init__(
         self,
@@ -192,6 +203,14 @@ class AtomicPair(LossPair):
         at = np.searchsorted(self.losses, np.asarray(eps, dtype=float), side="right")
         return Tails(self._above_p[at], self._below_p[at], self._above_q[at], self._below_q[at])
 
+    def log_moment(self, lam: Array) -> Array | None:
+        """[k] ln E_P[e^(lam L)] at [k] lam > 0 in closed form, or None: then it is a sum over the losses."""
+        return None
+
+    def covering(self, lam: float) -> AtomicPair | None:
+        """This pair, with losses enough for the moment of order lam; None where they would be too many."""
+        return self if lam <= self.most else None
+
     def reverse(self) -> LossPair:
         return self if self.symmetric else AtomicPair(-self.losses, self.log_q, self.lost, self.infinity, log_q=self.log_p)
 
@@ -201,7 +220,7 @@ class AtomicPair(LossPair):
         at = np.searchsorted(self.losses, y, side="right")
         following = np.append(self.losses, 0.0)[at]
         piece = following + log1mexp(np.minimum(y - following, 0.0)) + self._above_q[at]
-        return np.minimum(np.logaddexp(self._log_profile[at], piece), 0.0)
+        return np.clip(np.logaddexp(self._log_profile[at], piece), self.log_beyond, 0.0)
 
     @cached_property
     def _log_profile(self) -> Array:
@@ -214,11 +233,21 @@ class AtomicPair(LossPair):
         rates = np.asarray(orders, dtype=float) - 1
         if self.infinity > 0:
             return np.full(rates.shape, np.inf)
+        if np.any(rates > self.most):
+            parts = [_beyond(self, float(rate)) for rate in rates.ravel()]
+            return np.reshape(np.array(parts), rates.shape)
         # E_P[e^{sL}] - 1 = E_P[g(sL) + s g(-L)] + s Q(L = -inf) with g(x) = e^x - 1 - x >= 0, as E_P[e^{-L}] = 1 - Q(L = -inf)
         inverse = log_exp_excess(-self.losses)
         found = [np.logaddexp(log_exp_excess(s * self.losses), math.log(s) + inverse) + self.log_p for s in rates.ravel()]
         excess = [np.logaddexp.reduce(np.append(terms, _log(s * self.lost))) for s, terms in zip(rates.ravel(), found, strict=True)]
         return np.asarray(np.logaddexp(0.0, np.reshape(excess, rates.shape)) / rates)
+
+
+def _beyond(pair: AtomicPair, lam: float) -> float:
+    """The Renyi divergence of order lam + 1, from as many losses as it needs; inf where they are too many to sum."""
+    whole = pair.covering(lam)
+    value = None if whole is None else whole.renyi(np.array([lam + 1]))
+    return math.inf if value is None else float(value[0])
 
 
 def _log_sums_above(log_mass: Array, rest: float) -> Array:

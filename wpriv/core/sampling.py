@@ -241,12 +241,35 @@ def _sampled_family(kind: str, base: LossPair, rate: float) -> tuple[Hashable, t
     return None if found is None else ((kind, found[0]), (rate, *found[1]))
 
 
+class _SampledAtoms(AtomicPair):
+    """A pair sampled from one that may have been cut: its moments come from a base with as many losses as they need."""
+
+    base: AtomicPair
+    rate: float
+    sample: Callable[[AtomicPair, float], AtomicPair]
+
+    def covering(self, lam: float) -> AtomicPair | None:
+        if lam <= self.most:
+            return self
+        whole = self.base.covering(lam)
+        return None if whole is None else self.sample(whole, self.rate)
+
+    def sampled_from(self, base: AtomicPair, rate: float, sample: Callable[[AtomicPair, float], AtomicPair]) -> AtomicPair:
+        """This pair, which knows what it was sampled from: its moments reach no further than those of the base."""
+        self.base, self.rate, self.sample = base, rate, sample
+        self.most, self.log_beyond = base.most, base.log_beyond
+        if math.isinf(base.support[1]):
+            self.support = (-math.inf if self.symmetric else self.support[0], math.inf)
+        return self
+
+
 def _atomic_poisson(base: AtomicPair, rate: float) -> AtomicPair:
     losses, log_q = _mixed_loss(base.losses, rate), base.log_q
     if base.lost > 0:
         losses = np.concatenate([[math.log1p(-rate)], losses])
         log_q = np.concatenate([[math.log(base.lost)], log_q])
-    return AtomicPair(losses, log_q + losses, infinity=rate * base.infinity, log_q=log_q)
+    pair = _SampledAtoms(losses, log_q + losses, infinity=rate * base.infinity, log_q=log_q)
+    return pair.sampled_from(base, rate, _atomic_poisson)
 
 
 def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:
@@ -257,7 +280,7 @@ def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:
     excess = np.concatenate([log_p + log1mexp(-base.losses[up]), [math.log(base.infinity)] if base.infinity > 0 else []])
     rest = np.concatenate([base.log_p[base.losses == 0], math.log1p(-rate) + excess])
     middle = np.logaddexp.reduce(rest, keepdims=True)
-    return AtomicPair(
+    pair = _SampledAtoms(
         np.concatenate([-losses, [0.0], losses]),
         np.concatenate([log_q, middle, mixed]),
         infinity=rate * base.infinity,
@@ -265,3 +288,4 @@ def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:
         symmetric=True,
         log_q=np.concatenate([mixed, middle, log_q]),
     )
+    return pair.sampled_from(base, rate, _atomic_fixed)

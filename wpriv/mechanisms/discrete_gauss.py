@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -15,8 +16,10 @@ from wpriv.core.process import Mechanism, parameter
 from wpriv.mechanisms._checks import ratio, whole_number
 from wpriv.mechanisms.gauss import GaussPair
 
-REACH = 40.0  # beyond 40 sigma lies less than e^-800 of the noise
+REACH = 40.0
+LOG_BEYOND = -799.0  # beyond 40 sigma lies less than 2 e^-800 of the noise
 MAX_ATOMS = 2**17
+MARGIN = 10.0  # beyond 10 sigma from the centre of a tilted law lies less than e^-50 of it
 _TERMS = np.arange(160.0)
 # Euler-Maclaurin at the midpoint, with the signs of the odd derivatives of exp(-x^2/2)
 _MIDPOINT = (1 / 24, -7 / 5760, 31 / 967680, -127 / 154828800, 73 / 3503554560, -1414477 / 2678117105664000)
@@ -30,7 +33,7 @@ class DiscreteGauss(Mechanism):
     sensitivity dominates those of smaller changes. Its standard deviation is slightly below sigma.
 
     Source:
-        Canonne, Kamath, Steinke (2020), "The Discrete Gaussian for Differential Privacy", Theorem 7.
+        Canonne, Kamath, Steinke (2020), "The Discrete Gaussian for Differential Privacy": Theorem 7 for delta, Theorem 4 for zCDP.
     """
 
     noise: ClassVar[str | None] = "sigma"
@@ -49,10 +52,48 @@ class DiscreteGauss(Mechanism):
         reach = math.ceil(REACH * self.sigma)
         if 2 * reach + self.sensitivity > MAX_ATOMS:
             return LatticePair(self.sigma, self.sensitivity)
-        k = np.arange(-reach, reach + self.sensitivity + 1.0)
-        log_q = -((k / self.sigma) ** 2) / 2 - _log_normaliser(self.sigma)
-        losses = _losses(k, self.sigma, self.sensitivity)
-        return AtomicPair(losses, log_q[::-1], symmetric=True, log_q=log_q)
+        return NearPair(self.sigma, self.sensitivity, reach)
+
+
+class NearPair(AtomicPair):
+    """The discrete Gaussian pair by its losses within ``reach`` of either centre; what lies further out is below every delta.
+
+    Moments are those of the whole law: that of order lambda has its mass around (lambda + 1) x sensitivity, beyond any fixed reach.
+    """
+
+    def __init__(self, sigma: float, sensitivity: int, reach: int):
+        self.sigma, self.shift, self.reach = sigma, sensitivity, reach
+        k = np.arange(-reach, reach + sensitivity + 1.0)
+        log_q = -((k / sigma) ** 2) / 2 - _log_normaliser(sigma)
+        super().__init__(_losses(k, sigma, sensitivity), log_q[::-1], symmetric=True, log_q=log_q)
+        # the tilted law is normal-like around its centre: MARGIN sigma beyond that there is nothing
+        self.most = max((reach - MARGIN * sigma) / sensitivity, 0.0)
+        self.support, self.log_beyond = (-math.inf, math.inf), LOG_BEYOND
+
+    def covering(self, lam: float) -> AtomicPair | None:
+        if lam <= self.most:
+            return self
+        reach = self.reach
+        while (reach - MARGIN * self.sigma) / self.shift < lam:
+            reach *= 2
+            if 2 * reach + self.shift > MAX_ATOMS:
+                return None
+        return _near(self.sigma, self.shift, reach)
+
+    def log_moment(self, lam: Array) -> Array:
+        return _log_moment(lam, self.sigma, self.shift)
+
+    def renyi(self, orders: Array) -> Array:
+        lam = np.asarray(orders, dtype=float) - 1
+        return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
+
+    def concentrated(self) -> float:
+        return (self.shift / self.sigma) ** 2 / 2
+
+
+@lru_cache(maxsize=16)
+def _near(sigma: float, sensitivity: int, reach: int) -> NearPair:
+    return NearPair(sigma, sensitivity, reach)
 
 
 class LatticePair(Derived):
@@ -82,6 +123,13 @@ class LatticePair(Derived):
         far = _log_tail(np.asarray(np.where(upper, first, 1 - first)), self.sigma)
         return np.where(upper, far, log1mexp(far)), np.where(upper, log1mexp(far), far)
 
+    def renyi(self, orders: Array) -> Array:
+        lam = np.asarray(orders, dtype=float) - 1
+        return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
+
+    def concentrated(self) -> float:
+        return (self.shift / self.sigma) ** 2 / 2
+
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
         size = np.asarray(np.abs(y))
@@ -103,6 +151,31 @@ class LatticePair(Derived):
             whole = gauss + np.log1p(-inside - corrected)
         # further out the logs have no digits left for a correction, and delta is 0 to every question
         return np.where(gauss > -1e4, whole, gauss)
+
+
+def _log_moment(lam: Array, sigma: float, sensitivity: float) -> Array:
+    """ln E_P[e^(lam L)] = lam (lam+1) s^2 / (2 sigma^2) + ln(theta(lam s) / theta(0)), theta(c) = sum over k of e^{-(k-c)^2/(2 sigma^2)}.
+
+    Completing the square moves the centre to (lam+1) s; s is whole, so that only the distance c of lam s from the nearest whole number
+    matters to theta. The second term is at most 0 (Canonne, Kamath, Steinke 2020, Fact 18 and Theorem 4), and 0 at whole orders.
+    """
+    shift = np.asarray(lam, dtype=float) * sensitivity
+    normal = (shift / sigma) * ((shift + sensitivity) / sigma) / 2
+    return np.asarray(normal + _log_theta_ratio(shift - np.rint(shift), sigma))
+
+
+def _log_theta_ratio(c: Array, sigma: float) -> Array:
+    """ln(theta(c) / theta(0)) for |c| <= 1/2, which is of second order in c; by Poisson summation unless the noise is narrow."""
+    if sigma > 0.4:
+        j = np.arange(1.0, 9.0)
+        weight = np.exp(-2 * (math.pi * sigma * j) ** 2)
+        return np.asarray(np.log1p(-4 * (np.sin(math.pi * c[..., None] * j) ** 2 @ weight) / (1 + 2 * weight.sum())))
+    # terms k and -k together, relative to the one at k = 0: e^{-k^2/(2 sigma^2)} cosh(k c/sigma^2)
+    k = np.arange(1.0, 7.0)
+    grown = np.abs(c[..., None]) * k / sigma**2
+    far = -((k / sigma) ** 2) / 2
+    whole, rise = 1 + 2 * np.exp(far).sum(), 2 * (np.exp(far + grown) * (np.expm1(-grown) / 2) ** 2 * 2).sum(axis=-1)
+    return np.asarray(-((c / sigma) ** 2) / 2 + np.log1p(rise / whole))
 
 
 def _losses(k: Array, sigma: float, sensitivity: int) -> Array:

@@ -65,6 +65,9 @@ class GaussPair(LossPair):
     def renyi(self, orders: Array) -> Array:
         return np.asarray(orders) * self.mu**2 / 2
 
+    def concentrated(self) -> float:
+        return self.mu**2 / 2
+
     def log_delta(self, eps: ArrayLike) -> Array:
         """ln delta of Theorem 5, right to about 1e-13 relative for every eps and mu."""
         y = np.asarray(eps, dtype=float)

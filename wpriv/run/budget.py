@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.curve import Curve, Guarantee
+from wpriv.core.curve import Bracket, Curve, Guarantee, monotone
+from wpriv.core.digits import echo, rounded, text
+from wpriv.core.process import Process
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.run import build, price
 from wpriv.run.attack import attack as attack_of
@@ -16,6 +18,8 @@ from wpriv.run.price import DEFAULT_TOL, Refusal
 
 CURVE_POINTS = 41
 LARGE_EPS = 20.0
+# relative widths at which a limit inside a bracket is decided, one after the other
+FINER = (1e-4, 1e-5, 1e-6)
 
 
 def budget(
@@ -99,7 +103,7 @@ def _check_question(eps: float | None, delta: float | None) -> None:
 
 def implausible(row: Guarantee, records: int | None) -> list[str]:
     """Answers that are right but that nobody should be content with."""
-    notes = []
+    notes = confused(row.process, records)
     if row.epsilon.safe > LARGE_EPS and row.notion == "approximate-dp":
         notes.append(f"eps above {LARGE_EPS:g} leaves an attacker nearly free; check sigma, n and the rate, and how they were read")
     if records is not None and row.delta.safe * records >= 1:
@@ -107,6 +111,13 @@ def implausible(row: Guarantee, records: int | None) -> list[str]:
     if row.delta.safe >= 1:
         notes.append("delta = 1 holds of everything and says nothing")
     return notes
+
+
+def confused(process: Process, records: int | None) -> list[str]:
+    """A number of compositions that equals the size of the data set is probably that size, given in the wrong place."""
+    if records is None or records == 1 or all(step.n != records for step in process.steps):
+        return []
+    return [f"n = {records} equals the number of records, but n counts compositions (steps of a training); the data-set size is --records"]
 
 
 @dataclass(frozen=True)
@@ -151,7 +162,12 @@ def curve(
         raise UsageError("--curve goes up to --eps, or down to --delta; give one of them or neither")
     on = price.curve(job.process, accountant, tol)
     top = eps if eps is not None else _curve_end(on, delta)
-    rows = [price.ask(on, eps=top * k / (CURVE_POINTS - 1)) for k in range(CURVE_POINTS)]
+    # six digits say in full where each point between the ends lies
+    points = [*(rounded(top * k / (CURVE_POINTS - 1), up=False) for k in range(CURVE_POINTS - 1)), top]
+    rows = [price.ask(on, eps=point) for point in points]
+    deltas = monotone([row.delta for row in rows])
+    warnings = confused(job.process, job.records)
+    rows = [price.with_warnings(replace(row, delta=delta), warnings) for row, delta in zip(rows, deltas, strict=True)]
     return [row.with_extra(reading=list(job.notes)) for row in rows]
 
 
@@ -166,16 +182,44 @@ def _curve_end(on: Curve, delta: float | None) -> float:
     return 1.0
 
 
-def check_max_eps(job: build.Job, rows: list[Guarantee], limit: float) -> None:
-    """Raises CheckFailed where a row's eps exceeds ``limit``; a limit inside a bracket is decided by a finer one."""
+def gated(job: build.Job, rows: list[Guarantee], limit: float, tol: float = DEFAULT_TOL) -> list[Guarantee]:
+    """The rows to show and to hold against ``limit``: a bracket of eps that holds the limit is replaced by a narrower one.
+
+    Args:
+        rows: answers at one delta. tol: the tolerance that they were asked at.
+    Returns:
+        The same rows, some with a narrower bracket. What ``check_max_eps`` decides is decided on these.
+    Raises:
+        Unsupported: some row is no (eps, delta)-DP guarantee, which a limit could be held against.
+    """
     for row in rows:
-        finer = row
-        for tol in (1e-4, 1e-5):
-            if finer.epsilon.safe <= limit or (finer.epsilon.lower or 0.0) > limit or finer.claim != "certified":
-                break
-            finer = price.ask(price.curve(job.process, row.accountant, tol), delta=row.delta.safe)
-        if not finer.epsilon.safe <= limit:
+        reason = price.no_guarantee(row)
+        if reason is not None:
+            raise Unsupported(f"--max-eps decides on guarantees alone: {reason}")
+    return [_narrowed(job, row, limit, tol) for row in rows]
+
+
+def _narrowed(job: build.Job, row: Guarantee, limit: float, tol: float) -> Guarantee:
+    """The row, its eps asked at smaller tolerances until the limit lies outside its bracket."""
+    for finer in FINER:
+        if not (row.epsilon.lower or 0.0) <= limit < row.epsilon.safe or row.claim != "certified":
+            break
+        if finer >= tol:
+            continue
+        # the warnings of a wide bracket are about the tolerance that was asked for
+        on = replace(price.curve(job.process, row.accountant, finer), tol=tol)
+        again = price.ask(on, delta=row.delta.safe)
+        low, high = max(row.epsilon.lower or 0.0, again.epsilon.lower or 0.0), min(row.epsilon.safe, again.epsilon.safe)
+        bracket = Bracket.between(min(low, high), high, again.epsilon.by, again.epsilon.refusal)
+        row = replace(row, epsilon=bracket, source=again.source, warnings=again.warnings)
+    return row
+
+
+def check_max_eps(rows: list[Guarantee], limit: float) -> None:
+    """Raises CheckFailed where a row's eps exceeds ``limit``; the rows are those of ``gated``."""
+    for row in rows:
+        if not row.epsilon.safe <= limit:
             raise CheckFailed(
-                f"wanted eps <= {limit:g} (--max-eps) at delta = {row.delta.safe:g}; found {finer.epsilon.safe:.6g} by {row.accountant}. "
-                f"Add noise, or run fewer steps"
+                f"wanted eps <= {echo(limit)} (--max-eps) at delta = {echo(row.delta.safe)}; "
+                f"found {text(row.epsilon.safe, up=True, limit=limit)} by {row.accountant}. Add noise, or run fewer steps"
             )

@@ -191,7 +191,9 @@ def job(
             raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
         read = read_history(history)
         made = process(read.steps, adjacency)
-        return Job(made, (f"{len(read.steps)} different steps read from {history}", *read.notes, *_readings(made)))
+        return Job(
+            made, (f"{len(read.steps)} different steps read from {history}", *read.notes, *_readings(made)), _size([{"records": records}])
+        )
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
     seen = {} if observed is None else {"observed": observed}
     return job_of_steps([{"mech": mech, **params, **own, **seen}], adjacency)
@@ -199,7 +201,8 @@ def job(
 
 def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> Job:
     """The process of steps as a recipe has them, each ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``."""
-    specs, notes, sizes = [], [], []
+    specs, notes = [], []
+    steps = list(steps)
     for written in steps:
         spec, read = planned(written)
         notes += read
@@ -207,14 +210,19 @@ def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = Non
             spec["n"] = 1
             notes.append("n = 1, since neither --n nor --epochs was given")
         specs.append(spec)
-        if written.get("records") is not None:
-            sizes.append(whole(written["records"], "records"))
-    if sizes and min(sizes) < 1:
-        raise UsageError(f"--records is the size of the data set, at least 1; found {min(sizes)}")
+    size = _size(steps)
     made = process(specs, adjacency)
     told = [step.observed.told() for step in made.steps if step.observed is not None]
     notes += [f"sigma and sensitivity are multiples of the observed unit: {words}" for words in told]
-    return Job(made, (*dict.fromkeys(notes), *_readings(made)), max(sizes, default=None))
+    return Job(made, (*dict.fromkeys(notes), *_readings(made)), size)
+
+
+def _size(steps: Iterable[Mapping[str, Any]]) -> int | None:
+    """The size of the data set, the largest that some step names; None where none does."""
+    sizes = [whole(step["records"], "records") for step in steps if step.get("records") is not None]
+    if sizes and min(sizes) < 1:
+        raise UsageError(f"--records is the size of the data set, at least 1; found {min(sizes)}")
+    return max(sizes, default=None)
 
 
 def _readings(made: Process) -> list[str]:

@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-from wpriv.core.curve import Guarantee
+from wpriv.core.curve import Bracket, Guarantee
 from wpriv.core.process import MAX_COUNT, Mechanism, Process
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.run import build, classical, price
-from wpriv.run.number import number
+from wpriv.run.budget import implausible
+from wpriv.run.number import number, whole
 from wpriv.run.search import Knob, Unreachable, solve
 
 # the answer comes within PRECISION of the least sufficient value, on top of the width of the accountant's bracket
 PRECISION = 2e-5
 TOL = 1e-4
+# n is found to the last one below 1 / COUNTED, and its bracket made as narrow as FINEST
+COUNTED, FINEST = 2e-6, 2e-7
 
 
 def calibrate(
@@ -41,7 +44,7 @@ def calibrate(
     """Solves for whichever is missing: the mechanism's noise, or with the noise given n, or with both given the rate.
 
     The answer is rounded to 6 significant digits on the private side, and it is the rounded value that was priced: its own
-    guarantee, which is returned, meets the target.
+    guarantee, which is returned, meets the target. n is the largest that meets it, as far as the accountant's bracket tells.
 
     Args:
         eps, delta: the target, both needed. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
@@ -49,7 +52,8 @@ def calibrate(
         tol: relative width of the accountant's bracket, which the answer's distance from the best possible one follows.
     Returns:
         The Guarantee at ``delta`` (at eps = 0 where that is the target), whose safe ends meet the target, with
-        ``extra["calibrated"] = {"parameter": name, "value": found}``.
+        ``extra["calibrated"] = {"parameter": name, "value": found}``; for n and the rate also ``"most"``, whether the next larger
+        value was shown to miss the target.
     Raises:
         UsageError: the target or the step is faulty; nothing is missing, or too much.
         Unsupported: the target cannot be reached (the message says how near one gets).
@@ -69,12 +73,20 @@ def calibrate(
 
     if compare_classical:
         _check_classical(spec)
+    size = whole(records, "records") if records is not None else None
     found, row = solved(knob, at, accountant, eps, delta, tol)
-    extra: dict[str, Any] = {"calibrated": {"parameter": knob.name, "value": int(found) if knob.whole else found}}
+    calibrated: dict[str, Any] = {"parameter": knob.name, "value": int(found) if knob.whole else found}
+    warnings = [note for note in (price.no_guarantee(row),) if note] + implausible(row, size)
+    if knob.sign < 0:
+        calibrated["most"] = found == knob.high or _missed_beyond(knob, found, at, accountant, (eps, delta), tol)
+        if found == knob.high:
+            warnings.append(f"every {knob.name} up to the largest allowed meets the target")
+        elif knob.whole and not calibrated["most"]:
+            warnings.append(f"n = {found + 1:.12g} may meet the target as well: the bracket of {accountant} is too wide to tell")
+    extra: dict[str, Any] = {"calibrated": calibrated}
     if compare_classical:
         extra["classical"] = classical.classical(row.process.steps[0].mechanism, eps, delta, int(spec["n"]))
     notes += row.process.steps[0].mechanism.reading()
-    warnings = [f"every {knob.name} up to the largest allowed meets the target"] if found == knob.high and knob.sign < 0 else []
     return price.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=notes)
 
 
@@ -133,8 +145,7 @@ def solved(
     def miss(value: float) -> float:
         # a value out of the mechanism's range or out of the accountant's reach does not meet the target; others may
         try:
-            on = price.curve(at(value), accountant, tol)
-            row = on.at(delta=delta) if eps > 0 else on.at(eps=0.0)
+            row = _asked(knob, at(value), accountant, (eps, delta), tol)
         except (Unsupported, UsageError) as error:
             trouble.append(error)
             return math.inf
@@ -142,16 +153,60 @@ def solved(
             trouble.append(Unsupported(f"{accountant} needs more memory than there is at {knob.name} = {value:g}. Raise --tol, or use rdp"))
             return math.inf
         rows[value] = row
-        found, wanted = (row.epsilon.safe, eps) if eps > 0 else (row.delta.safe, delta)
-        return math.log(found / wanted) if found > 0 else -math.inf
+        bracket, wanted = _held(row, eps, delta)
+        return math.log(bracket.safe / wanted) if bracket.safe > 0 else -math.inf
 
     try:
-        value = solve(knob, miss, _guess(knob, at, eps, delta), -0.55 if knob.name == "n" else -1.1, PRECISION)
+        slope = -0.55 if knob.name == "n" else -1.1
+        value = solve(knob, miss, _guess(knob, at, eps, delta), slope, _precision(knob, at, accountant))
     except Unreachable as error:
         if not rows:
             raise trouble[0] from None
         raise Unsupported(_why_not(knob, accountant, error, rows.get(error.best), (eps, delta), trouble)) from None
     return value, price.checked(rows[value])
+
+
+def _precision(knob: Knob, at: Callable[[float], Process], accountant: str) -> float:
+    """How near the best value the search ends, relative: at a count itself where its answers have no width."""
+    if not knob.whole:
+        return PRECISION
+    try:
+        return COUNTED if price.curve(at(2), accountant).claim == "certified" else 0.0
+    except (Unsupported, UsageError):
+        return COUNTED
+
+
+def _held(row: Guarantee, eps: float, delta: float) -> tuple[Bracket, float]:
+    """The bracket that the target is held against, and the target: eps at delta, or delta where eps is 0."""
+    return (row.epsilon, eps) if eps > 0 else (row.delta, delta)
+
+
+def _asked(knob: Knob, process: Process, accountant: str, target: tuple[float, float], tol: float) -> Guarantee:
+    """The accountant's answer at the target's delta (at eps = 0 where that is the target).
+
+    For a whole number the bracket is made narrower until it does not hold the target, so that neighbouring numbers are told apart.
+    """
+    eps, delta = target
+    while True:
+        curve = price.curve(process, accountant, tol)
+        row = curve.at(delta=delta) if eps > 0 else curve.at(eps=0.0)
+        bracket, wanted = _held(row, eps, delta)
+        undecided = row.claim == "certified" and (bracket.lower or 0.0) <= wanted < bracket.safe
+        if not (knob.whole and undecided and tol > FINEST) or curve.is_wide(bracket):
+            return row
+        tol = max(tol / 10, FINEST)
+
+
+def _missed_beyond(
+    knob: Knob, value: float, at: Callable[[float], Process], accountant: str, target: tuple[float, float], tol: float
+) -> bool:
+    """Whether the next less private value on the knob's grid is shown to miss the target."""
+    try:
+        row = _asked(knob, at(knob.beside(value, -1)), accountant, target, tol)
+    except (Unsupported, UsageError):
+        return False
+    bracket, wanted = _held(row, *target)
+    return wanted < (bracket.lower if row.claim == "certified" and bracket.lower is not None else bracket.safe)
 
 
 def _why_not(

@@ -17,6 +17,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, expect, grid, law, price, read, write
 from wpriv.run.expect import Verdict
 from wpriv.run.grid import Cell
+from wpriv.run.monotone import monotone_rows
 from wpriv.run.why import why
 
 Row = dict[str, Any]
@@ -89,7 +90,7 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
     if out is not None:
         write.claim(out, job, fresh=fresh)
     done = {} if out is None else write.finished(out)
-    rows: list[Row] = []
+    found: list[list[Row]] = []
     curves: dict[str, Curve | str] = {}
     reused = 0
     for count, cell in enumerate(todo):
@@ -102,9 +103,10 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
             done[key] = compute(cell, curves)
             if out is not None:
                 write.keep(out, key, done[key])
-        rows += done[key]
+        found.append(done[key])
     if progress:
         progress(len(todo), len(todo))
+    rows = monotone_rows(todo, found)
     if not any(row.get("reason") is None for row in rows):
         raise Unsupported(f"no accountant has an answer anywhere on the grid; the first reason: {rows[0]['reason']}")
     verdicts = expect.verdicts(job, rows)

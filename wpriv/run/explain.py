@@ -6,6 +6,7 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.curve import Guarantee
+from wpriv.core.digits import echo
 from wpriv.core.moments import loss_class
 from wpriv.core.process import Process, Step
 
@@ -21,6 +22,15 @@ NEIGHBOURS = {
     "any-two": "any two inputs of one person are neighbours (local differential privacy)",
 }
 
+FRESH = "every step draws fresh noise"
+# Rogers, Roth, Ullman, Vadhan (2016) distinguish the two; Feldman, Zrnic (2021) have a filter for parameters that are chosen as one goes
+ADAPTIVE = (
+    "each query may be chosen after seeing earlier outputs, but its noise, sampling rate and sensitivity, and the number of steps, must be "
+    "fixed before the first one: a run whose length or noise was chosen by what came out, such as one more run after a look at the first, "
+    "is not covered"
+)
+FIXED = "every step was fixed in advance: budgets of steps chosen by earlier outputs do not add up"
+
 
 def explain(row: Guarantee) -> dict[str, Any]:
     """Everything behind one answer, as plain data (``lines`` makes text of it).
@@ -35,10 +45,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
     sources = [f"{row.accountant}: {row.source}"]
     sources += [f"{step.mechanism.name}: {step.mechanism.source}" for step in process.steps if step.mechanism.source]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    order = "every step draws fresh noise; steps may be chosen adaptively"
-    if row.notion == "wdp":
-        order = "every step draws fresh noise and was fixed in advance: budgets of steps chosen by earlier outputs do not add up"
-    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), order]
+    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), FRESH, FIXED if row.notion == "wdp" else ADAPTIVE]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
@@ -54,12 +61,12 @@ def _reading(step: Step) -> list[str]:
     if step.mechanism.name == "gauss":
         sigma, sensitivity = found["sigma"], found["sensitivity"]
         lines.append(
-            f"sigma = {sigma:g} is the standard deviation of the noise; with sensitivity {sensitivity:g} "
+            f"sigma = {echo(sigma)} is the standard deviation of the noise; with sensitivity {echo(sensitivity)} "
             f"the noise multiplier (sigma / sensitivity) is {sigma / sensitivity:g}"
         )
     elif "scale" in found:
         sensitivity = step.mechanism.sensitivity  # type: ignore[attr-defined]
-        lines.append(f"scale = {found['scale']:g} is the Laplace b; with sensitivity {sensitivity:g} one release has")
+        lines.append(f"scale = {echo(found['scale'])} is the Laplace b; with sensitivity {echo(sensitivity)} one release has")
         lines[-1] += f" a loss of at most {sensitivity / found['scale']:g}"
     if step.sampling.kind != "none":
         lines.append(f"rate = {step.sampling.rate:.6g} is the chance that a record takes part in a step ({step.sampling.kind} sampling)")

@@ -1,4 +1,4 @@
-"""One accountant asked about one process, its answer checked: never nan, never negative, never an infinite eps."""
+"""Evaluate one accountant on one process and validate the result: never nan, never negative, never an infinite eps."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass, replace
 
 from wpriv.core import registry
-from wpriv.core.curve import Bracket, Curve, Guarantee
+from wpriv.core.curve import RIGOROUS, Bracket, Curve, Guarantee
 from wpriv.core.process import Process, log_finite, plain
 from wpriv.errors import Unsupported, UsageError
 
 DEFAULT_TOL = 1e-3
+# the notions in which a larger delta buys a smaller eps
+EPS_DELTA = ("approximate-dp", "probabilistic-dp")
 
 
 def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options: float) -> Curve:
@@ -28,8 +30,13 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options
         raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
     module, own = registry.accountant(accountant)
     if infinity_mass(process) >= 1:
-        raise Unsupported("some step tells the neighbours apart for certain: delta is 1 at every eps. Use noise that hides every outcome")
+        raise Unsupported(_why_certain(process))
     found: Curve = module.account(process, tol=tol, **own, **options)
+    others = getattr(module, "OTHER_BOUNDS", ())
+    if others and found.claim == "certified":
+        from wpriv.run.bounds import intersected
+
+        return intersected(found, others)
     return found
 
 
@@ -51,6 +58,20 @@ def checked(row: Guarantee) -> Guarantee:
     return row
 
 
+def no_guarantee(row: Guarantee) -> str | None:
+    """Why a figure is no (eps, delta)-DP guarantee, and which accountants give one; None where it is one."""
+    if row.notion == "approximate-dp" and row.claim in RIGOROUS:
+        return None
+    what = f"a figure of the notion {row.notion!r}" if row.notion != "approximate-dp" else f"an answer of the claim {row.claim!r}"
+    return f"{row.accountant} gives {what}, which is no (eps, delta)-DP guarantee; these give one: {', '.join(rigorous_accountants())}"
+
+
+def rigorous_accountants() -> list[str]:
+    """The accountants whose answers are rigorous bounds of (eps, delta)-DP."""
+    modules = {name: registry.load("accountants", name) for name in registry.names("accountants")}
+    return [name for name, module in modules.items() if module.NOTION == "approximate-dp" and module.CLAIM in RIGOROUS]
+
+
 def with_warnings(row: Guarantee, warnings: list[str]) -> Guarantee:
     """The row with more warnings behind its own."""
     return replace(row, warnings=(*row.warnings, *warnings))
@@ -62,6 +83,16 @@ def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
         raise ArithmeticError(f"{accountant} answered {name} = {bracket}, which is not an ordered bracket of numbers of at least 0")
 
 
+def _why_certain(process: Process) -> str:
+    if any(math.isinf(log_finite(run)) for run in process.runs()):
+        return "some step tells the neighbours apart for certain: delta is 1 at every eps. Use noise that hides every outcome"
+    log10 = min(log_finite(run) for run in process.runs()) / math.log(10)
+    return (
+        f"over all steps, outcomes that only one of two neighbours can have are all but certain: delta is at least 1 - 10^{log10:.4g} "
+        f"at every eps. Use noise that hides every outcome, or fewer steps"
+    )
+
+
 def _why_infinite(row: Guarantee) -> str:
     revealed, delta = infinity_mass(row.process), row.delta.safe
     if revealed > delta:
@@ -69,6 +100,10 @@ def _why_infinite(row: Guarantee) -> str:
             f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability {revealed:.6g} > delta. "
             f"Ask for a larger delta, or use noise that hides every outcome"
         )
+    if row.notion not in EPS_DELTA:
+        return f"{row.accountant} has no finite {row.notion} eps here, and none at any other delta. Use --accountant pld"
+    if row.accountant == "pld":
+        return f"no finite eps was found at delta = {delta:g}. Add noise, or run fewer steps"
     return (
         f"no finite eps holds at delta = {delta:g} by {row.accountant}, whose bound never falls that low. "
         f"Raise --delta, or use --accountant pld"
