@@ -27,11 +27,16 @@ FLOORS = (
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 # the package itself holds the version and loads the verbs on first use; __main__ starts the command line
 ROOF = ("__init__", "__main__")
-PARSERS = {"core/document.py": {"yaml"}, **{f"core/{name}.py": {"pydantic"} for name in ("fields", "schema", "schema_train", "faults")}}
+PARSERS = {
+    "core/document.py": {"yaml"},
+    **{f"core/{name}.py": {"pydantic"} for name in ("fields", "schema", "schema_train", "faults")},
+    "core/csv_tables.py": {"pandas"},
+}
 AT_HOME = {
     "torch": ("transport", "models", "train", "tasks", "tables"),
     "matplotlib": ("figures", "run"),
     "cryptography": ("train",),
+    "pandas": (),  # core/csv_tables.py alone: see PARSERS
 }
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from wpriv.core import csv_tables
+from wpriv.core.csv_tables import CsvTable
 from wpriv.run import folder, write
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
@@ -61,8 +62,7 @@ class Progress:
 def _rows(path: Path) -> list[Row]:
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return list(CsvTable.parse(csv_tables.decode(path.read_bytes())).cells())
 
 
 def _told(row: Row) -> str:
