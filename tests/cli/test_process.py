@@ -59,6 +59,12 @@ def test_the_calculator_loads_nothing_heavy(words):
     assert not modules & set(HEAVY)
 
 
+def test_rich_is_not_loaded_off_a_terminal():
+    job = ["--mech", "gauss", "--sigma", "4", "--sampling", "poisson", "--rate", "0.01", "--n", "64", "--delta", "1e-4"]
+    assert "rich" not in loaded("compare", *job, "--why")
+    assert "rich" not in loaded("compare", *job, "--accountant", "pld")
+
+
 def test_a_pipe_sees_no_escape_codes_and_no_boxes():
     for words in (GAUSS, [*GAUSS, "--explain"], ["--help"], ["budget", "--sigm"], ["nothing"]):
         done = wpriv(*words, FORCE_COLOR="1")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from wpriv import data
-from wpriv.data import _record, images
+from wpriv.data import _record, digits, images
 from wpriv.errors import MissingResource, UsageError
 
 CSV = 'age,"hours, a week",sex,label\n' + "".join(f"{20 + i},{i % 7}.5,{'fm'[i % 2]},{'yes' if i % 3 else 'no'}\n" for i in range(30))
@@ -56,7 +58,8 @@ def test_classes_that_are_numbers_stand_in_the_order_of_numbers(tmp_path):
         (CSV.replace("25,", "nan,"), {}, MissingResource, r"every number must be finite; found nan in example \d+ \(column 'age'\)"),
         (CSV.replace("25,", "1e60,"), {}, MissingResource, "found inf"),
         (CSV.replace("25,", ","), {}, MissingResource, "wanted a number in every cell"),
-        (CSV + "1,2\n", {}, MissingResource, "wanted a number in every cell"),
+        (CSV + "1,2\n", {}, MissingResource, "wanted a number in every cell.*line 32: "),
+        (CSV.replace("25,", "25,1,"), {}, MissingResource, "line 7: 4 columns were wanted, as in the first line; found 5"),
         (CSV.replace(",no\n", ",\n"), {}, MissingResource, "column 'label' has an empty cell in row 2"),
         (CSV.replace("sex", "age"), {}, MissingResource, "each by another name"),
         ("", {}, MissingResource, "found none"),
@@ -166,19 +169,40 @@ def test_a_crop_beyond_the_picture_and_a_picture_beyond_the_limit_are_refused(tm
         data.read("images", root=tmp_path, folder="a")
 
 
-def test_the_digits_are_those_of_scikit_learn():
-    found = data.read("digits")
-    assert (len(found.x_train), len(found.x_test)) == (1438, 359)
-    assert found.x_train.shape[1:] == (1, 8, 8)
-    x = np.concatenate([found.x_train, found.x_test]).reshape(-1, 64) * 16
-    wanted = load_digits().data
-    assert np.array_equal(x[np.lexsort(x.T)], wanted[np.lexsort(wanted.T)])
+def test_the_digits_are_those_of_scikit_learn_record_by_record():
+    images, labels = load_digits(return_X_y=True)
+    found = data.read("digits", test_share=0.0)
+    assert (found.x_train.dtype, found.x_train.shape) == (np.float32, (1797, 1, 8, 8))
+    assert np.array_equal(found.x_train.reshape(-1, 64) * 16, images)
+    assert np.array_equal(found.y_train, labels)
+    parts = data.read("digits")
+    assert (len(parts.x_train), len(parts.x_test)) == (1438, 359)
+    assert parts.fingerprint == "a035a08f7a33c470"  # that of the digits which scikit-learn itself had read
 
 
-def test_digits_without_scikit_learn_are_missing(monkeypatch):
+def test_the_digits_are_read_without_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(MissingResource, match="pip install scikit-learn"):
+    assert data.read("digits").fingerprint == "a035a08f7a33c470"
+
+
+def test_digits_with_another_content_are_refused_by_their_checksum(tmp_path, monkeypatch):
+    changed = gzip.decompress(digits.FILE.read_bytes()).replace(b"0,0,5,13", b"0,0,5,12", 1)
+    (tmp_path / "digits.csv.gz").write_bytes(gzip.compress(changed))
+    monkeypatch.setattr(digits, "FILE", tmp_path / "digits.csv.gz")
+    with pytest.raises(MissingResource, match=f"wanted content with SHA-256 {digits.SHA256}"):
         data.read("digits")
+    monkeypatch.setattr(digits, "FILE", tmp_path / "none.csv.gz")
+    with pytest.raises(MissingResource, match="cannot be read"):
+        data.read("digits")
+
+
+def test_the_packed_digits_can_be_made_again_from_scikit_learn():
+    packed = digits.FILE.read_bytes()
+    content = gzip.decompress(packed)
+    assert content == gzip.decompress((resources.files("sklearn.datasets.data") / "digits.csv.gz").read_bytes())
+    assert packed[:9] == gzip.compress(content, compresslevel=9, mtime=0)[:9]  # neither a time nor a name; the tenth byte is the system
+    assert digits.SHA256 in digits.FILE.with_name("digits.LICENSE.txt").read_text()
 
 
 def record(**changed):

@@ -132,6 +132,13 @@ def test_any_bytes_are_either_a_table_or_refused(content):
                 raise
 
 
+def test_a_table_with_two_columns_of_one_name_or_a_row_that_is_too_long_is_refused_by_its_line(tmp_path):
+    for text, line in (("n,n\n1,2\n", 1), ("n,rate\n1,0.5\n1,0.5,7\n", 3), ("n,rate\n1,-1\n", 2)):
+        (tmp_path / "table.csv").write_text(text)
+        with pytest.raises(UsageError, match=rf"table\.csv:{line}: "):
+            saved.table(tmp_path / "table.csv")
+
+
 @pytest.mark.parametrize("content", [b"", b"a,b\n", b"\xff\xfe\x00", b"a" * 10])
 def test_a_table_without_rows_or_that_is_no_text_is_refused(tmp_path, content):
     (tmp_path / "table.csv").write_bytes(content)

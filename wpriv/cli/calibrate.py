@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any
 
 import typer
@@ -29,17 +30,19 @@ def command(
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
     """
-    from wpriv.cli import show
+    from wpriv.cli import show, terminal
     from wpriv.run.calibrate import calibrate
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     if recipe is None:
-        row = calibrate(**_asked(job), compare_classical=compare_classical)
+        asked = _asked(job)
     else:
         from wpriv.run import read
 
         flags.no_flags(recipe, job)
-        row = calibrate(**read.calibrate(recipe), compare_classical=compare_classical)
+        asked = read.calibrate(recipe)
+    with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):
+        row = calibrate(**asked, compare_classical=compare_classical)
     if explain:
         from wpriv.run.explain import explain as explained
 

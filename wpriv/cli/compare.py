@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,7 +44,7 @@ def command(
 
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,65536 --accountant all
     """
-    from wpriv.cli import tables
+    from wpriv.cli import tables, terminal
     from wpriv.run import compare, read
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
@@ -70,7 +71,8 @@ def command(
     else:
         axes = [read.sweep(text) for text in sweep or []]
         asked = read.from_flags(_recipe(job, history, observed, axes, figure))
-    done = compare.run(asked, out, fresh=fresh, progress=compare.on_terminal)
+    with contextlib.nullcontext() if quiet else terminal.counting("cells") as progress:
+        done = compare.run(asked, out, fresh=fresh, progress=progress)
     tables.comparison(done, mode)
     done.require()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
@@ -11,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wpriv.core import csv_tables
 from wpriv.core.curve import TINY, Bracket, Guarantee, unit_notes
 from wpriv.core.digits import echo, text
 
@@ -187,14 +186,11 @@ def _plain(value: Any) -> Any:
 
 def as_csv(rows: Sequence[Guarantee]) -> str:
     """A header and one line a row; the process is JSON in one cell."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    body = []
     for row in rows:
         data = _plain(row.as_dict())
-        data |= {"process": json.dumps(data["process"]), "warnings": "; ".join(data["warnings"])}
-        writer.writerow(["" if data[key] is None else data[key] for key in CSV_COLUMNS])
-    return out.getvalue().rstrip("\n")
+        body.append(data | {"process": json.dumps(data["process"]), "warnings": "; ".join(data["warnings"])})
+    return csv_tables.to_text(CSV_COLUMNS, body).rstrip("\n")
 
 
 def one(row: Guarantee, mode: str, limit: float | None = None) -> None:

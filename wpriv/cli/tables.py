@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wpriv import __version__
-from wpriv.cli import show
+from wpriv.cli import show, terminal
 from wpriv.core import registry
 from wpriv.core.curve import SCHEMA, unit_notes
 from wpriv.core.digits import text
@@ -34,9 +34,10 @@ def comparison(found: Comparison, mode: str) -> None:
         for panel in found.recipe.panels:
             own = [row for row in found.rows if row.get("panel", "") == panel.name]
             lines = _panel(panel, own, None if found.out is None else MAX_ROWS)
-            show.emit(show.bold(panel.title or panel.name or found.recipe.source or _job(own)) + "\n" + lines + "\n")
+            show.emit(show.bold(panel.title or panel.name or found.recipe.source or _job(own)))
+            terminal.print_table(f"{lines}\n")
         if found.verdicts:
-            show.emit(expected(found.verdicts))
+            terminal.print_table(expected(found.verdicts))
     for note in notes:
         show.say("note", note)
     for path in found.files if mode == "text" else ():
@@ -64,7 +65,7 @@ def why(rows: list[Row], mode: str) -> None:
             value = "-" if row["reason"] else text(row[answer], up=True, digits=4)
             told = row["assumption"] + (f" ({row['reason']})" if row["reason"] else "")
             body.append([value, row.get("claim") or "-", row["sampling"], str(row["n"]), row["adjacency"], row["accountant"], told])
-        show.emit(show.table(header, body))
+        terminal.print_table(show.table(header, body))
 
 
 def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:

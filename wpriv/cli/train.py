@@ -51,11 +51,12 @@ def command(
     """
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.cli import trained
+    from wpriv.cli import terminal, trained
     from wpriv.run import sweep, train
 
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device is cpu or cuda; found {device!r}")
+    sweep.check_backend(backend)
     made = train.recipe_of(recipe, quick=quick, changes=_changes(changes or []))
     where = out or train.default_out(made)
     how: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
@@ -66,10 +67,9 @@ def command(
         if dry_run:
             trained.dry_sweep(made.name, sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json)
             return
-        trained.swept(
-            sweep.run(made, where, jobs=jobs, part=shard or "1/1", backend=backend, device=device, root=data_root, say=trained.progress),
-            as_json,
-        )
+        with terminal.training() as say:
+            swept = sweep.run(made, where, jobs=jobs, part=shard or "1/1", backend=backend, device=device, root=data_root, say=say)
+        trained.swept(swept, as_json)
         return
     if shard is not None or jobs > 1:
         raise UsageError("--jobs and --shard split a sweep, and the recipe has no 'sweep'")
@@ -77,7 +77,8 @@ def command(
         plan, place = train.planned(made, where, root=data_root, **how)
         trained.dry(plan, place, as_json)
         return
-    done = train.run(made, where, device=device, root=data_root, say=trained.progress, **how)
+    with terminal.training() as say:
+        done = train.run(made, where, device=device, root=data_root, say=say, **how)
     if os.environ.get("RANK", "0") == "0":  # of several processes (torchrun) one speaks
         trained.results(done, as_json)
     done.require()

@@ -1,14 +1,13 @@
-"""A training on the screen: its plan, its progress, its results."""
+"""A training on the screen: its plan and its results."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from wpriv.cli import show, tables
+from wpriv.cli import show, tables, terminal
 from wpriv.core.digits import text
 from wpriv.run import expect, folder
 from wpriv.run.plan import Plan
@@ -16,16 +15,6 @@ from wpriv.run.sweep import Cell, Swept
 from wpriv.run.train import Trained
 
 MOST_EPOCHS = 12
-
-
-def progress(line: str, stays: bool) -> None:
-    """A line on standard error; one that does not stay is seen on a terminal only."""
-    terminal = sys.stderr.isatty()
-    if stays:
-        sys.stderr.write(f"{chr(13) + chr(27) + '[K' if terminal else ''}wpriv: {line}\n")
-    elif terminal:
-        sys.stderr.write(f"\r\x1b[K{line}")
-    sys.stderr.flush()
 
 
 def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
@@ -65,7 +54,7 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
         show.emit(f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours")
         show.emit(f"noise: multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity), clipping {clip}")
         lines = [[str(r["epoch"]), str(r["step"]), "none" if r["epsilon"] is None else text(float(r["epsilon"]), up=True)] for r in rows]
-        show.emit(show.table(["epoch", "step", "eps"], lines))
+        terminal.print_table(show.table(["epoch", "step", "eps"], lines))
     for note in plan.notes:
         show.emit(f"read as: {note}")
     show.emit(_told(about["guess"], plan))
@@ -86,7 +75,7 @@ def dry_sweep(name: str, planned: list[tuple[Cell, Plan, bool]], out: Path, as_j
         show.emit("nothing falls to this shard")
         return
     columns = [key for key in rows[0] if key != "seconds" or any(row[key] for row in rows)]
-    show.emit(show.table(columns, [[_plain(row[key]) for key in columns] for row in rows]))
+    terminal.print_table(show.table(columns, [[_plain(row[key]) for key in columns] for row in rows]))
     show.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
 
 
@@ -130,7 +119,7 @@ def results(done: Trained, as_json: bool) -> None:
     if done.plan.private is None:
         show.emit("trained without privacy: no guarantee" if "reports" not in done.statement else f"promise: {done.statement['promise']}")
     if done.verdicts:
-        show.emit(tables.expected(done.verdicts))
+        terminal.print_table(tables.expected(done.verdicts))
     for refusal in done.refused:
         show.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
     for warning in done.statement.get("warnings", []):
@@ -147,9 +136,9 @@ def swept(done: Swept, as_json: bool) -> None:
         show.emit(show.bold(f"{done.recipe.name}: {len(done.rows)} of {done.cells} trainings are done"))
         if done.rows:
             names = [name for name in done.rows[0] if name not in ("epoch", "step", "seconds", "loss", "clipped", "delta")]
-            show.emit(show.table(names, [[_plain(row.get(name)) for name in names] for row in done.rows]))
+            terminal.print_table(show.table(names, [[_plain(row.get(name)) for name in names] for row in done.rows]))
         if done.verdicts:
-            show.emit(tables.expected(done.verdicts))
+            terminal.print_table(tables.expected(done.verdicts))
         show.say("wrote", str(done.table))
     expect.require(done.verdicts)
 

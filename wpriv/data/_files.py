@@ -175,6 +175,21 @@ def content(path: Path, limit: int = MAX_BYTES) -> bytes:
     return found
 
 
+def packaged(path: Path, sha256: str) -> bytes:
+    """Return the unpacked content of a data file that is installed with the package.
+
+    Args:
+        path: the file, beside the reader that uses it. sha256: of the unpacked content, in hexadecimal digits.
+    Raises:
+        MissingResource: the file is missing, damaged, or its content has another checksum.
+    """
+    raw = content(path)
+    digest = hashlib.sha256(raw).hexdigest()
+    if digest != sha256:
+        raise MissingResource(f"{path}: wanted content with SHA-256 {sha256}; found {digest} ({len(raw)} bytes). Install wpriv again")
+    return raw
+
+
 def unverified(params: Parameters, files: Sequence[File]) -> str:
     """The name of a data set as tables show it: with a mark where its files are not the published ones."""
     return params.name if all(file.verdict != UNKNOWN for file in files) else f"{params.name}-unverified"

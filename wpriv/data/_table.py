@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from wpriv.core import csv_tables
+from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.core.registry import did_you_mean
 from wpriv.data._files import File, content
 from wpriv.data._record import Array, Data, held_out
@@ -37,16 +37,18 @@ def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: st
         UsageError: a column that is not there. MissingResource: rows of unequal length, or text where numbers are wanted.
     """
     try:
-        text = raw.decode("utf-8-sig")
-        header = [cell.strip() for cell in next(csv.reader(io.StringIO(text)), [])]
-    except (UnicodeDecodeError, csv.Error) as error:
+        text = csv_tables.decode(raw)
+    except CsvError as error:
         raise MissingResource(f"{path}: not a CSV file in UTF-8 ({error})") from None
-    if not header or len(set(header)) < len(header) or not all(header):
+    try:
+        table = CsvTable.parse(text)
+    except CsvError as error:
+        raise MissingResource(f"{path}:{error.line}: {error.reason}") from None
+    header = list(table.names)
+    if not header or not all(header):
         raise MissingResource(
             f"{path}: the first line must name every column, each by another name; found {', '.join(header)[:120] or 'none'}"
         )
-    if not any(line.strip() for line in text.splitlines()[1:]):
-        raise MissingResource(f"{path}: has no rows below the names of its columns")
     dropped = [column.strip() for column in roles.drop.split(",") if column.strip()]
     for column in [roles.target, *([roles.sensitive] if roles.sensitive else []), *dropped]:
         if column not in header:
@@ -57,9 +59,18 @@ def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: st
     columns = [column for column in header if column != roles.target and column not in dropped]
     if not columns:
         raise UsageError(f"{path}: no column is left for the features; drop fewer")
-    x = _cells(path, text, header, columns, np.float64)
-    classes, y = _numbered(path, text, header, roles.target)
-    groups = _numbered(path, text, header, roles.sensitive)[1] if roles.sensitive else None
+    try:
+        cells = table.columns(numeric=[column for column in columns if column != roles.sensitive])
+        if not len(cells[roles.target]):
+            raise MissingResource(f"{path}: has no rows below the names of its columns")
+        features = [table.numbers(name, cells[name]) if name == roles.sensitive else cells[name] for name in columns]
+    except CsvError as error:
+        raise MissingResource(
+            f"{path}: wanted a number in every cell of the features; {error}. Encode text as numbers, or drop it"
+        ) from None
+    x = np.column_stack(features)
+    classes, y = _numbered(path, table, roles.target, cells[roles.target])
+    groups = _numbered(path, table, roles.sensitive, cells[roles.sensitive])[1] if roles.sensitive else None
     train, test = held_out(len(x), roles.test_share, roles.split_seed)
     with np.errstate(over="ignore"):  # what does not fit is infinite, and refused as such
         x = x.astype(np.float32)
@@ -80,22 +91,12 @@ def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: st
     )
 
 
-def _cells(path: Path, text: str, header: list[str], columns: list[str], kind: type) -> Array:
-    """[N, len(columns)] of the named columns."""
-    places = [header.index(column) for column in columns]
-    try:
-        return np.loadtxt(io.StringIO(text), kind, comments=None, delimiter=",", skiprows=1, usecols=places, ndmin=2, quotechar='"')
-    except (ValueError, IndexError, OverflowError) as error:
-        raise MissingResource(
-            f"{path}: wanted a number in every cell of the features; {error}. Encode text as numbers, or drop it"
-        ) from None
-
-
-def _numbered(path: Path, text: str, header: list[str], column: str) -> tuple[tuple[str, ...], Array]:
+def _numbered(path: Path, table: CsvTable, column: str, text: Array) -> tuple[tuple[str, ...], Array]:
     """The distinct entries of a column in order (as numbers, where all are), and the place of every row's entry among them."""
-    cells = np.char.strip(_cells(path, text, header, [column], np.str_)[:, 0])
+    cells = np.array([cell.strip() for cell in text], np.str_)
     if np.any(cells == ""):
-        raise MissingResource(f"{path}: column {column!r} has an empty cell in row {int(np.argmax(cells == '')) + 2}")
+        row = int(np.argmax(cells == ""))
+        raise MissingResource(f"{path}:{table.line(row)}: column {column!r} has an empty cell in row {row + 2}")
     words, places = np.unique(cells, return_inverse=True)
     if len(words) > 1000:
         raise MissingResource(f"{path}: column {column!r} has {len(words)} distinct entries; classes and groups may be at most 1000")

@@ -1,19 +1,22 @@
-"""The 8x8 digits that come with scikit-learn: for quick runs and tests."""
+"""8x8 handwritten digits, installed with the package: for quick runs and tests."""
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from wpriv.core.process import Parameters, parameter
+from wpriv.data._files import packaged
 from wpriv.data._record import Data, held_out
-from wpriv.errors import MissingResource
 
 ABOUT = "small digits of scikit-learn, 1797 of 1x8x8, a fifth of them held out"
 SOURCE = "Alpaydin, Kaynak 1998: Optical Recognition of Handwritten Digits (UCI), as in scikit-learn"
-GET = "They come with scikit-learn: pip install scikit-learn (or wpriv[test])."
+GET = "They are installed with wpriv: install it again where the file is missing."
+FILE = Path(__file__).with_name("digits.csv.gz")  # the licence and the origin stand in digits.LICENSE.txt
+SHA256 = "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"  # of the unpacked file, here and in scikit-learn
 
 
 @dataclass(frozen=True)
@@ -25,16 +28,12 @@ class Params(Parameters):
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, 1, 8, 8] float32 in [0, 1], labels 0 to 9. The root is not looked at.
+    """Return [N, 1, 8, 8] float32 images in [0, 1] with labels 0 to 9; ``root`` is not used.
 
     Raises:
-        MissingResource: scikit-learn is not installed.
+        MissingResource: the file in the package is missing or damaged.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise MissingResource(f"digits: scikit-learn cannot be loaded ({error}). {GET}") from None
-    x, y = load_digits(return_X_y=True)
-    images, labels = (x / 16).astype(np.float32).reshape(-1, 1, 8, 8), y.astype(np.int64)
+    table = np.loadtxt(io.BytesIO(packaged(FILE, SHA256)), np.int64, delimiter=",")  # 64 pixels from 0 to 16, then the label
+    images, labels = (table[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8), table[:, -1]
     train, test = held_out(len(images), params.test_share, params.split_seed)
     return Data(params.name, images[train], labels[train], images[test], labels[test], tuple("0123456789"), SOURCE)

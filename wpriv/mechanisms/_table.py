@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import stat
 from array import array
@@ -14,6 +12,8 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
+from wpriv.core import csv_tables
+from wpriv.core.csv_tables import CsvError
 from wpriv.core.pair import Array
 from wpriv.errors import MissingResource, UsageError
 
@@ -73,18 +73,13 @@ def _read(path: str, bin_width: float, identity: tuple[int, ...]) -> Table:
 def _rows(path: str) -> Rows:
     """The lines that are not blank, with their numbers."""
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise UsageError(f"{path}: a CSV table was wanted; found a binary file")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        text = csv_tables.decode(Path(path).read_bytes())
+    except CsvError as error:
+        raise UsageError(f"{path}: a CSV table was wanted; found a binary file") from error
     try:
-        for row in reader:
-            if row:
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise UsageError(f"{path}:{reader.line_num}: not a CSV table ({error})") from error
+        yield from csv_tables.rows(text)
+    except CsvError as error:
+        raise UsageError(f"{path}:{error.line}: {error.reason}") from error
 
 
 def _of_width(path: str, rows: Rows, width: int) -> Rows:
@@ -153,10 +148,10 @@ def _probability(path: str, line: int, text: str) -> float:
 
 def _number(path: str, line: int, text: str) -> float:
     try:
-        value = float(text)
+        value = csv_tables.number(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or "_" in text:
+    if not math.isfinite(value):
         _refuse(path, line, f"a finite number was wanted; found {text[:40]!r}")
     return value
 

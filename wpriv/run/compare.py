@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -177,10 +176,3 @@ def _plain(value: float | None) -> float | None:
 def _process_columns(cell: Cell) -> Row:
     """What ran, in columns where it is a single step; all of its parameters, also those left at their defaults."""
     return build.step(cell.specs[0]).describe() if len(cell.specs) == 1 else {"steps": len(cell.specs)}
-
-
-def on_terminal(count: int, total: int) -> None:
-    """A counter on one line of stderr; nothing off a terminal."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{count}/{total} cells" if count < total else "\r\033[K")
-        sys.stderr.flush()

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core import registry
+from wpriv.core import csv_tables, registry
+from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.core.observed import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, UsageError
 
@@ -110,13 +111,12 @@ def _npz(text: str) -> Observed:
 def _csv(text: str) -> Observed:
     """Columns ``distance``, or ``step`` and ``distance``; else every row is the gradient of one record (with ``step``, at that step)."""
     try:
-        lines = Path(text).read_text(encoding="utf-8").splitlines()
-        header = [name.strip() for name in "".join(lines[:1]).split(",")]
-        table = np.loadtxt(lines[1:], delimiter=",", ndmin=2) if len(lines) > 1 else np.empty((0, len(header)))
-    except (OSError, ValueError) as error:
+        found = CsvTable.parse(csv_tables.decode(Path(text).read_bytes()))
+        header, table = list(found.names), found.matrix()
+    except (OSError, CsvError) as error:
         raise UsageError(f"not a CSV of numbers with a header ({str(error)[:120]}); wanted {HELP}") from None
-    if table.size == 0 or table.shape[1] != len(header):
-        raise UsageError(f"wanted rows of {len(header)} numbers below the header; found {table.shape[0]} rows of {table.shape[1]}")
+    if table.size == 0:
+        raise UsageError(f"wanted rows of {len(header)} numbers below the header; found {table.shape[0]} rows")
     step = table[:, header.index("step")] if "step" in header else np.zeros(len(table))
     rest = table[:, [i for i, name in enumerate(header) if name != "step"]]
     parts = [rest[step == value] for value in np.unique(step)]

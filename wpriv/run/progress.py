@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+from wpriv.core import csv_tables
+from wpriv.core.csv_tables import CsvTable
 from wpriv.run import folder, write
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
@@ -17,8 +18,18 @@ from wpriv.train import durable
 
 Row = dict[str, Any]
 Say = Callable[[str, bool], None]  # a line of progress, and whether it stays
-TICK = 2.0  # seconds between lines that do not stay
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+@runtime_checkable
+class Meter(Protocol):
+    """A listener that also shows numbers as they change, such as a bar on a terminal."""
+
+    def advance(self, step: int, steps: int, eps: float | None) -> None:
+        """A step is done; ``eps`` is what was spent by the end of the last epoch, None before it and without privacy."""
+
+    def cells(self, done: int, total: int) -> None:
+        """So many trainings of a sweep are done."""
 
 
 class Progress:
@@ -27,7 +38,9 @@ class Progress:
     def __init__(self, job: Plan, place: Folder, say: Say | None, *, writes: bool):
         self.job, self.place, self.say, self.writes = job, place, say if writes else None, writes
         self.rows: list[Row] = []
-        self.started = self.ticked = time.monotonic()
+        self.meter = self.say if isinstance(self.say, Meter) else None
+        self.eps: float | None = None  # at the end of the last epoch
+        self.started = time.monotonic()
 
     def begin(self) -> None:
         """How the recipe was read."""
@@ -36,7 +49,7 @@ class Progress:
                 self.say(f"read as: {note}", True)
 
     def epoch(self, row: Row) -> Row:
-        eps = self.job.eps(row["step"])
+        eps = self.eps = self.job.eps(row["step"])
         whole = {**row, "epsilon": eps, "seconds": round(time.monotonic() - self.started, 2)}
         if self.writes:
             self._keep(whole)
@@ -45,10 +58,9 @@ class Progress:
         return whole
 
     def step(self, step: int) -> None:
-        now = time.monotonic()
-        if self.say is not None and now - self.ticked > TICK:
-            self.ticked = now
-            self.say(self._where(step), False)
+        """A step is done."""
+        if self.meter is not None:
+            self.meter.advance(step, self.job.steps, self.eps)
 
     def _where(self, step: int) -> str:
         return f"step {step} of {self.job.steps}"
@@ -62,8 +74,7 @@ class Progress:
 def _rows(path: Path) -> list[Row]:
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return list(CsvTable.parse(csv_tables.decode(path.read_bytes())).cells())
 
 
 def _told(row: Row) -> str:

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv import data
+from wpriv.core import csv_tables
+from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.data._files import content, named
 from wpriv.errors import MissingResource, UsageError
 
@@ -140,16 +142,16 @@ def _chosen(path: Path, arrays: dict[str, Array], array: str) -> tuple[Array, Ar
 def _csv(path: Path, raw: bytes) -> Array:
     """[N, D] float64 of a table of numbers, with or without a line of names above it."""
     try:
-        lines = [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
-        body = lines if not lines or _numbers(lines[0]) else lines[1:]
-        return np.loadtxt(body, np.float64, delimiter=",", ndmin=2, comments=None) if body else np.zeros((0, 1))
-    except (UnicodeDecodeError, ValueError, OverflowError) as error:
+        text = csv_tables.decode(raw)
+        _, first = next(csv_tables.rows(text), (1, []))
+        return CsvTable.parse(text, headed=not _numbers(first)).matrix()
+    except CsvError as error:
         raise MissingResource(f"{path}: wanted a number in every cell below a line of names; {str(error)[:200]}") from None
 
 
-def _numbers(line: str) -> bool:
-    """Whether a line holds numbers and not names."""
+def _numbers(cells: list[str]) -> bool:
+    """Whether a row holds numbers and not names."""
     try:
-        return bool([float(cell) for cell in line.split(",")])
+        return bool([csv_tables.number(cell) for cell in cells])
     except ValueError:
         return False

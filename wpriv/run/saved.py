@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 import zipfile
@@ -10,6 +9,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from wpriv.core import csv_tables
+from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.core.curve import CLAIMS
 from wpriv.core.schema import BOUND_COLUMNS
 from wpriv.errors import UsageError
@@ -49,24 +50,34 @@ def table(path: Path) -> list[dict[str, Any]]:
     try:
         if path.stat().st_size > MAX_TABLE_BYTES:
             raise UsageError(f"{path}: a table may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = [{k: _cell(k, v, f"{path}:{reader.line_num}") for k, v in row.items() if k is not None} for row in reader]
+        text = csv_tables.decode(path.read_bytes())
     except OSError as error:
         raise UsageError(f"the table {path} cannot be read: {error.strerror}. Give a results directory or its table.csv") from None
-    except (UnicodeDecodeError, csv.Error) as error:
+    except CsvError as error:
         raise UsageError(f"{path}: not a CSV table in UTF-8 ({error}). Give a results directory or its table.csv") from None
+    try:
+        whole = CsvTable.parse(text)
+        cells = whole.cells()
+    except CsvError as error:
+        raise UsageError(f"{path}:{error.line}: {error.reason}. Give a results directory or its table.csv") from None
+    rows = []
+    for place, row in enumerate(cells):
+        try:
+            rows.append({name: _cell(name, cell) for name, cell in row.items()})
+        except CsvError as error:
+            raise UsageError(f"{path}:{whole.line(place)}: {error}") from None
     if not rows:
         raise UsageError(f"{path}: the table has no rows; nothing to draw")
     return rows
 
 
-def _cell(column: str, text: str | None, place: str) -> Any:
+def _cell(column: str, text: str) -> Any:
+    """The value of a cell: a number, a word, or None where it is empty; a CsvError where a column must hold something else."""
     if not text:
         return None
     if column in _WORDS:
         if column == "claim" and text not in CLAIMS:
-            raise UsageError(f"{place}: claim must be one of {', '.join(CLAIMS)}; found {text[:40]!r}")
+            raise CsvError(f"claim must be one of {', '.join(CLAIMS)}; found {text[:40]!r}")
         return text
     try:
         value = float(text)
@@ -75,7 +86,7 @@ def _cell(column: str, text: str | None, place: str) -> Any:
     if math.isnan(value) or (value < 0 and column in _NOT_NEGATIVE) or MAX_DRAWN < abs(value) < math.inf:
         if column in _NUMBERS:
             kind = f"a number {'from 0' if column in _NOT_NEGATIVE else ''} up to {MAX_DRAWN:g}"
-            raise UsageError(f"{place}: {column} must be {kind}, or empty; found {text[:40]!r}")
+            raise CsvError(f"{column} must be {kind}, or empty; found {text[:40]!r}")
         return text
     return int(text) if re.fullmatch(r"-?\d{1,15}", text) else value
 

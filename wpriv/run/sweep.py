@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core.recipe import Recipe
+from wpriv.core.registry import did_you_mean
 from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.run import expect, folder, progress, together, train, write
 from wpriv.run.expect import Verdict
@@ -19,6 +20,7 @@ from wpriv.train import durable
 
 Row = dict[str, Any]
 MAX_CELLS = 10_000
+BACKENDS = ("loky", "multiprocessing", "threading", "sequential", "dask", "ray")  # the last two where they are installed and registered
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,17 @@ def shard(text: str, of: list[Cell]) -> list[Cell]:
     return of[int(found[1]) - 1 :: int(found[2])]
 
 
+def check_backend(name: str) -> None:
+    """Refuse a name that no backend of joblib has.
+
+    Raises:
+        UsageError: the name is not known; the message lists those that are.
+    """
+    if name not in BACKENDS:
+        near = did_you_mean(name, list(BACKENDS))
+        raise UsageError(f"--backend: no backend called {name[:60]!r}{near or '.'} Known: {', '.join(BACKENDS)}")
+
+
 def planned(made: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[tuple[Cell, Plan, bool]]:
     """What the trainings of one shard would do, and whether each of them is done already."""
     found = []
@@ -101,8 +114,9 @@ def run(
     Args:
         jobs: processes at once. backend: of joblib, where jobs > 1 (dask and ray where they are installed and registered).
     Raises:
-        Interrupted: a signal came; the same command goes on. MissingResource: joblib or its backend is not there.
+        Interrupted: a signal came; the same command goes on. UsageError: no backend has that name. MissingResource: it is not there.
     """
+    check_backend(backend)
     every = cells(made)
     own = shard(part, every)
     how: dict[str, Any] = {"device": device, "resume": True, "root": root}
@@ -111,11 +125,15 @@ def run(
             for number, cell in enumerate(own, start=1):
                 if stop():
                     raise Interrupted(f"stopped by {stop()} after {number - 1} of {len(own)} trainings; the same command goes on")
+                if isinstance(say, progress.Meter):
+                    say.cells(number - 1, len(own))
                 if say is not None:
                     say(f"training {number} of {len(own)}: {cell.name}", True)
                 train.run(cell.recipe, out / cell.name, say=say, stop=stop, **how)
+            if isinstance(say, progress.Meter):
+                say.cells(len(own), len(own))
     else:
-        _parallel(own, out, jobs, backend, how)
+        _parallel(own, out, jobs, backend, how, say if isinstance(say, progress.Meter) else None)
     rows = [row for cell in every if (row := _row(cell, out)) is not None]
     table = out / write.TABLE
     # more shards than trainings leave one with nothing to do, maybe before any other has begun
@@ -126,16 +144,19 @@ def run(
     return Swept(made, rows, len(every), verdicts, table)
 
 
-def _parallel(own: list[Cell], out: Path, jobs: int, backend: str, how: dict[str, Any]) -> None:
+def _parallel(own: list[Cell], out: Path, jobs: int, backend: str, how: dict[str, Any], meter: progress.Meter | None) -> None:
+    import joblib
+
     try:
-        import joblib
-    except ImportError:
-        raise MissingResource("--jobs above 1 needs joblib: pip install joblib, or leave --jobs out") from None
-    try:
-        with joblib.parallel_config(backend=backend, n_jobs=jobs):
-            joblib.Parallel()(joblib.delayed(_one)(cell, out, how) for cell in own)
-    except ValueError as error:
-        raise MissingResource(f"--backend {backend}: joblib knows no such backend here ({str(error)[:120]}); use loky") from None
+        config = joblib.parallel_config(backend=backend, n_jobs=jobs)
+    except (ValueError, ImportError) as error:
+        raise MissingResource(f"--backend {backend}: joblib cannot load it here ({str(error)[:120]}); install it, or use loky") from None
+    with config:
+        # as they finish, where the backend can say so
+        order = "generator_unordered" if meter is not None and backend == "loky" else "list"
+        for done, _ in enumerate(joblib.Parallel(return_as=order)(joblib.delayed(_one)(cell, out, how) for cell in own), start=1):
+            if meter is not None:
+                meter.cells(done, len(own))
 
 
 def _one(cell: Cell, out: Path, how: dict[str, Any]) -> None:

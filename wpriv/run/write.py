@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import platform
 import subprocess
@@ -16,7 +14,7 @@ from typing import Any
 import yaml
 
 from wpriv import __version__
-from wpriv.core import document
+from wpriv.core import csv_tables, document
 from wpriv.core.recipe import Recipe
 from wpriv.errors import MissingResource, UsageError
 from wpriv.train import durable
@@ -121,11 +119,7 @@ def columns(rows: list[dict[str, Any]]) -> list[str]:
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
     """The rows as CSV with a header; numbers in full, empty where there is none."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns(rows), extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_tables.to_text(columns(rows), rows)
 
 
 def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from wpriv.core import csv_tables
 
 
 def xy(point: Sequence[float]) -> dict[str, float]:
@@ -16,7 +17,4 @@ def xy(point: Sequence[float]) -> dict[str, float]:
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
     """One row or more, all of the same columns."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    path.write_text(csv_tables.to_text(list(rows[0]), rows), encoding="utf-8", newline="")

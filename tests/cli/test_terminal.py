@@ -1,0 +1,190 @@
+"""Live progress and colour: on a terminal of its own (a pseudo-terminal), and no trace of them off it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+
+import pytest
+
+from wpriv.cli import terminal
+from wpriv.cli.main import main
+
+BAR = "━"
+BARS = "[━╸╺]+"
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+TRAIN = ["train", "quick/digits", "--set", "epochs=2", "--set", "expect=[]"]
+COMPARE = ["compare", "plc/fig5-gauss", "--quick"]
+WHY = ["compare", "--mech", "gauss", "--sigma", "4", "--sampling", "poisson", "--rate", "0.01", "--n", "64", "--delta", "1e-4", "--why"]
+
+
+def run(folder, *words, out=False, err=False, code="", **env):
+    """Standard output, standard error and exit code of a command whose streams are terminals where asked, else pipes."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM", "COLORTERM", "FORCE_COLOR")}
+    folder.mkdir(exist_ok=True)
+    streams = [Stream(on) for on in (out, err)]
+    start = (
+        ["-c", f"import sys; sys.argv[0] = 'wpriv'\n{code}\nfrom wpriv.cli.main import main; sys.exit(main())"] if code else ["-m", "wpriv"]
+    )
+    process = subprocess.Popen(
+        [sys.executable, *start, *words],
+        stdout=streams[0].inner,
+        stderr=streams[1].inner,
+        stdin=subprocess.DEVNULL,
+        cwd=folder,
+        env={**clean, "TERM": "xterm-256color", **env},
+    )
+    return *(stream.read() for stream in streams), process.wait(timeout=120)
+
+
+class Stream:
+    """A pipe or a pseudo-terminal of 120 columns, read in a thread so that no writer has to wait."""
+
+    def __init__(self, on_terminal):
+        self.outer, self.inner = pty.openpty() if on_terminal else os.pipe()
+        if on_terminal:
+            fcntl.ioctl(self.inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        self.parts = []
+        self.thread = threading.Thread(target=self._drain)
+        self.thread.start()
+
+    def _drain(self):
+        while True:
+            try:
+                part = os.read(self.outer, 65536)
+            except OSError:  # a terminal is gone with its last writer
+                return
+            if not part:
+                return
+            self.parts.append(part)
+
+    def read(self):
+        os.close(self.inner)
+        self.thread.join(120)
+        os.close(self.outer)
+        return b"".join(self.parts).decode().replace("\r\n", "\n")
+
+
+@pytest.mark.slow
+def test_a_training_shows_a_bar_with_steps_and_eps_on_a_terminal_and_the_same_lines_stay(tmp_path):
+    printed, seen, code = run(tmp_path / "a", *TRAIN, err=True)
+    assert code == 0
+    assert BAR in seen
+    plain = ESCAPES.sub("", seen)
+    assert re.search(rf"step +{BARS} +\d+ of 23 +eps \d", plain)
+    again, off, _ = run(tmp_path / "b", *TRAIN, FORCE_COLOR="1", TTY_COMPATIBLE="1")
+    assert not set(f"\x1b\r{BAR}") & set(again + off)
+    assert again == printed
+    kept = [line for line in off.splitlines() if re.search(r"epoch \d:", line)]
+    assert len(kept) == 2
+    for line in off.splitlines():
+        words = re.sub(r"\d+ s$", "", line)  # the seconds of a run are its own
+        assert words in plain
+
+
+@pytest.mark.slow
+def test_a_sweep_counts_its_trainings_on_a_terminal_in_one_process_and_in_two(tmp_path):
+    recipe = "kind: train\nsource: s\ntask: classify\ndata: {name: digits, limit: 200}\nmodel: {name: logistic}\nprivacy: none\n"
+    recipe += "optimizer: {name: sgd, lr: 0.5}\nbatch: 50\nsteps: 3\nseed: 1\nsweep: [{over: seed, values: [1, 2]}]\n"
+    for jobs in ("1", "2"):
+        folder = tmp_path / jobs
+        folder.mkdir()
+        (folder / "grid.yaml").write_text(recipe)
+        _, seen, code = run(folder, "train", "grid.yaml", "--jobs", jobs, err=True)
+        assert code == 0
+        assert re.search(rf"training +{BARS} +2 of 2", ESCAPES.sub("", seen))
+        assert (folder / "results" / "grid" / "table.csv").read_text().count("\n") == 3
+        _, off, code = run(folder, "train", "grid.yaml", "--jobs", jobs)
+        assert (code, set(f"\x1b\r{BAR}") & set(off)) == (0, set())
+
+
+@pytest.mark.parametrize("words", [COMPARE, WHY], ids=["recipe", "why"])
+def test_tables_have_the_same_words_on_a_terminal_and_colour_beside_them(tmp_path, words):
+    off, _, code = run(tmp_path / "a", *words, FORCE_COLOR="1")
+    assert code == 0
+    assert "\x1b" not in off
+    seen, _, _ = run(tmp_path / "b", *words, out=True, COLUMNS="40")
+    assert "\x1b[1m" in seen
+    assert len(set(COLOURS.findall(seen))) > 2  # bold, none, and a colour
+    assert COLOURS.sub("", seen) == off
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert run(tmp_path / f"c{len(env)}{min(env)}", *words, out=True, **env)[0] == off
+
+
+@pytest.mark.parametrize("form", ["--json", "--csv"])
+def test_what_scripts_read_has_no_colour_even_on_a_terminal(tmp_path, form):
+    seen, _, _ = run(tmp_path, *WHY, form, out=True)
+    assert seen == run(tmp_path, *WHY, form)[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ([*COMPARE], rf"cells +{BARS} +\d+ of \d+"),
+        (["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"], r"calibrating +[-\\|/] 0:00:0\d"),
+    ],
+    ids=["compare", "calibrate"],
+)
+def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, shown):
+    slow = (
+        "import time, wpriv.cli.terminal as t; t.DELAY = 0.01\n"
+        "import wpriv.run.compare as c, wpriv.run.calibrate as k\n"
+        "def slowed(f):\n    def g(*a, **b):\n        time.sleep(0.3); return f(*a, **b)\n    return g\n"
+        "c.compute = slowed(c.compute) if 'compare' in sys.argv else c.compute\n"
+        "k.calibrate = slowed(slowed(k.calibrate))\n"
+    )
+    _, seen, code = run(tmp_path / "a", *words, err=True, code=slow)
+    assert code == 0
+    assert re.search(shown, ESCAPES.sub("", seen))
+    assert seen.endswith("\x1b[2K") or "\x1b[2K" in seen.rpartition(BAR)[2]  # the line is cleared at the end
+    _, off, _ = run(tmp_path / "b", *words, code=slow)
+    assert not set(f"\x1b\r{BAR}") & set(off)
+    _, quiet, _ = run(tmp_path / "c", *words, "--quiet", err=True, code=slow)
+    assert not set(f"\x1b{BAR}") & set(quiet)
+
+
+def test_short_work_shows_nothing(tmp_path):
+    _, seen, code = run(tmp_path, "calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", err=True)
+    assert (seen, code) == ("", 0)
+
+
+def fail_late():
+    with terminal.waiting("working"):
+        time.sleep(0.3)
+        raise KeyError
+
+
+def test_a_display_stops_with_the_work_that_fails(monkeypatch):
+    stream = Stream(True)
+    monkeypatch.setattr(terminal, "DELAY", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    with os.fdopen(os.dup(stream.inner), "w") as file:
+        monkeypatch.setattr(sys, "stderr", file)
+        with pytest.raises(KeyError):
+            fail_late()
+    seen = stream.read()
+    assert "working" in seen
+    assert seen.count("\x1b[?25l") == seen.count("\x1b[?25h") == 1  # the cursor is shown again
+
+
+def test_errors_while_a_bar_is_up_are_plain_lines(tmp_path):
+    _, seen, code = run(tmp_path, "train", "quick/digits", "--set", "model.name=nothing", err=True)
+    assert code == 2
+    assert not set("╭│╰─\x1b") & set(seen)
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"], ["--jobs", "2"]])
+def test_an_unknown_backend_is_refused_with_the_known_ones(capsys, more):
+    assert main(["train", "quick/digits", "--backend", "lokyy", *more]) == 2
+    error = capsys.readouterr().err
+    assert "did you mean 'loky'" in error
+    assert all(name in error for name in ("loky", "dask", "ray"))

@@ -1,0 +1,193 @@
+"""The wheel does what the README shows, with nothing beside it but the packages that it declares.
+
+The wheel is installed alone into a fresh virtual environment. What it declares (without extras), and what those packages declare
+in turn, is linked into that environment from the one that runs the tests: nothing is downloaded, and an import that no declaration
+covers fails.
+
+Each block of README's commands runs there in an empty folder. ``test_readme`` compares what they print; here they only have to end
+with the exit code that README shows.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import venv
+from email.parser import HeaderParser
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.test_readme import SESSIONS, blocks
+
+ROOT = Path(__file__).parents[1]
+OPTIONAL = {"pywt": "wavelets"}  # imported behind a message that names the extra
+NAMES = {"PIL": "pillow", "yaml": "pyyaml"}  # modules that go by another name than their distribution
+GRID = """kind: train
+source: s
+task: classify
+data: {name: digits, limit: 200}
+model: {name: logistic}
+privacy: none
+optimizer: {name: sgd, lr: 0.5}
+batch: 50
+steps: 3
+seed: 1
+sweep: [{over: seed, values: [1, 2]}]
+"""
+
+
+def closure(requirements: list[str]) -> dict[str, metadata.Distribution]:
+    """The installed distributions that requirements name, and those that these require, by canonical name."""
+    found: dict[str, metadata.Distribution] = {}
+    done = set()
+    todo = [(requirement, "") for requirement in requirements]
+    while todo:
+        text, extra = todo.pop()
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        found[name] = metadata.distribution(name)
+        assert requirement.specifier.contains(found[name].version, prereleases=True), f"{requirement} found {found[name].version}"
+        for wanted in ("", *requirement.extras):
+            if (name, wanted) not in done:
+                done.add((name, wanted))
+                todo += [(more, wanted) for more in found[name].requires or []]
+    return found
+
+
+def link(distribution: metadata.Distribution, others: set[Path], target: Path) -> None:
+    """Links the files of a distribution into a folder: whole folders, and one by one those in folders that ``others`` have files in too."""
+    for file in distribution.files or []:
+        if ".." in file.parts or "__pycache__" in file.parts or file.suffix == ".pth":
+            continue
+        depth = next((depth for depth in range(1, len(file.parts)) if Path(*file.parts[:depth]) not in others), len(file.parts))
+        place = target.joinpath(*file.parts[:depth])
+        if not place.is_symlink() and not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(Path(str(distribution.locate_file(""))).joinpath(*file.parts[:depth]).resolve())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of this checkout, built without a download where hatchling is installed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    isolated = ["--no-build-isolation"] if find_spec("hatchling") else []
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolated, "--wheel-dir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.glob("wpriv-*.whl")
+    return path
+
+
+def declared(wheel: Path) -> list[str]:
+    """The requirements of the wheel that are no extras."""
+    with ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        headers = HeaderParser().parsestr(archive.read(name).decode())
+    return [text for text in headers.get_all("Requires-Dist", []) if "extra ==" not in text]
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel, tmp_path_factory):
+    """Run a line of shell in a fresh environment that has the wheel and what it declares; a function of the line and a folder."""
+    home = tmp_path_factory.mktemp("fresh")
+    venv.create(home / "venv", with_pip=False)
+    (site,) = (home / "venv").glob("lib/python*/site-packages")
+    allowed = closure(declared(wheel))
+    others = {
+        parent
+        for other in metadata.distributions()
+        if canonicalize_name(other.metadata["Name"]) not in allowed
+        for file in other.files or []
+        for parent in Path(file).parents
+    }
+    for distribution in allowed.values():
+        link(distribution, others, site)
+    python = home / "venv" / "bin" / "python"
+    install = ["pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([sys.executable, "-m", *install], check=True)
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")
+    env = {key: value for key, value in os.environ.items() if key not in hidden}
+    env["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+
+    def run(line: str, folder: Path) -> tuple[int, str]:
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, cwd=folder, timeout=300, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_the_wheel_holds_every_recipe_the_digits_and_their_licence(wheel):
+    with ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        metadata_name = next(name for name in names if name.endswith("/METADATA"))
+        licences = HeaderParser().parsestr(archive.read(metadata_name).decode()).get_all("License-File", [])
+    recipes = [path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes").rglob("*.yaml")]
+    assert len(recipes) >= 70
+    assert {f"wpriv/{name}" for name in recipes} <= names
+    assert {"wpriv/data/digits.csv.gz", "wpriv/data/digits.LICENSE.txt", "wpriv/py.typed"} <= names
+    assert set(licences) == {"LICENSE", "wpriv/data/digits.LICENSE.txt"}
+
+
+def test_every_import_of_the_package_is_declared_and_every_declaration_is_imported(wheel):
+    modules = set()
+    files = sorted((ROOT / "wpriv").rglob("*.py"))
+    assert len(files) > 200
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            modules |= {name.partition(".")[0] for name in names}
+    modules -= {"wpriv", *sys.stdlib_module_names, *OPTIONAL}
+    wanted = {canonicalize_name(Requirement(text).name) for text in declared(wheel)}
+    assert {canonicalize_name(NAMES.get(module, module)) for module in modules} == wanted
+
+
+def test_what_is_declared_can_be_installed_together(wheel):
+    """The check of ``pip check``, for the packages of the wheel: each is there, in a version that all of them allow."""
+    assert {"torch", "joblib", "numpy", "pydantic-core"} <= set(closure(declared(wheel)))
+
+
+@pytest.mark.slow
+def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_path):
+    assert fresh("python -c 'import torch, joblib, pandas, rich, matplotlib.pyplot'", tmp_path) == (0, "")
+    code, printed = fresh("python -c 'import wpriv; print(wpriv.__file__)'", tmp_path)
+    assert code == 0
+    assert "site-packages" in printed
+    for module in ("sklearn", "pywt", "pytest", "hypothesis", "ot"):
+        assert "ModuleNotFoundError" in fresh(f"python -c 'import {module}'", tmp_path)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session", SESSIONS, ids=[session[0][0][:60] for session in SESSIONS])
+def test_commands_of_the_readme_run_in_a_fresh_environment(session, fresh, tmp_path):
+    lines = [(part, shown) for line, shown in session for part in line.split(" && ") if not part.startswith(("pip ", "python "))]
+    for line, shown in lines:
+        wanted = int(shown.split()[-1]) if line.endswith("; echo $?") else 0
+        code, printed = fresh(line.removesuffix("; echo $?"), tmp_path)
+        assert code == wanted, printed
+
+
+@pytest.mark.slow
+def test_python_of_the_readme_runs_in_a_fresh_environment(fresh, tmp_path):
+    for place, block in enumerate(block for block in blocks("python") if ">>>" in block):
+        (tmp_path / f"{place}.txt").write_text(block)
+    code, printed = fresh("python -m doctest -o ELLIPSIS *.txt", tmp_path)
+    assert code == 0, printed
+
+
+@pytest.mark.slow
+def test_a_sweep_in_two_processes_runs_in_a_fresh_environment(fresh, tmp_path):
+    (tmp_path / "grid.yaml").write_text(GRID)
+    code, printed = fresh("wpriv train grid.yaml --jobs 2", tmp_path)
+    assert code == 0, printed
+    assert len((tmp_path / "results" / "grid" / "table.csv").read_text().splitlines()) == 3
