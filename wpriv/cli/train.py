@@ -78,7 +78,7 @@ def command(
         trained.dry(plan, place, as_json)
         return
     done = train.run(made, where, device=device, root=data_root, say=trained.progress, **how)
-    if os.environ.get("RANK", "0") == "0":  # of several processes (torchrun) one speaks
+    if train.first():  # of several processes (torchrun) one speaks
         trained.results(done, as_json)
     done.require()
 

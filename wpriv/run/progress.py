@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from wpriv.errors import UsageError
 from wpriv.run import folder, write
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
@@ -62,8 +63,14 @@ class Progress:
 def _rows(path: Path) -> list[Row]:
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        if all(int(row["step"]) >= 1 for row in rows):
+            return rows
+    except (ValueError, KeyError, TypeError, csv.Error):
+        pass
+    raise UsageError(f"{path} holds no metrics of a run. Delete it and go on with --resume: it is written anew when the run ends")
 
 
 def _told(row: Row) -> str:

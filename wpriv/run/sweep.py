@@ -103,6 +103,8 @@ def run(
     Raises:
         Interrupted: a signal came; the same command goes on. MissingResource: joblib or its backend is not there.
     """
+    if any((out / name).is_file() for name in (folder.LEDGER, folder.MODEL, folder.CHECKPOINT)):
+        raise UsageError(f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out")
     every = cells(made)
     own = shard(part, every)
     how: dict[str, Any] = {"device": device, "resume": True, "root": root}
