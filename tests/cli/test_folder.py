@@ -317,6 +317,19 @@ def test_a_private_run_that_went_on_without_privacy_has_no_cost_together_with_a_
     assert not any("All runs together" in line for line in statement(out)["warnings"])
 
 
+@pytest.mark.parametrize("gone", [folder.MODEL, folder.LEDGER, folder.RECIPE, folder.STATEMENT])
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_run_without_privacy_is_named_whatever_of_it_is_deleted(out, capsys, gone, moved):
+    assert run(capsys, "--set", "privacy=none")[0] == 0
+    if moved:
+        assert run(capsys, "--fresh", "--set", "optimizer.lr=0.25")[0] == 0
+        (out / "before-1" / gone).unlink()
+    else:
+        (out / gone).unlink()
+    assert run(capsys, "--fresh")[0] == 0
+    assert "trained without privacy" in [row["problem"] for row in statement(out)["earlier_runs"]]
+
+
 @pytest.mark.parametrize("before", [[], ["--fork"]])
 def test_weights_trained_without_privacy_are_known_by_themselves_and_not_by_their_recipe(out, capsys, before):
     if before:

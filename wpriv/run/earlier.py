@@ -60,6 +60,10 @@ def _read(aside: Path, ledgers: list[list[ledger.Entry]]) -> Earlier | None:
     process = None
     try:
         process = ledger.process(entries) if entries else None
+        # of a run without privacy nothing but its recipe may be left
+        recipe = document.read(aside / folder.RECIPE).data if (aside / folder.RECIPE).is_file() else {}
+        if recipe.get("privacy") == "none":
+            problem = problem or CLEAR
         for name, at, clear in _positions(aside):
             if clear:
                 problem = problem or CLEAR
@@ -91,8 +95,7 @@ def _positions(aside: Path) -> Iterable[tuple[str, ledger.Position, bool]]:
     for name in (folder.MODEL, folder.CHECKPOINT):
         if (aside / name).is_file():
             stored = checkpoint.load(aside / name)
-            public = document.read(aside / folder.RECIPE).data.get("privacy", "none") == "none"
-            yield name, ledger.Position(**stored["ledger"]), stored["clear"] or public
+            yield name, ledger.Position(**stored["ledger"]), stored["clear"]
     if (aside / folder.STATEMENT).is_file():
         try:
             at = json.loads((aside / folder.STATEMENT).read_text(encoding="utf-8")).get("ledger")
