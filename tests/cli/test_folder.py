@@ -7,11 +7,13 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from wpriv.cli.main import main
 from wpriv.run import folder, lock
@@ -519,3 +521,20 @@ def test_a_file_system_without_locks_is_an_error_of_the_environment_and_nothing_
 
 def test_a_name_that_is_too_long_is_an_error_of_the_user(out, capsys):
     assert main(["train", "toy.yaml", "--out", "a" * 300]) == USAGE
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_all_processes_of_a_launch_are_refused_alike_where_another_holds_the_folder(out):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    words = [sys.executable, "-m", "wpriv", "train", "toy.yaml", "--out", "out"]
+    with lock.locked(out / lock.LOCK, "held"):
+        children = [
+            subprocess.Popen(words, env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE)
+            for rank in ("0", "1")
+        ]
+        ends = [(child.communicate(timeout=120)[1].decode(), child.returncode) for child in children]
+    assert [code for _, code in ends] == [USAGE, USAGE], ends
+    assert not out.exists()
