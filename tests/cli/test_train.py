@@ -188,7 +188,7 @@ def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_ag
 def test_a_fork_that_was_killed_before_its_first_step_is_still_a_fork(recipe, tmp_path, capsys, monkeypatch):
     run(capsys, recipe, "--out", "done")
     with monkeypatch.context() as patch:
-        patch.setattr("wpriv.train.launch.launch", killed)
+        patch.setattr("wpriv.train.launch.Engine", killed)
         with pytest.raises(Killed):
             run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--fork")
     code, out, _ = run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--resume")

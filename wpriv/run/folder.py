@@ -129,10 +129,10 @@ def settle(place: Folder, recipe: Recipe) -> Folder:
         UsageError: the checkpoint or the weights cannot be read, or do not belong to the ledger or its last run.
         Unsupported: a private run is to go on from weights that were trained without privacy.
     """
-    from wpriv.train import checkpoint
-
     if not (place.resume or place.weights or place.fork):
         return place
+    from wpriv.train import checkpoint
+
     name = CHECKPOINT if (place.path / CHECKPOINT).is_file() else MODEL
     stored = checkpoint.load(place.path / name)
     rows = place.entries()
