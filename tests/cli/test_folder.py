@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from wpriv.cli.main import main
 from wpriv.run import folder, lock
@@ -263,4 +266,275 @@ def test_a_read_only_folder_is_an_error_of_the_environment(out, capsys, monkeypa
         patch.setattr(durable.os, "makedirs", refuse)
         code, message = run(capsys)
     assert (code, "Permission denied" in message) == (ENVIRONMENT, True)
+    assert not out.exists()
+
+
+def test_a_checkpoint_of_another_run_does_not_go_on_behind_this_runs_steps(out, capsys, monkeypatch):
+    # the same recipe, so that both ledgers have the same releases: what tells the runs apart is their noise
+    for stop, words in ((2, []), (5, ["--fresh"])):
+        with monkeypatch.context() as patch:
+            stop_after(patch, stop)
+            assert run(capsys, *words)[0] == 75
+    entries = ledger.entries(out / folder.LEDGER)
+    assert {entry.stream for entry in entries}.isdisjoint(entry.stream for entry in ledger.entries(out / "before-1" / folder.LEDGER))
+    shutil.copy(out / "before-1" / folder.CHECKPOINT, out / folder.CHECKPOINT)
+    assert run(capsys, "--resume")[0] == USAGE
+    assert ledger.entries(out / folder.LEDGER) == entries
+
+
+def test_a_checkpoint_from_before_the_first_step_draws_no_second_noise_for_steps_that_are_spent(out, capsys, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 0)
+        patch.setattr("wpriv.train.loop.Engine.step", lambda self: None)
+        assert run(capsys)[0] == 75
+    first = (out / folder.CHECKPOINT).read_bytes()
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4)
+        assert run(capsys, "--fresh")[0] == 75
+    (out / folder.CHECKPOINT).write_bytes(first)
+    assert run(capsys, "--resume")[0] == USAGE
+    assert len(ledger.entries(out / folder.LEDGER)) == 4
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: cut(path, 2), lambda path: cut(path, 0), louder])
+def test_an_earlier_run_whose_ledger_was_changed_is_named_as_not_known(out, capsys, change):
+    assert run(capsys)[0] == 0
+    assert run(capsys, "--fresh", "--set", "optimizer.lr=0.25")[0] == 0
+    change(out / "before-1" / folder.LEDGER)
+    # the statement of the run after it no longer fits what is there, and says so
+    assert run(capsys, "--set", "optimizer.lr=0.25")[0] == USAGE
+    (out / folder.STATEMENT).unlink()
+    assert run(capsys, "--set", "optimizer.lr=0.25")[0] == 0
+    [row] = statement(out)["earlier_runs"]
+    assert (row["folder"], "6 entries" in row["problem"]) == ("before-1", True)
+    assert not any("All runs together" in line for line in statement(out)["warnings"])
+
+
+def test_a_private_run_that_went_on_without_privacy_has_no_cost_together_with_a_later_one(out, capsys):
+    assert run(capsys)[0] == 0
+    assert run(capsys, "--fork", "--set", "privacy=none")[0] == 0
+    assert run(capsys, "--fresh")[0] == 0
+    [row] = statement(out)["earlier_runs"]
+    assert (row["steps"], row["problem"]) == (STEPS, "trained without privacy")
+    assert not any("All runs together" in line for line in statement(out)["warnings"])
+
+
+@pytest.mark.parametrize("gone", [folder.MODEL, folder.LEDGER, folder.RECIPE, folder.STATEMENT])
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_run_without_privacy_is_named_whatever_of_it_is_deleted(out, capsys, gone, moved):
+    assert run(capsys, "--set", "privacy=none")[0] == 0
+    if moved:
+        assert run(capsys, "--fresh", "--set", "optimizer.lr=0.25")[0] == 0
+        (out / "before-1" / gone).unlink()
+    else:
+        (out / gone).unlink()
+    assert run(capsys, "--fresh")[0] == 0
+    assert "trained without privacy" in [row["problem"] for row in statement(out)["earlier_runs"]]
+
+
+@pytest.mark.parametrize("before", [[], ["--fork"]])
+def test_weights_trained_without_privacy_are_known_by_themselves_and_not_by_their_recipe(out, capsys, before):
+    if before:
+        assert run(capsys)[0] == 0
+    assert run(capsys, *before, "--set", "privacy=none")[0] == 0
+    recipe = out / folder.RECIPE
+    recipe.write_text(recipe.read_text().replace("privacy: none", "privacy: {sigma: 2.0, delta: 1.0e-05}"))
+    assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == UNSUPPORTED
+
+
+def test_runs_with_the_same_noise_have_no_figure_together(out, capsys):
+    assert run(capsys, "--set", "seed=3")[0] == 0
+    assert run(capsys, "--set", "seed=3", "--fresh", "--set", "optimizer.lr=0.25")[0] == 0
+    [sentence] = [line for line in statement(out)["warnings"] if "earlier runs" in line]
+    assert ("same noise" in sentence, "All runs together" in sentence) == (True, False)
+
+
+def test_steps_under_other_neighbours_are_not_added_up(out, capsys):
+    # replacing a record moves a sum twice as far as adding one: its steps cost more than the ledger of the first run says
+    recipe = RECIPE.replace("delta: 1e-5", "delta: 1e-5, sampling: none, adjacency: ADJ").replace("batch: 10\n", "")
+    (out.parent / "toy.yaml").write_text(recipe.replace("ADJ", "add-remove"))
+    assert run(capsys)[0] == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    words = ["--set", "privacy.adjacency=replace-one"]
+    assert run(capsys, "--fork", *words)[0] == UNSUPPORTED
+    assert run(capsys, "--fork", "--dry-run", *words)[0] == UNSUPPORTED
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert run(capsys, "--fresh", *words)[0] == 0
+    [row] = statement(out)["earlier_runs"]
+    assert (row["steps"], row["problem"]) == (STEPS, None)
+    assert not any("All runs together" in line for line in statement(out)["warnings"])
+    code, answer, _ = budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5", "--json")
+    assert (code, json.loads(answer)["adjacency"]) == (0, "replace-one")
+    assert budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5", "--adjacency", "add-remove")[0] == USAGE
+
+
+def test_a_fork_under_other_sampling_is_refused_before_its_first_step(out, capsys):
+    assert run(capsys)[0] == 0
+    assert run(capsys, "--fork", "--set", "privacy.sampling=fixed")[0] == UNSUPPORTED
+    assert len(ledger.entries(out / folder.LEDGER)) == STEPS
+    assert run(capsys)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[]", b"\xff", None, "steps", "earlier_runs", "process"],
+)
+def test_a_statement_that_is_not_that_of_its_folder_is_refused_and_written_anew_where_it_is_deleted(out, capsys, content):
+    assert run(capsys)[0] == 0
+    assert run(capsys, "--fresh")[0] == 0
+    right = statement(out)
+    if content is None:
+        content = (out / "before-1" / folder.STATEMENT).read_bytes()
+    elif isinstance(content, str):
+        changed = {"steps": 1, "earlier_runs": [], "process": [{**right["process"][0], "sigma": 20.0}]}[content]
+        content = json.dumps({**right, content: changed}).encode()
+    (out / folder.STATEMENT).write_bytes(content)
+    code, message = run(capsys)
+    assert (code, "Delete" in message) == (USAGE, True)
+    (out / folder.STATEMENT).unlink()
+    assert run(capsys)[0] == 0
+    assert statement(out)["guarantees"] == right["guarantees"]
+
+
+def test_the_statement_of_the_run_before_a_fork_is_not_that_of_the_fork(out, capsys):
+    assert run(capsys)[0] == 0
+    old = (out / folder.STATEMENT).read_bytes()
+    assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
+    (out / folder.STATEMENT).write_bytes(old)
+    assert run(capsys, "--set", "optimizer.lr=0.25")[0] == USAGE
+
+
+@pytest.mark.parametrize("content", [None, b"", b"a,b\n1,2\n", b"\xff\n"])
+def test_metrics_that_are_lost_are_written_anew_from_the_model(out, capsys, content):
+    assert run(capsys)[0] == 0
+    right = (out / folder.METRICS).read_text()
+    (out / folder.METRICS).unlink()
+    if content is not None:
+        (out / folder.METRICS).write_bytes(content)
+    assert run(capsys)[0] == USAGE
+    (out / folder.STATEMENT).unlink()
+    assert run(capsys)[0] == 0
+    assert (out / folder.METRICS).read_text() == right
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"epoch,step\n1,x\n", b"\xff\n1\n"])
+def test_a_run_goes_on_once_metrics_that_were_changed_are_deleted(out, capsys, monkeypatch, content):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        assert run(capsys)[0] == 75
+    (out / folder.METRICS).write_bytes(content)
+    assert run(capsys, "--resume")[0] == USAGE
+    (out / folder.METRICS).unlink()
+    assert run(capsys, "--resume")[0] == 0
+    assert len((out / folder.METRICS).read_text().splitlines()) == 1 + 2  # both epochs
+
+
+def test_a_ledger_cut_short_is_held_against_the_checkpoint_where_there_is_no_statement_yet(out, capsys, monkeypatch):
+    assert run(capsys)[0] == 0
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4)
+        assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 75
+    for lines in (STEPS + 2, STEPS):
+        cut(out / folder.LEDGER, lines)
+        code, answer, _ = budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5")
+        assert (code, answer) == (USAGE, "")
+
+
+def test_a_ledger_is_held_against_its_statement_also_through_a_link(out, capsys):
+    assert run(capsys)[0] == 0
+    assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
+    link = out.parent / "link.jsonl"
+    link.symlink_to(out / folder.LEDGER)
+    assert budget(capsys, "--history", link, "--delta", "1e-5")[0] == 0
+    cut(out / folder.LEDGER, STEPS)
+    assert budget(capsys, "--history", link, "--delta", "1e-5")[0] == USAGE
+
+
+def test_a_ledger_with_runs_before_it_is_accounted_for_with_a_note(out, capsys):
+    assert run(capsys)[0] == 0
+    assert run(capsys, "--fresh")[0] == 0
+    code, answer, notes = budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5")
+    assert (code, "before-1" in answer + notes) == (0, True)
+
+
+def test_a_dry_run_counts_the_steps_before_a_fork_that_was_killed_before_its_first(out, capsys, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def kill(*_args, **_given):
+        raise Killed
+
+    words = ["toy.yaml", "--out", "out", "--set", "optimizer.lr=0.25"]
+    assert run(capsys)[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("wpriv.train.loop.Engine.__init__", kill)
+        with pytest.raises(Killed):
+            main(["train", *words, "--fork"])
+    capsys.readouterr()
+    assert main(["train", *words, "--dry-run", "--json"]) == 0
+    foreseen = json.loads(capsys.readouterr().out)["epsilon"]
+    assert main(["train", *words]) == 0
+    assert statement(out)["steps"] == 2 * STEPS
+    # oracle: what pld says of the ledger
+    assert statement(out)["guarantees"][0]["epsilon"] == pytest.approx(foreseen, rel=1e-3)
+
+
+def test_a_fork_that_does_not_fit_the_weights_leaves_the_folder_as_it_was(out, capsys):
+    assert run(capsys)[0] == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert run(capsys, "--fork", "--set", "model.width=4")[0] == USAGE
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert run(capsys)[0] == 0
+
+
+def test_a_sweep_and_a_training_do_not_overwrite_each_other(out, capsys):
+    assert run(capsys)[0] == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    (out.parent / "toy.yaml").write_text(RECIPE + "sweep: {over: optimizer.lr, values: [0.5, 0.25]}\n")
+    assert run(capsys)[0] == USAGE
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert main(["train", "toy.yaml", "--out", "grid"]) == 0
+    (out.parent / "toy.yaml").write_text(RECIPE)
+    before = {path.name: path.read_bytes() for path in (out.parent / "grid").iterdir() if path.is_file()}
+    for words in ([], ["--fresh"], ["--fork"]):
+        assert main(["train", "toy.yaml", "--out", "grid", *words]) == USAGE
+    assert {path.name: path.read_bytes() for path in (out.parent / "grid").iterdir() if path.is_file()} == before
+
+
+def test_the_lock_does_not_hang_on_a_variable_that_other_launchers_set(out, capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "1")  # without WORLD_SIZE: this process is alone
+    with lock.locked(out / lock.LOCK, "held"):
+        assert run(capsys)[0] == USAGE
+    assert main(["train", "toy.yaml", "--out", "out"]) == 0
+    assert "eps = " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EACCES, errno.EIO])
+def test_a_file_system_without_locks_is_an_error_of_the_environment_and_nothing_is_left_there(out, capsys, monkeypatch, number):
+    def refuse(*_args):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    assert run(capsys)[0] == ENVIRONMENT
+    assert not out.exists()
+
+
+def test_a_name_that_is_too_long_is_an_error_of_the_user(out, capsys):
+    assert main(["train", "toy.yaml", "--out", "a" * 300]) == USAGE
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_all_processes_of_a_launch_are_refused_alike_where_another_holds_the_folder(out):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    words = [sys.executable, "-m", "wpriv", "train", "toy.yaml", "--out", "out"]
+    with lock.locked(out / lock.LOCK, "held"):
+        children = [
+            subprocess.Popen(words, env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE)
+            for rank in ("0", "1")
+        ]
+        ends = [(child.communicate(timeout=120)[1].decode(), child.returncode) for child in children]
+    assert [code for _, code in ends] == [USAGE, USAGE], ends
     assert not out.exists()

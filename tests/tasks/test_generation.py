@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from wpriv.core import registry
-from wpriv.core.process import Step
+from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
@@ -463,4 +463,4 @@ def test_a_single_release_cannot_be_gone_on_from():
     made = train.recipe_of("dpswd/table2-mnist-merf")
     assert plan.plan(made, {"records": 60000}).step is not None
     with pytest.raises(Unsupported, match="releases once"):
-        plan.plan(made, {"records": 60000}, (Step(Gauss(1.0)),))
+        plan.plan(made, {"records": 60000}, Process((Step(Gauss(1.0)),), "replace-one"))

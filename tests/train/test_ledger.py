@@ -9,7 +9,7 @@ import os
 import pytest
 
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train import durable, ledger
 from wpriv.train.ledger import FORMAT
@@ -18,7 +18,7 @@ PLANNED = 5
 
 
 def Ledger(path, run=1, planned=PLANNED, resume=False):
-    return ledger.Ledger(path, run, planned, resume=resume)
+    return ledger.Ledger(path, run, planned, adjacency="add-remove", stream="a", resume=resume)
 
 
 STEP = Step(Gauss(1.5, 1.0), 1, Sampling("poisson", 0.1))
@@ -106,7 +106,7 @@ def test_a_line_holds_all_that_budget_needs(tmp_path):
     about = json.loads((tmp_path / "l.jsonl").read_text())
     assert about == {
         "run": 1, "step": 1, "of": PLANNED, "mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "poisson", "rate": 0.1,
-        "previous": FORMAT,
+        "adjacency": "add-remove", "stream": "a", "previous": FORMAT,
     }  # fmt: skip
 
 
@@ -192,3 +192,23 @@ def test_a_full_disk_leaves_whole_lines_and_an_error_of_the_environment(tmp_path
             book.spend(2, STEP)
     book.spend(2, STEP)
     assert [entry.step for entry in ledger.entries(path)] == [1, 2]
+
+
+def test_a_step_is_not_made_again_with_other_noise(tmp_path):
+    path = tmp_path / "l.jsonl"
+    Ledger(path).spend(1, STEP)
+    other = ledger.Ledger(path, 1, PLANNED, adjacency="add-remove", stream="b", resume=True)
+    with pytest.raises(UsageError):
+        other.spend(1, STEP)
+    assert len(ledger.entries(path)) == 1
+
+
+def test_steps_under_different_neighbours_are_not_one_process(tmp_path):
+    path = tmp_path / "l.jsonl"
+    Ledger(path).spend(1, OTHER)
+    ledger.Ledger(path, 2, PLANNED, adjacency="replace-one", stream="b").spend(1, OTHER)
+    rows = ledger.entries(path)
+    assert [ledger.process([row]).adjacency for row in rows] == ["add-remove", "replace-one"]
+    for adjacency in ("", "add-remove", "replace-one"):
+        with pytest.raises(Unsupported):
+            ledger.process(rows, adjacency)

@@ -194,7 +194,7 @@ def test_a_finished_run_leaves_weights_and_no_state_of_the_noise(tmp_path):
     own = engine(tmp_path)
     own.run()
     assert not (tmp_path / CHECKPOINT).exists()
-    assert set(checkpoint.load(tmp_path / MODEL)) == {"format", "identity", "step", "run", "ledger", "weights", "rows", "clipping"}
+    assert set(checkpoint.load(tmp_path / MODEL)) == {"format", "identity", "step", "run", "ledger", "clear", "weights", "rows", "clipping"}
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")

@@ -79,7 +79,7 @@ def command(
         return
     with terminal.training() as say:
         done = train.run(made, where, device=device, root=data_root, say=say, **how)
-    if os.environ.get("RANK", "0") == "0":  # of several processes (torchrun) one speaks
+    if train.first():  # of several processes (torchrun) one speaks
         trained.results(done, as_json)
     done.require()
 

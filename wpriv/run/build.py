@@ -190,10 +190,12 @@ def job(
         if given or sampling != "none":
             raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
         read = read_history(history)
-        made = process(read.steps, adjacency)
-        return Job(
-            made, (f"{len(read.steps)} different steps read from {history}", *read.notes, *_readings(made)), _size([{"records": records}])
-        )
+        if read.adjacency is not None and adjacency not in (None, read.adjacency):
+            wanted = f"--history {history} is accounted for under {read.adjacency} neighbours"
+            raise UsageError(f"{wanted}; found --adjacency {shown(adjacency)}")
+        made = process(read.steps, read.adjacency or adjacency)
+        notes = (f"{len(read.steps)} different steps read from {history}", *read.notes, *_readings(made))
+        return Job(made, notes, _size([{"records": records}]))
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
     seen = {} if observed is None else {"observed": observed}
     return job_of_steps([{"mech": mech, **params, **own, **seen}], adjacency)

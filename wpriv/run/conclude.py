@@ -86,8 +86,8 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     stored = checkpoint.load(path / folder.MODEL)
     method = stored["clipping"]
-    if not (path / folder.METRICS).is_file():  # moved aside by a fork that never began
-        durable.replace(path / folder.METRICS, write.csv_text(json.loads(stored["rows"])))
+    # what was kept while it ran may be moved aside by a fork that never began, or lost
+    durable.replace(path / folder.METRICS, write.csv_text(json.loads(stored["rows"])))
     about = {**about, "clipping": method} if method else about
     provenance = {**write.provenance(), **about, "run": place.run}
     durable.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
@@ -102,12 +102,41 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     durable.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
 
 
+def stated(path: Path, process: Process | None, entries: list[ledger.Entry]) -> dict[str, Any]:
+    """The statement of a finished run, once it is found to count what its ledger holds and to name the runs before it.
+
+    Args:
+        process: what the ledger says ran; None without privacy.
+    Raises:
+        UsageError: it cannot be read, or is of another state of the folder.
+    """
+    wrong = f"Delete {path / folder.STATEMENT} and give the same command again: it is written anew from the model and the ledger"
+    try:
+        record: Any = json.loads((path / folder.STATEMENT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        record = None
+    if not isinstance(record, dict):
+        raise UsageError(f"{path / folder.STATEMENT} cannot be read. {wrong}")
+    if process is not None:
+        wanted = {
+            "steps": sum(step.n for step in process.steps),
+            "process": json.loads(json.dumps(process.describe())),
+            "ledger": ledger.position(entries).as_dict(),
+        }
+        named = record.get("earlier_runs") or []
+        rows = json.loads(json.dumps([row.as_dict() for row in earlier.earlier(path)]))
+        if any(row not in named for row in rows) or any(record.get(key) != value for key, value in wanted.items()):
+            raise UsageError(f"{path / folder.STATEMENT} is not the statement of what its ledger and the runs before it hold. {wrong}")
+    return record
+
+
 def _spent(job: Plan, process: Process | None, entries: list[ledger.Entry], path: Path, said: dict[str, Any]) -> dict[str, Any]:
     """The statement's position in the ledger, and the runs before this one that are not part of it."""
     if process is None or job.private is None or job.private.delta is None:
         return {}
     rows = earlier.earlier(path)
-    warnings = [earlier.warning(rows, process, job.private.delta)] if rows else []
+    streams = {entry.stream for entry in entries}
+    warnings = [earlier.warning(rows, process, job.private.delta, streams)] if rows else []
     return {
         "ledger": ledger.position(entries).as_dict(),
         "earlier_runs": [row.as_dict() for row in rows],

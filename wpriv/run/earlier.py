@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,22 @@ from wpriv.run import folder, price
 from wpriv.train import ledger
 
 TOL = 1e-3  # relative width of the figure for all runs together, which is printed to the safe side
+CLEAR = "trained without privacy"
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """A run in ``before-N`` (``name``): its ``steps`` (what it released), and ``problem`` where they are not known."""
+    """A run in ``before-N`` (``name``).
+
+    Args:
+        steps: what its ledger says that it released, under ``adjacency``. problem: why that is not all, or not known.
+        streams: the noise that they were drawn from, see ``ledger.Entry``.
+    """
 
     name: str
     steps: tuple[Step, ...] = ()
+    adjacency: str = ""
+    streams: frozenset[str] = field(default=frozenset())
     problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -29,36 +39,88 @@ class Earlier:
         return {"folder": self.name, "steps": steps, "process": [step.describe() for step in self.steps], "problem": self.problem or None}
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.problem or f'{sum(step.n for step in self.steps)} steps'}"
+        steps = f"{sum(step.n for step in self.steps)} steps" if self.steps else ""
+        return f"{self.name}: {', '.join(part for part in (steps, self.problem) if part)}"
 
 
 def earlier(path: Path) -> list[Earlier]:
     """The runs that lie in the folders ``before-1``, ``before-2``, ... of a results folder, and released something of the records.
 
-    A folder without a ledger and with a private recipe is left out: its steps stayed in the ledger of the run that went on from it.
+    What a model, a checkpoint or a statement in them was made behind must stand in a ledger of one of these folders, or in the one of
+    the run that went on from it. A folder that holds nothing else than what a fork left behind is left out.
     """
-    rows = (_read(aside) for aside in path.glob("before-*"))
-    return sorted((row for row in rows if row is not None), key=lambda row: (len(row.name), row.name))
+    folders = sorted((aside for aside in path.glob("before-*") if aside.is_dir()), key=lambda aside: (len(aside.name), aside.name))
+    ledgers = [_entries(place / folder.LEDGER)[0] for place in (path, *folders)]
+    rows = (_read(aside, ledgers) for aside in folders)
+    return [row for row in rows if row is not None]
 
 
-def _read(aside: Path) -> Earlier | None:
+def _read(aside: Path, ledgers: list[list[ledger.Entry]]) -> Earlier | None:
+    entries, problem = _entries(aside / folder.LEDGER)
+    process = None
     try:
-        entries = ledger.entries(aside / folder.LEDGER)
-        if entries:
-            return Earlier(aside.name, ledger.process(entries, "").steps)
-        weights = any((aside / name).is_file() for name in (folder.MODEL, folder.CHECKPOINT))
-        if weights and document.read(aside / folder.RECIPE).data.get("privacy", "none") == "none":
-            return Earlier(aside.name, problem="trained without privacy")
+        process = ledger.process(entries) if entries else None
+        # of a run without privacy nothing but its recipe may be left
+        recipe = document.read(aside / folder.RECIPE).data if (aside / folder.RECIPE).is_file() else {}
+        if recipe.get("privacy") == "none":
+            problem = problem or CLEAR
+        for name, at, clear in _positions(aside):
+            if clear:
+                problem = problem or CLEAR
+            if not any(_holds(rows, at) for rows in ledgers):
+                problem = problem or f"its ledger is gone or was changed, behind whose first {at.lines} entries its {name} was made"
     except WprivError as error:
-        return Earlier(aside.name, problem=f"what it spent is not known ({error})")
-    return None
+        problem = f"what it spent is not known ({error})"
+    if process is None:
+        return Earlier(aside.name, problem=problem) if problem else None
+    return Earlier(aside.name, process.steps, process.adjacency, frozenset(entry.stream for entry in entries), problem)
 
 
-def warning(rows: list[Earlier], process: Process, delta: float) -> str:
-    """The sentence of a statement that names earlier runs, with the cost of all together where every one of them is accounted for."""
+def _entries(path: Path) -> tuple[list[ledger.Entry], str]:
+    """The entries of a ledger, and why they are not known."""
+    try:
+        return ledger.entries(path), ""
+    except WprivError as error:
+        return [], f"what it spent is not known ({error})"
+
+
+def _positions(aside: Path) -> Iterable[tuple[str, ledger.Position, bool]]:
+    """What each file of a run says that it was made behind, and whether it was trained without privacy.
+
+    Raises:
+        UsageError: such a file cannot be read.
+    """
+    from wpriv.train import checkpoint
+
+    for name in (folder.MODEL, folder.CHECKPOINT):
+        if (aside / name).is_file():
+            stored = checkpoint.load(aside / name)
+            yield name, ledger.Position(**stored["ledger"]), stored["clear"]
+    if (aside / folder.STATEMENT).is_file():
+        try:
+            at = json.loads((aside / folder.STATEMENT).read_text(encoding="utf-8")).get("ledger")
+            if at is not None:
+                yield folder.STATEMENT, ledger.Position(int(at["lines"]), str(at["digest"])), False
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise UsageError(f"{aside / folder.STATEMENT} cannot be read") from None
+
+
+def _holds(rows: list[ledger.Entry], at: ledger.Position) -> bool:
+    return len(rows) >= at.lines and ledger.position(rows[: at.lines]).digest == at.digest
+
+
+def warning(rows: list[Earlier], process: Process, delta: float, streams: set[str]) -> str:
+    """The sentence of a statement that names earlier runs, with the cost of all together where every one of them is accounted for.
+
+    Args:
+        streams: the noise of ``process``; runs with the same noise have no cost together, since it falls out of their difference.
+    """
     names = "; ".join(map(str, rows))
     sentence = f"earlier runs in this folder are not included in these figures ({names}): what anybody saw of them is spent as well"
-    if any(row.problem for row in rows):
+    drawn = [streams, *(row.streams for row in rows)]
+    if sum(map(len, drawn)) != len(frozenset().union(*drawn)):
+        return f"{sentence}. Some of them drew the same noise from one fixed seed, so that there is no figure for all of them together"
+    if any(row.problem or row.adjacency != process.adjacency for row in rows):
         return sentence
     steps = tuple(step for row in rows for step in row.steps)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import document, registry, training
-from wpriv.core.process import Step
+from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import write
@@ -53,10 +53,10 @@ class Folder:
         """All releases that the ledger of this folder holds; none where it is about to be moved aside."""
         return [] if self.fresh else ledger.entries(self.path / LEDGER)
 
-    def before(self) -> tuple[Step, ...]:
-        """What earlier runs have spent on the same data."""
+    def before(self) -> Process | None:
+        """What earlier runs have spent on the same data; None where they released nothing."""
         rows = [entry for entry in self.entries() if entry.run < self.run]
-        return ledger.process(rows, "").steps if rows else ()
+        return ledger.process(rows) if rows else None
 
 
 def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False, fresh: bool = False) -> Folder:
@@ -69,15 +69,18 @@ def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False
     """
     if resume + fork + fresh > 1:
         raise UsageError("--resume goes on, --fork goes on under another recipe, --fresh begins again; give one of them")
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file, and a training needs a folder. Name another one with --out")
-    names = _names(path)
+    with durable.reported(path):
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"{path} is a file, and a training needs a folder. Name another one with --out")
+        names = _names(path)
     if not names:
         if fork:
             raise UsageError(f"--fork goes on from a run, and {path} holds none; name its folder with --out")
         return Folder(path)
     if RECIPE not in names and not (fresh and LEDGER in names):
         raise UsageError(f"{path} holds files that are no training's results. Name another folder with --out")
+    if "sweep" in (_stored(path) or {}):
+        raise UsageError(f"{path} holds a sweep of several trainings, each in a folder of its own. Name another folder with --out")
     if fresh:
         return Folder(path, fresh=True)
     if fork:
@@ -109,11 +112,11 @@ def _fork(path: Path, recipe: Recipe) -> Folder:
     """The folder of a run that goes on from the weights that are there, behind all that its ledger holds."""
     if not any((path / name).is_file() for name in (CHECKPOINT, MODEL)):
         raise UsageError(f"--fork goes on from the weights of a run, and {path} holds none yet")
-    if (_stored(path) or {}).get("privacy", "none") == "none" and recipe.data["privacy"] != "none":
-        raise Unsupported(
-            f"the weights in {path} were trained without privacy: whatever goes on from them has seen the records in the clear, and "
-            f"no later noise takes that back. Train from the start, in another folder"
-        )
+    stored = _stored(path)
+    if not isinstance(stored, dict):
+        raise UsageError(f"{path / RECIPE} cannot be read, and --fork goes on from its weights. Put it back, or begin again with --fresh")
+    if stored.get("privacy", "none") == "none" and recipe.data["privacy"] != "none":
+        raise Unsupported(_in_the_clear(path))
     return Folder(path, ledger.last_run(ledger.entries(path / LEDGER)) + 1, fork=True)
 
 
@@ -124,19 +127,23 @@ def settle(place: Folder, recipe: Recipe) -> Folder:
 
     Raises:
         UsageError: the checkpoint or the weights cannot be read, or do not belong to the ledger or its last run.
+        Unsupported: a private run is to go on from weights that were trained without privacy.
     """
-    from wpriv.train import checkpoint
-
     if not (place.resume or place.weights or place.fork):
         return place
+    from wpriv.train import checkpoint
+
     name = CHECKPOINT if (place.path / CHECKPOINT).is_file() else MODEL
     stored = checkpoint.load(place.path / name)
     rows = place.entries()
     ledger.require(rows, ledger.Position(**stored["ledger"]), place.path / LEDGER, str(place.path / name))
+    last = ledger.last_run(rows)
+    another = stored["identity"].partition("-")[0] != _recipe_digest(recipe)
+    if (place.fork or another) and stored["clear"] and recipe.data["privacy"] != "none":
+        raise Unsupported(_in_the_clear(place.path))
     if place.fork:
         return place
-    last = ledger.last_run(rows)
-    if stored["identity"].partition("-")[0] != _recipe_digest(recipe):
+    if another:
         if stored["run"] < last:
             raise UsageError(_stale(place.path, name, stored["run"], last))
         return replace(place, run=last + 1, resume=False, weights=False, fork=True)
@@ -144,6 +151,13 @@ def settle(place: Folder, recipe: Recipe) -> Folder:
     if not last <= stored["run"] <= last + 1:
         raise UsageError(_stale(place.path, name, stored["run"], last))
     return replace(place, run=stored["run"])
+
+
+def _in_the_clear(path: Path) -> str:
+    return (
+        f"the weights in {path} were trained without privacy: whatever goes on from them has seen the records in the clear, and "
+        f"no later noise takes that back. Train from the start, in another folder"
+    )
 
 
 def _stale(path: Path, name: str, run: int, last: int) -> str:

@@ -19,6 +19,7 @@ class History:
 
     steps: list[dict[str, Any]]
     notes: tuple[str, ...] = ()
+    adjacency: str | None = None  # the neighbours that the file names; None where it names none
 
 
 def read_history(path: str | Path) -> History:
@@ -61,12 +62,13 @@ def _ledger(file: Path) -> History:
     """The steps of ``wpriv train``'s ledger, all its runs together.
 
     Raises:
-        UsageError: it has no step; it is not the ledger of the statement beside it; or it has fewer steps than were planned, and no
-            checkpoint beside it shows that the run is not finished.
+        UsageError: it has no step; it is not the ledger of the statement, or else of the checkpoint and the model, beside it; or it has
+            fewer steps than were planned, and no checkpoint beside it shows that the run is not finished.
     """
     from wpriv.run import folder
     from wpriv.train import ledger
 
+    file = file.resolve()  # the folder of the run is the one that it lies in, not that of a link
     entries = ledger.entries(file)
     if not entries:
         raise UsageError(f"--history {file}: the ledger has no step yet")
@@ -74,6 +76,12 @@ def _ledger(file: Path) -> History:
     stated = _stated(statement)
     if stated is not None:
         ledger.require(entries, ledger.Position(**stated), file, str(statement))
+    for name in (folder.CHECKPOINT, folder.MODEL) if stated is None else ():
+        if file.with_name(name).is_file():
+            from wpriv.train import checkpoint  # loads torch, which a finished run does not need
+
+            stored = checkpoint.load(file.with_name(name))
+            ledger.require(entries, ledger.Position(**stored["ledger"]), file, str(file.with_name(name)))
     last, notes = entries[-1], []
     if last.step < last.planned:
         if not file.with_name(folder.CHECKPOINT).is_file():
@@ -82,7 +90,11 @@ def _ledger(file: Path) -> History:
                 f"ledger was cut short, or taken out of the folder of an unfinished run. Give the whole ledger, or that in its folder"
             )
         notes.append(f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for")
-    return History(ledger.process(entries, "").describe(), tuple(notes))
+    for aside in sorted(file.parent.glob("before-*")):
+        if (aside / folder.LEDGER).is_file():
+            notes.append(f"{aside.name} holds an earlier run, which is not part of this figure: see the statement of this one")
+    process = ledger.process(entries)
+    return History(process.describe(), tuple(notes), process.adjacency)
 
 
 def _stated(path: Path) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from wpriv.errors import MissingResource, UsageError
 from wpriv.train import durable
 
 LOCK = ".lock"
+TRIES = 100  # each fails only where another process has just let the lock go
 
 
 @contextlib.contextmanager
@@ -27,24 +28,32 @@ def locked(path: Path, busy: str) -> Iterator[None]:
         UsageError: another process holds the lock. MissingResource: the file system has no locks, or nothing can be written there.
     """
     missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    durable.make_folder(path.parent)
-    descriptor = _acquire(path, busy)
     try:
-        yield
+        descriptor = _acquire(path, busy)
+        try:
+            yield
+        finally:
+            # deleted while it is held: whoever waits for it sees that its file is no longer the one at this path, and opens the new one
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            os.close(descriptor)
     finally:
-        # deleted while it is held: whoever waits for it sees that its file is no longer the one at this path, and opens the new one
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        os.close(descriptor)
         with contextlib.suppress(OSError):
             for folder in missing:
                 folder.rmdir()
 
 
 def _acquire(path: Path, busy: str) -> int:
-    while True:
-        with durable.reported(path):
+    for _ in range(TRIES):
+        try:
+            # whoever leaves a folder empty removes it, maybe between these two lines
+            durable.make_folder(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            with durable.reported(path):
+                raise error from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(descriptor, path):
@@ -53,13 +62,17 @@ def _acquire(path: Path, busy: str) -> int:
             os.close(descriptor)
             raise UsageError(busy) from None
         except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
             os.close(descriptor)
             if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
-                raise
+                with durable.reported(path):
+                    raise error from None
             raise MissingResource(
                 f"{path}: this file system has no file locks, which keep two processes apart; name a folder on another one with --out"
             ) from None
         os.close(descriptor)
+    raise UsageError(busy)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

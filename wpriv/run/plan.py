@@ -110,11 +110,11 @@ class Plan:
         return self._eps[steps]
 
 
-def plan(recipe: Recipe, sizes: Mapping[str, int], before: tuple[Step, ...] = ()) -> Plan:
+def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None) -> Plan:
     """Reads the schedule of a recipe, and finds the noise (or the number of steps) that keeps its target.
 
     Args:
-        sizes: what its task says of the data (``records`` at least). before: steps that earlier runs on the same data have spent (--fork).
+        sizes: what its task says of the data (``records`` at least). before: what earlier runs on the same data have spent (--fork).
     Raises:
         UsageError: batch and records do not fit. Unsupported: the target cannot be reached.
     """
@@ -132,6 +132,11 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: tuple[Step, ...] = ()
     if release is not None and release.once and before:
         told = f"the task {train.task} releases once, and the weights here hold what was released already"
         raise Unsupported(f"{recipe.name}: {told}: nothing can go on from them. Begin again with --fresh, or in another folder")
+    if release is not None and before is not None and release.adjacency != before.adjacency:
+        raise Unsupported(
+            f"{recipe.name} is accounted for under {release.adjacency} neighbours, and the runs before it under {before.adjacency}: they "
+            f"have no cost together. Keep to these neighbours (privacy.sampling, privacy.adjacency), or train in another folder"
+        )
     notes: tuple[str, ...] = ()
     if train.steps is not None:
         steps = train.steps
@@ -142,7 +147,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: tuple[Step, ...] = ()
         read = build.schedule(batch=batch, records=sizes["records"], epochs=train.epochs, sampling=sampling.kind)
         assert read.n is not None
         steps, notes = read.n, read.notes
-    found = Plan(recipe, sizes, batch, steps, sampling, release, 0.0, before, notes=notes)
+    found = Plan(recipe, sizes, batch, steps, sampling, release, 0.0, () if before is None else before.steps, notes=notes)
     return found if train.privacy is None else _private(found, train.privacy)
 
 

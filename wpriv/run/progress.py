@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from wpriv.core import csv_tables
-from wpriv.core.csv_tables import CsvTable
+from wpriv.core.csv_tables import CsvError, CsvTable
+from wpriv.errors import UsageError
 from wpriv.run import folder, write
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
@@ -74,7 +75,13 @@ class Progress:
 def _rows(path: Path) -> list[Row]:
     if not path.is_file():
         return []
-    return list(CsvTable.parse(csv_tables.decode(path.read_bytes())).cells())
+    try:
+        rows = CsvTable.parse(csv_tables.decode(path.read_bytes())).cells()
+        if all(int(row["step"]) >= 1 for row in rows):
+            return list(rows)
+    except (CsvError, ValueError, KeyError):
+        pass
+    raise UsageError(f"{path} holds no metrics of a run. Delete it and go on with --resume: it is written anew when the run ends")
 
 
 def _told(row: Row) -> str:

@@ -117,6 +117,8 @@ def run(
         Interrupted: a signal came; the same command goes on. UsageError: no backend has that name. MissingResource: it is not there.
     """
     check_backend(backend)
+    if any((out / name).is_file() for name in (folder.LEDGER, folder.MODEL, folder.CHECKPOINT)):
+        raise UsageError(f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out")
     every = cells(made)
     own = shard(part, every)
     how: dict[str, Any] = {"device": device, "resume": True, "root": root}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from wpriv.run.folder import Folder
 from wpriv.run.lock import LOCK, locked
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
-from wpriv.train import ledger
 
 Row = dict[str, Any]
 
@@ -111,8 +109,11 @@ def default_out(made: Recipe) -> Path:
 def planned(
     made: Recipe, out: Path, *, root: str | Path | None = None, sizes: Mapping[str, int] | None = None, **how: bool
 ) -> tuple[Plan, Folder]:
-    """What a run would do, without doing it: neither torch nor the records are loaded where their sizes are known."""
-    found = folder.look(out, made, **how)
+    """What a run would do, without doing it.
+
+    The records are not loaded where their sizes are known, nor torch where there is no checkpoint and no model to go on from.
+    """
+    found = folder.settle(folder.look(out, made, **how), made)
     assert made.training is not None
     return plan.plan(made, sizes or source.sizes(made, root), found.before()), found
 
@@ -168,7 +169,9 @@ def _run(
         "data_fingerprint": data.fingerprint,
     }
     launch.device_of(device)  # before anything is written
-    with _alone(out):
+    with contextlib.ExitStack() as held:
+        busy = f"another process is training in {out}. Wait until it ends, or name another folder with --out"
+        _together(lambda: held.enter_context(locked(out / LOCK, busy)))
         # again, now that no other process can change what is found
         place = _together(lambda: folder.settle(folder.look(out, made, **how), made))
         job = plan.plan(made, sizes, place.before())
@@ -220,16 +223,6 @@ def _fit(
     )
 
 
-@contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Holds the lock of a folder, in the first of several processes (torchrun)."""
-    if os.environ.get("RANK", "0") != "0":
-        yield
-        return
-    with locked(out / LOCK, f"another process is training in {out}. Wait until it ends, or name another folder with --out"):
-        yield
-
-
 def schedule(job: Plan, run: int = 1) -> Any:
     """The plan as the engine takes it."""
     from wpriv.train.job import Schedule
@@ -253,16 +246,32 @@ def schedule(job: Plan, run: int = 1) -> Any:
 
 def finished(job: Plan, place: Folder) -> Trained:
     """What lies in the folder of a finished run."""
-    metrics = saved.table(place.path / folder.METRICS)
-    said = json.loads((place.path / folder.STATEMENT).read_text(encoding="utf-8"))
+    metrics = _metrics(place.path)
     entries = conclude.held_to_model(place)
-    if job.private is not None:
-        at = ledger.Position(**said["ledger"])
-        ledger.require(entries, at, place.path / folder.LEDGER, str(place.path / folder.STATEMENT))
-    rows, refused = ([], []) if job.private is None else plan.guarantees(job, conclude.ran(job, place, entries))
+    process = None if job.private is None else conclude.ran(job, place, entries)
+    said = conclude.stated(place.path, process, entries)
+    rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     files = tuple(place.path / name for name in folder.results(job.train.task) if (place.path / name).is_file())
     done = Trained(job, metrics, rows, refused, [], said, place.path, files)
     return replace(done, verdicts=expect.verdicts(job.recipe, done.results(), first=True))
+
+
+def _metrics(path: Path) -> list[Row]:
+    """The metrics of a finished run.
+
+    Raises:
+        UsageError: they are not there, or not those of a run.
+    """
+    try:
+        rows = saved.table(path / folder.METRICS)
+    except UsageError:
+        rows = []
+    if not rows or not {"epoch", "step"} <= rows[-1].keys():
+        raise UsageError(
+            f"{path / folder.METRICS} holds no metrics of a run. Delete {path / folder.STATEMENT} and give the same command again: both "
+            f"are written anew from the model and the ledger"
+        )
+    return rows
 
 
 def _trained(out: Path, identity: str) -> bool:
@@ -284,6 +293,11 @@ def _trained(out: Path, identity: str) -> bool:
 def _bounds(row: Guarantee) -> Row:
     told = row.as_dict()
     return {key: told[key] for key in ("accountant", "claim", "epsilon", "delta")}
+
+
+def first() -> bool:
+    """Whether this process is the only one, or the first of several (torchrun)."""
+    return int(os.environ.get("WORLD_SIZE", "1")) < 2 or os.environ.get("RANK", "0") == "0"
 
 
 def _together(what: Callable[[], Any]) -> Any:

@@ -12,7 +12,7 @@ import torch
 from wpriv.core import registry
 from wpriv.core.schema_train import Train
 from wpriv.errors import MissingResource, Unsupported
-from wpriv.train import seeds, spread
+from wpriv.train import loop, seeds, spread
 from wpriv.train.job import Schedule
 from wpriv.train.loop import Engine, Row
 
@@ -42,7 +42,7 @@ def launch(
     device: str = "cpu",
     resume: bool = False,
     fork: bool = False,
-    begin: Callable[[], None] = lambda: None,
+    begin: Callable[[], object] = lambda: None,
     stop: Callable[[], str | None] = lambda: None,
     on_epoch: Callable[[Row], Row] = lambda row: row,
     on_step: Callable[[int], None] = lambda step: None,
@@ -50,7 +50,7 @@ def launch(
     """Trains what a recipe names on data that were read, and returns the engine at its end.
 
     Args:
-        begin: called once the task has accepted model and data, before anything is written to ``folder``.
+        begin: called once the task, and for a fork the weights in the folder, are found to fit; before it the folder is not changed.
     Raises:
         Interrupted: ``stop`` gave a reason; everything is saved. UsageError, Unsupported, MissingResource: as the task and device say.
     """
@@ -63,6 +63,8 @@ def launch(
     job = registry.load("tasks", recipe.task).start(recipe, data, where, adjacency=schedule.adjacency)
     if spread.size() > 1 and (job.learn is not None or job.groups):
         raise Unsupported(f"the task {recipe.task} needs every batch whole in one process; run it without torchrun")
+    if fork:
+        loop.inherit(job.model, folder, where)
     begin()
     engine = Engine(job, schedule, own, folder, where, identity=identity, resume=resume, fork=fork)
     engine.run(stop=stop, on_epoch=on_epoch, on_step=on_step)

@@ -5,7 +5,8 @@ A line is written before the result of its step is used, and the file is forced 
 run draws the same records and the same noise again for steps whose line is there already: the same release, paid for once.
 
 Each line carries the digest of the line before it, so that a line that was changed, removed or moved is noticed; and the number of
-releases that the plan of its run has, so that a ledger that was cut short is.
+releases that the plan of its run has, so that a ledger that was cut short is. It names the stream of noise that its release was drawn
+from, so that no checkpoint goes on behind lines whose noise it cannot draw again, and the neighbours under which it is accounted for.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.train import durable
 
 FORMAT = "wpriv.ledger/2"  # stands where the first line would carry the digest of the one before
@@ -36,6 +37,7 @@ class Entry:
         run: the run it belongs to, from 1; a fork begins a new one. step: its number within the run, from 1.
         planned: how many releases the plan of the run has.
         release: the core ``Step`` as canonical JSON, so that equal releases are equal text.
+        adjacency: the neighbours under which the release is accounted for. stream: a digest of the key that its run's noise began with.
         digest: of the line, which the next line carries.
     """
 
@@ -43,6 +45,8 @@ class Entry:
     step: int
     planned: int
     release: str
+    adjacency: str
+    stream: str
     digest: str
 
 
@@ -82,13 +86,14 @@ def entries(path: Path) -> list[Entry]:
     rows: list[Entry] = []
     for number, line in enumerate(lines[:-1], start=1):
         entry, previous = _parse(line, f"{path}:{number}")
-        last = rows[-1] if rows else Entry(0, 0, 0, "", FORMAT)
+        last = rows[-1] if rows else Entry(0, 0, 0, "", "", "", FORMAT)
         if previous != last.digest:
             raise UsageError(
                 f"{path}:{number}: does not continue the line before it: a line was changed, removed or added by something other than "
                 f"wpriv, so that what was spent is not known"
             )
-        follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1 and entry.planned == last.planned
+        same = (entry.planned, entry.stream, entry.adjacency) == (last.planned, last.stream, last.adjacency)
+        follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1 and same
         if not follows or entry.run < last.run or entry.step > entry.planned:
             raise UsageError(
                 f"{path}:{number}: wanted the step after step {last.step} of run {last.run}; found step {entry.step} of run {entry.run}"
@@ -103,9 +108,10 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
         data = json.loads(line)
         if isinstance(data, dict) and "step" in data and "previous" not in data:
             raise UsageError(f"{place}: a ledger of an earlier version of wpriv, whose lines are not chained; account for it with that one")
-        run, step, planned, previous = (data.pop(key) for key in ("run", "step", "of", "previous"))
-        if all(type(number) is int and number >= 1 for number in (run, step, planned)) and isinstance(previous, str):
-            return Entry(run, step, planned, json.dumps(data), _digest(line)), previous
+        run, step, planned = (data.pop(key) for key in ("run", "step", "of"))
+        words = adjacency, stream, previous = [data.pop(key) for key in ("adjacency", "stream", "previous")]
+        if all(type(number) is int and number >= 1 for number in (run, step, planned)) and all(isinstance(word, str) for word in words):
+            return Entry(run, step, planned, json.dumps(data), adjacency, stream, _digest(line)), previous
     except (ValueError, KeyError, AttributeError, TypeError):
         pass
     raise UsageError(f"{place}: not an entry of a ledger; the file was changed by something other than wpriv")
@@ -140,17 +146,22 @@ def require(rows: Sequence[Entry], at: Position, path: Path, owner: str) -> None
         )
 
 
-def process(rows: Iterable[Entry], adjacency: str) -> Process:
+def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
     """What ran, as a Process: neighbouring equal releases merged, all runs of a ledger composed.
 
+    Args:
+        adjacency: the neighbours that are meant; by default those of the entries.
     Raises:
-        UsageError: there is no entry.
+        UsageError: there is no entry. Unsupported: some of the entries are accounted for under other neighbours.
     """
     counts: list[tuple[str, int]] = []
+    known = sorted({entry.adjacency for entry in rows} | ({adjacency} if adjacency else set()))
+    if len(known) > 1:
+        raise Unsupported(f"steps under {' and under '.join(known)} neighbours have no cost together. Keep to one of them")
     for entry in rows:
         before = counts.pop() if counts and counts[-1][0] == entry.release else (entry.release, 0)
         counts.append((entry.release, before[1] + 1))
-    return Process(tuple(_step(json.loads(release), n) for release, n in counts), adjacency)
+    return Process(tuple(_step(json.loads(release), n) for release, n in counts), known[0] if known else "")
 
 
 def _step(fields: dict[str, Any], n: int) -> Step:
@@ -164,15 +175,17 @@ class Ledger:
 
     Args:
         path: the file, created where it is missing. run: the run whose releases are noted; those before it stay as they are.
-        planned: how many releases the plan of the run has.
+        planned: how many releases the plan of the run has. adjacency: the neighbours under which they are accounted for.
+        stream: a digest of the key that the noise of the run began with.
         resume: go on with this run. Otherwise no line of it may be there: it would be a second training that nobody pays for.
     Raises:
         UsageError: the file is no ledger, holds a later run, or holds this one and ``resume`` is false.
         MissingResource: the file cannot be written.
     """
 
-    def __init__(self, path: Path, run: int, planned: int, *, resume: bool = False):
+    def __init__(self, path: Path, run: int, planned: int, *, adjacency: str, stream: str, resume: bool = False):
         self.path, self.run, self.planned, self.entries = path, run, planned, entries(path)
+        self.adjacency, self.stream = adjacency, stream
         last = last_run(self.entries)
         if last > run:
             raise UsageError(f"{path} holds run {last} already, a later one than run {run}: a ledger is only ever added to")
@@ -196,6 +209,11 @@ class Ledger:
         release = describe(step)
         if number <= self.steps:
             noted = self.entries[len(self.entries) - self.steps + number - 1]
+            if noted.stream != self.stream:
+                raise UsageError(
+                    f"{self.path}: step {number} was released with other noise than this run draws: its checkpoint is not the one of "
+                    f"these steps, and they would be spent twice and paid for once. Put the right one back, or use --fork"
+                )
             if (noted.release, noted.planned) != (release, self.planned):
                 was, now = f"{noted.release} (of {noted.planned})", f"{release} (of {self.planned})"
                 raise UsageError(f"{self.path}: step {number} was {was}; it cannot be made again as {now}. Use --fork")
@@ -203,9 +221,10 @@ class Ledger:
         if number != self.steps + 1 or number > self.planned:
             raise UsageError(f"{self.path}: wanted step {self.steps + 1} of {self.planned}; found step {number}")
         numbers = f'"run": {self.run}, "step": {number}, "of": {self.planned}'
-        line = f'{{{numbers}, {release[1:-1]}, "previous": "{self.position().digest}"}}'.encode()
+        words = f'"adjacency": "{self.adjacency}", "stream": "{self.stream}", "previous": "{self.position().digest}"'
+        line = f"{{{numbers}, {release[1:-1]}, {words}}}".encode()
         durable.append(self._file, line + b"\n", self.path)
-        self.entries.append(Entry(self.run, number, self.planned, release, _digest(line)))
+        self.entries.append(Entry(self.run, number, self.planned, release, self.adjacency, self.stream, _digest(line)))
         self.steps = number
 
     def position(self) -> Position:

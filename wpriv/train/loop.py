@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from wpriv.errors import Interrupted, UsageError
+from wpriv.errors import Interrupted, Unsupported, UsageError
 from wpriv.train import checkpoint, durable, ledger, seeds, spread
 from wpriv.train.job import Door, Job, Schedule, optimizer_of
 from wpriv.train.ledger import Ledger
@@ -59,11 +59,16 @@ class Engine:
         self.rates = {name: [group["lr"] for group in own.param_groups] for name, own in self.optimizers.items()}
         self.resumed = resume
         self.done = 0
+        self.stream = seeds.stream(own)
+        self.clear = schedule.step is None  # whether the weights have seen the records without noise, in this run or before
         self.rows: list[Row] = []
         self.seen = torch.zeros(3, device=device)
         self.distances: list[Tensor] = []
         planned = 1 if schedule.once else schedule.steps
-        self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume) if spread.first() else None
+        self.ledger = None
+        if spread.first():
+            words = {"adjacency": schedule.adjacency, "stream": self.stream}
+            self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words)
         if resume:
             self._restore()
         if fork:
@@ -208,9 +213,9 @@ class Engine:
             self.ledger.force()
 
     def _position(self) -> dict[str, Any]:
-        """The run, and how far the ledger is: what is written now holds nothing that is not paid for there."""
+        """The run, how far the ledger is (what is written now holds nothing that is not paid for there), and what was never paid for."""
         assert self.ledger is not None
-        return {"run": self.schedule.run, "ledger": self.ledger.position().as_dict()}
+        return {"run": self.schedule.run, "ledger": self.ledger.position().as_dict(), "clear": self.clear}
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -221,6 +226,7 @@ class Engine:
             "optimizers": {name: own.state_dict() for name, own in self.optimizers.items()},
             "sampler": self.sampler.state(),
             "noise": self.noise.state(),
+            "stream": self.stream,
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.zeros(0),
             "seen": self.seen,
@@ -231,6 +237,8 @@ class Engine:
 
     def _restore(self) -> None:
         found = checkpoint.load(self.folder / CHECKPOINT, self.device)
+        if "sampler" not in found:
+            raise UsageError(f"{self.folder / CHECKPOINT} is a finished model and no checkpoint. Put the right one back, or use --fork")
         if (found["identity"], found["run"]) != (self.identity, self.schedule.run):
             raise UsageError(f"the checkpoint in {self.folder} is of another recipe; give that one, or --fork to go on from its weights")
         if found["device"] != self.device.type:
@@ -246,6 +254,9 @@ class Engine:
             torch.cuda.set_rng_state(found["cuda"].cpu(), self.device)
         self.seen, self.done, self.rows = found["seen"], found["step"], json.loads(found["rows"])
         self.distances = list(found["distances"].cpu())
+        self.clear, self.stream = found["clear"], found["stream"]
+        if self.ledger is not None:
+            self.ledger.stream = self.stream
         self._hold_ledger(found, CHECKPOINT)
         made = min(self.done, 1) if self.schedule.once else self.done
         if self.ledger is not None and self.schedule.step is not None:
@@ -262,14 +273,27 @@ class Engine:
 
     def _inherit(self) -> None:
         """The weights of the run before, whatever its recipe; its steps stay in the ledger and are paid for."""
-        path = self.folder / CHECKPOINT if (self.folder / CHECKPOINT).is_file() else self.folder / MODEL
-        stored = checkpoint.load(path, self.device)
-        self._hold_ledger(stored, path.name)
-        try:
-            self.job.model.load_state_dict(stored["weights"])
-        except RuntimeError as error:
-            reason = str(error).splitlines()[-1].strip()
-            raise UsageError(f"--fork goes on from the weights in {path}, which do not fit this model ({reason}); keep the model") from None
+        name, stored = inherit(self.job.model, self.folder, self.device)
+        self._hold_ledger(stored, name)
+        if stored["clear"] and not self.clear:
+            raise Unsupported(f"the weights in {self.folder / name} were trained without privacy: nothing private goes on from them")
+        self.clear = self.clear or stored["clear"]
+
+
+def inherit(model: nn.Module, folder: Path, device: torch.device) -> tuple[str, dict[str, Any]]:
+    """Give a model the weights that are in a folder; returns the name and the content of the file that holds them.
+
+    Raises:
+        UsageError: they do not fit the model, or cannot be read.
+    """
+    path = folder / CHECKPOINT if (folder / CHECKPOINT).is_file() else folder / MODEL
+    stored = checkpoint.load(path, device)
+    try:
+        model.load_state_dict(stored["weights"])
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise UsageError(f"--fork goes on from the weights in {path}, which do not fit this model ({reason}); keep the model") from None
+    return path.name, stored
 
 
 def _decay(kind: str, done: float) -> float:

@@ -6,6 +6,7 @@ protects nobody from those who know it.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from dataclasses import dataclass
 
@@ -40,6 +41,11 @@ def seeds(fixed: int | None, run: int = 1) -> Seeds:
 def sampling_generator(own: Seeds) -> np.random.Generator:
     """The numpy generator that draws which records join a step."""
     return np.random.Generator(np.random.PCG64(own.sampling))
+
+
+def stream(own: Seeds) -> str:
+    """A digest that names the noise of a run and does not tell its key."""
+    return hashlib.sha256(b"wpriv.stream" + own.noise).hexdigest()[:16]
 
 
 def noise_source(own: Seeds, device: torch.device) -> Noise:
