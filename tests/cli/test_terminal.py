@@ -126,22 +126,36 @@ def test_what_scripts_read_has_no_colour_even_on_a_terminal(tmp_path, form):
     assert seen == run(tmp_path, *WHY, form)[0]
 
 
+# the work does not go on before its display is up, so that no test hangs on the speed of the machine
+WAITS = """
+import sys, threading
+import wpriv.cli.terminal as t, wpriv.run.MODULE as k
+t.DELAY, bars, up = 0.01, t._bars, threading.Event()
+def noted(*columns):
+    display = bars(*columns)
+    start = display.start
+    display.start = lambda: (start(), up.set())
+    return display
+def waiting(work):
+    def late(*args, **given):
+        if sys.stderr.isatty() and "--quiet" not in sys.argv:
+            up.wait(60)
+        return work(*args, **given)
+    return late
+t._bars, k.WORK = noted, waiting(k.WORK)
+"""
+
+
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("words", "work", "shown"),
     [
-        ([*COMPARE], rf"cells +{BARS} +\d+ of \d+"),
-        (["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"], r"calibrating +[-\\|/] 0:00:0\d"),
+        (COMPARE, "compute", rf"cells +{BARS} +\d+ of \d+"),
+        (["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"], "calibrate", r"calibrating +[-\\|/] 0:00:0\d"),
     ],
     ids=["compare", "calibrate"],
 )
-def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, shown):
-    slow = (
-        "import time, wpriv.cli.terminal as t; t.DELAY = 0.01\n"
-        "import wpriv.run.compare as c, wpriv.run.calibrate as k\n"
-        "def slowed(f):\n    def g(*a, **b):\n        time.sleep(0.3); return f(*a, **b)\n    return g\n"
-        "c.compute = slowed(c.compute) if 'compare' in sys.argv else c.compute\n"
-        "k.calibrate = slowed(slowed(k.calibrate))\n"
-    )
+def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, work, shown):
+    slow = WAITS.replace("MODULE", words[0]).replace("WORK", work)
     _, seen, code = run(tmp_path / "a", *words, err=True, code=slow)
     assert code == 0
     assert re.search(shown, ESCAPES.sub("", seen))
@@ -153,13 +167,17 @@ def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, shown):
 
 
 def test_short_work_shows_nothing(tmp_path):
-    _, seen, code = run(tmp_path, "calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", err=True)
+    patient = "import wpriv.cli.terminal as t; t.DELAY = 600"
+    _, seen, code = run(tmp_path, "calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", err=True, code=patient)
     assert (seen, code) == ("", 0)
 
 
-def fail_late():
+def fail_late(stream):
     with terminal.waiting("working"):
-        time.sleep(0.3)
+        for _ in range(6000):
+            if b"working" in b"".join(stream.parts):
+                break
+            time.sleep(0.01)
         raise KeyError
 
 
@@ -170,7 +188,7 @@ def test_a_display_stops_with_the_work_that_fails(monkeypatch):
     with os.fdopen(os.dup(stream.inner), "w") as file:
         monkeypatch.setattr(sys, "stderr", file)
         with pytest.raises(KeyError):
-            fail_late()
+            fail_late(stream)
     seen = stream.read()
     assert "working" in seen
     assert seen.count("\x1b[?25l") == seen.count("\x1b[?25h") == 1  # the cursor is shown again
