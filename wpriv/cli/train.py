@@ -52,7 +52,7 @@ def command(
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import terminal, trained
-    from wpriv.run import sweep, train
+    from wpriv.run import processes, sweep, train
 
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device is cpu or cuda; found {device!r}")
@@ -79,7 +79,7 @@ def command(
         return
     with terminal.training() as say:
         done = train.run(made, where, device=device, root=data_root, say=say, **how)
-    if train.first():  # of several processes (torchrun) one speaks
+    if processes.first():  # of several processes (torchrun) one speaks
         trained.results(done, as_json)
     done.require()
 

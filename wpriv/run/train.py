@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,13 +13,14 @@ from wpriv.core import training
 from wpriv.core.curve import Guarantee
 from wpriv.core.document import Document
 from wpriv.core.recipe import Recipe, check
-from wpriv.errors import UsageError, WprivError
+from wpriv.errors import UsageError
 from wpriv.run import conclude, expect, folder, plan, progress, read, saved, source
 from wpriv.run.expect import Verdict
 from wpriv.run.folder import Folder
 from wpriv.run.lock import LOCK, locked
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
+from wpriv.run.processes import together
 
 Row = dict[str, Any]
 
@@ -155,7 +155,7 @@ def _run(
 ) -> Trained:
     started = time.time()
     data = source.data(made, root)
-    place = _together(lambda: folder.look(out, made, **how))
+    place = together(lambda: folder.look(out, made, **how))
     sizes = source.sizes_of(made, data)
     if place.done:
         return finished(plan.plan(made, sizes, place.before()), place)
@@ -171,19 +171,19 @@ def _run(
     launch.device_of(device)  # before anything is written
     with contextlib.ExitStack() as held:
         busy = f"another process is training in {out}. Wait until it ends, or name another folder with --out"
-        _together(lambda: held.enter_context(locked(out / LOCK, busy)))
+        together(lambda: held.enter_context(locked(out / LOCK, busy)))
         # again, now that no other process can change what is found
-        place = _together(lambda: folder.settle(folder.look(out, made, **how), made))
+        place = together(lambda: folder.settle(folder.look(out, made, **how), made))
         job = plan.plan(made, sizes, place.before())
         if place.done:
             return finished(job, place)
         identity = folder.identity(made, job.steps, job.multiplier, data.fingerprint, place.run)
-        if not (place.weights and _together(lambda: _trained(out, identity))):
+        if not (place.weights and together(lambda: _trained(out, identity))):
             _fit(job, place, data, identity, about, device, stop, say)
             about["wall_seconds"] = round(time.time() - started, 1)
             place = replace(place, fresh=False)
         about |= launch.about()
-        _together(lambda: conclude.conclude(job, place, about, None if data.noise is None else data.noise.statement))
+        together(lambda: conclude.conclude(job, place, about, None if data.noise is None else data.noise.statement))
         spread.leave()
         return finished(job, place)
 
@@ -204,7 +204,7 @@ def _fit(
     tell = progress.Progress(job, place, say, writes=spread.first())
 
     def begin() -> None:
-        _together(lambda: folder.take(place, job.recipe, {**about, **launch.about()}))
+        together(lambda: folder.take(place, job.recipe, {**about, **launch.about()}))
         tell.begin()
 
     launch.launch(
@@ -293,27 +293,3 @@ def _trained(out: Path, identity: str) -> bool:
 def _bounds(row: Guarantee) -> Row:
     told = row.as_dict()
     return {key: told[key] for key in ("accountant", "claim", "epsilon", "delta")}
-
-
-def first() -> bool:
-    """Whether this process is the only one, or the first of several (torchrun)."""
-    return int(os.environ.get("WORLD_SIZE", "1")) < 2 or os.environ.get("RANK", "0") == "0"
-
-
-def _together(what: Callable[[], Any]) -> Any:
-    """Does something in the first of several processes (torchrun), and hands its result or its error to all."""
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        return what()
-    from wpriv.train import spread
-
-    spread.join()
-    found: Any = None
-    if spread.first():
-        try:
-            found = what()
-        except WprivError as error:
-            found = error
-    found = spread.told(found)
-    if isinstance(found, WprivError):
-        raise found
-    return found

@@ -65,10 +65,8 @@ class Engine:
         self.seen = torch.zeros(3, device=device)
         self.distances: list[Tensor] = []
         planned = 1 if schedule.once else schedule.steps
-        self.ledger = None
-        if spread.first():
-            words = {"adjacency": schedule.adjacency, "stream": self.stream}
-            self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words)
+        words = {"adjacency": schedule.adjacency, "stream": self.stream}
+        self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words) if spread.first() else None
         if resume:
             self._restore()
         if fork:
