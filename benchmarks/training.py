@@ -165,7 +165,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     wanted = [p for p in flags.programs.split(",") if not p.startswith("opacus") or (find_spec("opacus") is not None and not flags.quick)]
     programs = list(dict.fromkeys(["plain", "wpriv", *wanted]))
-    jobs = [job for job in (CUDA if flags.device == "cuda" else CPU) if flags.jobs in job.name]
+    known = CUDA if flags.device == "cuda" else CPU
+    jobs = [job for job in known if flags.jobs in job.name]
+    if not jobs:
+        parser.error(f"no job's name holds {flags.jobs!r}. Known: {', '.join(job.name for job in known)}")
     times = ["| step, ms (MiB above import) | " + " | ".join(programs) + " |", "| --- " * (len(programs) + 1) + "|"]
     targets = ["| job | figure | wanted | found | met |", "| --- " * 5 + "|"]
     met = True

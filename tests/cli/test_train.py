@@ -90,6 +90,13 @@ def test_the_statement_says_what_is_promised_and_what_is_not(recipe, tmp_path, c
         assert words in told
 
 
+def test_a_training_that_promises_next_to_nothing_is_warned_about(recipe, tmp_path, capsys):
+    for change, words in (("privacy.delta=0.1", "1 / records = 0.00333"), ("privacy.eps=100", "eps above 20")):
+        code, _, err = run(capsys, recipe, "--set", change, "--set", "epochs=1", "--out", change)
+        assert (code, words in err) == (0, True)
+        assert any(words in line for line in json.loads((tmp_path / change / folder.STATEMENT).read_text())["warnings"])
+
+
 def test_without_privacy_nothing_is_promised(recipe, tmp_path, capsys):
     code, out, _ = run(capsys, recipe, "--set", "privacy=none", "--out", "done")
     assert code == 0

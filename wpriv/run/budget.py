@@ -102,8 +102,13 @@ def _check_question(eps: float | None, delta: float | None) -> None:
 
 
 def implausible(row: Guarantee, records: int | None) -> list[str]:
-    """Answers that are right but that nobody should be content with."""
-    notes = confused(row.process, records)
+    """Warnings about flags that were probably meant otherwise, and about guarantees that are correct but practically meaningless."""
+    return confused(row.process, records) + weak(row, records)
+
+
+def weak(row: Guarantee, records: int | None) -> list[str]:
+    """Warnings about a guarantee that is correct but practically meaningless."""
+    notes = []
     if row.epsilon.safe > LARGE_EPS and row.notion == "approximate-dp":
         notes.append(f"eps above {LARGE_EPS:g} leaves an attacker nearly free; check sigma, n and the rate, and how they were read")
     if records is not None and row.delta.safe * records >= 1:

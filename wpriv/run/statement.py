@@ -9,6 +9,7 @@ from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
 from wpriv.run import local_statement
+from wpriv.run.budget import weak
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
 
@@ -139,7 +140,7 @@ def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:
             for row in rows
             if row.claim in ("exact", "certified") and row.notion == "approximate-dp" and row.epsilon.safe > private.eps
         ]
-    return found
+    return found + [line for row in rows if row.notion == "approximate-dp" for line in weak(row, plan.records)]
 
 
 def _after(before: dict[str, Any]) -> dict[str, Any]:
