@@ -29,5 +29,6 @@ def together(what: Callable[[], Any]) -> Any:
             outcome = error
     outcome = spread.told(outcome)
     if isinstance(outcome, WprivError):
+        spread.leave()
         raise outcome
     return outcome

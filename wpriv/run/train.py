@@ -13,7 +13,7 @@ from wpriv.core import training
 from wpriv.core.curve import Guarantee
 from wpriv.core.document import Document
 from wpriv.core.recipe import Recipe, check
-from wpriv.errors import UsageError
+from wpriv.errors import Interrupted, UsageError
 from wpriv.run import conclude, expect, folder, plan, progress, read, saved, source
 from wpriv.run.expect import Verdict
 from wpriv.run.folder import Folder
@@ -207,20 +207,24 @@ def _fit(
         together(lambda: folder.take(place, job.recipe, {**about, **launch.about()}))
         tell.begin()
 
-    launch.launch(
-        job.train,
-        data,
-        schedule(job, place.run),
-        place.path,
-        identity=identity,
-        device=device,
-        resume=place.resume,
-        fork=place.fork,
-        begin=begin,
-        stop=stop,
-        on_epoch=tell.epoch,
-        on_step=tell.step,
-    )
+    try:
+        launch.launch(
+            job.train,
+            data,
+            schedule(job, place.run),
+            place.path,
+            identity=identity,
+            device=device,
+            resume=place.resume,
+            fork=place.fork,
+            begin=begin,
+            stop=stop,
+            on_epoch=tell.epoch,
+            on_step=tell.step,
+        )
+    except Interrupted:  # all processes stop at the same step
+        spread.leave()
+        raise
 
 
 def schedule(job: Plan, run: int = 1) -> Any:

@@ -28,8 +28,9 @@ def join() -> bool:
 
 
 def leave() -> None:
-    """Ends the group of processes, where there is one."""
+    """End the group of processes, where there is one, once all of them are here: threads of a group left open can abort the exit."""
     if dist.is_available() and dist.is_initialized():
+        dist.barrier()
         dist.destroy_process_group()
 
 
