@@ -396,6 +396,13 @@ def test_a_statement_that_is_not_that_of_its_folder_is_refused_and_written_anew_
     assert statement(out)["guarantees"] == right["guarantees"]
 
 
+def test_a_statement_that_names_earlier_runs_by_something_else_than_a_list_is_refused(out, capsys):
+    assert run(capsys)[0] == 0
+    assert run(capsys, "--fresh")[0] == 0
+    (out / folder.STATEMENT).write_text(json.dumps({**statement(out), "earlier_runs": 5}))
+    assert run(capsys)[0] == USAGE
+
+
 def test_the_statement_of_the_run_before_a_fork_is_not_that_of_the_fork(out, capsys):
     assert run(capsys)[0] == 0
     old = (out / folder.STATEMENT).read_bytes()

@@ -107,7 +107,8 @@ def test_distances_of_subsampled_noise_are_those_of_mpmath(kind, q, d, s, mu):
 @given(q=st.floats(1e-4, 1.0), d=st.floats(1e-3, 1e3), s=st.floats(1e-2, 1e2), mu=st.floats(1.0, 900.0), more=st.floats(1.0, 1.1))
 def test_distances_grow_with_the_order_and_lie_between_q_d_and_the_whole_shift(kind, q, d, s, mu, more):
     value, higher = LAWS[kind](q, d, s, mu), LAWS[kind](q, d, s, mu * more)
-    assert q * d * (1 - 1e-9) - 1e-13 * s <= value <= q ** (1 / mu) * d * (1 + 1e-9)
+    # distances far below the noise are right to a share of the noise alone
+    assert q * d * (1 - 1e-9) - 1e-13 * s <= value <= q ** (1 / mu) * d * (1 + 1e-9) + 1e-13 * s
     assert value <= higher * (1 + 1e-9) + 1e-13 * s
 
 

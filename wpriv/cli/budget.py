@@ -70,16 +70,16 @@ def _answer(job: Any, names: list[str], question: dict[str, Any], limit: float |
 
     single = len(names) == 1 and names != ["all"]
     if single:
-        found = budget.Table([budget.answer(job, names[0], attack=mode in ("text", "json"), **question)], [])
+        answers = budget.Table([budget.answer(job, names[0], attack=mode in ("text", "json"), **question)], [])
     else:
-        found = budget.table(job, names, **question)
-    rows = found.rows if limit is None else budget.gated(job, found.rows, limit, question.get("tol", price.DEFAULT_TOL))
+        answers = budget.table(job, names, **question)
+    rows = answers.rows if limit is None else budget.gated(job, answers.rows, limit, question.get("tol", price.DEFAULT_TOL))
     rows = [price.with_warnings(row, budget.implausible(row, job.records)) for row in rows]
     rows = [_explained(row) for row in rows] if explain else rows
     if single:
         show.one(rows[0], mode, limit)
     else:
-        show.several(rows, [{"accountant": r.accountant, "reason": r.reason} for r in found.refused], mode, limit)
+        show.several(rows, [{"accountant": r.accountant, "reason": r.reason} for r in answers.refused], mode, limit)
     if limit is not None:
         budget.check_max_eps(rows, limit)
 

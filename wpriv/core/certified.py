@@ -29,8 +29,7 @@ ROUNDS = 6
 # how many lattices are tried where one does not fit, and by how much each allows more error than the one before
 ATTEMPTS, COARSER = 10, 3
 EPS_LIMIT, LOG_TINY = 1e6, -640.0
-# ln of the delta that is reckoned with at first, where eps is given
-LOG_FIRST = -30.0
+LOG_FIRST = -30.0  # ln of the delta that is assumed at first, where eps is given
 # the share of the tolerance that is given to the dots
 SHARE = 0.7
 # the share of the room below an upper end that suffices which may be lost to the grid
@@ -65,7 +64,7 @@ class Composition:
             return self.infinity, self.infinity
         for known in self.seen:
             low, high = known.delta(eps)
-            if high - low <= tol * high:
+            if high > 0 and high - low <= tol * high:
                 return low, high
         if self._bounded(eps, enough):
             return 0.0, enough
@@ -101,8 +100,7 @@ class Composition:
             if finer is None:
                 break
             accuracy, width = min(accuracy * finer, SHARE * tol), (high - low) / high
-        low, high = _ordered(best)
-        return low, max(high, TINY)
+        return _ordered((best[0], max(best[1], TINY)))
 
     def nearest(self, eps: float) -> Both:
         """The composed laws, among those made so far, whose middle is nearest to eps."""

@@ -181,7 +181,7 @@ class Curve:
         return Guarantee(self.notion, claim, self.accountant, epsilon, delta, self.process, source, warnings)
 
     def is_wide(self, bracket: Bracket) -> bool:
-        """Whether a bracket is wider than was asked."""
+        """Tell whether a bracket is wider than ``tol``."""
         if self.tol is None or bracket.lower is None or bracket.upper is None or bracket.upper <= TINY:
             return False
         return math.isinf(bracket.upper) or bracket.upper - bracket.lower > 1.5 * self.tol * bracket.upper

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from wpriv.core.atomic_moments import atomic_log_moment
 from wpriv.core.pair import Array, AtomicPair, LossPair, log1mexp
 
 _X, _W = np.polynomial.legendre.leggauss(16)
@@ -71,7 +72,7 @@ def log_moment(pair: LossPair, lam: Array, *, finite: bool = False, deep: bool =
     if pair.infinity >= 1:  # no loss is finite: an expectation over nothing
         return np.full(lam.shape, -np.inf)
     if isinstance(pair, AtomicPair):
-        return _atomic_log_moment(pair, lam)
+        return atomic_log_moment(pair, lam)
     closed = pair.renyi(lam + 1)
     if closed is not None and pair.infinity == 0:
         return lam * closed
@@ -219,52 +220,6 @@ def _rough(value: Array) -> NDArray[np.bool_]:
         flat = np.exp(flat - flat.max(axis=1, keepdims=True))
         rough |= np.abs(flat @ _TOP.T).max(axis=1) > 1e-6
     return rough
-
-
-def _log_bend(alpha: Array, y: Array) -> Array:
-    """ln of e^(alpha y) - 1 - alpha (e^y - 1), the excess of t^alpha over its tangent at t = 1, for t = e^y; alpha > 1."""
-    ay = alpha * y
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        mid = np.expm1(ay) - alpha * np.expm1(y)
-        # the common leading terms of both exponentials cancel for small y: their series starts at y^2
-        tiny = alpha * y * y / 2 * ((alpha - 1) + y / 3 * (alpha**2 - 1) + y * y / 12 * (alpha**3 - 1) + y**3 / 60 * (alpha**4 - 1))
-        small = np.log(np.where(np.abs(ay) < 1e-3, tiny, mid))
-        return np.where(ay > 30, ay + np.log1p(-(1 + alpha * np.expm1(y)) * np.exp(-np.maximum(ay, 30.0))), small)
-
-
-def _atomic_log_moment(pair: AtomicPair, lam: Array) -> Array:
-    """The exact sum of ``log_moment`` over finitely many losses, for some orders at a time; +inf where too many losses matter."""
-    closed = pair.log_moment(lam)
-    if closed is not None:
-        return closed
-    found, left = np.full(lam.shape, np.inf), np.ones(lam.shape, dtype=bool)
-    while left.any() and (whole := pair.covering(float(lam[left].min()))) is not None:
-        now = left & (lam <= whole.most)
-        rows = max(1, 2**19 // max(whole.losses.size, 1))
-        some = lam[now]
-        found[now] = np.concatenate([_atomic_part(whole, some[at : at + rows]) for at in range(0, some.size, rows)])
-        left &= ~now
-    return found
-
-
-def _atomic_part(pair: AtomicPair, lam: Array) -> Array:
-    """Summed plainly; about the centre ln P(L < inf), at ten times the price, where the sum is too near 1 to keep its digits."""
-    found = _log_sum(lam[:, None] * pair.losses + pair.log_p)
-    near = np.abs(found) < 1e-3
-    if near.any():
-        few, centre = lam[near], math.log1p(-pair.infinity)
-        bend = _log_sum(_log_bend(few[:, None] + 1, pair.losses - centre) + pair.log_q)
-        if pair.lost > 0:
-            bend = np.logaddexp(bend, np.log(pair.lost * few))
-        found[near] = (few + 1) * centre + np.logaddexp(0.0, bend)
-    return found
-
-
-def _log_sum(exponent: Array) -> Array:
-    """ln of the sum of e^exponent over each row."""
-    peak = np.maximum(exponent.max(axis=1, initial=-np.inf), -1e300)
-    with np.errstate(divide="ignore"):
-        return np.asarray(peak + np.log(np.exp(exponent - peak[:, None]).sum(axis=1)))
 
 
 def loss_class(pair: LossPair) -> LossClass:

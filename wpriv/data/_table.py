@@ -36,14 +36,7 @@ def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: st
     Raises:
         UsageError: a column that is not there. MissingResource: rows of unequal length, or text where numbers are wanted.
     """
-    try:
-        text = csv_tables.decode(raw)
-    except CsvError as error:
-        raise MissingResource(f"{path}: not a CSV file in UTF-8 ({error})") from None
-    try:
-        table = CsvTable.parse(text)
-    except CsvError as error:
-        raise MissingResource(f"{path}:{error.line}: {error.reason}") from None
+    table = _parsed(path, raw)
     header = list(table.names)
     if not header or not all(header):
         raise MissingResource(
@@ -89,6 +82,22 @@ def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: st
         sensitive_train=None if groups is None else groups[train],
         sensitive_test=None if groups is None else groups[test],
     )
+
+
+def _parsed(path: Path, raw: bytes) -> CsvTable:
+    """The table of a file.
+
+    Raises:
+        MissingResource: it is not CSV in UTF-8.
+    """
+    try:
+        text = csv_tables.decode(raw)
+    except CsvError as error:
+        raise MissingResource(f"{path}: not a CSV file in UTF-8 ({error})") from None
+    try:
+        return CsvTable.parse(text)
+    except CsvError as error:
+        raise MissingResource(f"{path}:{error.line}: {error.reason}") from None
 
 
 def _numbered(path: Path, table: CsvTable, column: str, text: Array) -> tuple[tuple[str, ...], Array]:

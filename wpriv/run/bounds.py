@@ -56,9 +56,9 @@ class OtherBounds:
     @cached_property
     def above(self) -> list[tuple[str, Curve]]:
         """Curves of upper bounds by name."""
-        found = [known for group in self.accountants if (known := _first(group, self.process)) is not None]
+        curves = [named for group in self.accountants if (named := _first(group, self.process)) is not None]
         unsampled = _unsampled(self.process)
-        return found if unsampled is None else [*found, (UNSAMPLED, unsampled)]
+        return curves if unsampled is None else [*curves, (UNSAMPLED, unsampled)]
 
     @cached_property
     def below(self) -> list[Run]:
@@ -85,12 +85,12 @@ class OtherBounds:
         """
         refusal: Unsupported | None = None
         try:
-            own = ask(curve)
+            bracket = ask(curve)
         except Unsupported as error:
-            refusal, own = error, Bracket(most, 0.0, most)
-        if refusal is None and not curve.is_wide(own):
-            return own
-        low, high = own.lower or 0.0, own.safe
+            refusal, bracket = error, Bracket(most, 0.0, most)
+        if refusal is None and not curve.is_wide(bracket):
+            return bracket
+        low, high = bracket.lower or 0.0, bracket.safe
         upper, lower = "", ""
         for name, other in self.above:
             end = _answer(other, ask)
@@ -151,5 +151,5 @@ def _one_epsilon(run: Run, delta: float) -> float:
     """The largest eps at delta of a single release, rounded down; 0 where none is finite, which is left to the other ends."""
     if -math.expm1(log_finite(run)) > delta:
         return math.inf
-    found = (epsilon_at(lambda eps, pair=pair: float(pair.log_delta(eps)), delta, high=pair.support[1]) for pair, _ in run)  # type: ignore[misc]
-    return max(value * (1 - 1e-11) for value in found)
+    ends = (epsilon_at(lambda eps, pair=pair: float(pair.log_delta(eps)), delta, high=pair.support[1]) for pair, _ in run)  # type: ignore[misc]
+    return max(value * (1 - 1e-11) for value in ends)

@@ -74,20 +74,26 @@ def calibrate(
     if compare_classical:
         _check_classical(spec)
     size = whole(records, "records") if records is not None else None
-    found, row = solved(knob, at, accountant, eps, delta, tol)
-    calibrated: dict[str, Any] = {"parameter": knob.name, "value": int(found) if knob.whole else found}
+    value, row = solved(knob, at, accountant, eps, delta, tol)
     warnings = [note for note in (price.no_guarantee(row),) if note] + implausible(row, size)
+    calibrated: dict[str, Any] = {"parameter": knob.name, "value": int(value) if knob.whole else value}
     if knob.sign < 0:
-        calibrated["most"] = found == knob.high or _missed_beyond(knob, found, at, accountant, (eps, delta), tol)
-        if found == knob.high:
-            warnings.append(f"every {knob.name} up to the largest allowed meets the target")
-        elif knob.whole and not calibrated["most"]:
-            warnings.append(f"n = {found + 1:.12g} may meet the target as well: the bracket of {accountant} is too wide to tell")
+        calibrated["most"] = value == knob.high or _missed_beyond(knob, value, at, accountant, (eps, delta), tol)
+        warnings += _most_warnings(knob, value, accountant, calibrated["most"])
     extra: dict[str, Any] = {"calibrated": calibrated}
     if compare_classical:
         extra["classical"] = classical.classical(row.process.steps[0].mechanism, eps, delta, int(spec["n"]))
     notes += row.process.steps[0].mechanism.reading()
     return price.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=notes)
+
+
+def _most_warnings(knob: Knob, value: float, accountant: str, most: bool) -> list[str]:
+    """What must be known of a value that was to be the largest: that it is not bounded, or that a larger one was not ruled out."""
+    if value == knob.high:
+        return [f"every {knob.name} up to the largest allowed meets the target"]
+    if knob.whole and not most:
+        return [f"n = {value + 1:.12g} may meet the target as well: the bracket of {accountant} is too wide to tell"]
+    return []
 
 
 def _check_target(eps: float, delta: float) -> None:

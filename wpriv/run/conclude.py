@@ -1,4 +1,4 @@
-"""The end of a training: what its ledger says ran, priced, told in a statement and drawn."""
+"""The end of a training: hold the ledger against model and plan, account for it, write the privacy statement, draw figures."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def hold_to_plan(job: Plan, place: Folder) -> list[ledger.Entry]:
     """
     rows = held_to_model(place)
     if job.step is not None:
-        own = [entry for entry in rows if entry.run == place.run]
+        last = [entry for entry in rows if entry.run == place.run]
         release, count = ledger.describe(job.step), job.releases(job.steps)
-        if len(own) != count or any(entry.release != release for entry in own):
+        if len(last) != count or any(entry.release != release for entry in last):
             raise UsageError(
-                f"{place.path / folder.LEDGER}: run {place.run} has {len(own)} steps, and {count} of {release} were planned: the ledger "
+                f"{place.path / folder.LEDGER}: run {place.run} has {len(last)} steps, and {count} of {release} were planned: the ledger "
                 f"was changed, and nothing is stated of this run. Put the right one back, or begin again with --fresh"
             )
     return rows
@@ -123,7 +123,8 @@ def stated(path: Path, process: Process | None, entries: list[ledger.Entry]) -> 
             "process": json.loads(json.dumps(process.describe())),
             "ledger": ledger.position(entries).as_dict(),
         }
-        named = record.get("earlier_runs") or []
+        runs = record.get("earlier_runs")
+        named = runs if isinstance(runs, list) else []
         rows = json.loads(json.dumps([row.as_dict() for row in earlier.earlier(path)]))
         if any(row not in named for row in rows) or any(record.get(key) != value for key, value in wanted.items()):
             raise UsageError(f"{path / folder.STATEMENT} is not the statement of what its ledger and the runs before it hold. {wrong}")

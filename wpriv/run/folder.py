@@ -54,7 +54,7 @@ class Folder:
         return [] if self.fresh else ledger.entries(self.path / LEDGER)
 
     def before(self) -> Process | None:
-        """What earlier runs have spent on the same data; None where they released nothing."""
+        """The releases of earlier runs of this folder as a Process; None where there are none."""
         rows = [entry for entry in self.entries() if entry.run < self.run]
         return ledger.process(rows) if rows else None
 

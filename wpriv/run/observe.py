@@ -111,8 +111,8 @@ def _npz(text: str) -> Observed:
 def _csv(text: str) -> Observed:
     """Columns ``distance``, or ``step`` and ``distance``; else every row is the gradient of one record (with ``step``, at that step)."""
     try:
-        found = CsvTable.parse(csv_tables.decode(Path(text).read_bytes()))
-        header, table = list(found.names), found.matrix()
+        parsed = CsvTable.parse(csv_tables.decode(Path(text).read_bytes()))
+        header, table = list(parsed.names), parsed.matrix()
     except (OSError, CsvError) as error:
         raise UsageError(f"not a CSV of numbers with a header ({str(error)[:120]}); wanted {HELP}") from None
     if table.size == 0:

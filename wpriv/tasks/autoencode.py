@@ -117,9 +117,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     objective = Objective(
         model, lambda outputs, targets: _sliced.squared(outputs, targets) * scale, fetch, penalty, lambda outputs: outputs[0], axes, points
     )
-    if recipe.privacy is not None:
-        objective.check(inputs[:0], inputs[:0])
-    gather = objective.plain if recipe.privacy is None else objective.clipped
+    gather = objective.gather(recipe.privacy, inputs, inputs)
     return Job(model, gather, evaluate, groups=[(np.arange(len(inputs)), penalty.batch)], leave=leave)
 
 

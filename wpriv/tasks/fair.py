@@ -137,9 +137,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
 
     directions = None if width == 1 else _sliced.drawn(width, options.directions, device)
     objective = Objective(model, loss, fetch, penalty, scores, directions)
-    if recipe.privacy is not None:
-        objective.check(inputs[:0], targets[:0])
-    gather = objective.plain if recipe.privacy is None else objective.clipped
+    gather = objective.gather(recipe.privacy, inputs, targets)
     drawn = list(zip(groups.values(), [size for pair in penalty.sizes for size in pair], strict=True))
     return Job(model, gather, evaluate, groups=drawn, leave=leave)
 

@@ -100,9 +100,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     axes = _sliced.drawn(width, options.directions, device)
     fetch, points = (lambda places: (at(places[:first]), None)), (lambda places: at(places[first:]))
     objective = Objective(network, None, fetch, penalty, lambda outputs: outputs, axes, points)
-    if recipe.privacy is not None:
-        objective.check(records[:0], None)
-    gather = objective.plain if recipe.privacy is None else objective.clipped
+    gather = objective.gather(recipe.privacy, records, None)
 
     def picture() -> Tensor:
         with torch.no_grad():

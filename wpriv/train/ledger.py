@@ -228,7 +228,7 @@ class Ledger:
         self.steps = number
 
     def position(self) -> Position:
-        """Where the ledger ends now."""
+        """The position at the present end of the ledger."""
         return position(self.entries)
 
     def force(self) -> None:

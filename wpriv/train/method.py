@@ -190,7 +190,7 @@ class _Trial:
         return []
 
     def runs(self, name: str) -> bool:
-        """Whether a method can treat the model at all."""
+        """Try a method on the model; False where it raises ``Unsupported``."""
         try:
             self.summed(name)
         except Unsupported as error:

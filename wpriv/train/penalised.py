@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.core.process import WITHIN_GROUP
+from wpriv.core.schema_train import Privacy
 from wpriv.train.bound import Loss, losses_of
 from wpriv.train.gather import Gathered
 from wpriv.train.penalty import Penalty
@@ -42,15 +43,19 @@ class Objective:
     directions: Callable[[], Tensor] | None = None
     points: Callable[[Indices], Tensor] | None = None
 
-    def check(self, inputs: Tensor, targets: Tensor | None) -> None:
-        """Try the model on made-up examples before any record is seen.
+    def gather(self, private: Privacy | None, inputs: Tensor, targets: Tensor | None) -> Callable[[Indices], Gathered]:
+        """Return ``clipped`` for a private training, after a trial of the model on made-up examples; else ``plain``.
 
         Args:
-            inputs, targets: [0, ...] tensors in the shape and type of records; None where there is no loss.
+            inputs, targets: tensors [N, ...] of whose records only shape and type are used; None where there is no loss.
         Raises:
             Unsupported: as ``penalised_gradient``.
         """
-        method_for(self.model, self.loss if self.penalty.alpha < 1 else None, inputs[:0], targets, scores=self.scores)
+        if private is None:
+            return self.plain
+        loss, goals = self.loss if self.penalty.alpha < 1 else None, None if targets is None else targets[:0]
+        method_for(self.model, loss, inputs[:0], goals, scores=self.scores)
+        return self.clipped
 
     def clipped(self, indices: Indices) -> Gathered:
         """The gradient with every record's part in it bounded. ``seen`` has the objective, once for each record, in place of its loss.
