@@ -15,12 +15,14 @@ import numpy as np
 from wpriv.core.compose import Composed, compose
 from wpriv.core.curve import TINY
 from wpriv.core.group import Group, groups
+from wpriv.core.inversion import Atoms, Inverted, invert
 from wpriv.core.lattice import EXTRA, Dotted, dot, dot_split, parted
 from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.plan import Lattice, Plan, plan
 from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
 from wpriv.core.process import Run
 from wpriv.core.scan import Scan, scan
+from wpriv.core.scattered import scattered
 from wpriv.core.spectra import UNIT
 from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
@@ -30,6 +32,8 @@ ROUNDS = 6
 ATTEMPTS, COARSER = 10, 3
 EPS_LIMIT, LOG_TINY = 1e6, -640.0
 LOG_FIRST = -30.0  # ln of the delta that is assumed at first, where eps is given
+# the least tilt that a transform is inverted at, in units of 1 / spread
+LEAST_TILT = 1.0
 # the share of the tolerance that is given to the dots
 SHARE = 0.7
 # the share of the room below an upper end that suffices which may be lost to the grid
@@ -56,6 +60,7 @@ class Composition:
         self.infinity = -math.expm1(self.log_finite)
         self.top = sum(n * pair.support[1] for pair, n in merged.items())
         self.seen: list[Both] = []
+        self.inverts = True
         self.last_error = math.inf
 
     def delta(self, eps: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
@@ -204,6 +209,10 @@ class Composition:
             if allowed >= self.last_error:
                 return None
             try:
+                both = self._inverted(state, tilt, eps, allowed, delta) if self.inverts else None
+                if both is not None and (both.suffices(*target) or both.lower):
+                    break
+                self.inverts = False
                 both = self._compose(state, tilt, eps, allowed, delta)
                 # composed here, where a window that does not fit is caught
                 if both.suffices(*target) or both.lower:
@@ -216,6 +225,30 @@ class Composition:
         self.last_error = allowed
         self.seen = [*self.seen[-3:], both]
         return both
+
+    def _inverted(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both | None:
+        """As ``_compose``, by the transform of the composed loss; None where that would take too long."""
+        spread = math.sqrt(state.variance)
+        relative = min(max(error * (tilt + 1 / spread), 1e-9), 1e-2)
+        tilt = max(tilt, LEAST_TILT / spread)
+        share = math.exp(min(math.log(delta) - state.total + tilt * eps, 0.0))
+        parts = [part for group, p in zip(self.groups, self.probes, strict=True) for part in parted(group, p, tilt)]
+        laws = []
+        for group, p in parts:
+            masses = self._negligible(delta, group.counts), max(1e-9 * share / self.total, 1e-300)
+            law = scattered(group, p, error / self.total, tilt, *masses)
+            if law is None:
+                return None
+            laws.append(law)
+
+        def side(some: list[Atoms]) -> Inverted | None:
+            return invert(some, tilt, eps, delta, error, relative)
+
+        upper = side([upper for upper, _ in laws])
+        if upper is None:
+            return None
+        drift = self._drift(state)
+        return Both(upper, lambda: side([lower() for _, lower in laws]), drift, drift, spread)
 
     def _compose(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both:
         """Both composed laws, good near eps, with dotting errors that shift eps by about ``error`` in all."""

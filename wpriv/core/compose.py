@@ -47,6 +47,11 @@ class Composed:
     centre: float
     fall: float
 
+    @property
+    def cells(self) -> int:
+        """The size of the last window."""
+        return self.law.mass.size
+
     def delta(self, eps: float, sign: int) -> float:
         """delta at eps with the slack added (sign +1) or taken away (sign -1)."""
         eps += self.fall if sign < 0 else 0.0

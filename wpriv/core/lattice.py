@@ -218,7 +218,15 @@ def _stretch(y: Array, share: Array, extra: float) -> Array:
 
 
 def nodes(
-    group: Group, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float, *, weight: float = 1.0
+    group: Group,
+    p: Probe,
+    step: float,
+    tilt: float,
+    top_mass: float,
+    bottom_mass: float,
+    *,
+    weight: float = 1.0,
+    extra: float = EXTRA,
 ) -> NDArray[np.int64]:
     """Lattice indices to dot a group on: every one where a tilted law lives, ever sparser where it has little mass.
 
@@ -240,7 +248,7 @@ def nodes(
         high = min((float(p.y[last + 1]) if last < p.y.size - 1 else p.end) + step, high)
     high = max(high, low + step)
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
-    extra = EXTRA * (max(loose(pair), 1e-9) if 0 < pair.atoms.size <= 8 else 1.0)
+    extra *= max(loose(pair), 1e-9) if 0 < pair.atoms.size <= 8 else 1.0
     seen = slice(first, min(last + 2, p.y.size))
     # what a spacing costs is added up over all steps
     share = group.counts @ weights(p, tilt)[:, seen] / group.counts.sum()

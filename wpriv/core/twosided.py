@@ -31,7 +31,7 @@ class Both:
     @property
     def cells(self) -> int:
         """The size of the larger last window, for knowing when to stop refining."""
-        return max(self.upper.law.mass.size, self.lower.law.mass.size)
+        return max(self.upper.cells, self.lower.cells)
 
     def delta(self, eps: float) -> tuple[float, float]:
         """Lower and upper delta at eps."""
