@@ -12,10 +12,11 @@ from functools import partial
 
 import numpy as np
 
+from wpriv.core.atoms import Atoms
 from wpriv.core.compose import Composed, compose
 from wpriv.core.curve import TINY
 from wpriv.core.group import Group, groups
-from wpriv.core.inversion import Atoms, Inverted, invert
+from wpriv.core.inversion import Inverted, invert
 from wpriv.core.lattice import EXTRA, Dotted, dot, dot_split, parted
 from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.plan import Lattice, Plan, plan

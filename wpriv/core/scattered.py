@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from wpriv.core.atoms import Atoms
 from wpriv.core.grid import cells, lower_dots, upper_dots
 from wpriv.core.group import Group
-from wpriv.core.inversion import Atoms
 from wpriv.core.lattice import nodes
 from wpriv.core.pair import Array, AtomicPair
 from wpriv.core.probe import Probe

@@ -1,0 +1,125 @@
+"""Tilted laws of steps on finitely many losses, and their transforms E[e^{(c + it) L}] with bounds of their rounding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wpriv.core.pair import Array, Counts
+
+Spectrum = NDArray[np.complex128]
+UNIT = 2.0**-53
+# frequencies up to which the transform is summed wave by wave
+FEW = 12
+# exponents up to which e^{tilt L} is taken as it is
+LARGEST = 500.0
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """The tilted laws of K kinds of steps on losses ``y`` [m]: probabilities ``weight`` [K, m] and ``log_norm`` [K] = ln E[e^{tilt L}].
+
+    ``noise`` [K] bounds the rounding in ``log_norm``, ``counts`` [K] says how often each step is run, ``infinity`` [K] is its P-mass at an
+    infinite loss.
+    """
+
+    y: Array
+    weight: Array
+    log_norm: Array
+    noise: Array
+    counts: Counts
+    infinity: Array
+
+    @staticmethod
+    def of(y: Array, mass: Array, tilt: float, counts: Counts, infinity: Array) -> Atoms:
+        """From P-masses [K, m] at finite losses [m]."""
+        mass = np.atleast_2d(mass)
+        keep = (mass > 0).any(axis=0)
+        y, mass = y[keep], mass[:, keep]
+        exponent = tilt * y
+        relative = UNIT * (y.size + 8)
+        # ln E[e^{tilt L}] of a small loss is of second order: from E[e^{tilt L} - 1], or many steps would amplify its rounding
+        if float(exponent.max(initial=0.0)) < LARGEST:
+            grown = np.expm1(exponent)
+            size = mass @ np.abs(grown)
+            if float(size.max()) < 0.5:
+                excess = np.array([_excess(row) for row in mass])
+                weight = mass * (1.0 + grown)
+                weight /= weight.sum(axis=1)[:, None]
+                return Atoms(y, weight, np.log1p(mass @ grown + excess), 4 * relative * size + 4 * UNIT * size, counts, infinity)
+        with np.errstate(divide="ignore"):
+            log_mass = np.log(mass) + exponent
+        peak = log_mass.max(axis=1)
+        weight = np.exp(log_mass - peak[:, None])
+        total = weight.sum(axis=1)
+        noise = relative + 4 * UNIT * (1 + np.abs(peak) + float(np.abs(exponent).max()))
+        return Atoms(y, weight / total[:, None], peak + np.log(total), noise, counts, infinity)
+
+    @cached_property
+    def centre(self) -> float:
+        """A loss in the middle of the tilted laws, which their transforms are taken about."""
+        return float((self.weight @ self.y).mean())
+
+    @cached_property
+    def away(self) -> Array:
+        return self.y - self.centre
+
+    @cached_property
+    def size(self) -> Array:
+        """[K] the mean distance from the centre."""
+        return np.asarray(self.weight @ np.abs(self.away))
+
+    @cached_property
+    def variances(self) -> Array:
+        return np.asarray(np.maximum(self.weight @ self.away**2 - (self.weight @ self.away) ** 2, 0.0))
+
+    def cumulants(self, shifts: Array) -> Array:
+        """[len(shifts)] the sum over all steps of ln E[e^{(tilt + shift) L}]; inf where it overflows."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            grown = np.log(np.exp(shifts[:, None] * self.away) @ self.weight.T)
+            total = (self.log_norm + shifts[:, None] * self.centre + grown) @ self.counts
+        return np.asarray(np.where(np.isfinite(total), total, np.inf))
+
+    def transform(self, first: int, last: int, spacing: float) -> tuple[Array, Array, Array]:
+        """[J, K] ln |E[e^{it (L - centre)}]|, its argument, and a bound of the rounding of the value, at t = first .. last - 1 spacings."""
+        moved = even_sums(self.away, self.weight, first * spacing, spacing, last - first)
+        t = spacing * np.arange(first, last)
+        with np.errstate(divide="ignore"):
+            log = 0.5 * np.log1p(np.maximum(2 * moved.real + np.abs(moved) ** 2, -1.0))
+        noise = UNIT * (3 * self.y.size + 24) * np.minimum(t[:, None] * self.size, 3.0)
+        return log, np.arctan2(moved.imag, 1 + moved.real), noise
+
+
+def _excess(mass: Array) -> float:
+    """The sum of the masses less one, zero where it differs by no more than rounding."""
+    excess = math.fsum(mass.tolist()) - 1.0
+    return 0.0 if abs(excess) < 1e-14 else excess
+
+
+def wave(angle: Array) -> Spectrum:
+    """e^{i angle} - 1, without cancellation where the angle is small."""
+    half = np.sin(angle / 2)
+    return np.asarray(-2 * half * half + 1j * np.sin(angle))
+
+
+def even_sums(away: Array, weights: Array, start: float, spacing: float, count: int) -> Spectrum:
+    """[count, K] the sums over atoms of weight (e^{it away} - 1) at t = start, start + spacing, ...
+
+    Each wave is a product of two of some 2 sqrt(count): uv - 1 = (u-1)(v-1) + (u-1) + (v-1).
+    """
+    if count <= FEW:
+        return np.asarray(wave((start + spacing * np.arange(count))[:, None] * away) @ weights.T)
+    inner = math.isqrt(count - 1) + 1
+    outer = -(-count // inner)
+    fine = wave(spacing * np.arange(inner)[:, None] * away)
+    coarse = wave((start + spacing * inner * np.arange(outer))[:, None] * away)
+    across = fine.T.copy()
+    sums = np.empty((outer, inner, weights.shape[0]), dtype=np.complex128)
+    for k, row in enumerate(weights):
+        sums[:, :, k] = (coarse * row) @ across
+    sums += (coarse @ weights.T)[:, None] + fine @ weights.T
+    return sums.reshape(outer * inner, -1)[:count]
