@@ -28,7 +28,7 @@ GROWTH, PARTS, ROUNDS = 1.3, 4, 4
 # ln of a product below which nothing is gained by closer samples
 LOW = -40.0
 # products of a frequency and an atom that the samples may cost, and what one taken by itself costs beside one on an even grid
-MAX_SAMPLES, SINGLE = 100_000_000, 20
+MAX_SAMPLES, SINGLE = 250_000_000, 20
 
 
 @dataclass(frozen=True)
