@@ -15,6 +15,8 @@ Spectrum = NDArray[np.complex128]
 UNIT = 2.0**-53
 # frequencies up to which the transform is summed wave by wave
 FEW = 12
+# atoms that are summed at once: a sum of sums of so many gathers far fewer roundings
+CHUNK = 256
 # exponents up to which e^{tilt L} is taken as it is
 LARGEST = 500.0
 
@@ -90,7 +92,7 @@ class Atoms:
         t = spacing * np.arange(first, last)
         with np.errstate(divide="ignore"):
             log = 0.5 * np.log1p(np.maximum(2 * moved.real + np.abs(moved) ** 2, -1.0))
-        noise = UNIT * (3 * self.y.size + 24) * np.minimum(t[:, None] * self.size, 3.0)
+        noise = UNIT * (3 * (min(self.y.size, CHUNK) + self.y.size / CHUNK) + 24) * np.minimum(t[:, None] * self.size, 3.0)
         return log, np.arctan2(moved.imag, 1 + moved.real), noise
 
 
@@ -112,14 +114,20 @@ def even_sums(away: Array, weights: Array, start: float, spacing: float, count: 
     Each wave is a product of two of some 2 sqrt(count): uv - 1 = (u-1)(v-1) + (u-1) + (v-1).
     """
     if count <= FEW:
-        return np.asarray(wave((start + spacing * np.arange(count))[:, None] * away) @ weights.T)
+        waves = wave((start + spacing * np.arange(count))[:, None] * away)
+        return np.asarray(sum(waves[:, some] @ weights[:, some].T for some in _chunks(away.size)))
     inner = math.isqrt(count - 1) + 1
     outer = -(-count // inner)
     fine = wave(spacing * np.arange(inner)[:, None] * away)
     coarse = wave((start + spacing * inner * np.arange(outer))[:, None] * away)
-    across = fine.T.copy()
-    sums = np.empty((outer, inner, weights.shape[0]), dtype=np.complex128)
-    for k, row in enumerate(weights):
-        sums[:, :, k] = (coarse * row) @ across
-    sums += (coarse @ weights.T)[:, None] + fine @ weights.T
+    sums = np.zeros((outer, inner, weights.shape[0]), dtype=np.complex128)
+    for some in _chunks(away.size):
+        left, right, weight = coarse[:, some], fine[:, some].T.copy(), weights[:, some]
+        for k, row in enumerate(weight):
+            sums[:, :, k] += (left * row) @ right
+        sums += (left @ weight.T)[:, None] + right.T @ weight.T
     return sums.reshape(outer * inner, -1)[:count]
+
+
+def _chunks(size: int) -> list[slice]:
+    return [slice(start, start + CHUNK) for start in range(0, size, CHUNK)]

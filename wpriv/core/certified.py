@@ -20,7 +20,17 @@ from wpriv.core.inversion import Inverted, invert
 from wpriv.core.lattice import EXTRA, Dotted, dot, dot_split, parted
 from wpriv.core.pair import Array, Counts, LossPair
 from wpriv.core.plan import Lattice, Plan, plan
-from wpriv.core.probe import DEPTHS, Cumulants, Probe, cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
+from wpriv.core.probe import (
+    DEPTHS,
+    Cumulants,
+    Probe,
+    cumulants,
+    log_tail_factor,
+    tilt_for_contour,
+    tilt_for_delta,
+    tilt_for_eps,
+    top_index,
+)
 from wpriv.core.process import Run
 from wpriv.core.scan import Scan, scan
 from wpriv.core.scattered import scattered
@@ -35,6 +45,12 @@ EPS_LIMIT, LOG_TINY = 1e6, -640.0
 LOG_FIRST = -30.0  # ln of the delta that is assumed at first, where eps is given
 # the least tilt that a transform is inverted at, in units of 1 / spread
 LEAST_TILT = 1.0
+# by how much, in logs, the wrap-around of an inverted transform stays below the error of delta that is allowed
+CLEAR = 7.0
+# about the rounding in the transform of many steps, over the root of their number, times what it may take of the error allowed
+ROUNDED = 3e-10
+# by what factor the tilted variance exceeds the plain one where rare large losses decide, and how far from eps these may be
+RARE, FOCUS = 20, 1.5
 # the share of the tolerance that is given to the dots
 SHARE = 0.7
 # the share of the room below an upper end that suffices which may be lost to the grid
@@ -125,7 +141,7 @@ class Composition:
         tilt = tilt_for_delta(self.probes, self.counts, log_delta)
         best, accuracy, guess = (0.0, math.inf), SHARE * tol, math.inf
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
-        if cumulants(self.probes, self.counts, tilt).variance > 20 * cumulants(self.probes, self.counts, 0.0).variance:
+        if cumulants(self.probes, self.counts, tilt).variance > RARE * cumulants(self.probes, self.counts, 0.0).variance:
             accuracy /= 1.6
         width = self.last_error = math.inf
         for _ in range(ROUNDS):
@@ -231,19 +247,27 @@ class Composition:
         """As ``_compose``, by the transform of the composed loss; None where that would take too long."""
         spread = math.sqrt(state.variance)
         relative = min(max(error * (tilt + 1 / spread), 1e-9), 1e-2)
+        dotted = tilt
+        plain = cumulants(self.probes, self.counts, 0.0).variance
+        # where rare large losses decide, it may be a single one, whose weight at the saddle's tilt is nothing beside larger ones
+        focus = (eps / FOCUS, eps * FOCUS) if state.variance > RARE * plain else None
         tilt = max(tilt, LEAST_TILT / spread)
+        lost = math.log(max(relative / (ROUNDED * math.sqrt(self.total)), 1.0))
+        tilt = tilt_for_contour(self.probes, self.counts, tilt, eps, math.log(delta), math.log(delta * relative) - CLEAR, lost)
+        state = cumulants(self.probes, self.counts, tilt)
         share = math.exp(min(math.log(delta) - state.total + tilt * eps, 0.0))
-        parts = [part for group, p in zip(self.groups, self.probes, strict=True) for part in parted(group, p, tilt)]
+        offset = eps - state.mean
+        parts = [part for group, p in zip(self.groups, self.probes, strict=True) for part in parted(group, p, dotted)]
         laws = []
         for group, p in parts:
             masses = self._negligible(delta, group.counts), max(1e-9 * share / self.total, 1e-300)
-            law = scattered(group, p, error / self.total, tilt, *masses)
+            law = scattered(group, p, error / self.total, (dotted, tilt), masses, focus)
             if law is None:
                 return None
             laws.append(law)
 
         def side(some: list[Atoms]) -> Inverted | None:
-            return invert(some, tilt, eps, delta, error, relative)
+            return invert(some, tilt, offset, delta, error, relative)
 
         upper = side([upper for upper, _ in laws])
         if upper is None:

@@ -26,7 +26,7 @@ from wpriv.core.quiet import Frequencies, loud
 from wpriv.core.smoothing import BETA, VARIANCE, Kernel
 
 # products of one frequency and one atom that a law may cost, and up to which no frequency is left out
-MAX_WORK, CHEAP = 200_000_000, 20_000_000
+MAX_WORK, CHEAP = 1_500_000_000, 20_000_000
 # differences to the tilt, in units of 1 / spread, at which the wrap-around is bounded
 OTHER_TILTS = np.array([0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.5, 8.0, 11.0, 15.0])
 # the part of the relative accuracy asked for that each of the errors which more frequencies make smaller may be
@@ -72,8 +72,8 @@ class Inverted:
         return min(max(finite, 0.0) + self.infinity, 1.0)
 
 
-def invert(parts: Sequence[Atoms], tilt: float, eps: float, delta: float, error: float, relative: float) -> Inverted | None:
-    """The composed law of atoms, to be read near eps; None where it would take too many frequencies.
+def invert(parts: Sequence[Atoms], tilt: float, offset: float, delta: float, error: float, relative: float) -> Inverted | None:
+    """The composed law of atoms, to be read near its tilted mean plus ``offset``; None where it would take too many frequencies.
 
     Args:
         tilt: c > 0. delta: about its value at eps. error: by how much in eps smoothing may move the answer, about.
@@ -84,6 +84,7 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, delta: float, error:
         return None
     log_norm = sum(float(p.counts @ p.log_norm) for p in parts)
     centre = sum(float(p.counts.sum()) * p.centre for p in parts)
+    eps = centre + sum(float(p.counts @ (p.weight @ p.away)) for p in parts) + offset
     kernel = Kernel(min(math.sqrt(SMOOTHING * error / (1 + tilt) / VARIANCE), WIDEST, WIDEST_PART * spread))
     shift = kernel.shift
     wraps, period = _wraps(parts, tilt, spread, eps - shift, math.log(max(SHARE * relative * delta, 1e-300)), kernel)
@@ -92,8 +93,9 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, delta: float, error:
     spacing = 2 * math.pi / period
     count = math.ceil(kernel.edge / spacing)
     log_scale = log_norm - tilt * centre
-    # what all neglected frequencies together may add to the sum
-    room = SHARE * relative * math.exp(min(math.log(delta) - log_scale + tilt * (eps - shift - centre), 0.0))
+    # what all neglected frequencies together may add to the sum, whose size is about this
+    size = math.exp(min(math.log(delta) - log_scale + tilt * (eps - shift - centre), 0.0))
+    room = SHARE * relative * min(size, 0.1 / ((1 + spread * tilt) * (1 + tilt)))
     atoms = sum(p.weight.size for p in parts)
     if count * atoms <= CHEAP:
         chosen: Frequencies | None = Frequencies([(0, count)])

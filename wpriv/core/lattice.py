@@ -227,6 +227,7 @@ def nodes(
     *,
     weight: float = 1.0,
     extra: float = EXTRA,
+    focus: tuple[float, float] | None = None,
 ) -> NDArray[np.int64]:
     """Lattice indices to dot a group on: every one where a tilted law lives, ever sparser where it has little mass.
 
@@ -252,6 +253,9 @@ def nodes(
     seen = slice(first, min(last + 2, p.y.size))
     # what a spacing costs is added up over all steps
     share = group.counts @ weights(p, tilt)[:, seen] / group.counts.sum()
+    if focus is not None:
+        within = group.counts @ np.where((p.y >= focus[0]) & (p.y <= focus[1]), p.mass, 0.0)[:, seen]
+        share = (share + within / within.sum()) / 2 if within.sum() > 0 else share
     stretch = np.interp(y, p.y[seen], _stretch(p.y[seen], weight * share, extra))
     spacing = np.clip(stretch, 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
     # however little mass there is, the profile must not fall by a large factor within a cell, or the lower dots lose their footing

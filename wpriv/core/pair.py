@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 NO_ATOMS: Array = np.empty(0)
+# sums of two losses that a product of atomic pairs may have, and sums that differ by less than this, relative, are one
+MAX_SUMS, ROUNDED = 2**18, 4e-15
 
 
 class Tails(NamedTuple):
@@ -211,6 +213,25 @@ class AtomicPair(LossPair):
         """This pair, with losses enough for the moment of order lam; None where they would be too many."""
         return self if lam <= self.most else None
 
+    def power(self, n: int) -> LossPair | None:
+        """By squaring; None where the losses of a product are too many to be summed one by one."""
+        whole: LossPair | None = None
+        square: LossPair | None = self
+        while n and isinstance(square, AtomicPair):
+            if n & 1:
+                whole = square if whole is None else whole.join(square)
+                if whole is None:
+                    return None
+            n >>= 1
+            square = square.join(square) if n else None
+        return whole if n == 0 else None
+
+    def join(self, other: LossPair) -> LossPair | None:
+        """The sums of every loss of each; None where they are more than ``MAX_SUMS``."""
+        if not isinstance(other, AtomicPair) or self.losses.size * other.losses.size > MAX_SUMS:
+            return None
+        return _product(self, other)
+
     def reverse(self) -> LossPair:
         return self if self.symmetric else AtomicPair(-self.losses, self.log_q, self.lost, self.infinity, log_q=self.log_p)
 
@@ -241,6 +262,29 @@ class AtomicPair(LossPair):
         found = [np.logaddexp(log_exp_excess(s * self.losses), math.log(s) + inverse) + self.log_p for s in rates.ravel()]
         excess = [np.logaddexp.reduce(np.append(terms, _log(s * self.lost))) for s, terms in zip(rates.ravel(), found, strict=True)]
         return np.asarray(np.logaddexp(0.0, np.reshape(excess, rates.shape)) / rates)
+
+
+def _product(a: AtomicPair, b: AtomicPair) -> AtomicPair:
+    """The composition of two atomic pairs: sums that differ by rounding alone are one loss, with the masses of both laws added up."""
+    losses = np.add.outer(a.losses, b.losses).ravel()
+    order = np.argsort(losses, kind="stable")
+    losses = losses[order]
+    hair = ROUNDED * (float(np.abs(a.losses).max(initial=0.0)) + float(np.abs(b.losses).max(initial=0.0)))
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(losses) > hair])) if losses.size else np.empty(0, dtype=np.int64)
+    masses = []
+    for one, two in ((a.log_p, b.log_p), (a.log_q, b.log_q)):
+        masses.append(np.logaddexp.reduceat(np.add.outer(one, two).ravel()[order], starts) if losses.size else losses)
+    infinity, lost = (-math.expm1(_log1m(one) + _log1m(two)) for one, two in ((a.infinity, b.infinity), (a.lost, b.lost)))
+    joint = AtomicPair(losses[starts], masses[0], infinity, lost, a.symmetric and b.symmetric, masses[1])
+    joint.log_beyond = float(np.logaddexp(a.log_beyond, b.log_beyond))
+    if math.isfinite(joint.log_beyond):
+        ends = zip(a.support, b.support, strict=True)
+        joint.support = tuple(float(one + two) for one, two in ends)  # type: ignore[assignment]
+    return joint
+
+
+def _log1m(x: float) -> float:
+    return math.log1p(-x) if x < 1 else -math.inf
 
 
 def _beyond(pair: AtomicPair, lam: float) -> float:

@@ -21,6 +21,9 @@ DEPTHS = (1e-25, 1e-50, 1e-100, 1e-150)
 # exponents below it are summed as they are: no sum of masses overflows, nor does the bulk's vanish
 LOG_RANGE = 600.0
 
+# tilts that are tried for the inversion of a transform, in units of the saddle's, and what Chernoff's bound is above delta there at least
+CONTOURS, LOST = np.concatenate([np.geomspace(0.02, 0.5, 8)[:-1], np.linspace(0.5, 1.2, 15), np.linspace(1.3, 3, 8)]), 3.0
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -136,6 +139,28 @@ def tilt_for_eps(probes: list[Probe], counts: list[Counts], eps: float) -> float
 
     short, variance = miss(0.0)
     return _root(miss, short, short / variance) if short > 0 else 0.0
+
+
+def tilt_for_contour(
+    probes: list[Probe], counts: list[Counts], tilt: float, eps: float, log_delta: float, log_room: float, lost: float
+) -> float:
+    """The tilt c at which the transform is best inverted: where the shortest period keeps the wrap-around of delta at eps below e^log_room.
+
+    With g(b) = ln E[e^{bY}] - b eps, Chernoff's bound, a period a leaves at most e^{g(b) - |b - c| a}, for any b on either side of c. The
+    number of frequencies goes with the period and the root of 1 + c. What is read is e^{log_delta - g(c)} of the sum, no less than e^-lost.
+    """
+    grid = tilt * CONTOURS
+    with np.errstate(over="ignore"):
+        log_bound = np.array([cumulants(probes, counts, b).total - b * eps for b in grid.tolist()])
+    log_bound[~np.isfinite(log_bound)] = np.inf
+    excess = log_bound - log_room
+    with np.errstate(divide="ignore", invalid="ignore"):
+        periods = excess / np.abs(grid - grid[:, None])
+    rows, columns = np.indices(periods.shape)
+    above, below = (np.where(side, periods, np.inf).min(axis=1) for side in (columns > rows, columns < rows))
+    cost = np.maximum(above, below) * np.sqrt(1 + grid)
+    cost[log_bound > max(log_delta + lost + LOST, float(log_bound.min()) + 0.1)] = np.inf
+    return float(grid[np.argmin(cost)]) if np.isfinite(cost).any() else tilt
 
 
 def _root(f: Callable[[float], tuple[float, float]], at_zero: float, start: float) -> float:

@@ -57,7 +57,7 @@ class _Leaders:
     def of(p: Atoms, rows: Array, trim: float) -> _Leaders:
         weight = p.weight[rows]
         up_to = np.cumsum(weight, axis=1)
-        weight = np.where((up_to >= trim / 2) & (up_to <= 1 - trim / 2), weight, 0.0) if trim else weight
+        weight = np.where((up_to > trim / 2) & (up_to - weight < 1 - trim / 2), weight, 0.0)
         used = weight.any(axis=0)
         weight, away = weight[:, used], p.away[used]
         total = weight.sum(axis=1)

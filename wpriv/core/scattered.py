@@ -19,28 +19,33 @@ from wpriv.core.probe import Probe
 
 # atoms up to which a pair is taken as it is
 MOST_ATOMS = 6000
-# the error that sparser nodes may add, relative to that of nodes as dense everywhere as where most of the mass is
-EXTRA = 4.0
+# nodes lie as near to each other as this part of their mean distance allows
+FINEST = 1e-6
 # the widest spacing of nodes, in nats: beyond it dots have nothing to gain
 WIDEST = 1.0
 
 Sides = tuple[Atoms, Callable[[], Atoms]]
 
 
-def scattered(group: Group, p: Probe, error: float, tilt: float, top_mass: float, bottom_mass: float) -> Sides | None:
+def scattered(
+    group: Group, p: Probe, error: float, tilts: tuple[float, float], masses: tuple[float, float], focus: tuple[float, float] | None
+) -> Sides | None:
     """A group's upper law, and what makes its lower law; None where its losses are too large for dots.
 
     Args:
         error: what one step's law may be too high by, in ln E[e^{tilt L}] over the tilt, about.
-        top_mass, bottom_mass: as for ``lattice.nodes``.
+        tilts: the one that decides where nodes are needed, and that of the laws.
+        masses: those that may be neglected above and below, as for ``lattice.nodes``.
+        focus: where single losses decide the answer, whatever their weight, if anywhere.
     """
-    pair = group.pair
+    pair, (dotted, tilt) = group.pair, tilts
     if isinstance(pair, AtomicPair) and pair.losses.size <= MOST_ATOMS:
-        return _as_it_is(pair, tilt, group, top_mass)
-    step = math.sqrt(8 * error / ((tilt + 1) * (1 + EXTRA)))
-    if step > WIDEST:
+        return _as_it_is(pair, tilt, group, masses[0])
+    distance = math.sqrt(8 * error / (dotted + 1))
+    if distance > WIDEST:
         return None
-    index = nodes(group, p, step, tilt, top_mass, bottom_mass, extra=EXTRA)
+    step = FINEST * distance
+    index = nodes(group, p, step, dotted, *masses, extra=FINEST**-2, focus=focus)
     y = np.asarray(index * step, dtype=np.float64)
     if pair.atoms.size <= 64:
         y = _with_atoms(y, pair.atoms, step)

@@ -56,7 +56,7 @@ class ResponsePair(AtomicPair):
 
     def join(self, other: LossPair) -> LossPair | None:
         if not isinstance(other, ResponsePair) or other.eps0 != self.eps0 or self.n + other.n > MAX_POWER:
-            return None
+            return super().join(other)
         return ResponsePair(self.eps0, self.log_keep + other.log_keep, self.n + other.n)
 
 
