@@ -17,6 +17,8 @@ CLAIM = "certified"
 # other proven bounds of the same curve, which run/bounds.py intersects with a bracket that came out wider than asked; of each group the
 # first that does not refuse the process, since those after it are never better
 OTHER_BOUNDS = (("rdp",), ("kov", "basic"))
+# a bracket wider than this many times its tolerance is asked for once more at a coarser one
+TOO_WIDE, COARSE = 20, 1e-3
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Theorem 1; Doroshenko et al. 2022 (upper dots); wpriv lower dots"
 EXPLAIN = """delta(eps) = E[(1 - e^(eps - Y))_+], Y the sum of the privacy losses of all steps under P, for both orders of the neighbours.
 Each step's privacy profile is replaced by a piecewise-linear one above it (chords) and one below it; both are composed by tilted FFTs.
@@ -44,19 +46,27 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
     compositions = [Composition(run) if between(run, tol) is None else Outer(run, tol) for run in runs]
 
+    def answer(ask: Callable[[Composition | Outer, float, float], tuple[float, float]]) -> Bracket:
+        ends = _worst([partial(ask, c, tol) for c in compositions])
+        if tol < COARSE and ends[1] - ends[0] > TOO_WIDE * tol * ends[1]:
+            # what is asked of it may be out of reach, and then a coarser composition may come nearer than a fine one that was given up
+            coarse = _worst([partial(ask, c, COARSE) for c in compositions])
+            ends = max(ends[0], coarse[0]), min(ends[1], coarse[1])
+        return Bracket.between(float(ends[0]) + 0.0, float(ends[1]) + 0.0)
+
     def delta(eps: float) -> Bracket:
-        return _worst([partial(c.delta, eps, tol) for c in compositions])
+        return answer(lambda c, tol, enough: c.delta(eps, tol, enough))
 
     def epsilon(delta: float) -> Bracket:
-        return _worst([partial(c.epsilon, delta, tol) for c in compositions])
+        return answer(lambda c, tol, enough: c.epsilon(delta, tol, enough))
 
     return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon, tol=tol)
 
 
-def _worst(orders: Sequence[Callable[[float], tuple[float, float]]]) -> Bracket:
+def _worst(orders: Sequence[Callable[[float], tuple[float, float]]]) -> tuple[float, float]:
     """The maximum over the orders of the neighbours; a later one need not be known better than to lie below an earlier one's upper end."""
     low, high = 0.0, -1.0
     for order in orders:
         ends = order(high)
         low, high = max(low, ends[0]), max(high, ends[1])
-    return Bracket.between(float(low) + 0.0, float(high) + 0.0)
+    return low, high

@@ -79,21 +79,53 @@ class Atoms:
     def variances(self) -> Array:
         return np.asarray(np.maximum(self.weight @ self.away**2 - (self.weight @ self.away) ** 2, 0.0))
 
-    def cumulants(self, shifts: Array) -> Array:
-        """[len(shifts)] the sum over all steps of ln E[e^{(tilt + shift) L}]; inf where it overflows."""
+    def cumulants(self, shifts: Array, most: float = -math.inf) -> tuple[Array, Array]:
+        """[len(shifts)] sums over all steps: of ln E[e^{(tilt + shift) L}], or inf; and of ln of the share that the losses <= most have."""
+        large = self.y > most
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            grown = np.log(np.exp(shifts[:, None] * self.away) @ self.weight.T)
-            total = (self.log_norm + shifts[:, None] * self.centre + grown) @ self.counts
-        return np.asarray(np.where(np.isfinite(total), total, np.inf))
+            grown = np.exp(shifts[:, None] * self.away)
+            whole = grown @ self.weight.T
+            total = (self.log_norm + shifts[:, None] * self.centre + np.log(whole)) @ self.counts
+            jumps = (grown[:, large] @ self.weight[:, large].T) / whole
+            never = np.log1p(-np.minimum(jumps, 1.0)) @ self.counts
+        return np.where(np.isfinite(total), total, np.inf), np.where(np.isnan(never), -np.inf, never)
 
-    def transform(self, first: int, last: int, spacing: float) -> tuple[Array, Array, Array]:
-        """[J, K] ln |E[e^{it (L - centre)}]|, its argument, and a bound of the rounding of the value, at t = first .. last - 1 spacings."""
+    def transform(self, first: int, last: int, spacing: float) -> tuple[Spectrum, Array]:
+        """[J, K] E[e^{it (L - centre)}] - 1 at t = first .. last - 1 spacings, and a bound of its rounding."""
         moved = even_sums(self.away, self.weight, first * spacing, spacing, last - first)
-        t = spacing * np.arange(first, last)
-        with np.errstate(divide="ignore"):
-            log = 0.5 * np.log1p(np.maximum(2 * moved.real + np.abs(moved) ** 2, -1.0))
-        noise = UNIT * (3 * (min(self.y.size, CHUNK) + self.y.size / CHUNK) + 24) * np.minimum(t[:, None] * self.size, 3.0)
-        return log, np.arctan2(moved.imag, 1 + moved.real), noise
+        return moved, self.rounding(_even(first, last, spacing), self.size)
+
+    def parted(self, first: int, last: int, spacing: float, most: float) -> tuple[tuple[Spectrum, Array], tuple[Spectrum, Array]]:
+        """As ``transform`` for the losses up to ``most``; and the part E[e^{it (L - centre)}; L > most] with its rounding."""
+        large = self.y > most
+        t = _even(first, last, spacing)
+        bulk, few = np.where(large, 0.0, self.weight), self.weight[:, large]
+        far = np.abs(self.away)
+        jumps = few.sum(axis=1)
+        moved = even_sums(self.away, bulk, first * spacing, spacing, last - first) - jumps
+        apart = even_sums(self.away[large], few, first * spacing, spacing, last - first) + jumps
+        return (moved, self.rounding(t, bulk @ far) + 4 * UNIT * jumps), (
+            apart,
+            self.rounding(t, few @ far[large]) + self.roundings * UNIT * jumps,
+        )
+
+    @property
+    def roundings(self) -> float:
+        """How many roundings a sum over the atoms may gather."""
+        return 3 * (min(self.y.size, CHUNK) + self.y.size / CHUNK) + 24
+
+    def rounding(self, t: Array, size: Array) -> Array:
+        """[J, K] a bound of the rounding in sums of weight (e^{it away} - 1), of weights with the mean distance ``size``."""
+        angle = t[:, None] * size
+        return np.asarray(UNIT * (self.roundings * np.minimum(angle, 3.0) + 4 * angle))
+
+
+def log_whole(moved: Spectrum) -> tuple[Array, Array]:
+    """ln |1 + moved| and the argument of 1 + moved, without cancellation where it is near one."""
+    square = np.maximum(2 * moved.real + np.abs(moved) ** 2, -1.0)
+    with np.errstate(divide="ignore"):
+        log = np.where(square > -0.5, 0.5 * np.log1p(square), np.log(np.abs(1 + moved)))
+    return log, np.arctan2(moved.imag, 1 + moved.real)
 
 
 def _excess(mass: Array) -> float:
@@ -127,6 +159,10 @@ def even_sums(away: Array, weights: Array, start: float, spacing: float, count: 
             sums[:, :, k] += (left * row) @ right
         sums += (left @ weight.T)[:, None] + right.T @ weight.T
     return sums.reshape(outer * inner, -1)[:count]
+
+
+def _even(first: int, last: int, spacing: float) -> Array:
+    return np.asarray(spacing * np.arange(first, last), dtype=np.float64)
 
 
 def _chunks(size: int) -> list[slice]:

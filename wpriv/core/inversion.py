@@ -4,12 +4,14 @@ With M(s) = E[e^{sY}] for the composed loss Y,  delta(eps) = 1/(2 pi i) * integr
 M is a product of powers of the transforms of the steps, which for laws of atoms are finite sums, wherever the atoms lie: no lattice is
 needed, and a sum of many losses has a transform that dies out within some tens of frequencies.
 
-- The trapezoidal rule with spacing 2 pi / a gives, exactly, the sum of e^{c a k} delta(eps + a k) over all whole k (Poisson's formula); what
-  is not wanted in it is bounded by Chernoff's bound at two other tilts.
-- The loss is smoothed by a kernel (see ``smoothing``), which cuts the integral off; by how much that raises delta is bounded by the same sums.
-- Frequencies at which the product is shown to be next to nothing are left out: |transform of a step|^2 = E[cos(t (L - L'))], L and L' alike,
-  and its second derivative is at most 2 Var(L), so that a bound between two samples follows from their values.
+- The trapezoidal rule with spacing 2 pi / a gives, exactly, the sum of e^{c a k} delta(eps + a k) over all whole k (Poisson's formula);
+  what is not wanted in it is bounded by Chernoff's bound at two other tilts.
+- The loss is smoothed by a kernel (``smoothing``), which cuts the integral off; by how much that raises delta is bounded by the same sums.
+- Frequencies at which the product is next to nothing are left out (``quiet``).
+- Runs none of whose losses are large, which cannot come near eps, are taken out of the product, so that they do not drown rare ones.
 - Rounding is bounded term by term.
+
+The lower end takes all these errors away from the sum, the upper one adds those that may have made it too small.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from wpriv.core.atoms import UNIT, Atoms, Spectrum
+from wpriv.core.atoms import UNIT, Atoms, Spectrum, log_whole
 from wpriv.core.pair import Array
 from wpriv.core.quiet import Frequencies, loud
 from wpriv.core.smoothing import BETA, VARIANCE, Kernel
+from wpriv.errors import Unsupported
 
 # products of one frequency and one atom that a law may cost, and up to which no frequency is left out
 MAX_WORK, CHEAP = 1_500_000_000, 20_000_000
@@ -31,16 +35,19 @@ MAX_WORK, CHEAP = 1_500_000_000, 20_000_000
 OTHER_TILTS = np.array([0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.5, 8.0, 11.0, 15.0])
 # the part of the relative accuracy asked for that each of the errors which more frequencies make smaller may be
 SHARE = 1e-3
+# a bulk's losses add up to at most this part of eps; the largest chance of a loss beyond it, and the least that a run has none
+BELOW, RARE, OFTEN = 0.6, 0.2, 1e-3
 # the part of the allowed error that smoothing may add, and the widest kernel, in nats and in spreads
 SMOOTHING, WIDEST, WIDEST_PART = 0.1, 0.02, 0.3
 
 
 @dataclass(frozen=True)
 class Inverted:
-    """A composed law given by weighted values of its transform, ready to be read near ``centre``.
+    """A composed law given by weighted values of its transform, ready to be read near ``centre`` and not below ``least``.
 
-    ``delta`` is e^{log_scale - tilt x} times the sum of Re(value e^{-i t x}), x = eps - centre, ``density`` the same with the values of
-    ``dense``; ``slack`` and ``dense_slack`` bound the errors of these sums. ``wraps`` holds tilts and logs that bound the wrap-around.
+    ``delta`` is e^{log_scale - tilt x} times the sum of Re(value e^{-i t x}), x = eps - centre; the same with ``dense`` is the density that
+    ``most_gap`` times bounds by how much smoothing raised delta. ``slack`` and ``dense_slack`` bound the errors of these sums, ``wraps``
+    holds tilts and logs that bound the wrap-around, ``infinity`` is the P-mass at an infinite loss.
     """
 
     tilt: float
@@ -55,6 +62,7 @@ class Inverted:
     wraps: Array
     infinity: float
     cells: int
+    least: float
 
     def delta(self, eps: float, sign: int) -> float:
         """delta at eps from above (sign +1) or from below (sign -1)."""
@@ -62,60 +70,73 @@ class Inverted:
         scale = math.exp(min(self.log_scale - self.tilt * x, 700.0))
         if scale > 1e300:
             return 1.0 if sign > 0 else self.infinity
+        if eps < self.least:
+            return 1.0 if sign > 0 else self.infinity
         wave = np.exp(-1j * self.t * x)
-        value = float((self.value @ wave).real)
+        # the rounding of the waves
+        slack = self.slack + UNIT * (4 * abs(x) * self.steep + 40 * self.size)
+        # summed in pairs, so that the rounding of the sum stays within that
+        value = float((self.value * wave).real.sum())
         if sign > 0:
-            return min(max((value + self.slack) * scale, 5e-324) + self.infinity, 1.0)
-        density = max(float((self.dense @ wave).real) + self.dense_slack, 0.0)
+            return min(max((value + slack) * scale, 5e-324) + self.infinity, 1.0)
+        density = max(float((self.dense * wave).real.sum()) + self.dense_slack * (1 + abs(x)), 0.0)
         wrapped = float(np.exp(np.minimum(self.wraps[1] - self.wraps[0] * eps, 700.0)).reshape(2, -1).min(axis=1).sum())
-        finite = (value - self.slack - self.most_gap * density) * scale - wrapped
+        finite = (value - slack - self.most_gap * density) * scale - wrapped
         return min(max(finite, 0.0) + self.infinity, 1.0)
 
+    @cached_property
+    def size(self) -> float:
+        return float(np.abs(self.value).sum())
 
-def invert(parts: Sequence[Atoms], tilt: float, offset: float, delta: float, error: float, relative: float) -> Inverted | None:
-    """The composed law of atoms, to be read near its tilted mean plus ``offset``; None where it would take too many frequencies.
+    @cached_property
+    def steep(self) -> float:
+        return float(np.abs(self.value) @ self.t)
+
+
+def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: float, error: float, relative: float) -> Inverted:
+    """The composed law of atoms, to be read near eps.
 
     Args:
-        tilt: c > 0. delta: about its value at eps. error: by how much in eps smoothing may move the answer, about.
+        tilt: c > 0. mean: what the tilted mean was taken for when eps was guessed. delta: about its value at eps.
+        error: by how much in eps smoothing may move the answer, about.
         relative: the relative accuracy of delta that is wanted.
+    Raises:
+        Unsupported: too many frequencies would be needed.
     """
     spread = math.sqrt(sum(float(p.counts @ p.variances) for p in parts))
     if not spread > 0:
-        return None
+        raise Unsupported("the composed loss has a single value")
     log_norm = sum(float(p.counts @ p.log_norm) for p in parts)
     centre = sum(float(p.counts.sum()) * p.centre for p in parts)
-    eps = centre + sum(float(p.counts @ (p.weight @ p.away)) for p in parts) + offset
-    kernel = Kernel(min(math.sqrt(SMOOTHING * error / (1 + tilt) / VARIANCE), WIDEST, WIDEST_PART * spread))
+    moved = centre + sum(float(p.counts @ (p.weight @ p.away)) for p in parts) - mean
+    bulk = _Bulk.of(parts, eps)
+    scale = spread if bulk is None else max(spread, WIDEST * eps)
+    kernel = Kernel(min(math.sqrt(SMOOTHING * error / (1 + tilt) / VARIANCE), WIDEST, WIDEST_PART * scale))
     shift = kernel.shift
-    wraps, period = _wraps(parts, tilt, spread, eps - shift, math.log(max(SHARE * relative * delta, 1e-300)), kernel)
+    near = [eps - shift, eps - shift + moved]
+    wraps, period = _wraps(parts, tilt, spread, near, math.log(max(SHARE * relative * delta, 1e-300)), kernel, bulk)
     if not math.isfinite(period):
-        return None
+        raise Unsupported("no period keeps the wrap-around of the transform small")
     spacing = 2 * math.pi / period
     count = math.ceil(kernel.edge / spacing)
     log_scale = log_norm - tilt * centre
     # what all neglected frequencies together may add to the sum, whose size is about this
-    size = math.exp(min(math.log(delta) - log_scale + tilt * (eps - shift - centre), 0.0))
+    size = math.exp(min(math.log(delta) - log_scale + tilt * (min(near) - centre), 0.0))
     room = SHARE * relative * min(size, 0.1 / ((1 + spread * tilt) * (1 + tilt)))
     atoms = sum(p.weight.size for p in parts)
-    if count * atoms <= CHEAP:
-        chosen: Frequencies | None = Frequencies([(0, count)])
-    else:
-        chosen = loud(parts, tilt, spread, spacing, count, kernel, room, MAX_WORK)
-    if chosen is None:
-        return None
+    chosen = Frequencies([(0, count)]) if count * atoms <= CHEAP else loud(parts, tilt, spread, spacing, count, kernel, room, MAX_WORK)
     place = np.concatenate([np.arange(first, last) for first, last in chosen.runs])
-    log, phase, noise = np.concatenate([_product(parts, first, last, spacing) for first, last in chosen.runs], axis=1)
+    found = [_product(parts, first, last, spacing, bulk) for first, last in chosen.runs]
+    value, off = (np.concatenate(each) for each in zip(*found, strict=True))
     t = place * spacing
     s = tilt + 1j * t
     smooth = kernel.transform(s)
     weight = np.where(place == 0, 0.5, 1.0) * (spacing / math.pi)
     payoff, dense = weight * smooth / (s * (s + 1)), weight * smooth**2
-    value = np.exp(log + 1j * phase)
-    # (|v| + e)^n - |v|^n, for both sums, and the rounding of the norms and of the sums themselves
-    off = np.exp(log) * np.expm1(np.minimum(noise, 700.0))
+    # the rounding of the values, for both sums, of the norms and of the sums themselves
     norms = math.expm1(min(sum(float(p.counts @ p.noise) for p in parts), 700.0))
     sizes = [float(np.abs(w * value).sum()) for w in (payoff, dense)]
-    errors = [float(np.abs(w) @ off) + total * (norms + UNIT * (t.size + 20)) for w, total in zip((payoff, dense), sizes, strict=True)]
+    errors = [float(np.abs(w) @ off) + total * (norms + UNIT * 40) for w, total in zip((payoff, dense), sizes, strict=True)]
     # those that add next to nothing are not summed each time that the law is read
     heights = np.abs(payoff * value)
     order = np.argsort(heights)
@@ -129,22 +150,65 @@ def invert(parts: Sequence[Atoms], tilt: float, offset: float, delta: float, err
     return Inverted(
         tilt, centre + shift, log_scale, t, payoff * value, dense * value, errors[0] + chosen.first + beyond[0],
         errors[1] + chosen.second + beyond[1], kernel.most_gap(), wraps, infinity, sum(p.y.size for p in parts),
+        -math.inf if bulk is None else bulk.most * sum(int(p.counts.sum()) for p in parts) + shift + kernel.width + 1e-9,
     )  # fmt: skip
 
 
-def _product(parts: Sequence[Atoms], first: int, last: int, spacing: float) -> Array:
-    """[3, J] ln |product|, its argument and ln of by what factor rounding may have changed it, from frequency ``first`` up to ``last``."""
+@dataclass(frozen=True)
+class _Bulk:
+    """The losses up to ``most`` that a run may have at all steps without its sum coming near eps: such runs add nothing to delta."""
+
+    most: float
+
+    @staticmethod
+    def of(parts: Sequence[Atoms], eps: float) -> _Bulk | None:
+        """None where leaving them out gains nothing: where at the tilt they are not most of what happens."""
+        most = BELOW * eps / sum(int(p.counts.sum()) for p in parts)
+        if not most > 0:
+            return None
+        jumps = [p.weight[:, p.y > most].sum(axis=1) for p in parts]
+        often = sum(float(p.counts @ np.log1p(-np.minimum(some, 0.5))) for p, some in zip(parts, jumps, strict=True))
+        rare = all(float(some.max()) < RARE for some in jumps) and often > math.log(OFTEN)
+        return _Bulk(most) if rare and any(float(some.max()) > 0 for some in jumps) else None
+
+
+def _product(parts: Sequence[Atoms], first: int, last: int, spacing: float, bulk: _Bulk | None) -> tuple[Spectrum, Array]:
+    """The product of powers of the transforms from frequency ``first`` up to ``last``, and a bound of its rounding.
+
+    With a bulk, the product of the powers of its parts alone is taken away: b^n (e^{n ln(1 + j/b)} - 1).
+    """
     log, phase, noise = np.zeros((3, last - first))
+    jumps = np.zeros(last - first, dtype=np.complex128)
+    apart = np.zeros(last - first)
     for p in parts:
-        logs, arguments, errors = p.transform(first, last, spacing)
+        if bulk is None:
+            moved, errors = p.transform(first, last, spacing)
+        else:
+            (moved, errors), (rest, slips) = p.parted(first, last, spacing, bulk.most)
+            ratio = rest / (1 + moved)
+            logs, arguments = log_whole(ratio)
+            jumps += (logs + 1j * arguments) @ p.counts
+            size = np.abs(1 + moved)
+            apart += ((slips + np.abs(ratio) * errors) / np.maximum(size - np.abs(rest), 1e-300) + 4 * UNIT * np.abs(ratio)) @ p.counts
+        logs, arguments = log_whole(moved)
         log += logs @ p.counts
         phase += arguments @ p.counts
+        # the rounding of the values, of their logarithms and of what is summed of those
         noise += np.log1p(errors * np.exp(-np.maximum(logs, -700.0))) @ p.counts
-    return np.array([np.maximum(log, -1e5), phase, noise])
+        noise += 4 * UNIT * ((np.abs(np.maximum(logs, -700.0)) + np.abs(arguments)) @ p.counts)
+    power = np.exp(np.maximum(log, -1e5) + 1j * phase)
+    off = np.abs(power) * np.expm1(np.minimum(noise, 700.0))
+    if bulk is None:
+        return power, off
+    value = power * np.expm1(jumps)
+    grown = np.abs(power) * np.exp(np.minimum(noise + jumps.real, 700.0)) * np.expm1(np.minimum(apart, 700.0))
+    return value, np.abs(np.expm1(jumps)) * off + grown + 8 * UNIT * np.abs(value)
 
 
-def _wraps(parts: Sequence[Atoms], tilt: float, spread: float, eps: float, log_room: float, kernel: Kernel) -> tuple[Array, float]:
-    """What bounds the wrap-around: tilts [2n] and logs [2n], those above the tilt first; and the period that makes it small at eps.
+def _wraps(
+    parts: Sequence[Atoms], tilt: float, spread: float, near: list[float], log_room: float, kernel: Kernel, bulk: _Bulk | None
+) -> tuple[Array, float]:
+    """What bounds the wrap-around: tilts [2n] and logs [2n], those above the tilt first; and the period that makes it small at some eps.
 
     With M at tilt b, delta at eps + a k is at most M(b) e^{-b (eps + a k)} for b >= 0.
     """
@@ -152,18 +216,26 @@ def _wraps(parts: Sequence[Atoms], tilt: float, spread: float, eps: float, log_r
     below = np.minimum(shifts, tilt)
     other = np.concatenate([shifts, -below])
     tilts = tilt + other
-    logs = sum((p.cumulants(other) for p in parts), np.zeros(other.size))
+    logs, never = np.zeros((2, other.size))
+    for p in parts:
+        some, none = p.cumulants(other, math.inf if bulk is None else bulk.most)
+        logs, never = logs + some, never + none
+    if bulk is not None:
+        with np.errstate(divide="ignore"):
+            logs = logs + np.log(-np.expm1(never))
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = logs + np.log(kernel.transform(tilts + 0j).real) + tilts * kernel.shift + 1e-9
-        periods = np.where(np.isfinite(logs), (logs - tilts * eps - log_room) / np.abs(other), np.inf)
-    period = max(float(periods[: shifts.size].min()), float(periods[shifts.size :].min()), spread)
-    ratio = np.exp(-np.abs(other) * period)
-    with np.errstate(divide="ignore"):
-        return np.array([tilts, logs + np.log(ratio / np.maximum(1 - ratio, 1e-300))]), period
+        logs = np.where(np.isfinite(logs), logs, np.inf)
+        periods = np.array([np.where(np.isfinite(logs), (logs - tilts * eps - log_room) / np.abs(other), np.inf) for eps in near])
+    period = max(float(periods[:, : shifts.size].min(axis=1).max()), float(periods[:, shifts.size :].min(axis=1).max()), spread)
+    fall = np.maximum(np.abs(other) * period, 1e-300)
+    return np.array([tilts, logs - fall - np.log(-np.expm1(-fall))]), period
 
 
 def _beyond(kernel: Kernel, tilt: float, edge: float) -> tuple[float, float]:
     """Bounds of the two sums over the frequencies from ``edge`` = BETA / width on, the product being at most one in modulus."""
-    # |transform| <= 2 BETA cosh(tilt w) e^-BETA / |root|, and |root| is at least w t - BETA: from the largest of |sinh| / |root| on
-    most = 2 * BETA * math.exp(-BETA) * math.exp(min(tilt * kernel.width * 2, 700.0))
-    return most / (math.pi * edge), most**2 * edge / math.pi
+    # |transform| <= 2 BETA e^-BETA |sinh(root) / root|, and that is at most cosh of the root's real part, which is at most
+    # sqrt(tilt w BETA) at the edge and tends to tilt w
+    lift = tilt * kernel.width
+    most = 2.01 * BETA * math.exp(min(math.sqrt(lift * BETA) + lift - BETA, 700.0))
+    return 1.1 * most / (math.pi * edge), most**2 * edge / math.pi

@@ -151,7 +151,7 @@ def tilt_for_contour(
     """
     grid = tilt * CONTOURS
     with np.errstate(over="ignore"):
-        log_bound = np.array([cumulants(probes, counts, b).total - b * eps for b in grid.tolist()])
+        log_bound = np.array([cumulants(probes, counts, b).total + _some_jump(probes, counts, b, eps) - b * eps for b in grid.tolist()])
     log_bound[~np.isfinite(log_bound)] = np.inf
     excess = log_bound - log_room
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -161,6 +161,16 @@ def tilt_for_contour(
     cost = np.maximum(above, below) * np.sqrt(1 + grid)
     cost[log_bound > max(log_delta + lost + LOST, float(log_bound.min()) + 0.1)] = np.inf
     return float(grid[np.argmin(cost)]) if np.isfinite(cost).any() else tilt
+
+
+def _some_jump(probes: list[Probe], counts: list[Counts], tilt: float, eps: float) -> float:
+    """ln of the tilted probability that not all losses are too small for their sum to come near eps."""
+    most = 0.6 * eps / sum(int(n.sum()) for n in counts)
+    never = 0.0
+    for p, n in zip(probes, counts, strict=True):
+        jumps = weights(p, tilt)[:, p.y > most].sum(axis=1)
+        never += float(n @ np.log1p(-np.minimum(jumps, 1 - 1e-16)))
+    return math.log(max(-math.expm1(never), 1e-300))
 
 
 def _root(f: Callable[[float], tuple[float, float]], at_zero: float, start: float) -> float:

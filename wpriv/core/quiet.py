@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wpriv.core.atoms import UNIT, Atoms, even_sums, wave
+from wpriv.core.atoms import UNIT, Atoms, Spectrum, even_sums, wave
 from wpriv.core.pair import Array, Counts
 from wpriv.core.smoothing import Kernel
+from wpriv.errors import Unsupported
 
+Places = NDArray[np.int64]
 # rows of one group that a product is judged by, at most
 MOST_ROWS = 16
 # the weight of the losses that are left out of a bulk
@@ -54,7 +57,7 @@ class _Leaders:
     counts: Counts
 
     @staticmethod
-    def of(p: Atoms, rows: Array, trim: float) -> _Leaders:
+    def of(p: Atoms, rows: Places, trim: float) -> _Leaders:
         weight = p.weight[rows]
         up_to = np.cumsum(weight, axis=1)
         weight = np.where((up_to > trim / 2) & (up_to - weight < 1 - trim / 2), weight, 0.0)
@@ -74,7 +77,7 @@ class _Leaders:
         """As ``moduli``, at ``count`` frequencies ``spacing`` apart."""
         return self._whole(even_sums(self.away, self.weight, start, spacing, count))
 
-    def _whole(self, moved: Array) -> Array:
+    def _whole(self, moved: Spectrum) -> Array:
         return np.asarray(np.minimum(np.abs(moved + self.weight.sum(axis=1)) + UNIT * (self.away.size + 8) * 4, 1.0))
 
     def bound(self, ends: Array, spacing: Array) -> Array:
@@ -85,13 +88,13 @@ class _Leaders:
 
 def loud(
     parts: Sequence[Atoms], tilt: float, spread: float, spacing: float, count: int, kernel: Kernel, room: float, most: int
-) -> Frequencies | None:
+) -> Frequencies:
     """The frequencies among ``count`` multiples of a spacing that must be known.
 
     Args:
         room: what all others may add to the first sum. most: products of a frequency and an atom that those may cost.
-    Returns:
-        None where there are too many of them, or where it would take too long to tell.
+    Raises:
+        Unsupported: there are too many of them, or it would take too long to tell.
     """
     atoms = sum(p.weight.size for p in parts)
     edge = count * spacing
@@ -105,7 +108,7 @@ def loud(
         slow.append(min(slow[-1] * GROWTH, edge))
     even = math.ceil((edge - slow[-1]) / step)
     if even * sum(some.weight.size for some in bulks) > MAX_SAMPLES:
-        return None
+        raise Unsupported(f"pld would have to sample {even:,} frequencies to tell which ones matter")
     first, wide = np.array(slow), (edge - slow[-1]) / max(even, 1)
     t = np.append(first, slow[-1] + wide * np.arange(1, even + 1))
     bound = np.zeros(t.size - 1)
@@ -135,11 +138,11 @@ def loud(
     quiet[order[np.cumsum(terms[order]) <= room]] = True
     runs = _runs(t, ~quiet, spacing)
     if sum(last - start for start, last in runs) * atoms > most:
-        return None
+        raise Unsupported(f"pld would need {sum(last - start for start, last in runs):,} frequencies of {atoms:,} losses")
     return Frequencies(runs, float(terms[quiet].sum()), float(second[quiet].sum()))
 
 
-def _finer(t: Array, bound: Array, coarse: Array, wholes: Sequence[_Leaders], bulks: Sequence[_Leaders]) -> tuple[Array, Array]:
+def _finer(t: Array, bound: Array, coarse: Places, wholes: Sequence[_Leaders], bulks: Sequence[_Leaders]) -> tuple[Array, Array]:
     """The samples and bounds with some of the intervals divided."""
     low, high = t[coarse], t[coarse + 1]
     inner = low + (high - low) * np.arange(PARTS + 1)[:, None] / PARTS

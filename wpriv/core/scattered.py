@@ -16,6 +16,7 @@ from wpriv.core.group import Group
 from wpriv.core.lattice import nodes
 from wpriv.core.pair import Array, AtomicPair
 from wpriv.core.probe import Probe
+from wpriv.errors import Unsupported
 
 # atoms up to which a pair is taken as it is
 MOST_ATOMS = 6000
@@ -29,21 +30,23 @@ Sides = tuple[Atoms, Callable[[], Atoms]]
 
 def scattered(
     group: Group, p: Probe, error: float, tilts: tuple[float, float], masses: tuple[float, float], focus: tuple[float, float] | None
-) -> Sides | None:
-    """A group's upper law, and what makes its lower law; None where its losses are too large for dots.
+) -> Sides:
+    """A group's upper law, and what makes its lower law.
 
     Args:
         error: what one step's law may be too high by, in ln E[e^{tilt L}] over the tilt, about.
         tilts: the one that decides where nodes are needed, and that of the laws.
         masses: those that may be neglected above and below, as for ``lattice.nodes``.
         focus: where single losses decide the answer, whatever their weight, if anywhere.
+    Raises:
+        Unsupported: its losses are too large for dots, or too many nodes would be needed.
     """
     pair, (dotted, tilt) = group.pair, tilts
     if isinstance(pair, AtomicPair) and pair.losses.size <= MOST_ATOMS:
         return _as_it_is(pair, tilt, group, masses[0])
     distance = math.sqrt(8 * error / (dotted + 1))
     if distance > WIDEST:
-        return None
+        raise Unsupported(f"the losses of a step are so large that nodes {distance:.3g} apart would do")
     step = FINEST * distance
     index = nodes(group, p, step, dotted, *masses, extra=FINEST**-2, focus=focus)
     y = np.asarray(index * step, dtype=np.float64)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from wpriv.core.pair import Array
 
 # the shape: beyond the frequency BETA / w what is left of the kernel's transform is below 2 BETA e^-BETA
 BETA = 18.0
@@ -39,21 +38,20 @@ class Kernel:
         """The frequency beyond which the transform is small."""
         return BETA / self.width
 
-    def transform(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    def transform(self, s: NDArray[Any]) -> NDArray[np.complex128]:
         """E[e^{s w X}] at complex s."""
         root = np.sqrt(BETA**2 + (self.width * s) ** 2)
         # sinh(root) / root against sinh(BETA) / BETA, both scaled by e^-BETA
         grown, fallen = np.exp(root - BETA), np.exp(-root - BETA)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(np.abs(root) > 1e-6, (grown - fallen) / (2 * root), math.exp(-BETA))
-        found: NDArray[np.complex128] = ratio * (2 * BETA / -math.expm1(-2 * BETA))
-        return found
+        return np.asarray(ratio * (2 * BETA / -math.expm1(-2 * BETA)), dtype=np.complex128)
 
     def most_gap(self) -> float:
         """What the density of the loss plus the kernel twice, at eps - shift, is multiplied with to bound by how much delta was raised.
 
-        With S = w X and u = Y - eps + shift, delta at eps is raised by E[(e^{-u-S} - 1)_+] where Y > eps and by E[(1 - e^{-u-S})_+] elsewhere:
-        by at most e^w (1 + w) h(|u|), h(u) = E[(S - u)_+]. The density k of S is log-concave, and so h / k is largest at zero; and k is at
-        most COVER times the density of the sum of two such S.
+        With S = w X and u = Y - eps + shift, delta at eps is raised by E[(e^{-u-S} - 1)_+] where Y > eps, and elsewhere by
+        E[(1 - e^{-u-S})_+]: by at most e^w (1 + w) h(|u|), h(u) = E[(S - u)_+]. The density k of S is log-concave, and so h / k is
+        largest at zero; and k is at most COVER times the density of the sum of two such S.
         """
         return math.exp(3 * self.width) * COVER * EXCESS * self.width**2

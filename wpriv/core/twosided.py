@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wpriv.core.compose import Composed
+from wpriv.core.inversion import Inverted
 from wpriv.core.roots import least
 
 
@@ -18,14 +19,14 @@ class Both:
     ``rise`` and ``fall`` cover rounding in the tails and what splitting off jumps costs. ``below`` composes from below, once that is asked.
     """
 
-    upper: Composed
-    below: Callable[[], Composed]
+    upper: Composed | Inverted
+    below: Callable[[], Composed | Inverted]
     rise: float
     fall: float
     spread: float
 
     @cached_property
-    def lower(self) -> Composed:
+    def lower(self) -> Composed | Inverted:
         return self.below()
 
     @property
