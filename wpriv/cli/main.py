@@ -12,7 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from wpriv import __version__
-from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.cli import streams
+from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError
 
 COMMANDS = ("budget", "calibrate", "compare", "privatize", "train", "plot", "data", "recipe")
 BUG, INTERRUPTED = 70, 130
@@ -100,31 +101,52 @@ def top(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns its exit code; results go to standard output, everything else to standard error."""
-    try:
-        words = sys.argv[1:] if argv is None else list(argv)
-        code = _as_typed(typer.main.get_command(app)).main(args=words, prog_name="wpriv", standalone_mode=False)
-        sys.stdout.flush()
-        if code == INTERRUPTED:  # typer has caught Ctrl-C by itself
-            raise KeyboardInterrupt
-        return code if isinstance(code, int) else 0
-    except WprivError as error:
-        return _fail(str(error), error.exit_code)
-    except ClickError as error:
-        return _fail(_usage(error), UsageError.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", INTERRUPTED)
-    except MemoryError:
-        return _fail("the job needs more memory than there is. Raise --tol, or use --accountant rdp", Unsupported.exit_code)
-    except BrokenPipeError:
-        # the reader has gone; nothing more can be said to it, not even by the flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except Exception as error:  # the one place where a bug becomes an exit code
-        if os.environ.get("WPRIV_DEBUG") == "1":
+    """Run one command line and return its exit code; results go to standard output, everything else to standard error."""
+    with streams.notes():
+        try:
+            with streams.results():
+                return _run(sys.argv[1:] if argv is None else list(argv))
+        except streams.ReaderGone as error:
+            return error.exit_code
+        except WprivError as error:
+            return _fail(str(error), error.exit_code)
+        except ClickError as error:
+            return _fail(_usage(error), UsageError.exit_code)
+        except (KeyboardInterrupt, typer.Abort):
+            return _fail("interrupted", INTERRUPTED)
+        except MemoryError:
+            return _fail("the job needs more memory than there is. Raise --tol, or use --accountant rdp", Unsupported.exit_code)
+        except OSError as error:
+            return _environment(error)
+        except SystemExit as error:  # the parser's answer to a pipe inside the program that broke
+            if isinstance(error.__context__, OSError):
+                return _environment(error.__context__)
             raise
-        kind = type(error).__name__
-        return _fail(f"a bug in wpriv ({kind}: {error}). Please report it with the command line; WPRIV_DEBUG=1 shows where", BUG)
+        except Exception as error:  # the one place where a bug becomes an exit code
+            if os.environ.get("WPRIV_DEBUG") == "1":
+                raise
+            kind = type(error).__name__
+            return _fail(f"a bug in wpriv ({kind}: {error}). Please report it with the command line; WPRIV_DEBUG=1 shows where", BUG)
+
+
+def _run(words: list[str]) -> int:
+    """The exit code of a command that raises nothing."""
+    code = _as_typed(typer.main.get_command(app)).main(args=words, prog_name="wpriv", standalone_mode=False)
+    if code == INTERRUPTED:  # typer has caught Ctrl-C by itself
+        raise KeyboardInterrupt
+    return code if isinstance(code, int) else 0
+
+
+def _environment(error: OSError) -> int:
+    """The exit code of an error of the operating system that no command has put into words of its own."""
+    if os.environ.get("WPRIV_DEBUG") == "1":
+        raise error
+    names = [str(name) for name in (error.filename, error.filename2) if isinstance(name, (str, os.PathLike)) and str(name)]
+    where = " and ".join(names) or "an operation of the system"
+    reason = error.strerror or str(error) or type(error).__name__
+    return _fail(
+        f"{where} failed: {reason}. Check that the path is right, the disk not full and access permitted", MissingResource.exit_code
+    )
 
 
 def _usage(error: Any) -> str:
