@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, of_file
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
@@ -89,6 +89,8 @@ def read(path: Path, name: str | None = None) -> Document:
         if path.stat().st_size > MAX_BYTES:
             raise UsageError(f"{name}: a recipe may have up to {MAX_BYTES:,} bytes; found {path.stat().st_size:,}. Is this a recipe?")
         raw = path.read_bytes()
+    except PermissionError as error:
+        raise of_file(error, name, "read", "allow reading it") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         advice = "Check the path; `wpriv recipe ls` lists the shipped ones"

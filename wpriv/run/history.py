@@ -104,7 +104,7 @@ def _stated(path: Path) -> dict[str, Any] | None:
         return None if position is None else {"lines": int(position["lines"]), "digest": str(position["digest"])}
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{path} cannot be read, which says how long the ledger beside it is; put the right one back") from None
 
 
