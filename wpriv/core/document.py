@@ -56,6 +56,20 @@ class Document:
         return self.values.get(path, (1, 1))
 
 
+def of_data(name: str, data: dict[str, Any]) -> Document:
+    """A document of data that came from no file, whose faults have no lines to point at."""
+    values: dict[Key, Place] = {}
+
+    def walk(path: Key, value: Any) -> None:
+        values[path] = (1, 1)
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+        for key, below in inner:
+            walk((*path, key), below)
+
+    walk((), data)
+    return Document(name, [], data, {}, values)
+
+
 @dataclass(frozen=True, order=True)
 class Fault:
     """What is wrong at one place of a document."""

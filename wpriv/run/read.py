@@ -66,7 +66,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
         raise refuse(found.name, found.lines, faults)
     if made.kind == "compare":
         try:
-            grid.cells(made)
+            grid.check(grid.cells(made))
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
     if kind is not None and made.kind != kind:
@@ -156,7 +156,7 @@ def copy(name: str, to: Path) -> list[Path]:
 
 def from_flags(data: dict[str, Any]) -> Recipe:
     """The compare recipe that keywords or flags amount to (its keys but ``kind`` and ``source``); faults have no line numbers."""
-    return check(Document("the flags", [], {"kind": "compare", "source": "", **data}))
+    return check(document.of_data("the flags", {"kind": "compare", "source": "", **data}))
 
 
 def steps_of_flags(

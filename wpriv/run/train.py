@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import training
+from wpriv.core import document, training
 from wpriv.core.curve import Guarantee
-from wpriv.core.document import Document
 from wpriv.core.recipe import Recipe, check
 from wpriv.errors import Interrupted, UsageError
 from wpriv.run import conclude, expect, folder, plan, progress, read, saved, source
@@ -97,7 +96,7 @@ def changed(made: Recipe, changes: Mapping[str, Any]) -> Recipe:
     for path, value in changes.items():
         data = training.overridden(data, path, value)
     told = ", ".join(f"{path}={value}" for path, value in changes.items())
-    found = check(Document(f"{made.name} with {told}", [], data))
+    found = check(document.of_data(f"{made.name} with {told}", data))
     return replace(found, name=made.name, quick=made.quick)
 
 
