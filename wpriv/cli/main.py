@@ -60,15 +60,41 @@ def _as_typed(command: Any) -> Any:
     for parameter in [*command.params, command.get_help_option(typer.Context(command, **SETTINGS))]:
         if getattr(getattr(parameter, "type_descriptor", None), "annotation", None) in (str, list[str], bool):
             parameter._runtime_param = AsTyped()
+    make = command.make_parser
+
+    def make_parser(ctx: Any) -> Any:
+        parser = make(ctx)
+        _once(parser)
+        return parser
+
+    command.make_parser = make_parser
+    for inner in getattr(command, "commands", {}).values():
+        _as_typed(inner)
     return command
 
 
-def near(word: str, known: Sequence[str]) -> str:
-    """'; did you mean ...? Known: ...' for an unknown command or option."""
-    import difflib
+def near(word: str, known: Sequence[str], prefix: str = "") -> str:
+    """'; did you mean ...? Known: ...' for an unknown command or option; ``prefix`` is what options begin with."""
+    from wpriv.core.hints import did_you_mean
 
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"{f'; did you mean {close[0]!r}?' if close else '.'} Known: {', '.join(known)}"
+    return f"{did_you_mean(word, known, prefix) or '.'} Known: {', '.join(prefix + each for each in known)}"
+
+
+def _once(parser: Any) -> None:
+    """Let a parser refuse an option that is given twice where only the last one would count."""
+    parse = parser.parse_args
+
+    def checked(args: list[str]) -> Any:
+        options, rest, order = parse(args)
+        seen = set()
+        for parameter in order:
+            if parameter.param_type_name == "option" and not parameter.multiple and not parameter.is_flag:
+                if parameter.name in seen:
+                    raise UsageError(f"{parameter.opts[0]} is given twice; give it once")
+                seen.add(parameter.name)
+        return options, rest, order
+
+    parser.parse_args = checked
 
 
 app = typer.Typer(
@@ -156,7 +182,7 @@ def _usage(error: Any) -> str:
     if unknown is not None and ctx is not None and type(error).__name__ == "NoSuchOption":
         known = [name for parameter in ctx.command.params for name in parameter.opts if name.startswith("--")]
         own = f". What has no flag of its own is given as --param {unknown.lstrip('-')}=VALUE" if "--param" in known else ""
-        return f"{ctx.command_path} has no option {unknown}{near(unknown, sorted(known))}{own}"
+        return f"{ctx.command_path} has no option {unknown}{near(unknown.lstrip('-'), [name[2:] for name in sorted(known)], '--')}{own}"
     known = ctx.command.list_commands(ctx) if ctx is not None and hasattr(ctx.command, "list_commands") else []
     said = " ".join(str(error.format_message()).split())
     if known and said.startswith("No such command '"):

@@ -20,6 +20,7 @@ class History:
     steps: list[dict[str, Any]]
     notes: tuple[str, ...] = ()
     adjacency: str | None = None  # the neighbours that the file names; None where it names none
+    places: tuple[str, ...] = ()  # where in the file each of the steps first stands, for messages
 
 
 def read_history(path: str | Path) -> History:
@@ -51,11 +52,13 @@ def read_history(path: str | Path) -> History:
     if not isinstance(data, list) or not data:
         raise UsageError(f"--history {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found {shown(data)}")
     merged: dict[str, dict[str, Any]] = {}
+    places: dict[str, str] = {}
     for place, item in enumerate(data, start=1):
         spec = _history_step(item, f"--history {file}, entry {place}")
         key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
+        places.setdefault(key, f"--history {file}, entry {place}")
         merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
-    return History(list(merged.values()))
+    return History(list(merged.values()), places=tuple(places.values()))
 
 
 def _ledger(file: Path) -> History:
