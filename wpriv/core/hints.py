@@ -14,7 +14,7 @@ _MU = "mu-GDP of gauss noise is sigma = sensitivity / mu"
 # a word of other programs and papers: the words for it here, of which the first that is known where it was given is meant, and why
 _GROUPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("noise-multiplier multiplier noise-scale z", ("sigma", "mech"), _MULTIPLIER),
-    ("noise std stddev sd stdev standard-deviation noise-std", ("sigma", "noise"), "the standard deviation of the noise"),
+    ("std stddev sd stdev standard-deviation noise-std noise", ("sigma",), "the standard deviation of the noise"),
     ("rho", ("sigma", "gauss"), _RHO),
     ("mu", ("sigma", "gauss"), _MU),
     ("b laplace-scale", ("scale",), "the scale b of Laplace noise"),
@@ -23,7 +23,8 @@ _GROUPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("lot lot-size batch-size batchsize minibatch mini-batch expected-batch-size", ("batch",), "the size of a batch or lot"),
     ("dataset-size data-size num-examples examples num-samples samples sample-size size num-records population", ("records",), _RECORDS),
     ("num-epochs passes", ("epochs",), ""),
-    ("epsilon target-epsilon target-eps", ("eps", "epsilon"), ""),
+    ("epsilon", ("eps",), ""),
+    ("target-epsilon target-eps", ("eps", "epsilon"), ""),
     ("target-delta", ("delta",), ""),
     ("max-epsilon epsilon-limit", ("max-eps",), ""),
     ("max-grad-norm l2-norm-clip clip-norm clipping-norm clip norm-bound l2-sensitivity delta-f df", ("clip", "sensitivity"), _CLIP),

@@ -19,7 +19,7 @@ from wpriv.run.folder import Folder
 from wpriv.run.lock import LOCK, locked
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
-from wpriv.run.processes import together
+from wpriv.run.processes import first, together
 
 Row = dict[str, Any]
 
@@ -160,6 +160,8 @@ def _run(
         return finished(plan.plan(made, sizes, place.before()), place)
     from wpriv.train import launch, spread
 
+    if say is not None and first() and (warning := source.unlike_scales(made, data)) is not None:
+        say(f"warning: {warning}", True)
     about = {
         "device": device,
         "seed": made.training.seed if made.training is not None else None,
