@@ -138,7 +138,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(str(error), error.exit_code)
         except ClickError as error:
             return _fail(_usage(error), UsageError.exit_code)
-        except (KeyboardInterrupt, typer.Abort):
+        except (KeyboardInterrupt, typer.Abort) as error:
+            inner = error.__cause__ or error.__context__
+            if isinstance(inner, EOFError):  # the parser takes any for the end of the user's input
+                return _bug(inner)
             return _fail("interrupted", INTERRUPTED)
         except MemoryError:
             return _fail("the job needs more memory than there is. Raise --tol, or use --accountant rdp", Unsupported.exit_code)
@@ -151,8 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:  # the one place where a bug becomes an exit code
             if os.environ.get("WPRIV_DEBUG") == "1":
                 raise
-            kind = type(error).__name__
-            return _fail(f"a bug in wpriv ({kind}: {error}). Please report it with the command line; WPRIV_DEBUG=1 shows where", BUG)
+            return _bug(error)
 
 
 def _run(words: list[str]) -> int:
@@ -161,6 +163,12 @@ def _run(words: list[str]) -> int:
     if code == INTERRUPTED:  # typer has caught Ctrl-C by itself
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _bug(error: BaseException) -> int:
+    """The exit code of an error that nothing in the program expects."""
+    told = f"{type(error).__name__}: {error}"
+    return _fail(f"a bug in wpriv ({told}). Please report it with the command line; WPRIV_DEBUG=1 shows where", BUG)
 
 
 def _environment(error: OSError) -> int:

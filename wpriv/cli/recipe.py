@@ -45,10 +45,13 @@ def check(recipes: Names) -> None:
     from wpriv.cli import show
     from wpriv.run import read
 
+    kinds = []
     for name in recipes:
         for quick in (False, True):
-            found = read.recipe(name, quick=quick)
-        show.emit(f"{name}: a sound recipe of kind {found.kind}")
+            recipe = read.recipe(name, quick=quick)
+        kinds.append(recipe.kind)
+    for name, kind in zip(recipes, kinds, strict=True):
+        show.emit(f"{name}: a sound recipe of kind {kind}")
 
 
 @app.command("show")

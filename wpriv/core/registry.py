@@ -101,8 +101,8 @@ def options(module: ModuleType) -> dict[str, Any]:
 
 def split(text: str) -> tuple[str, dict[str, str]]:
     """``name:key=value,key=value`` as the name and its options, both as text."""
-    name, _, rest = text.partition(":")
-    pairs = [part.partition("=") for part in rest.split(",")] if rest else []
+    name, colon, rest = text.partition(":")
+    pairs = [part.partition("=") for part in rest.split(",")] if colon else []
     for key, equals, value in pairs:
         if not (key.strip() and equals and value.strip()):
             raise UsageError(f"options are written as {name}:key=value,key=value; found {text[:80]!r}")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +97,13 @@ def arrays(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: it cannot be read, or holds something else than numbers.
     """
-    import numpy as np
+    from wpriv.core import array_files
 
     try:
         if path.stat().st_size > MAX_TABLE_BYTES:
             raise UsageError(f"{path}: arrays to be drawn may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
-        with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
+        return array_files.npz(path, MAX_TABLE_BYTES)
     except PermissionError as error:
         raise of_file(error, path, "read", "allow reading it") from None
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except array_files.DAMAGED as error:
         raise UsageError(f"the arrays {path} cannot be read: {str(error)[:160]}") from None
