@@ -119,8 +119,8 @@ def top(
 ) -> None:
     """How private is this, exactly? A certified privacy calculator.
 
-    Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 something is missing; 70 a bug; 75 interrupted, to be
-    resumed; 130 interrupted.
+    Exit codes: 0 ok; 1 a check failed; 2 usage; 3 unsupported or out of reach; 4 the environment (something is missing, full or not
+    permitted); 70 a bug; 75 interrupted, to be resumed; 130 interrupted; 141 the reader of a pipe has gone.
     """
     if ctx.invoked_subcommand is None:
         raise UsageError(f"no command given. Known: {', '.join(COMMANDS)}. Try wpriv --help")
