@@ -78,6 +78,22 @@ def test_a_folder_that_nobody_may_create_is_refused_before_any_work(capsys, tabl
 
 
 @pytest.mark.parametrize("verb", list(WRITERS))
+@pytest.mark.parametrize("place", ["a\0b", "file", "file/below", "n" * 300, "\udcff/\ud800", "/proc/wpriv", "/dev/null/below"])
+def test_a_path_that_can_be_no_place_for_results_is_refused_in_one_line(tmp_path, table, capsys, verb, place):
+    (tmp_path / "file").write_text("a file\n")
+    (tmp_path / "file.npz").write_text("a file\n")
+    words = [str(table) if word == "TABLE" else word for word in WRITERS[verb]]
+    ending = ".npz" if verb == "privatize" and place != "file/below" else ""
+    code = main([*words[:-1], f"{tmp_path / place}{ending}"])
+    out, err = capsys.readouterr()
+    assert code in (2, 4), err
+    assert out == ""
+    assert len([line for line in err.splitlines() if not line.startswith("wpriv: training")]) == 1
+    assert (tmp_path / "file").read_text() == "a file\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "file.npz"]
+
+
+@pytest.mark.parametrize("verb", list(WRITERS))
 def test_every_verb_creates_the_folders_that_are_missing(tmp_path, table, verb):
     assert main(words(verb, tmp_path, table)) == 0
     assert any(path.is_file() for path in (tmp_path / "new").rglob("*"))

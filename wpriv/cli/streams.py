@@ -72,10 +72,11 @@ class Results(_Stream):
         except BrokenPipeError:
             _discard(self._stream)
             raise ReaderGone("the reader of standard output has closed it") from None
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a ValueError: the stream was closed
             _discard(self._stream)
+            reason = getattr(error, "strerror", None) or error
             raise MissingResource(
-                f"standard output cannot be written: {error.strerror or error}. Free the disk, or send the results somewhere else"
+                f"standard output cannot be written: {reason}. Free the disk, or send the results somewhere else"
             ) from None
 
 

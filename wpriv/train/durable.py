@@ -110,6 +110,8 @@ def make_folder(path: Path) -> None:
     Raises:
         UsageError: such a folder is missing, or the path is wrong. MissingResource: the folder cannot be created.
     """
+    if "\0" in str(path):
+        raise UsageError(f"{str(path)!r} is no path: it holds a null byte")
     with reported(path):
         whole = path.absolute()
         missing = [folder for folder in (whole, *whole.parents) if not folder.exists()]
