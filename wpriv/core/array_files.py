@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tokenize
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -20,6 +21,17 @@ DAMAGED = (
 )  # fmt: skip
 
 
+def load(file: str | Path | IO[bytes]) -> Any:
+    """An array, or a .npz with several, as ``numpy.load`` returns it.
+
+    Raises:
+        One of ``DAMAGED``.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # guesses about a damaged header
+        return np.load(file, allow_pickle=False)
+
+
 def npz(file: str | Path | IO[bytes], limit: int) -> dict[str, Any]:
     """The arrays of a .npz file by name.
 
@@ -34,5 +46,6 @@ def npz(file: str | Path | IO[bytes], limit: int) -> dict[str, Any]:
         raise ValueError(f"holds {size:,} bytes when unpacked, more than {limit:,}")
     if not isinstance(file, (str, Path)):
         file.seek(0)
-    with np.load(file, allow_pickle=False) as arrays:
+    with warnings.catch_warnings(), load(file) as arrays:
+        warnings.simplefilter("ignore")
         return {name: arrays[name] for name in arrays.files}

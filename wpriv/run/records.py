@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wpriv import data
 from wpriv.core import csv_tables
-from wpriv.core.array_files import DAMAGED
+from wpriv.core.array_files import DAMAGED, load
 from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.data._files import content, named
 from wpriv.errors import MissingResource, UsageError
@@ -118,7 +118,7 @@ def _file(path: Path, array: str) -> tuple[Array, Array | None]:
     if path.suffix.lower() == ".csv":
         return _csv(path, raw), None
     try:
-        found = np.load(io.BytesIO(raw), allow_pickle=False)
+        found = load(io.BytesIO(raw))
         if isinstance(found, np.ndarray):
             return found, None
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
