@@ -213,3 +213,19 @@ def test_nothing_is_created_in_the_root_of_the_file_system(tmp_path):
         durable.make_folder(Path("/wpriv-there-is-no-such-folder/inner"))
     durable.make_folder(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_history_without_end_is_refused(capsys):
+    assert main(["budget", "--history", "/dev/zero", "--delta", "1e-5"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "/dev/zero" in err
+
+
+def test_a_history_may_come_from_a_pipe(capsys, tmp_path):
+    reading, writing = os.pipe()
+    os.write(writing, b"[[1.0, 0.01, 100]]")
+    os.close(writing)
+    assert main(["budget", "--history", f"/dev/fd/{reading}", "--delta", "1e-5", "--accountant", "rdp", "--quiet"]) == 0
+    assert float(capsys.readouterr().out) > 0
+    os.close(reading)

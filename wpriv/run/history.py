@@ -37,12 +37,14 @@ def read_history(path: str | Path) -> History:
         raise UsageError(f"--history must be the path of a JSON file; found {shown(path)}")
     file = Path(path)
     try:
-        size = file.stat().st_size
+        file.stat()
         if file.suffix == ".jsonl":
             return _ledger(file)
-        if size > MAX_HISTORY_BYTES:
+        with file.open("rb") as stream:  # a pipe or a device has no size, and maybe no end
+            content = stream.read(MAX_HISTORY_BYTES + 1)
+        if len(content) > MAX_HISTORY_BYTES:
             raise UsageError(f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first")
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
             raise MissingResource(f"--history {file}: cannot be read ({error.strerror}); give the path of a JSON file") from None
