@@ -1,5 +1,13 @@
 """The errors wpriv raises on purpose, each with the exit code of the command line."""
 
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+# of the operating system's errors those that name a wrong path, not a full disk or a missing permission
+WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
+
 
 class WprivError(Exception):
     """One short paragraph: what was wanted, what was found, what to change."""
@@ -35,3 +43,20 @@ class Interrupted(WprivError):
     """The job was asked to stop; what it did is saved, and it can be resumed."""
 
     exit_code = 75
+
+
+def of_file(error: OSError, path: str | Path, done: str = "written", other: str = "name another place with --out") -> WprivError:
+    """Turn an error of the operating system at a file into one of wpriv that names the file.
+
+    Args:
+        error: what the operating system reported. path: the file or folder.
+        done: what could not be done with it, as a participle. other: advice that holds whatever the reason.
+    Returns:
+        UsageError where the path itself is wrong (a file where a folder is wanted, a name that is too long), else MissingResource
+        (a full or read-only disk, a missing permission, no such file).
+    """
+    message = f"{path} cannot be {done}: {error.strerror or error}"
+    if error.errno in WRONG_PATH:
+        return UsageError(f"{message}. {other[0].upper()}{other[1:]}")
+    first = "Free the disk, allow writing there, or " if done == "written" else ""
+    return MissingResource(f"{message}. {first}{other}" if first else f"{message}. {other[0].upper()}{other[1:]}")

@@ -70,7 +70,9 @@ def command(
         return
     else:
         axes = [read.sweep(text) for text in sweep or []]
-        asked = read.from_flags(_recipe(job, history, observed, axes, figure))
+        asked = read.from_flags(_recipe(job, history, observed, axes, flags.folded(figure)))
+        if figure is not None and out is None:
+            raise UsageError("--figure is drawn into the folder of the results; give --out DIR")
     with contextlib.nullcontext() if quiet else terminal.counting("cells") as progress:
         done = compare.run(asked, out, fresh=fresh, progress=progress)
     tables.comparison(done, mode)

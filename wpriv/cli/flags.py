@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from wpriv.core.hints import fold
 from wpriv.errors import UsageError
 
 # every value arrives as text and is read by run/build.py, so that 1e-5, 2^20 and 256/60000 work everywhere and errors read alike
@@ -93,11 +94,19 @@ def with_job(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
+        given |= {name: folded(given[name]) for name in ("mech", "sampling", "adjacency")}
+        words = [word.partition(":") for word in given["accountant"] or ()]
+        given["accountant"] = [folded(name) + colon + options for name, colon, options in words] or None
         command(job=Job(**{f.name: given.pop(f.name) for f in dataclasses.fields(Job)}), **given)
 
     run.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in together}
     return run
+
+
+def folded(name: str | None) -> Any:
+    """A name in the form in which names are known: ``GAUSS`` is gauss, ``replace_one`` is replace-one."""
+    return None if name is None else fold(name)
 
 
 def no_flags(recipe: str, job: Job, **others: Any) -> None:

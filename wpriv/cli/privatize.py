@@ -84,6 +84,7 @@ def command(
         "formula": formula, "nonnegative": nonnegative, "dct": dct, "quantile": quantile, "public": public, "thresholds": thresholds,
         "limit": limit, "array": array, "public_labels": public_labels, "dtype": dtype, "seed": seed,
     }  # fmt: skip
+    given["mech"] = flags.folded(mech)
     asked = _asked(given, param) if recipe is None else _of_recipe(recipe, given, param)
     if out is None and not dry_run:
         raise UsageError("give --out FILE.npz, where the noisy records go (or --dry-run)")

@@ -13,7 +13,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a shipped recipe as plc/fig7-dpsgd.")]
 Names = Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Paths, or shipped recipes as plc/fig7-dpsgd.")]
 Quick = Annotated[bool, typer.Option("--quick", help="With the quick overrides applied.")]
-Target = Annotated[Path, typer.Argument(metavar="[TO]", help="The new file, or a directory.")]
+Target = Annotated[Path, typer.Argument(metavar="[TO]", help="The new file, ending in .yaml, or a directory; created where it is missing.")]
+Beginning = Annotated[
+    str | None, typer.Argument(metavar="[PAPER]", help="Only the recipes of a paper, or whose names begin so: plc, plc/fig7.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -24,12 +27,15 @@ def top(ctx: typer.Context) -> None:
 
 
 @app.command()
-def ls() -> None:
-    """List the shipped recipes with the table or figure they come from."""
+def ls(beginning: Beginning = None) -> None:
+    """List the shipped recipes with the table or figure they come from.
+
+    wpriv recipe ls plc
+    """
     from wpriv.cli import show
     from wpriv.run import read
 
-    for name, source in read.listing():
+    for name, source in read.listing(beginning):
         show.emit(f"{name:<28} {source}")
 
 
@@ -39,10 +45,13 @@ def check(recipes: Names) -> None:
     from wpriv.cli import show
     from wpriv.run import read
 
+    kinds = []
     for name in recipes:
         for quick in (False, True):
-            found = read.recipe(name, quick=quick)
-        show.emit(f"{name}: a sound recipe of kind {found.kind}")
+            recipe = read.recipe(name, quick=quick)
+        kinds.append(recipe.kind)
+    for name, kind in zip(recipes, kinds, strict=True):
+        show.emit(f"{name}: a sound recipe of kind {kind}")
 
 
 @app.command("show")

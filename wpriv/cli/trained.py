@@ -125,6 +125,8 @@ def results(done: Trained, as_json: bool) -> None:
     for warning in done.statement.get("warnings", []):
         show.say("warning", warning)
     show.say("wrote", f"{done.out}{os.sep} {', '.join(path.name for path in done.files)}")
+    model = json.dumps(str(done.out / folder.MODEL), ensure_ascii=False)
+    show.say("note", f'the weights of {done.plan.train.model.name}: torch.load({model}, weights_only=True)["weights"], a state_dict')
 
 
 def swept(done: Swept, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, of_file
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
@@ -56,6 +56,20 @@ class Document:
         return self.values.get(path, (1, 1))
 
 
+def of_data(name: str, data: dict[str, Any]) -> Document:
+    """A document of data that came from no file, whose faults have no lines to point at."""
+    values: dict[Key, Place] = {}
+
+    def walk(path: Key, value: Any) -> None:
+        values[path] = (1, 1)
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+        for key, below in inner:
+            walk((*path, key), below)
+
+    walk((), data)
+    return Document(name, [], data, {}, values)
+
+
 @dataclass(frozen=True, order=True)
 class Fault:
     """What is wrong at one place of a document."""
@@ -89,6 +103,8 @@ def read(path: Path, name: str | None = None) -> Document:
         if path.stat().st_size > MAX_BYTES:
             raise UsageError(f"{name}: a recipe may have up to {MAX_BYTES:,} bytes; found {path.stat().st_size:,}. Is this a recipe?")
         raw = path.read_bytes()
+    except PermissionError as error:
+        raise of_file(error, name, "read", "allow reading it") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         advice = "Check the path; `wpriv recipe ls` lists the shipped ones"

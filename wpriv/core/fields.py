@@ -53,7 +53,7 @@ class Expect(Strict):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
-    where: dict[str, Any] = Field(default_factory=dict)
+    where: dict[str, int | float | str | bool] = Field(default_factory=dict)
     within: Positive = Field(description="tolerance, relative unless absolute: true")
     absolute: bool = False
     at_least: bool = Field(False, description="more is as good: only what falls short by more than the tolerance is missed")

@@ -38,6 +38,20 @@ def spread(values: Any) -> list[float]:
     return points
 
 
+def spread_whole(values: Any) -> list[float]:
+    """``spread`` for a quantity that takes whole numbers alone, such as n: the points of a linspace or geomspace are rounded.
+
+    Points that fall together are one point; numbers that are listed stay as they are.
+
+    Raises:
+        ValueError: as ``spread``.
+    """
+    points = spread(values)
+    if not isinstance(values, dict) or "powers" in values:
+        return points
+    return list(dict.fromkeys(round(point) for point in points))
+
+
 _SPREADS = {"linspace": "[0, 4, 81]", "geomspace": "[0.1, 10, 41]", "powers": "[2, 0, 16]"}
 
 

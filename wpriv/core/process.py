@@ -203,8 +203,9 @@ class Process:
         object.__setattr__(self, "steps", tuple(self.steps))
         if not isinstance(self.adjacency, str):
             raise UsageError(f"adjacency must be one of {', '.join(ADJACENCIES)}; found {reprlib.repr(self.adjacency)}")
+        kinds = {step.sampling.kind for step in self.steps}
+        _check_together(kinds)
         if not self.adjacency:
-            kinds = {step.sampling.kind for step in self.steps}
             own = self.steps[0].mechanism.adjacencies
             natural = "replace-one" if "fixed" in kinds else "add-remove"
             object.__setattr__(self, "adjacency", natural if natural in own else own[0])
@@ -274,6 +275,17 @@ def _sampled(step: Step) -> LossPair:
     if sampling.kind == "none":
         return pair
     return (poisson if sampling.kind == "poisson" else fixed)(pair, sampling.rate)
+
+
+def _check_together(kinds: set[str]) -> None:
+    """Refuse samplings in one process that no neighbouring relation covers together."""
+    sampled = sorted(kinds - {"none"})
+    if len(sampled) > 1 and not set.intersection(*(set(PROVEN[kind]) for kind in sampled)):
+        proven = ", ".join(f"that of {kind} sampling under {' or '.join(PROVEN[kind])} only" for kind in sampled)
+        raise Unsupported(
+            f"the process has steps of {' and of '.join(sampled)} sampling, whose dominating pairs are proven under different neighbouring "
+            f"relations: {proven} (Zhu, Dong, Wang 2022). Account for each kind by itself"
+        )
 
 
 def _check(step: Step, adjacency: str) -> None:

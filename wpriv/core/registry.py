@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -13,7 +12,12 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from wpriv.core.hints import ALIASES
+from wpriv.core.hints import did_you_mean as did_you_mean
 from wpriv.errors import UsageError
+
+# names that are easily taken for each other, and how each kind is given
+_GIVEN = {"mechanisms": "--mech", "accountants": "--accountant"}
 
 
 def names(folder: str) -> list[str]:
@@ -33,8 +37,17 @@ def load(folder: str, name: str) -> ModuleType:
     if not isinstance(name, str):
         raise UsageError(f"the name of a {kind} must be text; found {reprlib.repr(name)}. Known: {', '.join(known)}")
     if name not in known:
-        raise UsageError(f"no {kind} called {name[:60]!r}{did_you_mean(name, known) or '.'} Known: {', '.join(known)}")
+        hint = _elsewhere(folder, name) or did_you_mean(name, known) or "."
+        raise UsageError(f"no {kind} called {name[:60]!r}{hint} Known: {', '.join(known)}")
     return importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
+
+
+def _elsewhere(folder: str, name: str) -> str:
+    """A hint where a mechanism was given as an accountant, or the other way round; the aliases of ``hints`` come first."""
+    if folder not in _GIVEN or (name in ALIASES and set(ALIASES[name][0]) & set(names(folder))):
+        return ""
+    other = next(kind for kind in _GIVEN if kind != folder)
+    return f": it is the name of {'an' * (other[0] == 'a') or 'a'} {other[:-1]} ({_GIVEN[other]} {name})." if name in names(other) else ""
 
 
 def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
@@ -88,8 +101,8 @@ def options(module: ModuleType) -> dict[str, Any]:
 
 def split(text: str) -> tuple[str, dict[str, str]]:
     """``name:key=value,key=value`` as the name and its options, both as text."""
-    name, _, rest = text.partition(":")
-    pairs = [part.partition("=") for part in rest.split(",")] if rest else []
+    name, colon, rest = text.partition(":")
+    pairs = [part.partition("=") for part in rest.split(",")] if colon else []
     for key, equals, value in pairs:
         if not (key.strip() and equals and value.strip()):
             raise UsageError(f"options are written as {name}:key=value,key=value; found {text[:80]!r}")
@@ -113,9 +126,3 @@ def typed(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
         if not abs(found[key]) < float("inf"):
             raise UsageError(f"{name}: {key} must be a finite number; found {value!r}")
     return found
-
-
-def did_you_mean(word: str, known: list[str]) -> str:
-    """'; did you mean ...?' for the nearest known word, or nothing."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from wpriv.core import array_files
 from wpriv.core.process import Parameters, parameter
 from wpriv.data._files import File, Place, content, mat, named
 from wpriv.data._record import Array, Data, held_out
@@ -79,9 +79,8 @@ def npz(path: Path, raw: bytes, limit: int = LIMIT) -> dict[str, Array]:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             if sum(item.file_size for item in archive.infolist()) > limit:
                 raise MissingResource(f"{path}: holds more than {limit:,} bytes when unpacked")
-        with np.load(io.BytesIO(raw), allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError, MemoryError) as error:
+        return array_files.npz(io.BytesIO(raw), limit)
+    except array_files.DAMAGED as error:
         raise MissingResource(f"{path}: not a whole .npz file of numbers ({str(error)[:120]})") from None
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step, type_words
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, WprivError
 from wpriv.run.history import read_history
 from wpriv.run.number import number, shown, whole
 
@@ -56,11 +56,20 @@ def mechanism(spec: Mapping[str, Any]) -> type[Mechanism]:
     return registry.mechanism(spec["mech"])
 
 
-def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> Process:
-    """A Process from step mappings (see ``step``); equal neighbouring steps are merged into one with the counts added."""
+def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None, places: Sequence[str] = ()) -> Process:
+    """Build a Process from step mappings (see ``step``); equal neighbouring steps are merged into one with the counts added.
+
+    Args:
+        places: where each step was written, for messages; none where there is one step alone.
+    """
     steps: list[Step] = []
-    for spec in specs:
-        new = step(spec)
+    for index, spec in enumerate(specs):
+        try:
+            new = step(spec)
+        except WprivError as error:
+            if not places:
+                raise
+            raise type(error)(f"{places[index]}: {error}") from None
         alike = bool(steps) and dataclasses.replace(steps[-1], n=1) == dataclasses.replace(new, n=1)
         if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
@@ -193,7 +202,7 @@ def job(
         if read.adjacency is not None and adjacency not in (None, read.adjacency):
             wanted = f"--history {history} is accounted for under {read.adjacency} neighbours"
             raise UsageError(f"{wanted}; found --adjacency {shown(adjacency)}")
-        made = process(read.steps, read.adjacency or adjacency)
+        made = process(read.steps, read.adjacency or adjacency, read.places)
         notes = (f"{len(read.steps)} different steps read from {history}", *read.notes, *_readings(made))
         return Job(made, notes, _size([{"records": records}]))
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}

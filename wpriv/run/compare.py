@@ -86,6 +86,7 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
         UsageError: ``out`` holds other results. Unsupported: no cell of the grid has an answer.
     """
     started, todo = time.perf_counter(), grid.cells(job)
+    grid.check(todo)
     if out is not None:
         write.claim(out, job, fresh=fresh)
     done = {} if out is None else write.finished(out)

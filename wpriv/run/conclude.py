@@ -113,7 +113,7 @@ def stated(path: Path, process: Process | None, entries: list[ledger.Entry]) -> 
     wrong = f"Delete {path / folder.STATEMENT} and give the same command again: it is written anew from the model and the ledger"
     try:
         record: Any = json.loads((path / folder.STATEMENT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):
         raise UsageError(f"{path / folder.STATEMENT} cannot be read. {wrong}")

@@ -101,7 +101,7 @@ def _positions(aside: Path) -> Iterable[tuple[str, ledger.Position, bool]]:
             at = json.loads((aside / folder.STATEMENT).read_text(encoding="utf-8")).get("ledger")
             if at is not None:
                 yield folder.STATEMENT, ledger.Position(int(at["lines"]), str(at["digest"])), False
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise UsageError(f"{aside / folder.STATEMENT} cannot be read") from None
 
 

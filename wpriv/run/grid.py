@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -14,11 +15,11 @@ from typing import Any
 
 from wpriv import __version__
 from wpriv.core import registry
-from wpriv.core.points import spread
-from wpriv.core.process import Process
+from wpriv.core.points import spread, spread_whole
+from wpriv.core.process import Process, type_words
 from wpriv.core.recipe import Recipe
 from wpriv.core.schema import PRICED, Panel, Step
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build
 
 # beyond this a sweep is a mistake in the recipe, not a job
@@ -74,10 +75,49 @@ def cells(recipe: Recipe) -> list[Cell]:
     Raises:
         UsageError: there are more than 100,000, or a swept parameter is one that no step of a process has.
     """
-    asked = sum(math.prod([len(_cases(p)), len(_who(p)), *(len(spread(axis.values)) for axis in p.sweep or [])]) for p in recipe.panels)
+    asked = sum(math.prod([len(_cases(p)), len(_who(p)), *(len(points) for _, points in _axes(p))]) for p in recipe.panels)
     if asked > MAX_CELLS:
         raise UsageError(f"{recipe.name} asks for {asked:,} cells, more than {MAX_CELLS:,}; take fewer sweep values, cases or accountants")
     return [cell for panel in recipe.panels for cell in _panel(panel)]
+
+
+def check(cells: list[Cell]) -> None:
+    """Build every process and every question of a grid, so that a value out of range shows before any work begins.
+
+    Raises:
+        UsageError: a cell that can have no answer, because a value of the sweep is none that its parameter takes.
+    """
+    seen = set()
+    for cell in cells:
+        for name, value in (("eps", cell.eps), ("delta", cell.delta)):
+            if value is not None and not (0 < value < 1 if name == "delta" else 0 <= value < math.inf):
+                wanted = "lie strictly between 0 and 1" if name == "delta" else "be a finite number of at least 0"
+                raise UsageError(f"{name} must {wanted}; found {value:g} in the sweep")
+        key = json.dumps([cell.table, cell.specs, cell.adjacency], sort_keys=True, default=str)
+        if key in seen:
+            continue
+        seen.add(key)
+        if cell.table not in PRICED:
+            registry.load("tables", cell.table).Params(**cell.specs[0])
+        elif not any("observed" in spec or "file" in spec for spec in cell.specs):  # a file is read once, where it is used
+            with contextlib.suppress(Unsupported):  # the reason stands in the table
+                cell.process()
+
+
+def _axes(panel: Panel) -> list[tuple[str, list[float]]]:
+    """The quantities of a panel's sweep with their values, whole numbers where a quantity takes no others."""
+    return [(axis.over, (spread_whole if _is_whole(panel, axis.over) else spread)(axis.values)) for axis in panel.sweep or []]
+
+
+def _is_whole(panel: Panel, name: str) -> bool:
+    """Whether a quantity takes whole numbers alone: n, or a parameter of that type."""
+    if panel.table not in PRICED:
+        fields = dataclasses.fields(registry.load("tables", panel.table).Params)
+    else:
+        steps = [step for steps in _cases(panel).values() for step in steps]
+        fields = tuple(f for step in steps for f in dataclasses.fields(registry.mechanism(step.mech)))
+    kinds = [type_words(f) for f in fields if f.name == name]
+    return (name == "n" and panel.table in PRICED) or any("int" in words and "float" not in words for words in kinds)
 
 
 def _cases(panel: Panel) -> dict[str, list[Step]]:
@@ -91,7 +131,7 @@ def _who(panel: Panel) -> list[str]:
 
 
 def _panel(panel: Panel) -> Iterator[Cell]:
-    axes = [[(axis.over, value) for value in spread(axis.values)] for axis in panel.sweep or []]
+    axes = [[(over, value) for value in points] for over, points in _axes(panel)]
     if panel.table not in PRICED:
         for point in itertools.product(*axes):
             labels = ({"panel": panel.name} if panel.name else {}) | dict(point)

@@ -20,6 +20,7 @@ class History:
     steps: list[dict[str, Any]]
     notes: tuple[str, ...] = ()
     adjacency: str | None = None  # the neighbours that the file names; None where it names none
+    places: tuple[str, ...] = ()  # where in the file each of the steps first stands, for messages
 
 
 def read_history(path: str | Path) -> History:
@@ -36,12 +37,14 @@ def read_history(path: str | Path) -> History:
         raise UsageError(f"--history must be the path of a JSON file; found {shown(path)}")
     file = Path(path)
     try:
-        size = file.stat().st_size
+        file.stat()
         if file.suffix == ".jsonl":
             return _ledger(file)
-        if size > MAX_HISTORY_BYTES:
+        with file.open("rb") as stream:  # a pipe or a device has no size, and maybe no end
+            content = stream.read(MAX_HISTORY_BYTES + 1)
+        if len(content) > MAX_HISTORY_BYTES:
             raise UsageError(f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first")
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
             raise MissingResource(f"--history {file}: cannot be read ({error.strerror}); give the path of a JSON file") from None
@@ -51,11 +54,13 @@ def read_history(path: str | Path) -> History:
     if not isinstance(data, list) or not data:
         raise UsageError(f"--history {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found {shown(data)}")
     merged: dict[str, dict[str, Any]] = {}
+    places: dict[str, str] = {}
     for place, item in enumerate(data, start=1):
         spec = _history_step(item, f"--history {file}, entry {place}")
         key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
+        places.setdefault(key, f"--history {file}, entry {place}")
         merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
-    return History(list(merged.values()))
+    return History(list(merged.values()), places=tuple(places.values()))
 
 
 def _ledger(file: Path) -> History:
@@ -104,7 +109,7 @@ def _stated(path: Path) -> dict[str, Any] | None:
         return None if position is None else {"lines": int(position["lines"]), "digest": str(position["digest"])}
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{path} cannot be read, which says how long the ledger beside it is; put the right one back") from None
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wpriv.core import csv_tables, registry
+from wpriv.core import array_files, csv_tables, registry
 from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.core.observed import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, UsageError
@@ -93,9 +92,8 @@ def _read(text: str, modified: int, size: int) -> Observed:
 
 def _npz(text: str) -> Observed:
     try:
-        with np.load(text, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        found = array_files.npz(text, MAX_BYTES)
+    except array_files.DAMAGED as error:
         raise UsageError(f"not an .npz file of plain arrays ({str(error)[:120]})") from None
     if ("distances" in found) == ("gradients" in found):
         raise UsageError(f"wanted an array 'distances' or an array 'gradients'; found {', '.join(found) or 'nothing'}")
@@ -104,7 +102,7 @@ def _npz(text: str) -> Observed:
         if "gradients" in found:
             return of_gradients(found["gradients"], unit=unit, origin=text)
         return of_distances(found["distances"], unit=unit, coordinates=int(found.get("coordinates", 0)), origin=text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"its arrays must hold numbers ({str(error)[:120]})") from None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +12,9 @@ from typing import Any
 
 from wpriv.core import document, registry
 from wpriv.core.recipe import Recipe
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError
 from wpriv.run import saved, write
+from wpriv.train import durable
 
 FORMATS = ("png", "pdf", "svg")
 WIDTH, HEIGHT = 6.0, 4.2  # inches of one panel
@@ -113,8 +116,7 @@ def draw(rows: Any, views: list[View], out: Path, formats: Sequence[str], *, ask
     Raises:
         UsageError: a figure lacks columns of the table, or the files cannot be written.
     """
-    from matplotlib.figure import Figure  # without pyplot: no window system is touched
-
+    Figure = _figure_class()
     across = _across(views)
     down = math.ceil(len(views) / across)
     size = 1.0 if across < 4 else 0.65  # a large grid is looked at as a whole
@@ -142,6 +144,23 @@ def draw(rows: Any, views: list[View], out: Path, formats: Sequence[str], *, ask
     return [] if not figure.axes else _save(figure, out, formats, stem)
 
 
+def _figure_class() -> Any:
+    """matplotlib's class of figures, without pyplot: no window system is touched.
+
+    Raises:
+        MissingResource: matplotlib refuses to load under the settings of this machine.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except (ValueError, ImportError) as error:
+        backend = os.environ.get("MPLBACKEND")
+        if backend and "backend" in str(error):
+            raise MissingResource(f"MPLBACKEND is {backend[:60]!r}, which matplotlib does not know; unset it to draw figures") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise MissingResource(f"matplotlib does not load here, and draws the figures: {reason}. Check its settings") from None
+    return Figure
+
+
 def _across(views: list[View]) -> int:
     """How many panels stand side by side: where the names are a grid, as in ``a = 1, b = 2``, a row for each a."""
     rows, columns = ({view.name.rpartition(", ")[end] for view in views} for end in (0, 2))
@@ -164,15 +183,16 @@ def _natural(rows: list[dict[str, Any]]) -> str:
 
 
 def _save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Path]:
+    """Write a figure in each format, each file in one piece; no dates are inside, so that the same table gives the same file."""
     files = []
+    dates: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    durable.make_folder(out)
     for kind in formats:
-        path = out / f"{stem}.{kind}"
+        path, content = out / f"{stem}.{kind}", io.BytesIO()
         try:
-            # no dates inside, so that the same table gives the same file
-            figure.savefig(path, dpi=160, metadata={"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind])
-        except OSError as error:
-            raise UsageError(f"the figure cannot be written to {path}: {error.strerror}. Name another directory with --out") from None
+            figure.savefig(content, format=kind, dpi=160, metadata=dates[kind])
         except (ValueError, OverflowError) as error:
             raise UsageError(f"the figure does not fit this table: {error}. Choose another with --figure") from None
+        durable.replace(path, content.getvalue())
         files.append(path)
     return files

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from wpriv.errors import UsageError
 from wpriv.run import build, grid, local
 from wpriv.run.calibrate import unknown
 from wpriv.run.number import number
+from wpriv.train import durable
 
 
 def shipped() -> dict[str, Path]:
@@ -65,7 +66,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
         raise refuse(found.name, found.lines, faults)
     if made.kind == "compare":
         try:
-            grid.cells(made)
+            grid.check(grid.cells(made))
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
     if kind is not None and made.kind != kind:
@@ -111,37 +112,51 @@ def _question(data: dict[str, Any]) -> dict[str, float]:
     return {key: data[key] for key in ("eps", "delta", "tol") if data.get(key) is not None}
 
 
-def listing() -> list[tuple[str, str]]:
-    """The shipped recipes by name, each with its source."""
-    return [(name, str(document.read(path).data.get("source", ""))) for name, path in shipped().items()]
+def listing(beginning: str | None = None) -> list[tuple[str, str]]:
+    """The shipped recipes by name, each with its source.
+
+    Args:
+        beginning: only those of a paper (``plc``), or whose name begins so (``plc/fig7``, ``fig7``).
+    Raises:
+        UsageError: there is none of that beginning.
+    """
+    known = shipped()
+    if beginning is not None:
+        start = beginning.lower().removeprefix("recipes/")
+        known = {name: path for name, path in known.items() if name.startswith(start) or name.rpartition("/")[2].startswith(start)}
+    if beginning is not None and not known:
+        papers = list(dict.fromkeys(name.partition("/")[0] for name in shipped()))
+        near = registry.did_you_mean(beginning[:100], papers) or "."
+        raise UsageError(f"no shipped recipe begins with {beginning[:100]!r}{near} Papers: {', '.join(papers)}")
+    return [(name, str(document.read(path).data.get("source", ""))) for name, path in known.items()]
 
 
 def copy(name: str, to: Path) -> list[Path]:
-    """Copies a recipe, and the files its steps read, to a file or a directory; returns what was written.
+    """Copy a recipe, and the files its steps read; return what was written.
 
+    Args:
+        to: the new file, ending in .yaml or .yml, or a directory; both are created with the folders above them where they are missing.
     Raises:
-        UsageError: no such recipe, or a target is there already: nothing is overwritten.
+        UsageError: no such recipe, or a target is there already: nothing is overwritten. MissingResource: it cannot be written.
     """
     path = find(name)
-    found = document.read(path)
-    steps = [found.at(p) for p in found.values]
+    recipe = document.read(path)
+    steps = [recipe.at(p) for p in recipe.values]
     inner = {s[key] for s in steps if isinstance(s, dict) for key in ("file", "observed") if isinstance(s.get(key), str)}
-    target = to / path.name if to.is_dir() else to
+    target = to if to.suffix in (".yaml", ".yml") and not to.is_dir() else to / path.name
     pairs = [(path, target), *((path.parent / f, target.parent / f) for f in sorted(inner) if (path.parent / f).is_file())]
     for _, new in pairs:
-        if new.exists():
+        if os.path.lexists(new):
             raise UsageError(f"{new} is there already and is not overwritten; name another file or directory")
-    try:
-        for old, new in pairs:
-            shutil.copyfile(old, new)
-    except OSError as error:
-        raise UsageError(f"the recipe cannot be copied to {target}: {error.strerror}. Name another file or directory") from None
+    for old, new in pairs:
+        durable.make_folder(new.parent)
+        durable.replace(new, old.read_bytes())
     return [new for _, new in pairs]
 
 
 def from_flags(data: dict[str, Any]) -> Recipe:
     """The compare recipe that keywords or flags amount to (its keys but ``kind`` and ``source``); faults have no line numbers."""
-    return check(Document("the flags", [], {"kind": "compare", "source": "", **data}))
+    return check(document.of_data("the flags", {"kind": "compare", "source": "", **data}))
 
 
 def steps_of_flags(

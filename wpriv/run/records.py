@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from wpriv import data
 from wpriv.core import csv_tables
+from wpriv.core.array_files import DAMAGED, load
 from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.data._files import content, named
 from wpriv.errors import MissingResource, UsageError
@@ -118,14 +118,14 @@ def _file(path: Path, array: str) -> tuple[Array, Array | None]:
     if path.suffix.lower() == ".csv":
         return _csv(path, raw), None
     try:
-        found = np.load(io.BytesIO(raw), allow_pickle=False)
+        found = load(io.BytesIO(raw))
         if isinstance(found, np.ndarray):
             return found, None
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             if sum(item.file_size for item in archive.infolist()) > LIMIT:
                 raise MissingResource(f"{path}: holds more than {LIMIT:,} bytes when unpacked")
         arrays = {name: found[name] for name in found.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError, MemoryError) as error:
+    except DAMAGED as error:
         raise MissingResource(f"{path}: not a whole {path.suffix} file of numbers ({str(error)[:120]})") from None
     return _chosen(path, arrays, array)
 

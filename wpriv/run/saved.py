@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from wpriv.core import csv_tables
 from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.core.curve import CLAIMS
 from wpriv.core.schema import BOUND_COLUMNS
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, of_file
 
 MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # what lies beyond is no eps, delta or parameter, and overflows in every plotting routine
@@ -51,8 +49,10 @@ def table(path: Path) -> list[dict[str, Any]]:
         if path.stat().st_size > MAX_TABLE_BYTES:
             raise UsageError(f"{path}: a table may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
         text = csv_tables.decode(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"the table {path} cannot be read: no such file. Give a results directory or its table.csv") from None
     except OSError as error:
-        raise UsageError(f"the table {path} cannot be read: {error.strerror}. Give a results directory or its table.csv") from None
+        raise of_file(error, path, "read", "give a results directory or its table.csv") from None
     except CsvError as error:
         raise UsageError(f"{path}: not a CSV table in UTF-8 ({error}). Give a results directory or its table.csv") from None
     try:
@@ -97,12 +97,13 @@ def arrays(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: it cannot be read, or holds something else than numbers.
     """
-    import numpy as np
+    from wpriv.core import array_files
 
     try:
         if path.stat().st_size > MAX_TABLE_BYTES:
             raise UsageError(f"{path}: arrays to be drawn may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
-        with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        return array_files.npz(path, MAX_TABLE_BYTES)
+    except PermissionError as error:
+        raise of_file(error, path, "read", "allow reading it") from None
+    except array_files.DAMAGED as error:
         raise UsageError(f"the arrays {path} cannot be read: {str(error)[:160]}") from None

@@ -10,6 +10,9 @@ from wpriv.core import registry
 from wpriv.core.recipe import Recipe
 from wpriv.errors import UsageError
 
+UNLIKE = 50.0  # how many times larger a column may be than another, or than 1, before a warning
+SCALED = 100_000  # records looked at for it
+
 
 def sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
     """The sizes that a training's privacy hangs on: as the recipe tells them, or of the data."""
@@ -30,6 +33,29 @@ def sizes_of(made: Recipe, read: Any) -> Mapping[str, int]:
     task = registry.load("tasks", made.training.task)
     found: Mapping[str, int] = task.sizes(made.training, read) if hasattr(task, "sizes") else {"records": read.records}
     return found
+
+
+def unlike_scales(made: Recipe, read: Any) -> str | None:
+    """A warning where the columns of a table have very different scales and the recipe does not normalise them; None elsewhere.
+
+    It is for the screen alone: it is computed from the training records, and no statement may hold it.
+    """
+    import numpy as np
+
+    assert made.training is not None
+    x, options = read.x_train, made.training.options
+    if x.ndim != 2 or not read.columns or x.shape[1] != len(read.columns) or any(key in options for key in ("normalise", "ranges")):
+        return None
+    size = np.abs(x[:SCALED].astype(np.float64)).max(axis=0, initial=0.0)
+    present = np.flatnonzero(size > 0)
+    if not len(present) or size[present].max() <= UNLIKE * max(size[present].min(), 1.0):
+        return None
+    large = str(read.columns[int(present[np.argmax(size[present])])])
+    return (
+        f"the columns of {read.name} have very different scales ({large[:60]!r} is more than {UNLIKE:g} times another), on which clipped "
+        f"gradients learn little. Bring them to like scales by constants that are public, never computed from these records: rewrite the "
+        f"file, or give the task options: {{normalise: {{mean: [...], std: [...]}}}} where it has them"
+    )
 
 
 def data(made: Recipe, root: str | Path | None) -> Any:

@@ -139,7 +139,7 @@ def run(
     rows = [row for cell in every if (row := _row(cell, out)) is not None]
     table = out / write.TABLE
     # more shards than trainings leave one with nothing to do, maybe before any other has begun
-    out.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(out)
     durable.replace(table, write.csv_text(rows))
     together.write_all(made, [(cell.labels, out / cell.name) for cell in every if (out / cell.name / folder.STATEMENT).is_file()], out)
     verdicts = expect.verdicts(made, rows) if len(rows) == len(every) else []
@@ -176,5 +176,19 @@ def _row(cell: Cell, out: Path) -> Row | None:
 
 
 def _sizes(path: Path) -> dict[str, int]:
-    data = json.loads((path / folder.STATEMENT).read_text(encoding="utf-8"))["data"]
-    return {"records": data["records"], **data.get("groups", {})}
+    """The sizes of the data set that a finished cell was trained on, from its statement.
+
+    Raises:
+        UsageError: the statement cannot be read.
+    """
+    file = path / folder.STATEMENT
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))["data"]
+        sizes = {"records": data["records"], **data.get("groups", {})}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        sizes = {"": None}
+    if not all(type(size) is int and size > 0 for size in sizes.values()):
+        raise UsageError(
+            f"{file} cannot be read. Delete it and give the same command again: it is written anew from the model and the ledger"
+        )
+    return sizes

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import training
+from wpriv.core import document, training
 from wpriv.core.curve import Guarantee
-from wpriv.core.document import Document
 from wpriv.core.recipe import Recipe, check
 from wpriv.errors import Interrupted, UsageError
 from wpriv.run import conclude, expect, folder, plan, progress, read, saved, source
@@ -20,7 +19,7 @@ from wpriv.run.folder import Folder
 from wpriv.run.lock import LOCK, locked
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
-from wpriv.run.processes import together
+from wpriv.run.processes import first, together
 
 Row = dict[str, Any]
 
@@ -97,7 +96,7 @@ def changed(made: Recipe, changes: Mapping[str, Any]) -> Recipe:
     for path, value in changes.items():
         data = training.overridden(data, path, value)
     told = ", ".join(f"{path}={value}" for path, value in changes.items())
-    found = check(Document(f"{made.name} with {told}", [], data))
+    found = check(document.of_data(f"{made.name} with {told}", data))
     return replace(found, name=made.name, quick=made.quick)
 
 
@@ -161,6 +160,8 @@ def _run(
         return finished(plan.plan(made, sizes, place.before()), place)
     from wpriv.train import launch, spread
 
+    if say is not None and first() and (warning := source.unlike_scales(made, data)) is not None:
+        say(f"warning: {warning}", True)
     about = {
         "device": device,
         "seed": made.training.seed if made.training is not None else None,

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core.process import ADJACENCIES
+from wpriv.core.process import ADJACENCIES, SAMPLINGS
 from wpriv.core.schema import BOUND_COLUMNS
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, price
-from wpriv.run.number import number
+from wpriv.run.number import number, shown
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ def readings(spec: Mapping[str, Any]) -> list[Reading]:
     given = {k: spec.get(k) for k in build.SCHEDULE_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None
     plan = build.schedule(**given, sampling="poisson" if sampled else "none")
-    n = plan.n or 1
+    if spec.get("sampling") not in (None, *SAMPLINGS):
+        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {shown(spec['sampling'])}")
+    n = 1 if plan.n is None else plan.n
     wide = _replaced(base)
     if plan.rate is None:
         return _unsampled({**base, "n": n}, {**wide, "n": n}, "every record takes part in every step")

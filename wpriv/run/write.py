@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import platform
 import subprocess
@@ -16,7 +17,7 @@ import yaml
 from wpriv import __version__
 from wpriv.core import csv_tables, document
 from wpriv.core.recipe import Recipe
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import UsageError, of_file
 from wpriv.train import durable
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
@@ -45,13 +46,13 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
             if not (out / RECIPE).is_file():
                 raise UsageError(f"{out} holds files that are not a comparison's results. Name another directory with --out")
             if fresh:
-                (out / CELLS).unlink(missing_ok=True)
+                durable.remove(out / CELLS)
             elif _essence(_stored(out / RECIPE)) != _essence(json.loads(json.dumps(recipe.data))):
                 raise UsageError(f"{out} holds the results of another recipe, or of this one before it was changed. {advice}")
         durable.make_folder(out)
         durable.replace(out / RECIPE, as_yaml(recipe.data))
     except OSError as error:
-        raise MissingResource(f"{out} cannot be read: {error.strerror}. Name another directory with --out") from None
+        raise of_file(error, out, "read", "name another directory with --out") from None
 
 
 class _Plain(yaml.SafeDumper):
@@ -87,20 +88,40 @@ def _essence(data: Any) -> Any:
 
 
 def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the cells that earlier runs finished, by fingerprint; a line cut short by an interruption is left out."""
+    """Rows of the cells that earlier runs finished, by fingerprint; lines that were cut short or damaged are left out.
+
+    Raises:
+        MissingResource: the file cannot be read.
+    """
+    try:
+        lines = (out / CELLS).read_bytes().splitlines()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise of_file(error, out / CELLS, "read", "name another directory with --out") from None
     done = {}
-    if (out / CELLS).is_file():
-        for line in (out / CELLS).read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                entry = json.loads(line)
+    for line in lines:
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            entry = json.loads(line)
+            if entry["sum"] == _sum(entry["rows"]):
                 done[entry["key"]] = entry["rows"]
     return done
 
 
 def keep(out: Path, key: str, rows: list[dict[str, Any]]) -> None:
-    """Adds one finished cell, at once, so that an interrupted run goes on from there."""
-    with (out / CELLS).open("a", encoding="utf-8") as file:
-        file.write("\n" * _cut_short(file.tell(), out / CELLS) + json.dumps({"key": key, "rows": rows}) + "\n")
+    """Add one finished cell, at once, so that an interrupted run goes on from there.
+
+    Raises:
+        MissingResource: it cannot be written.
+    """
+    line = json.dumps({"key": key, "rows": rows, "sum": _sum(rows)}) + "\n"
+    with durable.reported(out / CELLS), (out / CELLS).open("a", encoding="utf-8") as file:
+        file.write("\n" * _cut_short(file.tell(), out / CELLS) + line)
+
+
+def _sum(rows: Any) -> str:
+    """A checksum of the rows of a cell, which tells a damaged line from a whole one."""
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _cut_short(size: int, path: Path) -> bool:

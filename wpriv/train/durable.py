@@ -7,15 +7,13 @@ of the file system (a full or read-only disk, a missing permission) becomes an e
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import UsageError, of_file
 
-WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
 PART = ".part"  # ending of a file that is being written; what a crash leaves under such a name holds nothing of worth
 
 
@@ -30,10 +28,7 @@ def reported(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"{path} cannot be written: {error.strerror or error}"
-        if error.errno in WRONG_PATH:
-            raise UsageError(f"{message}. Name another place with --out") from None
-        raise MissingResource(f"{message}. Free the disk, allow writing there, or name another place with --out") from None
+        raise of_file(error, path) from None
 
 
 def replace(path: Path, content: str | bytes | Callable[[IO[bytes]], object], mode: int = 0o666) -> None:
@@ -108,8 +103,22 @@ def remove(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and those above it, where they are missing."""
+    """Create a folder and those above it, where they are missing, but none directly in the root of the file system.
+
+    A folder that would be the first of its name under ``/`` is nearly always a path that was mistyped.
+
+    Raises:
+        UsageError: such a folder is missing, or the path is wrong. MissingResource: the folder cannot be created.
+    """
+    if "\0" in str(path):
+        raise UsageError(f"{str(path)!r} is no path: it holds a null byte")
     with reported(path):
+        whole = path.absolute()
+        missing = [folder for folder in (whole, *whole.parents) if not folder.exists()]
+        if missing and missing[-1].parent == Path(whole.anchor):
+            raise UsageError(
+                f"there is no folder {missing[-1]}, and none is created in the root of the file system. Create it, or name another one"
+            )
         os.makedirs(path, exist_ok=True)
 
 

@@ -112,7 +112,7 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
         words = adjacency, stream, previous = [data.pop(key) for key in ("adjacency", "stream", "previous")]
         if all(type(number) is int and number >= 1 for number in (run, step, planned)) and all(isinstance(word, str) for word in words):
             return Entry(run, step, planned, json.dumps(data), adjacency, stream, _digest(line)), previous
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         pass
     raise UsageError(f"{place}: not an entry of a ledger; the file was changed by something other than wpriv")
 

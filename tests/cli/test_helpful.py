@@ -1,0 +1,75 @@
+"""What a user is told without asking: signatures, how to load the weights, columns of very different scales."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import random
+import re
+
+import pytest
+import torch
+
+import wpriv
+from wpriv.cli.main import main
+from wpriv.models import mlp
+from wpriv.run.train import train
+
+OWN = """
+kind: train
+source: "columns of very different scales"
+task: classify
+data: {name: table, file: people.csv, target: target}
+model: {name: logistic}
+privacy: {eps: 3, delta: 1e-4, clip: 1}
+optimizer: {name: sgd, lr: 1}
+batch: 60
+steps: 2
+"""
+
+
+@pytest.mark.parametrize("verb", wpriv.__all__)
+def test_help_shows_the_parameters_and_the_text_of_every_public_function(verb):
+    function = getattr(wpriv, verb)
+    names = list(inspect.signature(function).parameters)
+    assert len(names) >= 4
+    text = pydoc.render_doc(function, renderer=pydoc.plaintext)
+    assert all(name in text for name in names)
+    for word in ("Args:", "Raises:"):
+        assert word in text
+
+
+def test_the_signature_of_train_is_that_of_the_verb():
+    assert inspect.signature(wpriv.train) == inspect.signature(train)
+    assert inspect.getdoc(train) in inspect.getdoc(wpriv.train)
+
+
+def test_the_end_of_a_training_says_how_its_weights_are_loaded(tmp_path, capsys):
+    folder = tmp_path / 'it\'s "a" folder'
+    assert main(["train", "quick/digits", "--set", "epochs=1", "--set", "expect=[]", "--out", str(folder)]) == 0
+    (told,) = re.findall(r'torch\.load\(.*\)\["weights"\]', capsys.readouterr().err)
+    weights = eval(told, {"torch": torch})
+    model = mlp.build(mlp.Params(width=32, depth=1, activation="tanh"), (1, 8, 8), 10)
+    assert model.load_state_dict(weights).missing_keys == []
+
+
+@pytest.mark.parametrize(
+    ("largest", "change", "warned"),
+    [
+        (90_000, [], True),
+        (3, [], False),
+        (90_000, ["--set", "options.normalise={mean: [40, 4e4, 0.5], std: [20, 2e4, 0.3]}"], False),
+    ],
+)
+def test_columns_of_very_different_scales_are_warned_of_by_name_and_by_no_value(tmp_path, capsys, largest, change, warned):
+    rng = random.Random(0)
+    rows = [f"{rng.random():.3f},{rng.randint(1, largest)},{rng.random():.3f},{rng.randint(0, 1)}" for _ in range(300)]
+    (tmp_path / "people.csv").write_text("\n".join(["age,income,share,target", *rows, ""]))
+    (tmp_path / "own.yaml").write_text(OWN)
+    line = ["train", str(tmp_path / "own.yaml"), "--data-root", str(tmp_path), "--out", str(tmp_path / "t"), *change]
+    assert main(line) == 0
+    err = capsys.readouterr().err
+    assert ("very different scales" in err) == warned
+    assert ("'income'" in err) == warned
+    # the training records decide on the warning: nothing that is kept or published may hold it
+    assert "income" not in (tmp_path / "t" / "statement.json").read_text()

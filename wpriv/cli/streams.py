@@ -1,0 +1,146 @@
+"""Standard output and standard error as the command line uses them: full, closed and of any encoding.
+
+Results go to standard output: where they cannot be written, the command fails. Notes, warnings and progress go to standard error:
+where those cannot be written they are dropped, so that a training does not end because nobody watches it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+from wpriv.errors import MissingResource, WprivError
+
+
+class ReaderGone(WprivError):
+    """Whoever read the results has closed the pipe, as ``head`` does; the exit code is that of SIGPIPE in a shell."""
+
+    exit_code = 141
+
+
+class _Stream:
+    """A text stream that writes characters its encoding lacks as escapes; everything else is that of the stream inside."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":  # the parser's library would write its help there, past this guard, where the encoding is ASCII
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+    def _write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except UnicodeEncodeError:
+            encoding = self._stream.encoding or "ascii"
+            return self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+    def writelines(self, lines: list[str]) -> None:
+        """Write several pieces of text, one after another."""
+        for line in lines:
+            self.write(line)
+
+    def write(self, text: str) -> int:
+        """Write text and return the number of its characters."""
+        raise NotImplementedError
+
+
+class Results(_Stream):
+    """Standard output.
+
+    Raises:
+        ReaderGone: the reader has closed the pipe. MissingResource: the text cannot be written, for example on a full disk.
+    """
+
+    def write(self, text: str) -> int:
+        with self._reported():
+            return 0 if text == "" else self._write(text)
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system."""
+        with self._reported():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            _discard(self._stream)
+            raise ReaderGone("the reader of standard output has closed it") from None
+        except (OSError, ValueError) as error:  # a ValueError: the stream was closed
+            _discard(self._stream)
+            reason = getattr(error, "strerror", None) or error
+            raise MissingResource(
+                f"standard output cannot be written: {reason}. Free the disk, or send the results somewhere else"
+            ) from None
+
+
+class Notes(_Stream):
+    """Standard error: what cannot be written there is dropped."""
+
+    def write(self, text: str) -> int:
+        try:
+            return self._write(text)
+        except (OSError, ValueError):  # a ValueError: the stream was closed
+            _discard(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system."""
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            _discard(self._stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what is left in the buffer of a stream to nowhere: the interpreter writes it out at its end, which must not fail again."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+        stream.flush()
+
+
+@contextlib.contextmanager
+def notes() -> Iterator[None]:
+    """Guard ``sys.stderr`` while a block runs."""
+    outer = sys.stderr
+    sys.stderr = cast(TextIO, Notes(_nowhere(2) if outer is None else outer))
+    try:
+        yield
+    finally:
+        sys.stderr = outer
+
+
+@contextlib.contextmanager
+def results() -> Iterator[None]:
+    """Guard ``sys.stdout`` while a block runs; what was written has left the process at its end.
+
+    Raises:
+        MissingResource: standard output is closed, which is found before any work is done.
+    """
+    outer = sys.stdout
+    if outer is None:
+        _nowhere(1)  # or the next file that is opened becomes standard output
+        raise MissingResource("standard output is closed, and results go there. Send them to a file, or to /dev/null")
+    sys.stdout = cast(TextIO, Results(outer))
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        sys.stdout = outer
+
+
+def _nowhere(number: int) -> TextIO:
+    """A stream that takes the place of a closed one, so that no file of the program gets its number."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    if null < number:  # a lower one is closed as well
+        os.dup2(null, number)
+        null = number
+    return open(null, "w", encoding="utf-8", closefd=False)
