@@ -128,4 +128,4 @@ class Train(Strict):
     sweep: (
         Annotated[list[Axis], BeforeValidator(listed, json_schema_input_type=Axis | list[Axis]), Field(min_length=1, max_length=4)] | None
     ) = Field(None, description="one axis, or a list of axes whose product is the grid")
-    quick: dict[str, Any] | None = Field(None, description="keys that differ in a quick run; inner mappings are merged")
+    quick: dict[str, Any] | None = Field(None, description="keys that differ in a quick run; inner mappings are merged, a sweep is replaced")
