@@ -107,6 +107,7 @@ def results(done: Trained, as_json: bool) -> None:
     if as_json:
         about: dict[str, Any] = {"schema": "wpriv.training/1", "metrics": done.metrics[-1], "statement": done.statement}
         about |= {"expect": [v.as_dict() for v in done.verdicts], "files": [str(path) for path in done.files]}
+        about |= {"claims": [claim.model_dump() for claim in done.plan.recipe.claims]}
         show.emit(json.dumps(about))
         return
     last = done.metrics[-1]
@@ -120,6 +121,7 @@ def results(done: Trained, as_json: bool) -> None:
         show.emit("trained without privacy: no guarantee" if "reports" not in done.statement else f"promise: {done.statement['promise']}")
     if done.verdicts:
         terminal.print_table(tables.expected(done.verdicts))
+    tables.claims(done.plan.recipe)
     for refusal in done.refused:
         show.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
     for warning in done.statement.get("warnings", []):
@@ -131,6 +133,7 @@ def swept(done: Swept, as_json: bool) -> None:
     """Prints the table of a sweep, as far as it is done."""
     if as_json:
         about: dict[str, Any] = {"schema": "wpriv.sweep/1", "rows": done.rows, "cells": done.cells}
+        about |= {"claims": [claim.model_dump() for claim in done.recipe.claims]}
         show.emit(json.dumps({**about, "expect": [v.as_dict() for v in done.verdicts]}))
     else:
         show.emit(show.bold(f"{done.recipe.name}: {len(done.rows)} of {done.cells} trainings are done"))
@@ -139,6 +142,7 @@ def swept(done: Swept, as_json: bool) -> None:
             terminal.print_table(show.table(names, [[_plain(row.get(name)) for name in names] for row in done.rows]))
         if done.verdicts:
             terminal.print_table(tables.expected(done.verdicts))
+        tables.claims(done.recipe)
         show.say("wrote", str(done.table))
     expect.require(done.verdicts)
 
