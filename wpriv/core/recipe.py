@@ -96,8 +96,8 @@ def _compare(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
     about = {key: data[key] for key in ("claims", "time") if data.get(key)}
     whole = {"kind": "compare", "source": data["source"], **({"panels": resolved} if names else resolved[0]), **about}
     model = Compare.model_validate({"kind": "compare", "source": data["source"], **about})
-    named = {"claims": tuple(model.claims), "time": model.time}
-    return Recipe(_stem(document.name), "compare", data["source"], whole, tuple(panels), tuple(checks), quick, **named)
+    found = Recipe(_stem(document.name), "compare", data["source"], whole, tuple(panels), tuple(checks), quick)
+    return dataclasses.replace(found, claims=tuple(model.claims), time=model.time)
 
 
 def _train(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
