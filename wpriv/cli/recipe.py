@@ -25,12 +25,12 @@ def top(ctx: typer.Context) -> None:
 
 @app.command()
 def ls() -> None:
-    """List the shipped recipes with the table or figure they come from."""
-    from wpriv.cli import show
-    from wpriv.run import read
+    """List the shipped recipes: kind, time (~: not measured on a full run), data, and the table or figure they come from."""
+    from wpriv.cli import show, terminal
+    from wpriv.run import duration, read
 
-    for name, source in read.listing():
-        show.emit(f"{name:<28} {source}")
+    rows = [[row.name, row.kind, duration.short(row.time), row.data or "-", row.source] for row in read.listing()]
+    terminal.print_table(show.table(["recipe", "kind", "time", "data", "source"], rows))
 
 
 @app.command()

@@ -41,7 +41,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe ready to run: ``data`` is what it came down to, as plain data; two recipes are the same run where it is equal."""
+    """A recipe ready to run: ``data`` is what it came down to, as plain data; two recipes are the same run where it is equal.
+
+    ``changed`` says that keys were changed after it was read, so that ``time`` may be that of another run.
+    """
 
     name: str
     kind: str
@@ -53,6 +56,7 @@ class Recipe:
     training: Train | None = None
     claims: tuple[Claim, ...] = ()
     time: Time | None = None
+    changed: bool = False
 
 
 def check(document: Document, *, quick: bool = False) -> Recipe:
