@@ -15,6 +15,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.wgrad import Wgrad
 from wpriv.run import price
+from wpriv.run.explain import explain
 
 GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 PARITY = {"bound": 1, "lipschitz_x": 1, "size_x": 2900, "size_z": 3100, "alpha": 0.75, "clip": 5}
@@ -120,3 +121,10 @@ def test_several_accountants_say_it_once(capsys):
     said = capsys.readouterr().err.splitlines()
     assert [line.count("NOT protected") for line in said] == [1, 0]
     assert said[1].startswith("wpriv: warning: gdp-clt is a limit")
+
+
+@pytest.mark.parametrize(("formula", "words"), [("tight", "constant corrected"), ("paper", "constant as published")])
+def test_the_source_names_the_constant_that_was_used(formula, words):
+    row = wpriv.budget("wgrad", sigma=1, **PARITY, formula=formula, delta=DELTA)
+    (source,) = (line for line in explain(row)["sources"] if line.startswith("wgrad: "))
+    assert source.endswith(f"({words})")

@@ -9,12 +9,13 @@ import pytest
 
 from wpriv.core import registry
 from wpriv.core.schema import PRICED
-from wpriv.run import compare, expect, grid, plot, read, sweep, train
+from wpriv.run import compare, duration, expect, grid, plot, read, sweep, train
 
 ROOT = Path(__file__).parents[2] / "recipes"
 EVERY = sorted(ROOT.rglob("*.yaml"))
 FILES = [path for path in EVERY if read.recipe(path).kind == "compare"]
 TRAININGS = [path for path in EVERY if read.recipe(path).kind == "train"]
+CLAIMING = [path for path in EVERY if read.recipe(path).claims]
 # nothing is published that its numbers could be held against: a picture, and data that are made up
 WITHOUT_NUMBERS = {"fig1-laplace-loss", "fig6-timing", "table1-office-caltech", "fig3", "swae-mnist", "swae-fashion-mnist"}
 
@@ -22,6 +23,7 @@ WITHOUT_NUMBERS = {"fig1-laplace-loss", "fig6-timing", "table1-office-caltech", 
 def test_the_recipes_are_seen():
     assert len(FILES) >= 27
     assert len(TRAININGS) >= 12
+    assert len(CLAIMING) >= 8
     assert {path.resolve() for path in EVERY} == {path.resolve() for path in read.shipped().values()}
 
 
@@ -43,6 +45,34 @@ def test_a_recipe_is_sound_as_a_whole_and_says_how_it_is_run_and_what_it_costs(p
     assert made.source
     for panel in made.panels:
         assert panel.figure in registry.names("figures")
+
+
+@pytest.mark.parametrize("path", EVERY, ids=lambda p: p.stem)
+def test_a_recipe_states_how_long_it_takes_and_its_first_line_agrees(path):
+    made = read.recipe(path)
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    if made.kind == "compare":
+        assert made.time.seconds == int(re.search(r"\((\d+) s, ", first)[1])
+    else:
+        assert f"{duration.words(made.time.seconds)} of one core" in first
+        # also a dry run of its quick settings
+        assert read.recipe(path, quick=True).time is not None
+
+
+@pytest.mark.parametrize("path", CLAIMING, ids=lambda p: p.stem)
+def test_what_a_claim_of_a_recipe_quotes_is_what_the_recipe_expects(path):
+    """Every decimal number of what is found stands among the expected numbers, or is the ratio of two of one panel."""
+    made = read.recipe(path)
+    quoted = [float(word) for claim in made.claims for word in re.findall(r"(?<![\w.])\d*\.\d+", claim.found)]
+    panels: dict[str, list[float]] = {}
+    for check in made.checks:
+        panels.setdefault(check.panel, []).extend(check.columns.values())
+    # what tells rows apart, such as alpha = 0.75, may be quoted as well
+    known = [value for check in made.checks for value in check.where.values() if isinstance(value, float)]
+    for own in panels.values():
+        known += [*own, *(one / other for one in own for other in own if other)]
+    for number in quoted:
+        assert any(abs(number - value) <= 3e-3 * abs(value) + 5e-4 for value in known), number
 
 
 def may_hold(cell, where):

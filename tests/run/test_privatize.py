@@ -182,7 +182,7 @@ def test_eq4_is_that_of_the_paper_at_the_diameter_and_analytic_is_less():
         wpriv.privatize(records(4, 3), dry_run=True, mech="local-gauss", radius=1, eps=35, delta=1e-4, formula=f).statement["noise"]
         for f in ("analytic", "eq4")
     )
-    assert paper["sigma"] == pytest.approx(0.37744390352515528, rel=3e-6)  # the published .1887 per unit of diameter; mpmath
+    assert paper["sigma"] == pytest.approx(0.37744390352515528, rel=3e-6)  # equation (4) in mpmath: .1887 per unit of diameter
     assert least["sigma"] == pytest.approx(2 * gauss_sigma.exact(35, 1e-4), rel=2e-5)
     assert least["sigma"] < paper["sigma"]
     assert "equation (4)" in paper["chosen_by"]

@@ -38,6 +38,7 @@ def test_right_statements_hold_and_wrong_ones_fail(name):
         ("Theorem 1", math.exp(-1), 0.5),
         ("Theorem 2", 5.148, 6.547),
         ("Table 2, digits", 0.898, 0.9002),
+        ("Table 2, worst digit", 0.623, 0.94785),  # 1/(1 + e^-2.9)
     ],
 )
 def test_counterexamples_are_those_that_were_worked_out_by_hand(name, published, exact):

@@ -28,15 +28,15 @@ def top(ctx: typer.Context) -> None:
 
 @app.command()
 def ls(beginning: Beginning = None) -> None:
-    """List the shipped recipes with the table or figure they come from.
+    """List the shipped recipes: kind, time (~: not measured on a full run), data, and the table or figure they come from.
 
     wpriv recipe ls plc
     """
-    from wpriv.cli import show
-    from wpriv.run import read
+    from wpriv.cli import show, terminal
+    from wpriv.run import duration, read
 
-    for name, source in read.listing(beginning):
-        show.emit(f"{name:<28} {source}")
+    rows = [[row.name, row.kind, duration.short(row.time), row.data or "-", row.source] for row in read.listing(beginning)]
+    terminal.print_table(show.table(["recipe", "kind", "time", "data", "source"], rows))
 
 
 @app.command()

@@ -9,6 +9,7 @@ from wpriv.cli import show, terminal
 from wpriv.core import registry
 from wpriv.core.curve import SCHEMA, unit_notes
 from wpriv.core.digits import text
+from wpriv.core.recipe import Recipe
 from wpriv.core.schema import Panel
 from wpriv.run.compare import Comparison, Row
 from wpriv.run.expect import Verdict
@@ -26,7 +27,13 @@ def comparison(found: Comparison, mode: str) -> None:
         rows = [{"schema": SCHEMA, **row, "version": __version__} for row in found.rows]
         verdicts = [v.as_dict() for v in found.verdicts]
         files = [str(path) for path in found.files]
-        more = {"expect": verdicts, "notes": notes, "files": files, "version": __version__}
+        more = {
+            "expect": verdicts,
+            "claims": [claim.model_dump() for claim in found.recipe.claims],
+            "notes": notes,
+            "files": files,
+            "version": __version__,
+        }
         show.emit(show.as_json({"schema": show.TABLE_SCHEMA, "rows": rows, **more}))
     elif mode == "csv":
         show.emit(csv_text(found.rows).rstrip("\n"))
@@ -38,6 +45,7 @@ def comparison(found: Comparison, mode: str) -> None:
             terminal.print_table(f"{lines}\n")
         if found.verdicts:
             terminal.print_table(expected(found.verdicts))
+        claims(found.recipe)
     for note in notes:
         show.say("note", note)
     for path in found.files if mode == "text" else ():
@@ -129,6 +137,12 @@ def _safe(value: float | None) -> str:
 
 def _plain(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
+
+
+def claims(recipe: Recipe) -> None:
+    """Prints the statements of the paper that are not borne out, with what is found in their place and why."""
+    for claim in recipe.claims:
+        show.emit(f"\nthe paper says: {claim.paper}\nwe find: {claim.found}\nbecause: {claim.because}")
 
 
 def thin(items: list[Any], most: int | None) -> list[Any]:

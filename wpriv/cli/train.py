@@ -65,7 +65,7 @@ def command(
             told = "--fork and --fresh are for one training, and a sweep's many each go on where they were"
             raise UsageError(f"{told}. Name another folder with --out to begin all of it again")
         if dry_run:
-            trained.dry_sweep(made.name, sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json)
+            trained.dry_sweep(made, sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json)
             return
         with terminal.training() as say:
             swept = sweep.run(made, where, jobs=jobs, part=shard or "1/1", backend=backend, device=device, root=data_root, say=say)

@@ -9,7 +9,8 @@ from typing import Any
 
 from wpriv.cli import show, tables, terminal
 from wpriv.core.digits import text
-from wpriv.run import expect, folder
+from wpriv.core.recipe import Recipe
+from wpriv.run import duration, expect, folder, sweep
 from wpriv.run.plan import Plan
 from wpriv.run.sweep import Cell, Swept
 from wpriv.run.train import Trained
@@ -37,6 +38,7 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
         "epsilon": plan.eps(),
         "epochs": rows,
         "guess": _guessed(plan),
+        "time": None if (time := duration.of_plan(plan)) is None else time.as_dict(),
         "folder": str(place.path),
         "files": [str(place.path / name) for name in folder.results(plan.train.task)],
         "notes": list(plan.notes),
@@ -57,18 +59,20 @@ def dry(plan: Plan, place: folder.Folder, as_json: bool) -> None:
         terminal.print_table(show.table(["epoch", "step", "eps"], lines))
     for note in plan.notes:
         show.emit(f"read as: {note}")
-    show.emit(_told(about["guess"], plan))
+    show.emit(_taken(time, about["guess"], plan))
     show.emit(f"writes: {place.path}{os.sep} {', '.join(folder.results(plan.train.task))}")
 
 
-def dry_sweep(name: str, planned: list[tuple[Cell, Plan, bool]], out: Path, as_json: bool) -> None:
+def dry_sweep(made: Recipe, planned: list[tuple[Cell, Plan, bool]], out: Path, as_json: bool) -> None:
     """Prints what the trainings of a sweep would do, a line each."""
-    rows = []
+    rows, name = [], made.name
+    time = duration.of_sweep(made, [plan for _, plan, done in planned if not done], len(sweep.cells(made)))
     for cell, plan, done in planned:
         about = {"steps": plan.steps, "sigma": plan.multiplier if plan.private else None, "epsilon": plan.eps()}
         rows.append({**cell.labels, **about, "seconds": (_guessed(plan) or {}).get("seconds_of_one_core"), "done": done})
     if as_json:
-        show.emit(json.dumps({"schema": "wpriv.plans/1", "rows": rows, "folder": str(out)}))
+        taken = None if time is None else time.as_dict()
+        show.emit(json.dumps({"schema": "wpriv.plans/1", "rows": rows, "time": taken, "folder": str(out)}))
         return
     show.emit(show.bold(f"{name}: {len(rows)} trainings, {sum(done for *_, done in planned)} of them done"))
     if not rows:
@@ -76,6 +80,7 @@ def dry_sweep(name: str, planned: list[tuple[Cell, Plan, bool]], out: Path, as_j
         return
     columns = [key for key in rows[0] if key != "seconds" or any(row[key] for row in rows)]
     terminal.print_table(show.table(columns, [[_plain(row[key]) for key in columns] for row in rows]))
+    show.emit(f"takes: {'not known' if time is None else time} (the trainings that are not done)")
     show.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
 
 
@@ -91,15 +96,14 @@ def _guessed(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def _told(guess: dict[str, Any] | None, plan: Plan) -> str:
-    if guess is None:
+def _taken(time: duration.Duration | None, guess: dict[str, Any] | None, plan: Plan) -> str:
+    """What a training takes, as far as that is known."""
+    if time is None:
         return f"takes: not known for the model {plan.train.model.name} on {plan.train.data.name} in the task {plan.train.task}"
-    seconds = guess["seconds_of_one_core"]
-    value, unit = next((seconds / size, unit) for size, unit in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= size or size == 1)
-    return (
-        f"takes: roughly {value:.2g} {unit} of one core and {guess['megabytes']:.0f} MB; {guess['weights']:,} weights, "
-        f"up to {guess['records_at_once']} records through the model at once"
-    )
+    if guess is None:
+        return f"takes: {time}"
+    size = f"{guess['weights']:,} weights, up to {guess['records_at_once']} records through the model at once"
+    return f"takes: {time}; about {guess['megabytes']:.0f} MB; {size}"
 
 
 def results(done: Trained, as_json: bool) -> None:
@@ -107,6 +111,7 @@ def results(done: Trained, as_json: bool) -> None:
     if as_json:
         about: dict[str, Any] = {"schema": "wpriv.training/1", "metrics": done.metrics[-1], "statement": done.statement}
         about |= {"expect": [v.as_dict() for v in done.verdicts], "files": [str(path) for path in done.files]}
+        about |= {"claims": [claim.model_dump() for claim in done.plan.recipe.claims]}
         show.emit(json.dumps(about))
         return
     last = done.metrics[-1]
@@ -120,6 +125,7 @@ def results(done: Trained, as_json: bool) -> None:
         show.emit("trained without privacy: no guarantee" if "reports" not in done.statement else f"promise: {done.statement['promise']}")
     if done.verdicts:
         terminal.print_table(tables.expected(done.verdicts))
+    tables.claims(done.plan.recipe)
     for refusal in done.refused:
         show.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
     for warning in done.statement.get("warnings", []):
@@ -133,6 +139,7 @@ def swept(done: Swept, as_json: bool) -> None:
     """Prints the table of a sweep, as far as it is done."""
     if as_json:
         about: dict[str, Any] = {"schema": "wpriv.sweep/1", "rows": done.rows, "cells": done.cells}
+        about |= {"claims": [claim.model_dump() for claim in done.recipe.claims]}
         show.emit(json.dumps({**about, "expect": [v.as_dict() for v in done.verdicts]}))
     else:
         show.emit(show.bold(f"{done.recipe.name}: {len(done.rows)} of {done.cells} trainings are done"))
@@ -141,6 +148,7 @@ def swept(done: Swept, as_json: bool) -> None:
             terminal.print_table(show.table(names, [[_plain(row.get(name)) for name in names] for row in done.rows]))
         if done.verdicts:
             terminal.print_table(tables.expected(done.verdicts))
+        tables.claims(done.recipe)
         show.say("wrote", str(done.table))
     expect.require(done.verdicts)
 

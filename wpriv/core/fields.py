@@ -22,6 +22,7 @@ Probability = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Tolerance = Annotated[float, Field(ge=1e-9, le=0.5)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Grid = Annotated[Any, BeforeValidator(_is_grid), WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"})]
 
 
@@ -59,6 +60,24 @@ class Expect(Strict):
     at_least: bool = Field(False, description="more is as good: only what falls short by more than the tolerance is missed")
     held: bool = Field(True, description="false: shown beside ours and never missed, for a published number that cannot be reproduced")
     source: Word
+
+
+class Claim(Strict):
+    """A statement of the source that is not borne out here: what the paper says, what this program finds, and the reason."""
+
+    paper: Text = Field(description="what the paper says")
+    found: Text = Field(description="what this program finds, with its numbers")
+    because: Text = Field(description="why the two differ")
+
+
+class Time(Strict):
+    """How long a recipe takes on one core, or on a GPU, and how that is known."""
+
+    seconds: Positive = Field(description="of the whole recipe, all trainings of a sweep together")
+    known: Literal["measured", "extrapolated", "estimated"] = Field(
+        description="measured on a full run, extrapolated from a part of one, or estimated from the operations of its networks"
+    )
+    device: Literal["cpu", "cuda"] = Field("cpu", description="cpu: one core; cuda: one GPU")
 
 
 class LocalNoise(Strict):

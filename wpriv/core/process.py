@@ -127,6 +127,10 @@ class Mechanism(Parameters):
         """What every figure about this mechanism must say beside it: it goes into the warnings of each guarantee."""
         return ()
 
+    def citation(self) -> str:
+        """The source of this mechanism at its parameters; ``source`` unless they choose between several formulas."""
+        return self.source
+
     def reading(self) -> tuple[str, ...]:
         """How the parameters were read, such as a sensitivity that was computed from them."""
         return ()

@@ -10,15 +10,15 @@ from typing import Any
 from wpriv.core import registry, training
 from wpriv.core.document import Document, Fault, Key, refuse
 from wpriv.core.faults import fields, model_faults, name_faults, shown
-from wpriv.core.fields import Expect
+from wpriv.core.fields import Claim, Expect, Time
 from wpriv.core.points import spread
 from wpriv.core.process import type_words
-from wpriv.core.schema import BOUND_COLUMNS, MODELS, PRICED, Budget, Panel
+from wpriv.core.schema import BOUND_COLUMNS, MODELS, PRICED, Budget, Compare, Panel
 from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 
 _GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))
-_NOT_MERGED = ("kind", "source", "panels", "quick", "expect", "name")
+_NOT_MERGED = ("kind", "source", "panels", "quick", "expect", "name", "claims", "time")
 ALIASES = {"eps": "epsilon"}
 _LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part")
 
@@ -41,7 +41,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe ready to run: ``data`` is what it came down to, as plain data; two recipes are the same run where it is equal."""
+    """A recipe ready to run: ``data`` is what it came down to, as plain data; two recipes are the same run where it is equal.
+
+    ``changed`` says that keys were changed after it was read, so that ``time`` may be that of another run.
+    """
 
     name: str
     kind: str
@@ -51,6 +54,9 @@ class Recipe:
     checks: tuple[Check, ...] = ()
     quick: bool = False
     training: Train | None = None
+    claims: tuple[Claim, ...] = ()
+    time: Time | None = None
+    changed: bool = False
 
 
 def check(document: Document, *, quick: bool = False) -> Recipe:
@@ -91,8 +97,11 @@ def _compare(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
         checks += [Check(name, _expect(document, (*own, i), panel, faults)) for i, _ in enumerate(given)]
     if names and data.get("expect"):
         faults.append(Fault(document.place(("expect",), at_key=True), "with panels, 'expect' stands inside the panel it is about"))
-    whole = {"kind": "compare", "source": data["source"], **({"panels": resolved} if names else resolved[0])}
-    return Recipe(_stem(document.name), "compare", data["source"], whole, tuple(panels), tuple(checks), quick)
+    about = {key: data[key] for key in ("claims", "time") if data.get(key)}
+    whole = {"kind": "compare", "source": data["source"], **({"panels": resolved} if names else resolved[0]), **about}
+    model = Compare.model_validate({"kind": "compare", "source": data["source"], **about})
+    found = Recipe(_stem(document.name), "compare", data["source"], whole, tuple(panels), tuple(checks), quick)
+    return dataclasses.replace(found, claims=tuple(model.claims), time=model.time)
 
 
 def _train(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
@@ -100,7 +109,7 @@ def _train(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
     columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *training.results(model.task))
     labels = {"accountant", *(axis.over for axis in model.sweep or [])}
     checks = [Check("", _expect_row(document, ("expect", i), columns, labels, faults)) for i in range(len(model.expect))]
-    return Recipe(_stem(document.name), "train", model.source, data, (), tuple(checks), quick, model)
+    return Recipe(_stem(document.name), "train", model.source, data, (), tuple(checks), quick, model, tuple(model.claims), model.time)
 
 
 def _privatize(document: Document, quick: bool, faults: list[Fault]) -> Recipe:

@@ -6,7 +6,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
-from wpriv.core.fields import Count, Expect, Grid, LocalNoise, Number, Positive, Probability, Strict, Tolerance, Word, listed
+from wpriv.core.fields import (
+    Claim,
+    Count,
+    Expect,
+    Grid,
+    LocalNoise,
+    Number,
+    Positive,
+    Probability,
+    Strict,
+    Time,
+    Tolerance,
+    Word,
+    listed,
+)
 from wpriv.core.schema_train import Train
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
@@ -79,6 +93,8 @@ class Compare(Part):
     kind: Literal["compare"]
     source: str
     panels: Annotated[list[Panel], Field(min_length=1)] | None = None
+    claims: list[Claim] = Field(default_factory=list, description="statements of the paper that are not borne out, printed after the table")
+    time: Time | None = None
     quick: Part | None = None
 
 

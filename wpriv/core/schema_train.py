@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from wpriv.core.fields import Count, Expect, LocalNoise, Named, Positive, Probability, Strict, Word, listed
+from wpriv.core.fields import Claim, Count, Expect, LocalNoise, Named, Positive, Probability, Strict, Time, Word, listed
 from wpriv.core.points import MAX_POINTS
 
 
@@ -125,7 +125,9 @@ class Train(Strict):
     figure: Word | None = Field(None, description="what draws the metrics, or the table of a sweep (default: training)")
     title: str | None = None
     expect: list[Expect] = Field(default_factory=list)
+    claims: list[Claim] = Field(default_factory=list, description="statements of the paper that are not borne out, printed after results")
+    time: Time | None = None
     sweep: (
         Annotated[list[Axis], BeforeValidator(listed, json_schema_input_type=Axis | list[Axis]), Field(min_length=1, max_length=4)] | None
     ) = Field(None, description="one axis, or a list of axes whose product is the grid")
-    quick: dict[str, Any] | None = Field(None, description="keys that differ in a quick run; inner mappings are merged")
+    quick: dict[str, Any] | None = Field(None, description="keys that differ in a quick run; mappings are merged, a sweep is replaced")

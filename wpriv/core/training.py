@@ -18,15 +18,20 @@ from wpriv.errors import UsageError
 # keys of the published procedure alone
 BATCH_MEAN = ("norm", "mask")
 # what says something about a run without changing it
-COSMETIC = ("source", "title", "figure", "expect", "checkpoint", "quick")
+COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "quick")
+
+# keys that hold one whole, of which a part means nothing beside parts of another
+REPLACED = ("sweep",)
 
 
 def resolve(document: Document, quick: bool, faults: list[Fault]) -> tuple[dict[str, Any], Train]:
     """The data that a recipe comes down to, defaults written out, and its model; what is wrong is added to ``faults``."""
     data = {key: value for key, value in document.data.items() if key != "quick"}
     if quick:
-        # what is expected of the whole run is not expected of a quick one
-        data = merged({key: value for key, value in data.items() if key != "expect"}, document.data.get("quick") or {})
+        # what is expected and said of the whole run is not so of a quick one
+        over = document.data.get("quick") or {}
+        gone = {"expect", "claims", "time", *(key for key in REPLACED if key in over)}
+        data = merged({key: value for key, value in data.items() if key not in gone}, over)
         written = Document(document.name, document.lines, data, document.keys, document.values)
         faults += [Fault(document.place(("quick",)), f"in a quick run: {fault.text}") for fault in model_faults(written, Train)]
         if faults:

@@ -84,6 +84,9 @@ class Wgrad(Mechanism):
     def caveats(self) -> tuple[str, ...]:
         return (NOT_PROTECTED,)
 
+    def citation(self) -> str:
+        return self.source if self.formula == "tight" else self.source.replace("constant corrected", "constant as published")
+
     def reading(self) -> tuple[str, ...]:
         found = self.sensitivity
         return (

@@ -114,6 +114,7 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
     if out is not None:
         about: dict[str, Any] = {"recipe": job.name, "source": job.source, "quick": job.quick, "cells": len(todo), "reused": reused}
         about |= {"accountants": {row["accountant"]: row["source"] for row in rows if row.get("source")}}
+        about |= {"claims": [claim.model_dump() for claim in job.claims]}
         about |= {"notes": unit_notes(row.get("notion") for row in rows)}
         write.results(out, rows, {**about, "wall_seconds": round(time.perf_counter() - started, 3)})
         files = (out / write.TABLE, out / write.RECIPE, out / write.PROVENANCE)

@@ -89,7 +89,7 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     # what was kept while it ran may be moved aside by a fork that never began, or lost
     durable.replace(path / folder.METRICS, write.csv_text(json.loads(stored["rows"])))
     about = {**about, "clipping": method} if method else about
-    provenance = {**write.provenance(), **about, "run": place.run}
+    provenance = {**write.provenance(), **about, "run": place.run, "claims": [claim.model_dump() for claim in job.recipe.claims]}
     durable.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     said = statement.statement(job, process, rows, refused, provenance, before)
     said |= _spent(job, process, entries, path, said)

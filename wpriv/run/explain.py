@@ -43,7 +43,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
     process = row.process
     module = registry.load("accountants", row.accountant)
     sources = [f"{row.accountant}: {row.source}"]
-    sources += [f"{step.mechanism.name}: {step.mechanism.source}" for step in process.steps if step.mechanism.source]
+    sources += [f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
     assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), FRESH, FIXED if row.notion == "wdp" else ADAPTIVE]
     return {

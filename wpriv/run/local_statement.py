@@ -9,6 +9,7 @@ import numpy as np
 
 from wpriv import __version__
 from wpriv.core.digits import text
+from wpriv.run import publication
 from wpriv.run.budget import implausible
 from wpriv.run.local import Plan
 from wpriv.run.records import Records
@@ -67,6 +68,9 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
             "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
         },
         "guarantees": [row.as_dict()],
+        "delta": publication.share(row.delta.safe, len(read.x)),
+        "trust_model": publication.LOCAL,
+        "publish": publication.of_reports(labels=labels, seed=plan.seed),
         "covered": COVERED,
         "not_covered": NOT_COVERED + [LABELS_PUBLIC] * labels,
         "not_assessed": [line.format(most=most, unit=unit) for line in NOT_ASSESSED],
@@ -102,6 +106,7 @@ def facts(said: dict[str, Any]) -> list[tuple[str, str]]:
             f"to an {clip['norm']} norm of {clip['radius']:g}{middle}, exactly, {clip['how']}{bounds}{floor}; domain: {clip['domain']}",
         ),
         ("noise", f"{kind}, {name} {noise[name]:g} on {noise['on']} (sensitivity {noise['sensitivity']:g}); {noise['chosen_by']}"),
+        *([("delta", f"{text(said['delta']['value'], up=True)} = {said['delta']['meaning']}")] if "delta" in said else []),
         ("rounding", f"records and noise lie on one grid of {noise['grid']:g}, where their sum is exact; then {data['dtype']}"),
     ]
 
@@ -111,6 +116,7 @@ def told(said: dict[str, Any]) -> str:
     data = said["data"]
     lines = [f"# Privacy statement: {data['name']}", "", f"{headline(said)}.", "", "| what | |", "|---|---|"]
     lines += [f"| {what} | {value} |" for what, value in facts(said)] + [""]
+    lines += publication.lines("Trust model", said["trust_model"]) + publication.table(said["publish"])
     for title, key in (("Covered", "covered"), ("Not covered", "not_covered"), ("Not assessed", "not_assessed"), ("Warnings", "warnings")):
         lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
     seed = "from the operating system, not recorded" if said["seed"] is None else f"{said['seed']} (fixed)"

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wpriv.core import document, registry
 from wpriv.core.document import Document, Fault, refuse
+from wpriv.core.fields import Time
 from wpriv.core.recipe import Recipe, check
 from wpriv.errors import UsageError
 from wpriv.run import build, grid, local
 from wpriv.run.calibrate import unknown
 from wpriv.run.number import number
 from wpriv.train import durable
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What ``wpriv recipe ls`` says of a recipe: its kind, how long it takes, the data that it needs, and its source."""
+
+    name: str
+    kind: str
+    time: Time | None
+    data: str
+    source: str
 
 
 def shipped() -> dict[str, Path]:
@@ -112,8 +125,8 @@ def _question(data: dict[str, Any]) -> dict[str, float]:
     return {key: data[key] for key in ("eps", "delta", "tol") if data.get(key) is not None}
 
 
-def listing(beginning: str | None = None) -> list[tuple[str, str]]:
-    """The shipped recipes by name, each with its source.
+def listing(beginning: str | None = None) -> list[Listed]:
+    """The shipped recipes by name.
 
     Args:
         beginning: only those of a paper (``plc``), or whose name begins so (``plc/fig7``, ``fig7``).
@@ -128,7 +141,23 @@ def listing(beginning: str | None = None) -> list[tuple[str, str]]:
         papers = list(dict.fromkeys(name.partition("/")[0] for name in shipped()))
         near = registry.did_you_mean(beginning[:100], papers) or "."
         raise UsageError(f"no shipped recipe begins with {beginning[:100]!r}{near} Papers: {', '.join(papers)}")
-    return [(name, str(document.read(path).data.get("source", ""))) for name, path in known.items()]
+    return [_listed(name, document.read(path).data) for name, path in known.items()]
+
+
+def _listed(name: str, data: dict[str, Any]) -> Listed:
+    time = None if data.get("time") is None else Time.model_validate(data["time"])
+    return Listed(name, str(data["kind"]), time, _data_of(data), str(data.get("source", "")))
+
+
+def _data_of(data: dict[str, Any]) -> str:
+    """The data set of a recipe, or the file that a mechanism reads; empty where there is none."""
+    about = data.get("data") or {}
+    if about.get("name") == "pair":
+        sides = [str(about.get(side)).partition("/")[0] for side in ("source", "target")]
+        return " to ".join(dict.fromkeys(sides))
+    steps = [*(data.get("process") or []), *(step for case in (data.get("cases") or {}).values() for step in case)]
+    files = [step["file"] for step in steps if isinstance(step.get("file"), str)]
+    return str(about.get("name") or about.get("file") or ", ".join(dict.fromkeys(files)))
 
 
 def copy(name: str, to: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
-from wpriv.run import local_statement
+from wpriv.run import local_statement, price, publication
 from wpriv.run.budget import weak
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
@@ -43,7 +43,15 @@ NOT_ASSESSED = [
     "the generators: noise is made of AES-256 in counter mode, under a key of 256 bits from the operating system where no seed is fixed, "
     "and hides from those who cannot break that; numpy's PCG64 (128 bits of seed), which draws the records, is not cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
+    "the weight of floating point: no figure here has a term for it, and delta does not bound an attack on the last digits of what is "
+    "released (Mironov 2012); the first of these lines says what the noise of this run is",
+    "buffers of the model, numbers in model.pt that are not trained: they get no noise. {buffers}",
 ]
+TRIED = (
+    "Before the first step the model is tried in training mode on made-up records, and refused where a buffer moves: a trial on a few "
+    "records, and no proof"
+)
+UNTRIED = "They are NOT refused here: running statistics of a normalisation hold the mean of training records without noise"
 PUBLISHED = (
     "NOT differentially private in any useful sense. The published procedure clips the mean gradient of a batch and not each record's, so "
     "that one record can move it by up to 2 C, and adds noise of {sigma:g} C. WDP and BDP figures are printed as published: they are no "
@@ -83,6 +91,10 @@ def statement(
         **{k: about[k] for k in ("data_source",) if k in about},
     }
     task = registry.load("tasks", train.task)
+    reports = before is not None and private is None
+    seed = before["seed"] if before is not None and private is None else train.seed
+    broken = private is not None and private.clip == "batch-mean"
+    head["publish"] = publication.of_training(train.task, private=private is not None, reports=reports, seed=seed, broken=broken)
     head["remarks"] = list(task.remarks(train, plan.sizes)) if hasattr(task, "remarks") else []
     tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
     if private is None or process is None:
@@ -95,9 +107,13 @@ def statement(
 
 def _promised(plan: Plan, process: Process, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]) -> dict[str, Any]:
     """What is promised by a private training: what is protected, how, at what cost, and what is not covered."""
-    release = plan.release
+    release, private = plan.release, plan.private
     assert release is not None
+    assert private is not None
+    assert private.delta is not None
+    buffers = UNTRIED if private.clip == "batch-mean" else TRIED
     return {
+        "trust_model": publication.CENTRAL,
         "unit": release.unit,
         "adjacency": process.adjacency,
         "adjacency_means": ADJACENCY[process.adjacency],
@@ -118,11 +134,13 @@ def _promised(plan: Plan, process: Process, rows: list[Guarantee], refused: list
         },
         "steps": sum(step.n for step in process.steps),
         "process": process.describe(),
-        "guarantees": [row.as_dict() for row in rows],
+        "guarantees": [row.as_dict() for row in rows if price.no_guarantee(row) is None],
+        "for_comparison": [row.as_dict() for row in rows if price.no_guarantee(row) is not None],
+        "delta": publication.share(private.delta, plan.records),
         "refused": [{"accountant": r.accountant, "reason": r.reason} for r in refused],
         "covered": [*COVERED, *release.covered],
         "not_covered": [*NOT_COVERED, *release.not_covered] + (OBSERVED if any(step.observed for step in process.steps) else []),
-        "not_assessed": NOT_ASSESSED,
+        "not_assessed": [line.format(buffers=buffers) for line in NOT_ASSESSED],
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(w for row in rows for w in row.warnings)])),
     }
 
@@ -148,6 +166,7 @@ def _after(before: dict[str, Any]) -> dict[str, Any]:
     return {
         "promise": f"{local_statement.headline(before)}: the records were privatised before the training, which is post-processing",
         "reports": before,
+        "trust_model": publication.LOCAL,
         "covered": before["covered"],
         "not_covered": [*before["not_covered"], CLEAR],
         "not_assessed": before["not_assessed"],
@@ -168,14 +187,7 @@ def told(said: dict[str, Any]) -> str:
         lines += [f"Promise: {said['promise']}.", "", *_remarks(said), *(table if facts else [])]
         return "\n".join([*lines, *_lists(said), *_tail(said)])
     lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")] + _remarks(said)
-    for row in said["guarantees"]:
-        ends = (
-            f", in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]" if row["claim"] == "certified" else ""
-        )
-        notion = "" if row["notion"] == "approximate-dp" else f" ({row['notion']}, no (eps, delta) guarantee)"
-        lines.append(
-            f"- eps = {text(row['epsilon'], up=True)} at delta = {row['delta']:g}{notion}: {row['claim']} by {row['accountant']}{ends}"
-        )
+    lines += [_figure(row) for row in said["guarantees"]] or ["- no accountant of the recipe gives an (eps, delta) guarantee"]
     lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
@@ -189,15 +201,26 @@ def told(said: dict[str, Any]) -> str:
         f"| sampling accounted | {sampling['kind']}{rate} |",
         f"| sampling run | {sampling['implemented']} |",
         f"| steps | {said['steps']} |",
+        f"| delta | {said['delta']['value']:g} = {said['delta']['meaning']} |",
         f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g}{by} |",
         f"| noise | standard deviation {noise['standard_deviation']:g} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
         "",
     ]
+    if said["for_comparison"]:
+        lines += ["## For comparison only, no guarantee", "", *(_figure(row) for row in said["for_comparison"]), ""]
     return "\n".join([*lines, *_lists(said), *_tail(said)])
 
 
+def _figure(row: dict[str, Any]) -> str:
+    """One accountant's figure as a bullet."""
+    ends = f", in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]" if row["claim"] == "certified" else ""
+    notion = "" if row["notion"] == "approximate-dp" else f" ({row['notion']}, no (eps, delta) guarantee)"
+    return f"- eps = {text(row['epsilon'], up=True)} at delta = {row['delta']:g}{notion}: {row['claim']} by {row['accountant']}{ends}"
+
+
 def _lists(said: dict[str, Any]) -> list[str]:
-    lines = []
+    lines = publication.lines("Trust model", said["trust_model"]) if "trust_model" in said else []
+    lines += publication.table(said["publish"])
     for title, key in (("Covered", "covered"), ("Not covered", "not_covered"), ("Not assessed", "not_assessed"), ("Warnings", "warnings")):
         if key in said:
             lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]

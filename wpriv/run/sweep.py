@@ -58,7 +58,12 @@ def cells(made: Recipe) -> list[Cell]:
     points = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
     if len(points) > MAX_CELLS:
         raise UsageError(f"{made.name} asks for more than {MAX_CELLS:,} trainings; take fewer values")
-    bare = replace(made, data={key: value for key, value in made.data.items() if key not in ("sweep", "expect", "figure")})
+    bare = replace(
+        made,
+        claims=(),
+        time=None,
+        data={key: value for key, value in made.data.items() if key not in ("sweep", "expect", "figure", "claims", "time")},
+    )
     found = []
     for point in points:
         changes = {path: value for _, _, keys in point for path, value in keys.items()}
@@ -142,6 +147,9 @@ def run(
     durable.make_folder(out)
     durable.replace(table, write.csv_text(rows))
     together.write_all(made, [(cell.labels, out / cell.name) for cell in every if (out / cell.name / folder.STATEMENT).is_file()], out)
+    about = {"recipe": made.name, "source": made.source, "quick": made.quick, "trainings": len(every), "finished": len(rows)}
+    about |= {"claims": [claim.model_dump() for claim in made.claims]}
+    durable.replace(out / write.PROVENANCE, json.dumps({**write.provenance(), **about, "device": device}, indent=2) + "\n")
     verdicts = expect.verdicts(made, rows) if len(rows) == len(every) else []
     return Swept(made, rows, len(every), verdicts, table)
 

@@ -97,7 +97,7 @@ def changed(made: Recipe, changes: Mapping[str, Any]) -> Recipe:
         data = training.overridden(data, path, value)
     told = ", ".join(f"{path}={value}" for path, value in changes.items())
     found = check(document.of_data(f"{made.name} with {told}", data))
-    return replace(found, name=made.name, quick=made.quick)
+    return replace(found, name=made.name, quick=made.quick, changed=True)
 
 
 def default_out(made: Recipe) -> Path:

@@ -23,7 +23,7 @@ from wpriv.train import durable
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 METRICS = "metrics.csv"
 # these change what is said about the numbers, not the numbers
-_COSMETIC = {"figure", "title", "limits", "expect", "source"}
+_COSMETIC = {"figure", "title", "limits", "expect", "source", "claims", "time"}
 
 # what JSON rows hold beyond the table; the source of each accountant is in the provenance
 _NO_COLUMNS = {"process", "source", "warnings"}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from wpriv.train.job import Job
 
 # the numbers it measures: the share of the target's held-out records that is labelled rightly, that of the target records which were
-# adapted to, and that of (up to 2000 records of) the source; and of the published DP-SWD the eps that the paper would print for its noise
+# adapted to, and that of (up to 2000 records of) the source; and of the published DP-SWD the eps of its noise by the bound of its program
 RESULTS = ("accuracy", "transductive", "on_source", "claimed")
 PRIVATE = ("dp-dann", "dp-swd")
 RADIUS = 0.5
@@ -44,7 +44,7 @@ MEASURED = ("transductive in metrics.csv: measured on the target records that we
 
 
 class Published(Strict):
-    """The counts with which the paper accounts for its noise (Table 4); those of the run are others."""
+    """The counts with which the paper accounts for its noise, and the eps that it prints (Table 4); those of the run are others."""
 
     d: Count
     k: Count
@@ -52,6 +52,7 @@ class Published(Strict):
     batch: Count
     epochs: Count
     delta: Annotated[float, Field(gt=0, lt=1)]
+    eps: Positive = Field(10.0, description="the eps that the paper prints for its noise")
 
 
 class Options(Strict):
@@ -177,7 +178,7 @@ def _projections(train: Train, own: Options, records: int) -> account.Release:
 
 
 def claimed(own: Options) -> float | None:
-    """The eps that the paper prints for a noise: by the tail bound of its program, and its own counts; None where they are not given."""
+    """The eps of a noise by the tail bound of the published program and the paper's own counts; None where they are not given."""
     if own.method != "dp-swd" or own.variant != "paper" or own.sigma is None or own.published is None:
         return None
     as_told = own.published
@@ -201,7 +202,10 @@ def remarks(train: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
     if own.method == "dp-dann":
         return (side, *DANN_GAPS)
     told = claimed(own)
-    paper = "" if told is None or own.published is None else f"the paper prints eps = {told:.4g} at delta = {own.published.delta:g}; "
+    paper = ""
+    if told is not None and own.published is not None:
+        delta = f"at delta = {own.published.delta:g}"
+        paper = f"the paper prints eps = {own.published.eps:g}, and the bound of its program gives {told:.4g} {delta} for this noise; "
     return (
         side,
         f"NOT differentially private: {paper}what really holds is no finite eps at any delta below 1, as follows",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 RESULTS = ("reconstruction", "distance", *_quality.SCORES, "loss")
 FIGURES = {"samples.npz": "samples", "reconstructions.npz": "samples"}
+PUBLISH = {"samples.npz": "made by the decoder from drawn codes alone: post-processing"}
 SHOWN, ACROSS = 100, 12  # samples, and pairs of test images with what becomes of them, that are left for figures
 EVALUATED = 2000  # test records that are measured, at most
 UNIT = "one training record: the values of one, replaced by any other"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wpriv.train.job import Door, Job
     from wpriv.train.release import Bounded
 
-RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
+RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
 
 
 class Options(_generation.Options):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 RESULTS = ("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged")
 FIGURES = {"samples.npz": "samples"}
 FILES = ("generated.npz",)
+PUBLISH = {"generated.npz": "made by the generator alone: post-processing"}
 TESTED = False  # whoever trains on privatised records may have no others
 ACROSS, DOWN = 20, 6  # images in a row of the picture, and rows of generated ones
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from wpriv.train.job import Door, Job
 
-RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
+RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
 # features have norm 1; those of a record and its replacement are at most this far apart
 SENSITIVITY = 2.0
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from wpriv.train.job import Job
 
-RESULTS, FIGURES = _generation.RESULTS, _generation.FIGURES
+RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
 # rows have no negative number and a norm of at most 1: |x - x'|^2 = |x|^2 + |x'|^2 - 2 x.x' <= 2
 SENSITIVITY = math.sqrt(2)
 # of the fixed features, which are public: never learnt from records
