@@ -11,7 +11,7 @@ import torch
 from wpriv.errors import UsageError
 from wpriv.train import durable
 
-FORMAT = "wpriv.checkpoint/4"
+FORMAT = "wpriv.checkpoint/5"
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
