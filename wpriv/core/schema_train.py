@@ -56,8 +56,8 @@ class Privacy(Strict):
     method: Literal["auto", "ghost", "vmap", "loop"] = Field("auto", description="how per-example gradients are clipped; all agree")
     noise: Literal["rounded", "exact"] = Field(
         "rounded",
-        description="rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any floating-point error, so "
-        "that the guarantee is about the numbers that are released (one record at a time, slower)",
+        description="rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
+        "floating-point error, so that the guarantee is about the numbers that are released (one record at a time, slower)",
     )
 
     @property

@@ -118,7 +118,8 @@ def _combinations(document: Document, model: Train) -> list[Fault]:
     if proven and private.adjacency not in (None, proven):
         wrong(("privacy", "adjacency"), f"{private.sampling} sampling is accounted under {proven} neighbours; found {private.adjacency}")
     if private.exact and private.method not in ("auto", "loop"):
-        wrong(("privacy", "method"), f"noise: exact clips one record after another (loop); found {private.method}. Leave method out")
+        asked = f"noise: exact clips one record after another (loop); found {private.method}. Leave method out"
+        wrong(("privacy", "method"), asked)
     if private.clip != "batch-mean":
         for key in BATCH_MEAN:
             if key in private.model_fields_set:
@@ -150,7 +151,8 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
     faults += wrong
     if not wrong and model.privacy is not None and model.privacy.exact and not _sums_exactly(task, model):
         place = document.place(("privacy", "noise"))
-        faults.append(Fault(place, f"exact is for sums of records that are clipped one by one, and {_releases(model)}. Use rounded"))
+        reason = f"exact is for sums of records that are clipped one by one, and {_releases(model)}. Use rounded"
+        faults.append(Fault(place, reason))
     named: list[tuple[Key, str]] = [(("accountants",), word) for word in model.accountants]
     if model.privacy is not None and model.privacy.accountant is not None:
         named.append((("privacy", "accountant"), model.privacy.accountant))
@@ -163,7 +165,7 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
 
 
 def _sums_exactly(task: Any, model: Train) -> bool:
-    """Whether all that a task releases under a recipe is a sum of records clipped one by one, without floating-point error."""
+    """Whether all that a task releases under a recipe is a sum of records that are clipped one by one."""
     return hasattr(task, "exact") and bool(task.exact(model))
 
 

@@ -8,7 +8,7 @@ from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
-from wpriv.run import local_statement
+from wpriv.run import local_statement, noise_words
 from wpriv.run.budget import weak
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
@@ -38,8 +38,6 @@ NOT_COVERED = [
     "checkpoint.pt, which holds the key of the noise to come and the state of the sampler (it is deleted when the run ends)",
 ]
 NOT_ASSESSED = [
-    "float32 arithmetic: noise has a grid and ends 9.3 standard deviations out (reached once in 2^62 draws), sums are rounded, and the "
-    "guarantee is about real numbers",
     "the generators: noise is made of AES-256 in counter mode, under a key of 256 bits from the operating system where no seed is fixed, "
     "and hides from those who cannot break that; numpy's PCG64 (128 bits of seed), which draws the records, is not cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
@@ -95,8 +93,9 @@ def statement(
 
 def _promised(plan: Plan, process: Process, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]) -> dict[str, Any]:
     """What is promised by a private training: what is protected, how, at what cost, and what is not covered."""
-    release = plan.release
+    release, private = plan.release, plan.private
     assert release is not None
+    assert private is not None
     return {
         "unit": release.unit,
         "adjacency": process.adjacency,
@@ -113,16 +112,16 @@ def _promised(plan: Plan, process: Process, rows: list[Guarantee], refused: list
             "clipped": release.clipped,
             **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
             "sensitivity": release.sensitivity,
-            "standard_deviation": plan.multiplier * release.sensitivity,
+            **noise_words.deviation(private, plan.multiplier * release.sensitivity),
             "of": release.of,
         },
         "steps": sum(step.n for step in process.steps),
         "process": process.describe(),
         "guarantees": [row.as_dict() for row in rows],
         "refused": [{"accountant": r.accountant, "reason": r.reason} for r in refused],
-        "covered": [*COVERED, *release.covered],
+        "covered": [*COVERED, *noise_words.covered(private), *release.covered],
         "not_covered": [*NOT_COVERED, *release.not_covered] + (OBSERVED if any(step.observed for step in process.steps) else []),
-        "not_assessed": NOT_ASSESSED,
+        "not_assessed": [*noise_words.not_assessed(private), *NOT_ASSESSED],
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(w for row in rows for w in row.warnings)])),
     }
 
@@ -180,6 +179,7 @@ def told(said: dict[str, Any]) -> str:
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
     by = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
+    most = f" to {noise['standard_deviation_at_most']:g}" if "standard_deviation_at_most" in noise else ""
     lines += [
         "",
         "| what | |",
@@ -190,7 +190,7 @@ def told(said: dict[str, Any]) -> str:
         f"| sampling run | {sampling['implemented']} |",
         f"| steps | {said['steps']} |",
         f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g}{by} |",
-        f"| noise | standard deviation {noise['standard_deviation']:g} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
+        f"| noise | standard deviation {noise['standard_deviation']:g}{most} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
         "",
     ]
     return "\n".join([*lines, *_lists(said), *_tail(said)])

@@ -153,7 +153,8 @@ def job(train: Train, options: Options, data: Any, device: torch.device, adjacen
     refuse(nets, options)
     optimizer = optimizer_of([p for p in nets.parameters() if p.requires_grad], train.optimizer)
     private = train.privacy
-    clip, method = (float(private.clip), method_of(private)) if private is not None and private.clip != "batch-mean" else (1.0, "auto")
+    clips = private is not None and private.clip != "batch-mean"
+    clip, method = (float(private.clip), method_of(private)) if private is not None and clips else (1.0, "auto")
     batch, exact = train.batch or len(target[0]), private is not None and private.exact
     work = Work(nets, options, source, target, optimizer, batch, adjacency, clip, method, exact)
     if private is not None:

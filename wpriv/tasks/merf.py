@@ -109,7 +109,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
 
     def whole() -> Bounded:
         """The sum over all records."""
-        pieces = zip(x.split(_generation.AT_ONCE), y.split(_generation.AT_ONCE), strict=True)  # type: ignore[no-untyped-call]
+        pieces = zip(*(torch.split(each, _generation.AT_ONCE) for each in (x, y)), strict=True)
         return Bounded([torch.stack([embedding(*piece) for piece in pieces]).sum(0)], SENSITIVITY, "replace-one")
 
     def learn(places: Any, noisy: Door) -> torch.Tensor:
@@ -139,7 +139,7 @@ def _features(images: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
 
 
 def _exact_sum(x: torch.Tensor, y: torch.Tensor, frequencies: torch.Tensor, options: Options) -> Bounded:
-    """The sum over all records without floating-point error: each by itself, clipped to norm 1, and added to the sum of its class."""
+    """The sum over all records without floating-point error: each by itself, clipped to norm 1, added to its class."""
     import torch
 
     from wpriv.train import exact

@@ -1,7 +1,8 @@
-"""The whole number next to a normal one that float64 cannot decide: interval arithmetic on uniform numbers drawn bit by bit.
+"""Rounded normal numbers that float64 cannot decide: interval arithmetic on uniform numbers drawn bit by bit.
 
-A uniform number on [0, 1) of which n bits are drawn lies in [a, a+1] / 2^n. Box and Muller's rule on such intervals encloses the normal
-number; where the enclosure holds a half between two whole numbers, 64 more bits of each uniform number are drawn.
+A uniform number on [0, 1) of which n bits are drawn lies in [a, a+1] / 2^n. Box and Muller's rule on such intervals
+encloses the normal number; where the enclosure holds a half between two whole numbers, 64 more bits of each uniform
+number are drawn.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ BITS = 64
 
 
 class Dyadic(NamedTuple):
-    """The uniform numbers in [numerator, numerator + 1] / 2^bits; those of an angle are turns, of which whole ones do not matter."""
+    """The uniform numbers in [numerator, numerator + 1] / 2^bits; of an angle, in turns, modulo whole ones."""
 
     numerator: int
     bits: int
@@ -63,7 +64,7 @@ def _rounded(share: Dyadic, angle: Dyadic, deviation: float, second: bool) -> tu
 
 @functools.cache
 def _intervals() -> Any:
-    """A context of mpmath's interval arithmetic, whose precision nobody else sets; it takes half a millisecond to make."""
+    """A context of mpmath's interval arithmetic, whose precision nobody else sets."""
     from mpmath.ctx_iv import MPIntervalContext
 
     return MPIntervalContext()

@@ -64,8 +64,9 @@ def clipped_sum(
         adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
         method: ``auto``, ``ghost``, ``vmap`` or ``loop``.
         weights: [B] of zeros and ones; examples of weight 0 are padding and add nothing.
-        exact: one example after another, in float64 on a grid (wpriv/train/exact.py), so that the sensitivity covers every rounding;
-            for ``release.noisy`` with ``exact``. Needs the method ``auto`` or ``loop``, and takes as long as ``loop``.
+        exact: one example after another, in float64 on a grid (wpriv/train/exact.py), so that the sensitivity covers
+            every rounding; for ``release.noisy`` with ``exact``. Needs the method ``auto`` or ``loop``, and takes as
+            long as ``loop``.
     Raises:
         UsageError: an argument is out of range, or a gradient is not a finite number; the message names the parameter.
         Unsupported: the model or the loss mixes examples, the model keeps something between calls (a buffer that moves, say), or the
@@ -135,7 +136,7 @@ def exact_method(method: str) -> str:
         UsageError: another method is asked for.
     """
     if method not in ("auto", "loop"):
-        raise UsageError(f"noise: exact clips one example after another (method: loop); found method: {method}. Use auto or loop")
+        raise UsageError(f"noise: exact clips one example after another; found method: {method}. Use auto or loop")
     return "loop"
 
 

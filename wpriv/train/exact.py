@@ -1,20 +1,25 @@
-"""Sums of clipped records without floating-point error: every record is clipped and cut to a grid by itself, and sums on a grid are exact.
+"""Sums of clipped records without floating-point error: each is cut to a grid, and sums on a grid are exact.
 
-A sum in floating point may move between neighbours by more than the clipping norm: the error of its additions hangs on all records,
-norms and factors are rounded, and so are the forward and backward passes, whose kernels may treat a record in another way in a batch of
-another size. None of this is left here:
+A sum in floating point may move between neighbours by more than the clipping norm: the error of its additions hangs
+on all records, norms and factors are rounded, and so are the forward and backward passes, whose kernels may treat a
+record in another way in a batch of another size. None of this is left here:
 
-- Each record passes through the model by itself, in tensors of its own, so that its gradient is a function of the record, the weights and
-  its random draws alone, whatever the passes do to it. (Kernels must be deterministic; where cuDNN offers a choice they are.)
-- That gradient g, in floating point, is taken as it is. Its norm is taken in float64, where each square of a float32 is exact and a sum of
-  d of them, in any order, is off by at most d 2^-53 relative; ``SLACK`` more covers the root, the quotient and the products.
-- f g, with f = min(1, C / (|g| (1 + slack))), is cut towards zero to multiples of the grid: its norm is at most C, never more.
+- Each record passes through the model by itself, in tensors of its own, so that its gradient is a function of the
+  record, the weights and its random draws alone, whatever the passes do to it. (Kernels must be deterministic; where
+  cuDNN offers a choice they are.)
+- That gradient g, in floating point, is taken as it is. Its norm is taken in float64, where each square of a float32
+  is exact and a sum of d of them, in any order, is off by at most d 2^-53 relative; ``SLACK`` more covers the root,
+  the quotient and the products.
+- f g, with f = min(1, C / (|g| (1 + slack))), is cut towards zero to multiples of the grid: its norm is at most C,
+  never more.
 - Multiples of the grid add up without rounding in float64, in any order, while they stay below 2^53 of it.
 
-So the sum is an exact function of the records that moves by at most C when one is added or removed, and 2 C when one is replaced.
+So the sum is an exact function of the records that moves by at most C when one is added or removed, and 2 C when one
+is replaced.
 
 Source:
-    Casacuberta, Shoemate, Vadhan, Wagaman (2022), "Widespread Underestimation of Sensitivity in Differentially Private Libraries".
+    Casacuberta, Shoemate, Vadhan, Wagaman (2022), "Widespread Underestimation of Sensitivity in Differentially
+    Private Libraries".
 """
 
 from __future__ import annotations
@@ -56,7 +61,7 @@ class Sum:
         self.records = 0
 
     def add(self, parts: Sequence[Tensor]) -> Tensor:
-        """Add one record's vector, clipped; returns its norm before clipping, in float64, which is not finite where the vector is not.
+        """Add one record's vector, clipped; returns its norm before clipping, not finite where the vector is not.
 
         Raises:
             UsageError: there are more than 2^20 records.

@@ -102,7 +102,9 @@ def per_example(
     method: str = "auto",
     exact: bool = False,
 ) -> Gathered:
-    """The sum of the records' gradients, each clipped to ``norm``; divided by the expected batch, which does not depend on the draw.
+    """The sum of the records' gradients, each clipped to ``norm``.
+
+    It is divided by the expected batch, which does not depend on the draw.
 
     Raises:
         UsageError: as ``clipped_sum``; or ``exact``, and the step has more records than can be added up exactly.

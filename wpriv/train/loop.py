@@ -137,8 +137,9 @@ class Engine:
         plan = self.schedule
         assert self.job.gather is not None
         gathered = self.job.gather(spread.own_share(indices))
-        # of several processes one adds the noise, to the sum of all: what is added to a release later would put it off its grid
-        total, seen = replace(gathered.total, parts=spread.added(gathered.total.parts)), spread.added([gathered.seen])[0]
+        # of several processes one adds the noise, and to the sum of all: what is added later is not on the grid
+        total = replace(gathered.total, parts=spread.added(gathered.total.parts))
+        seen = spread.added([gathered.seen])[0]
         parts = [weight.new_empty(weight.shape) for weight in self.weights]
         if spread.first():
             parts = noisy(total, plan.multiplier, self.noise, private=plan.step is not None, exact=plan.exact)

@@ -79,7 +79,7 @@ def added(parts: list[Tensor]) -> list[Tensor]:
 
 
 def shared(parts: list[Tensor]) -> list[Tensor]:
-    """The first process's tensors, for all; the others give tensors of the same shapes and precision, which are filled."""
+    """The first process's tensors, for all; the others give tensors of the same shapes and precision."""
     if size() == 1:
         return parts
     parts = [part.contiguous() for part in parts]  # one layout in all processes, on whose bytes the broadcast works
