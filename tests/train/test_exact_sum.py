@@ -157,7 +157,7 @@ def test_rounding_a_sum_moves_it_by_no_more_than_is_added_to_the_noise():
     total = Bounded([torch.zeros(count, dtype=torch.float64)], 1.0, "add-remove", grid_of_sum)
     grid, deviation = exact_form(total, sigma, count)
     steps = int(grid / grid_of_sum)
-    move = int(math.isqrt(int((1 / grid_of_sum) ** 2) // count))
+    move = math.isqrt(int((1 / grid_of_sum) ** 2) // count)
     one = torch.full((count,), float(steps // 2 + 1)) * grid_of_sum
     for sign in (1, -1):
         other = one.double() + sign * move * grid_of_sum
