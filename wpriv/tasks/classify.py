@@ -57,7 +57,9 @@ def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> co
     # as they are read, and as numbers of 4 bytes; a fifth more for those that test it
     data = 1.2 * 5 * sizes["records"] * math.prod(shape)
     own = recipe.physical
-    return cost.guess(found, steps=steps, batch=batch, private=recipe.privacy is not None, physical=own, budget=recipe.memory, data=data)
+    private = recipe.privacy
+    how = {"private": private is not None, "exact": private is not None and private.exact}
+    return cost.guess(found, steps=steps, batch=batch, physical=own, budget=recipe.memory, data=data, **how)
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:

@@ -25,7 +25,8 @@ Source:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -94,7 +95,7 @@ def gradients(
     """
     trainable = [p for p in model.parameters() if p.requires_grad]
     total, lengths, losses = Sum(trainable, norm), [], []
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
+    with _same_kernels():
         for place in range(len(inputs)):
             # copies, which begin where all tensors begin: kernels may hang on where in a batch a record lies
             own, goal = inputs[place : place + 1].clone(), targets[place : place + 1].clone()
@@ -105,3 +106,15 @@ def gradients(
             lengths.append(total.add(dense) if taken else total.flat.new_zeros(()))
             losses.append(of_record.detach())
     return total, torch.stack(lengths), torch.cat(losses)
+
+
+@contextmanager
+def _same_kernels() -> Iterator[None]:
+    """Within it, cuDNN takes deterministic kernels, and the same ones for the same shapes."""
+    settings = torch.backends.cudnn
+    before = settings.deterministic, settings.benchmark
+    settings.deterministic, settings.benchmark = True, False
+    try:
+        yield
+    finally:
+        settings.deterministic, settings.benchmark = before
