@@ -82,7 +82,7 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     return step
 
 
-def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto") -> Step:
+def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: bool = False) -> Step:
     from wpriv.train.clip import clipped_sum
     from wpriv.train.noise import Noise
     from wpriv.train.release import noisy
@@ -93,8 +93,8 @@ def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto") -> Step:
     source = Noise(device=x.device)
 
     def step() -> None:
-        found = clipped_sum(model, loss, x, y, norm=CLIP, adjacency="add-remove", method=method)
-        parts = noisy(found.total, NOISE, source)
+        found = clipped_sum(model, loss, x, y, norm=CLIP, adjacency="add-remove", method=method, exact=exact)
+        parts = noisy(found.total, NOISE, source, exact=exact)
         torch._foreach_div_(parts, len(x))
         for parameter, grad in zip(parameters, parts, strict=True):
             parameter.grad = grad
@@ -103,16 +103,19 @@ def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto") -> Step:
     return step
 
 
-def noise(model: nn.Module, x: Tensor, y: Tensor) -> Step:
-    """The noise of a step of wpriv alone."""
+def noise(model: nn.Module, x: Tensor, y: Tensor, exact: bool = False) -> Step:
+    """The noise of a step of wpriv alone, on a sum of zeros."""
+    from wpriv.train.exact import Sum
     from wpriv.train.noise import Noise
     from wpriv.train.release import Bounded, noisy
 
-    total = Bounded([torch.zeros_like(p) for p in model.parameters()], CLIP, "add-remove")
+    parameters = list(model.parameters())
+    zeros = Bounded([torch.zeros_like(p) for p in parameters], CLIP, "add-remove")
+    total = Sum(parameters, CLIP).bounded("add-remove") if exact else zeros
     source = Noise(device=x.device)
 
     def step() -> None:
-        noisy(total, NOISE, source)
+        noisy(total, NOISE, source, exact=exact)
 
     return step
 
@@ -157,6 +160,8 @@ STEPS: dict[str, Callable[[nn.Module, Tensor, Tensor], Step]] = {
     "wpriv": wpriv,
     "wpriv vmap": partial(wpriv, method="vmap"),
     "noise": noise,
+    "noise exact": partial(noise, exact=True),
+    "wpriv exact": partial(wpriv, exact=True),
     "opacus hooks": opacus_hooks,
     "opacus hooks contiguous": opacus_hooks,
     "opacus ghost": opacus_ghost,

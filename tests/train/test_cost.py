@@ -63,3 +63,11 @@ def test_a_guess_grows_with_the_steps_and_the_batch_and_is_bound_by_memory():
     assert more.physical < 2560
     assert one.memory < more.memory < cost.ITSELF + 1e8 + 1.1e8
     assert cost.guess(own, **{**job, "physical": 7}).physical == 7
+
+
+def test_a_run_with_exact_sums_is_guessed_to_take_longer_and_the_same_memory():
+    of_model = cost.of("tanh-cnn-28", {}, (1, 28, 28), 10)
+    how = {"steps": 100, "batch": 256, "private": True, "physical": None, "budget": 1000, "data": 0.0}
+    plain, exact = (cost.guess(of_model, **how, exact=form) for form in (False, True))
+    assert exact.seconds - plain.seconds > 100 * 256 * cost.ALONE
+    assert exact.memory == plain.memory

@@ -107,6 +107,43 @@ def test_a_run_stopped_anywhere_and_resumed_ends_with_the_same_bits(tmp_path, ki
         assert not (folder / CHECKPOINT).exists()
 
 
+@pytest.mark.parametrize("kind", ["poisson", "fixed"])
+def test_a_run_with_exact_noise_stopped_and_resumed_ends_with_the_same_bits(tmp_path, kind):
+    plan = schedule(12, kind=kind, exact=True)
+    whole = engine(tmp_path / "whole", plan)
+    rows = whole.run()
+    for stop in (1, 7, 11):
+        cut = engine(tmp_path / f"cut{stop}", plan)
+        with pytest.raises(Interrupted):
+            cut.run(stop=lambda cut=cut, stop=stop: "SIGTERM" if cut.done == stop else None)
+        again = engine(tmp_path / f"cut{stop}", plan, seed=99, resume=True)
+        assert again.run() == rows
+        assert torch.equal(weights(again), weights(whole))
+        assert len(ledger.entries(tmp_path / f"cut{stop}" / LEDGER)) == 12
+    # the same seeds draw the same noise in both forms, up to the grid, the sums' rounding and what exact noise adds
+    other = engine(tmp_path / "rounded", schedule(12, kind=kind))
+    other.run()
+    torch.testing.assert_close(weights(other), weights(whole), rtol=0, atol=1e-2)
+    assert not torch.equal(weights(other), weights(whole))
+
+
+@pytest.mark.parametrize("form", ["rounded", "exact"])
+def test_every_sum_that_a_step_releases_lies_on_the_grid_of_its_noise(tmp_path, form, monkeypatch):
+    # oracle: the sum of a step is what its weights were given, times the divisor; sigma 0.7 on a norm of 0.5 has a grid of 2^-22
+    own = engine(tmp_path, schedule(5, exact=form == "exact"))
+    real, seen = torch._foreach_div_, []
+
+    def divided(parts, divisor):
+        seen.extend(part.double().reshape(-1) for part in parts)
+        return real(parts, divisor)
+
+    monkeypatch.setattr(torch, "_foreach_div_", divided)
+    own.run()
+    multiples = torch.cat(seen) / 2.0**-22
+    assert torch.equal(multiples, multiples.round())
+    assert bool((multiples % 2 != 0).any())
+
+
 class Crash(Exception):
     pass
 

@@ -58,7 +58,8 @@ def engine(folder: Path, plan: Schedule | None = None, *, seed: int | None = 0, 
     own = seeds.seeds(seed)
     seeds.seed_model(own)
     made, plan = batches(5), plan or schedule()
-    private = Privacy(sigma=1.0, delta=1e-5, clip=0.5) if plan.step else None
+    form = "exact" if plan.exact else "rounded"
+    private = Privacy(sigma=1.0, delta=1e-5, clip=0.5, noise=form) if plan.step else None
     job = Job(made.model, gather.of(made, private, "add-remove", plan.batch), lambda: {"accuracy": 0.5})
     return Engine(job, plan, own, folder, torch.device("cpu"), identity=identity, **how)
 

@@ -54,6 +54,16 @@ class Privacy(Strict):
         8, description="records whose gradients are compared for the accountants bdp and wdp"
     )
     method: Literal["auto", "ghost", "vmap", "loop"] = Field("auto", description="how per-example gradients are clipped; all agree")
+    noise: Literal["rounded", "exact"] = Field(
+        "rounded",
+        description="rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
+        "floating-point error, so that the guarantee is about the numbers that are released (one record at a time, slower)",
+    )
+
+    @property
+    def exact(self) -> bool:
+        """Whether sums and noise are to be without floating-point error."""
+        return self.noise == "exact"
 
 
 class Optimizer(Strict):

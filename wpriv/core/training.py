@@ -44,6 +44,9 @@ def resolve(document: Document, quick: bool, faults: list[Fault]) -> tuple[dict[
     private: Any = "none" if model.privacy is None else model.privacy.model_dump(exclude_none=True)
     if model.privacy is not None and model.privacy.clip != "batch-mean":
         private = {key: value for key, value in private.items() if key not in BATCH_MEAN}
+    if model.privacy is not None and model.privacy.noise == "rounded":
+        # the default is left out, so that a run is the same under recipes from before there was a choice
+        del private["noise"]
     # the order in which recipes are written
     order = [key for key in Train.model_fields if key in {*plain, "privacy"}]
     return {key: private if key == "privacy" else plain[key] for key in order}, model
@@ -119,6 +122,9 @@ def _combinations(document: Document, model: Train) -> list[Fault]:
     proven = {"poisson": "add-remove", "fixed": "replace-one"}.get(private.sampling)
     if proven and private.adjacency not in (None, proven):
         wrong(("privacy", "adjacency"), f"{private.sampling} sampling is accounted under {proven} neighbours; found {private.adjacency}")
+    if private.exact and private.method not in ("auto", "loop"):
+        asked = f"noise: exact clips one record after another (loop); found {private.method}. Leave method out"
+        wrong(("privacy", "method"), asked)
     if private.clip != "batch-mean":
         for key in BATCH_MEAN:
             if key in private.model_fields_set:
@@ -148,6 +154,10 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
     if not wrong and not faults and hasattr(task, "faults"):
         wrong = [Fault(document.place(path), said) for path, said in task.faults(model)]
     faults += wrong
+    if not wrong and model.privacy is not None and model.privacy.exact and not _sums_exactly(task, model):
+        place = document.place(("privacy", "noise"))
+        reason = f"exact is for sums of records that are clipped one by one, and {_releases(model)}. Use rounded"
+        faults.append(Fault(place, reason))
     named: list[tuple[Key, str]] = [(("accountants",), word) for word in model.accountants]
     if model.privacy is not None and model.privacy.accountant is not None:
         named.append((("privacy", "accountant"), model.privacy.accountant))
@@ -157,6 +167,18 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
         except UsageError as error:
             faults.append(Fault(document.place(path), str(error)))
     return faults
+
+
+def _sums_exactly(task: Any, model: Train) -> bool:
+    """Whether all that a task releases under a recipe is a sum of records that are clipped one by one."""
+    return hasattr(task, "exact") and bool(task.exact(model))
+
+
+def _releases(model: Train) -> str:
+    """What stands in the way of exact noise, in words."""
+    if model.privacy is not None and model.privacy.clip == "batch-mean":
+        return "clip: batch-mean releases the clipped mean of a batch"
+    return f"the task {model.task} releases something else" + (" with these options" if model.options else "")
 
 
 def _with_options(document: Document, model: Train) -> Document:

@@ -8,7 +8,7 @@ from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
-from wpriv.run import local_statement, price, publication
+from wpriv.run import local_statement, noise_words, price, publication
 from wpriv.run.budget import weak
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
@@ -38,13 +38,9 @@ NOT_COVERED = [
     "checkpoint.pt, which holds the key of the noise to come and the state of the sampler (it is deleted when the run ends)",
 ]
 NOT_ASSESSED = [
-    "float32 arithmetic: noise has a grid and ends 9.3 standard deviations out (reached once in 2^62 draws), sums are rounded, and the "
-    "guarantee is about real numbers",
     "the generators: noise is made of AES-256 in counter mode, under a key of 256 bits from the operating system where no seed is fixed, "
     "and hides from those who cannot break that; numpy's PCG64 (128 bits of seed), which draws the records, is not cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
-    "the weight of floating point: no figure here has a term for it, and delta does not bound an attack on the last digits of what is "
-    "released (Mironov 2012); the first of these lines says what the noise of this run is",
     "buffers of the model, numbers in model.pt that are not trained: they get no noise. {buffers}",
 ]
 TRIED = (
@@ -129,7 +125,7 @@ def _promised(plan: Plan, process: Process, rows: list[Guarantee], refused: list
             "clipped": release.clipped,
             **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
             "sensitivity": release.sensitivity,
-            "standard_deviation": plan.multiplier * release.sensitivity,
+            **noise_words.deviation(private, plan.multiplier * release.sensitivity),
             "of": release.of,
         },
         "steps": sum(step.n for step in process.steps),
@@ -138,9 +134,9 @@ def _promised(plan: Plan, process: Process, rows: list[Guarantee], refused: list
         "for_comparison": [row.as_dict() for row in rows if price.no_guarantee(row) is not None],
         "delta": publication.share(private.delta, plan.records),
         "refused": [{"accountant": r.accountant, "reason": r.reason} for r in refused],
-        "covered": [*COVERED, *release.covered],
+        "covered": [*COVERED, *noise_words.covered(private), *release.covered],
         "not_covered": [*NOT_COVERED, *release.not_covered] + (OBSERVED if any(step.observed for step in process.steps) else []),
-        "not_assessed": [line.format(buffers=buffers) for line in NOT_ASSESSED],
+        "not_assessed": [*noise_words.not_assessed(private), *(line.format(buffers=buffers) for line in NOT_ASSESSED)],
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(w for row in rows for w in row.warnings)])),
     }
 
@@ -192,6 +188,7 @@ def told(said: dict[str, Any]) -> str:
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
     by = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
+    most = f" to {noise['standard_deviation_at_most']:g}" if "standard_deviation_at_most" in noise else ""
     lines += [
         "",
         "| what | |",
@@ -203,7 +200,7 @@ def told(said: dict[str, Any]) -> str:
         f"| steps | {said['steps']} |",
         f"| delta | {said['delta']['value']:g} = {said['delta']['meaning']} |",
         f"| clipped | {noise['clipped']}, to an l2 norm of {noise['clip']:g}{by} |",
-        f"| noise | standard deviation {noise['standard_deviation']:g} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
+        f"| noise | standard deviation {noise['standard_deviation']:g}{most} on {noise['of']} (multiplier {noise['multiplier']:g}) |",
         "",
     ]
     if said["for_comparison"]:

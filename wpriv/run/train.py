@@ -246,6 +246,7 @@ def schedule(job: Plan, run: int = 1) -> Any:
         once=job.release is not None and job.release.once,
         run=run,
         every=job.train.checkpoint,
+        exact=private is not None and private.exact,
     )
 
 

@@ -18,7 +18,7 @@ from wpriv.errors import UsageError
 from wpriv.tasks._adapt_nets import AT_ONCE, FIRST, Networks, Work, accuracy, gradients, images, moved, ready, refuse, side_loss
 from wpriv.tasks.adapt import RADIUS, Options, claimed, penalty
 from wpriv.train.bound import clip_factors
-from wpriv.train.clip import choose, clipped_sum
+from wpriv.train.clip import choose, clipped_sum, method_of
 from wpriv.train.job import Job, optimizer_of
 from wpriv.train.method import check_evaluation
 from wpriv.train.release import Bounded
@@ -51,7 +51,8 @@ def dp_dann(work: Work, inputs: Tensor, noisy: Noisy) -> Tensor:
     nets, adversary = work.nets, work.adversary
     zeros = inputs.new_zeros(len(inputs))
     if work.options.variant == "sound":
-        total = clipped_sum(adversary, _is_target, inputs, zeros, norm=work.clip, adjacency=work.adjacency, method=work.method).total
+        how = {"norm": work.clip, "adjacency": work.adjacency, "method": work.method, "exact": work.exact}
+        total = clipped_sum(adversary, _is_target, inputs, zeros, **how).total  # type: ignore[arg-type]
     else:
         total = _each_tensor(adversary, inputs, work.clip, work.adjacency)
     released = [part / work.batch for part in noisy(total)]
@@ -152,8 +153,10 @@ def job(train: Train, options: Options, data: Any, device: torch.device, adjacen
     refuse(nets, options)
     optimizer = optimizer_of([p for p in nets.parameters() if p.requires_grad], train.optimizer)
     private = train.privacy
-    clip, method = (float(private.clip), private.method) if private is not None and private.clip != "batch-mean" else (1.0, "auto")
-    work = Work(nets, options, source, target, optimizer, train.batch or len(target[0]), adjacency, clip, method)
+    clips = private is not None and private.clip != "batch-mean"
+    clip, method = (float(private.clip), method_of(private)) if private is not None and clips else (1.0, "auto")
+    batch, exact = train.batch or len(target[0]), private is not None and private.exact
+    work = Work(nets, options, source, target, optimizer, batch, adjacency, clip, method, exact)
     if private is not None:
         _refuse_leaks(work)
     which = ("paper" if options.variant == "paper" else options.route) if options.method == "dp-swd" else ""

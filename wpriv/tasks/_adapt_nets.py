@@ -92,6 +92,7 @@ class Work:
     adjacency: str
     clip: float
     method: str
+    exact: bool = False
 
     @functools.cached_property
     def adversary(self) -> nn.Module:

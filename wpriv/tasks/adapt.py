@@ -132,6 +132,12 @@ def _dann(train: Train, own: Options, records: int) -> account.Release:
     return replace(found, at=at, sensitivity=norm, clipped=told)
 
 
+def exact(train: Train) -> bool:
+    """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
+    own = Options.model_validate(train.options)
+    return own.method == "dp-dann" and own.variant == "sound"
+
+
 def penalty(batch: int, bound: float = 1.0, lipschitz: float = 1.0) -> Penalty:
     """One Wasserstein gradient between projections of target and source on a direction, or the mean of such over directions.
 

@@ -54,6 +54,11 @@ def release(train: Train, sizes: Mapping[str, int]) -> account.Release:
     return account.gradients(train, sizes["records"])
 
 
+def exact(train: Train) -> bool:
+    """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
+    return True
+
+
 def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """Generator and discriminator, and the step that moves the one and then the other.
 
@@ -75,7 +80,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     weights = list(judge.parameters())
     if train.privacy is not None:
         none = weights[0].new_empty(0, options.dimension + options.classes)
-        clip.choose(judge, _loss, none, none[:, 0], method=train.privacy.method)
+        clip.choose(judge, _loss, none, none[:, 0], method=clip.method_of(train.privacy))
     x, y = _generation.images(data.x_train, data.y_train, device)
     labels = _generation.even(options.generated, options.classes, device)
     own_rate = train.optimizer.model_copy(update={"lr": options.generator_lr or train.optimizer.lr})
@@ -114,7 +119,8 @@ def _on_records(judge: nn.Module, real: Tensor, private: Privacy | None, adjacen
         total = Bounded(list(torch.autograd.grad(losses.sum(), list(judge.parameters()))), 0.0, "replace-one")
     else:
         norm = float(private.clip)
-        found = clipped_sum(judge, _loss, real, real.new_ones(len(real)), norm=norm, adjacency=adjacency, method=private.method)
+        how = {"norm": norm, "adjacency": adjacency, "method": private.method, "exact": private.exact}
+        found = clipped_sum(judge, _loss, real, real.new_ones(len(real)), **how)  # type: ignore[arg-type]
         total, losses, clipped = found.total, found.losses, (found.norms > norm).sum()
     return total, torch.stack([real.new_tensor(len(real)), losses.detach().sum(), clipped])
 

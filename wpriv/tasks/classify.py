@@ -43,6 +43,11 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
     return account.gradients(recipe, sizes["records"])
 
 
+def exact(recipe: Train) -> bool:
+    """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
+    return recipe.privacy is not None and recipe.privacy.clip != "batch-mean"
+
+
 def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost.Guess | None:
     """The time and memory of a training, for a dry run; None where model or data set are not among those that are known."""
     shape = SHAPES.get(recipe.data.name)
@@ -52,7 +57,9 @@ def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> co
     # as they are read, and as numbers of 4 bytes; a fifth more for those that test it
     data = 1.2 * 5 * sizes["records"] * math.prod(shape)
     own = recipe.physical
-    return cost.guess(found, steps=steps, batch=batch, private=recipe.privacy is not None, physical=own, budget=recipe.memory, data=data)
+    private = recipe.privacy
+    how = {"private": private is not None, "exact": private is not None and private.exact}
+    return cost.guess(found, steps=steps, batch=batch, physical=own, budget=recipe.memory, data=data, **how)
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -95,7 +102,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     method = ""
     if private is not None and private.clip != "batch-mean":
         # before any record passes through the model
-        method = clip.choose_for(model, loss, tuple(inputs.shape[1:]), len(data.classes), private.method)
+        method = clip.choose_for(model, loss, tuple(inputs.shape[1:]), len(data.classes), clip.method_of(private))
     two = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
     batches = gather.Batches(model, loss, fetch, physical)

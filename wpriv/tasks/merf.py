@@ -19,6 +19,7 @@ from pydantic import Field
 from wpriv.core.fields import Count, Positive
 from wpriv.core.process import Sampling
 from wpriv.core.schema_train import Train
+from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.tasks import _generation
 from wpriv.train.account import Release
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from wpriv.train.job import Door, Job
+    from wpriv.train.release import Bounded
 
 RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
 # features have norm 1; those of a record and its replacement are at most this far apart
@@ -72,6 +74,11 @@ def release(train: Train, sizes: Mapping[str, int]) -> Release:
     )
 
 
+def exact(train: Train) -> bool:
+    """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
+    return True
+
+
 def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The generator, and the step that embeds all records (the first) and moves the generator (every one).
 
@@ -97,14 +104,17 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
 
     def embedding(images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         """[features, classes] the sum over images of their features, of norm 1 each, in the place of their class."""
-        turned = images.flatten(1) @ kept.frequencies
-        features = torch.cat([turned.cos(), turned.sin()], dim=1) / math.sqrt(options.features / 2)
+        features = _features(images, kept.frequencies)
         return features.T @ nn.functional.one_hot(classes, options.classes).to(features.dtype)
+
+    def whole() -> Bounded:
+        """The sum over all records."""
+        pieces = zip(*(torch.split(each, _generation.AT_ONCE) for each in (x, y)), strict=True)
+        return Bounded([torch.stack([embedding(*piece) for piece in pieces]).sum(0)], SENSITIVITY, "replace-one")
 
     def learn(places: Any, noisy: Door) -> torch.Tensor:
         if not kept.embedded:
-            parts = [embedding(*part) for part in zip(x.split(_generation.AT_ONCE), y.split(_generation.AT_ONCE), strict=True)]  # type: ignore[no-untyped-call]
-            (released,) = noisy(Bounded([torch.stack(parts).sum(0)], SENSITIVITY, "replace-one"))
+            (released,) = noisy(_exact_sum(x, y, kept.frequencies, options) if noisy.exact else whole())
             kept.released.copy_(released / len(x))
             kept.embedded.fill_(1)
         total = torch.zeros((), device=device)
@@ -118,3 +128,27 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
         return torch.stack([total.new_tensor(len(x)), total * len(x), total.new_tensor(math.nan)])
 
     return _generation.job(generator, {"embedding": kept}, learn, data, options, optimizers={"generator": optimizer})
+
+
+def _features(images: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
+    """[n, features] cosines and sines of images, of norm 1."""
+    import torch
+
+    turned = images.flatten(1) @ frequencies
+    return torch.cat([turned.cos(), turned.sin()], dim=1) / math.sqrt(frequencies.shape[1])
+
+
+def _exact_sum(x: torch.Tensor, y: torch.Tensor, frequencies: torch.Tensor, options: Options) -> Bounded:
+    """The sum over all records without floating-point error: each by itself, clipped to norm 1, added to its class."""
+    import torch
+
+    from wpriv.train import exact
+    from wpriv.train.release import Bounded
+
+    if len(x) > exact.MOST:
+        raise UsageError(f"noise: exact adds up to {exact.MOST} records; found {len(x)}")
+    sums = [exact.Sum([frequencies.new_empty(options.features)], 1.0) for _ in range(options.classes)]
+    for image, label in zip(x, y.tolist(), strict=True):
+        sums[label].add([_features(image.unsqueeze(0).clone(), frequencies)])
+    columns = [total.bounded("replace-one").parts[0] for total in sums]
+    return Bounded([torch.stack(columns, dim=1)], SENSITIVITY, "replace-one", sums[0].grid, frequencies.dtype)

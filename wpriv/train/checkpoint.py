@@ -15,7 +15,7 @@ import torch
 from wpriv.errors import MissingResource, UsageError
 from wpriv.train import durable
 
-FORMAT = "wpriv.checkpoint/4"
+FORMAT = "wpriv.checkpoint/5"
 # what every checkpoint and every model of this format holds, whatever was trained
 FIELDS = {"identity": str, "run": int, "ledger": dict, "clear": bool, "weights": dict, "rows": str}
 # torch reads a damaged file as far as it makes sense, and then raises whatever that leads to

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from wpriv.core.schema_train import Privacy
 from wpriv.errors import UsageError
 from wpriv.train.bound import Loss, total
 from wpriv.train.check import check
+from wpriv.train.exact import Sum as ExactSum
+from wpriv.train.exact import gradients as exact_gradients
 from wpriv.train.method import METHODS, method_for
 from wpriv.train.release import Bounded
 
@@ -43,6 +46,7 @@ def clipped_sum(
     adjacency: str,
     method: str = "auto",
     weights: Tensor | None = None,
+    exact: bool = False,
 ) -> Clipped:
     """The sum over examples of the gradient of each one's loss, clipped to l2 norm <= ``norm`` over all trainable parameters.
 
@@ -60,6 +64,9 @@ def clipped_sum(
         adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
         method: ``auto``, ``ghost``, ``vmap`` or ``loop``.
         weights: [B] of zeros and ones; examples of weight 0 are padding and add nothing.
+        exact: one example after another, in float64 on a grid (wpriv/train/exact.py), so that the sensitivity covers
+            every rounding; for ``release.noisy`` with ``exact``. Needs the method ``auto`` or ``loop``, and takes as
+            long as ``loop``.
     Raises:
         UsageError: an argument is out of range, or a gradient is not a finite number; the message names the parameter.
         Unsupported: the model or the loss mixes examples, the model keeps something between calls (a buffer that moves, say), or the
@@ -69,7 +76,7 @@ def clipped_sum(
     """
     if not 0 < norm < math.inf:
         raise UsageError(f"the clipping norm must be finite and above 0; found {norm}")
-    candidates = _candidates(method)
+    candidates = _candidates(exact_method(method) if exact else method)
     if len(inputs) != len(targets) or (weights is not None and weights.shape != inputs.shape[:1]):
         other = "" if weights is None else f" and weights of shape {tuple(weights.shape)}"
         raise UsageError(f"each example needs one target and one weight; found {len(inputs)} inputs, {len(targets)} targets{other}")
@@ -77,10 +84,18 @@ def clipped_sum(
     sensitivity = norm if adjacency == "add-remove" else 2 * norm
     trainable = [p for p in model.parameters() if p.requires_grad]
     if len(inputs) == 0:
+        if exact:
+            nothing = trainable[0].new_zeros(0)
+            return Clipped(ExactSum(trainable, norm).bounded(adjacency), nothing, nothing)
         nothing = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
         return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), nothing, nothing)
 
     right = METHODS[method_for(model, loss, inputs, targets, candidates=candidates)]
+    if exact:
+        with torch.enable_grad():
+            whole, lengths, losses = exact_gradients(model, loss, inputs, targets, norm, weights)
+        _refuse_nonfinite({"all parameters": lengths}, weights)
+        return Clipped(whole.bounded(adjacency), lengths, losses)
     with torch.enable_grad():
         found = right(model, loss, inputs, targets, norm, weights)
     _refuse_nonfinite(found.squares, weights)
@@ -112,6 +127,26 @@ def choose_for(model: nn.Module, loss: Loss, shape: tuple[int, ...], classes: in
     first = next(model.parameters())
     inputs = torch.empty(0, *shape, dtype=first.dtype, device=first.device)
     return choose(model, loss, inputs, inputs.new_empty(0, dtype=torch.int64), method=method, classes=classes)
+
+
+def exact_method(method: str) -> str:
+    """The method of an exact sum, which takes one example after another.
+
+    Raises:
+        UsageError: another method is asked for.
+    """
+    if method not in ("auto", "loop"):
+        raise UsageError(f"noise: exact clips one example after another; found method: {method}. Use auto or loop")
+    return "loop"
+
+
+def method_of(private: Privacy) -> str:
+    """The method that a recipe asks for.
+
+    Raises:
+        UsageError: as ``exact_method``.
+    """
+    return exact_method(private.method) if private.exact else private.method
 
 
 def _candidates(method: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ Shape = Sequence[int]
 OPERATIONS = 70e9  # a second, in products of matrices
 NUMBERS = 80e6  # a second, kept and seen again by all that is not a product
 WEIGHTS = 70e6  # a second, for their noise and their step
+ALONE, CUT = 6e-4, 100e6  # exact sums: seconds of a record that passes by itself, and numbers of its gradient a second
 # of what is kept for the backward pass: gradients, and what clipping keeps and builds
 OVERHEAD = 3.0
 ITSELF = 300e6  # bytes of the program and torch
@@ -44,15 +45,28 @@ class Guess:
     physical: int
 
 
-def guess(cost: Cost, *, steps: int, batch: int, private: bool, physical: int | None, budget: int, data: float) -> Guess:
+def guess(
+    cost: Cost,
+    *,
+    steps: int,
+    batch: int,
+    private: bool,
+    physical: int | None,
+    budget: int,
+    data: float,
+    exact: bool = False,
+) -> Guess:
     """What so many steps take, within a factor of about two.
 
     Args:
         physical: records at once, where they are told. budget: megabytes for a physical batch. data: bytes of the records in memory.
+        exact: records pass one by one, and their sum is exact (wpriv/train/exact.py).
     """
     most = physical or at_once(4.0 * cost.kept, cost.weights, budget)
     # forward, gradients of activations, of weights; book-keeping takes the products of weights twice, norms and sum
     record = (8 if private else 6) * cost.products / OPERATIONS + cost.kept / NUMBERS
+    if exact:
+        record += ALONE + cost.weights / CUT
     seconds = START + steps * (STEP + batch * record + cost.weights / WEIGHTS)
     held = min(batch, most) * OVERHEAD * 4 * cost.kept + 5 * 4 * cost.weights
     return Guess(cost, seconds, ITSELF + data + held, min(batch, most))

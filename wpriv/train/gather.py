@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from wpriv.core.schema_train import Privacy
 from wpriv.errors import UsageError
-from wpriv.train.clip import clipped_sum
+from wpriv.train.clip import clipped_sum, method_of
+from wpriv.train.exact import MOST
 from wpriv.train.release import Bounded
 from wpriv.train.sampler import Indices, chunks
 
@@ -71,7 +72,13 @@ def of(batches: Batches, private: Privacy | None, adjacency: str, batch: int, me
     if private.clip == "batch-mean":
         return functools.partial(batch_mean, batches, norm=private.norm)
     return functools.partial(
-        per_example, batches, norm=float(private.clip), adjacency=adjacency, divisor=float(batch), method=method or private.method
+        per_example,
+        batches,
+        norm=float(private.clip),
+        adjacency=adjacency,
+        divisor=float(batch),
+        method=method or method_of(private),
+        exact=private.exact,
     )
 
 
@@ -82,16 +89,33 @@ def joined(parts: list[Bounded]) -> Bounded:
     for other in parts[1:]:
         for mine, theirs in zip(total.parts, other.parts, strict=True):
             mine += theirs
-    return Bounded(total.parts, max(part.sensitivity for part in parts), total.adjacency)
+    return replace(total, sensitivity=max(part.sensitivity for part in parts))
 
 
-def per_example(batches: Batches, indices: Indices, *, norm: float, adjacency: str, divisor: float, method: str = "auto") -> Gathered:
-    """The sum of the records' gradients, each clipped to ``norm``; divided by the expected batch, which does not depend on the draw."""
+def per_example(
+    batches: Batches,
+    indices: Indices,
+    *,
+    norm: float,
+    adjacency: str,
+    divisor: float,
+    method: str = "auto",
+    exact: bool = False,
+) -> Gathered:
+    """The sum of the records' gradients, each clipped to ``norm``.
+
+    It is divided by the expected batch, which does not depend on the draw.
+
+    Raises:
+        UsageError: as ``clipped_sum``; or ``exact``, and the step has more records than can be added up exactly.
+    """
+    if exact and len(indices) > MOST:
+        raise UsageError(f"noise: exact adds up to {MOST} records a step; found {len(indices)}. Take a smaller batch")
     parts, seen = [], []
     # no record at all is a batch like any other: its sum is zero and gets noise
     for own in chunks(indices, batches.physical) or [indices]:
         inputs, targets = batches.fetch(own)
-        found = clipped_sum(batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency, method=method)
+        found = clipped_sum(batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency, method=method, exact=exact)
         parts.append(found.total)
         losses = found.losses.detach()
         seen.append(torch.stack([losses.new_tensor(len(own)), losses.sum(), (found.norms > norm).sum()]))

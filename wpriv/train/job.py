@@ -33,6 +33,7 @@ class Schedule:
         mask: share of the coordinates of a noisy gradient that are set to zero.
         once: the first step alone releases something. optimizer: how the weights move.
         run: its number in the ledger, where forks have run before it. every: seconds between checkpoints.
+        exact: sums and noise without floating-point error, see ``release.noisy``.
     """
 
     sampling: Sampling
@@ -47,6 +48,7 @@ class Schedule:
     once: bool = False
     run: int = 1
     every: float = 60.0
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if self.step is not None and self.step.sampling != self.sampling:
@@ -83,6 +85,7 @@ class Door:
         multiplier: standard deviation of that noise over the sensitivity of what passes; 0 without privacy.
         adjacency: the neighbours under which what passes must be bounded, in a ``private`` training.
         noise: where the noise comes from. used: how often something has passed.
+        exact: what passes must be a sum without floating-point error (``train/exact.py``), and gets such noise.
     """
 
     multiplier: float
@@ -90,12 +93,13 @@ class Door:
     noise: Noise
     private: bool
     used: int = 0
+    exact: bool = False
 
     def __call__(self, total: Bounded) -> list[Tensor]:
         self.used += 1
         if self.private and total.adjacency != self.adjacency:
             raise UsageError(f"what is accounted under {self.adjacency} neighbours cannot be bounded under {total.adjacency}")
-        return noisy(total, self.multiplier, self.noise, private=self.private)
+        return noisy(total, self.multiplier, self.noise, private=self.private, exact=self.exact)
 
 
 Learn = Callable[[Indices, Door], Tensor]

@@ -9,6 +9,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ class Engine:
     def _learn(self, indices: Indices) -> Tensor:
         """A step of the task's own, which must release as often as is accounted."""
         plan = self.schedule
-        door = Door(plan.multiplier, plan.adjacency, self.noise, plan.step is not None)
+        door = Door(plan.multiplier, plan.adjacency, self.noise, plan.step is not None, exact=plan.exact)
         assert self.job.learn is not None
         seen = self.job.learn(indices, door)
         if plan.step is not None and door.used != self._releases():
@@ -136,11 +137,13 @@ class Engine:
         plan = self.schedule
         assert self.job.gather is not None
         gathered = self.job.gather(spread.own_share(indices))
-        # of several processes one adds the noise, before the sums are added up: it is there once
-        parts = (
-            noisy(gathered.total, plan.multiplier, self.noise, private=plan.step is not None) if spread.first() else gathered.total.parts
-        )
-        parts, seen = spread.added(parts), spread.added([gathered.seen])[0]
+        # of several processes one adds the noise, and to the sum of all: what is added later is not on the grid
+        total = replace(gathered.total, parts=spread.added(gathered.total.parts))
+        seen = spread.added([gathered.seen])[0]
+        parts = [weight.new_empty(weight.shape) for weight in self.weights]
+        if spread.first():
+            parts = noisy(total, plan.multiplier, self.noise, private=plan.step is not None, exact=plan.exact)
+        parts = spread.shared(parts)
         torch._foreach_div_(parts, gathered.divisor or max(float(seen[0]), 1.0))
         keep = self._mask(parts)
         if keep:

@@ -78,6 +78,16 @@ def added(parts: list[Tensor]) -> list[Tensor]:
     return parts
 
 
+def shared(parts: list[Tensor]) -> list[Tensor]:
+    """The first process's tensors, for all; the others give tensors of the same shapes and precision."""
+    if size() == 1:
+        return parts
+    parts = [part.contiguous() for part in parts]  # one layout in all processes, on whose bytes the broadcast works
+    for part in parts:
+        dist.broadcast(part, src=0)
+    return parts
+
+
 def agreed(reason: str | None) -> str | None:
     """The first reason that any process has, for all: they stop at the same step or not at all."""
     if size() == 1:
