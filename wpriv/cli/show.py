@@ -91,6 +91,7 @@ def details(row: Guarantee) -> list[str]:
     hidden = len(row.process.steps) - len(out)
     out += [f"process: and {hidden} more kinds of step"] if hidden > 0 else []
     out += [f"read as: {note}" for note in row.extra.get("reading", [])]
+    out += _how_near(row)
     found = row.extra.get("attack")
     if found:
         shown = f"{text(found['advantage_upper'], up=True)} {_ends(found['advantage_lower'], found['advantage_upper'])}"
@@ -109,6 +110,16 @@ def details(row: Guarantee) -> list[str]:
         times = "" if found is None else f"; {found / least:.4g} times the least"
         out.append(f"other formula: {value} by {other['formula']}; {'' if other['valid'] else 'NOT VALID HERE: '}{other['note']}{times}")
     return out
+
+
+def _how_near(row: Guarantee) -> list[str]:
+    """How far what calibrate found can be from the best value, where a value is known that misses the target."""
+    calibrated = row.extra.get("calibrated")
+    if not calibrated or not calibrated["misses"] or not calibrated["within"]:
+        return []
+    name, best = calibrated["parameter"], "most" if "most" in calibrated else "least"
+    misses = f"{name} = {calibrated['misses']:.12g} misses the target by {row.accountant}"
+    return [f"{best}: {misses}; {calibrated['value']:.12g} is within {text(calibrated['within'], up=True, digits=2)} of the {best}"]
 
 
 def _ends(low: float, high: float) -> str:
