@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import MissingResource, UsageError
+from wpriv.run.adaptive import Declared
 from wpriv.run.number import number, shown, whole
+
+if TYPE_CHECKING:
+    from wpriv.train.ledger import Entry
 
 MAX_HISTORY_BYTES = 50_000_000
 
@@ -20,6 +25,7 @@ class History:
     steps: list[dict[str, Any]]
     notes: tuple[str, ...] = ()
     adjacency: str | None = None  # the neighbours that the file names; None where it names none
+    declared: Declared | None = None  # what its file says was fixed before the first release; None where it says nothing
 
 
 def read_history(path: str | Path) -> History:
@@ -94,7 +100,15 @@ def _ledger(file: Path) -> History:
         if (aside / folder.LEDGER).is_file():
             notes.append(f"{aside.name} holds an earlier run, which is not part of this figure: see the statement of this one")
     process = ledger.process(entries)
-    return History(process.describe(), tuple(notes), process.adjacency)
+    return History(process.describe(), tuple(notes), process.adjacency, declared(entries))
+
+
+def declared(entries: Sequence[Entry]) -> Declared:
+    """What was fixed before the first release of a ledger: its first run as planned. Each further run is a fork of the one before."""
+    from wpriv.train import ledger
+
+    (step,) = ledger.process(entries[:1]).steps
+    return Declared(replace(step, n=entries[0].planned), len({entry.run for entry in entries}))
 
 
 def _stated(path: Path) -> dict[str, Any] | None:

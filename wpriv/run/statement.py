@@ -8,7 +8,7 @@ from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
-from wpriv.run import local_statement
+from wpriv.run import adaptive, local_statement
 from wpriv.run.budget import weak
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
@@ -177,6 +177,7 @@ def told(said: dict[str, Any]) -> str:
             f"- eps = {text(row['epsilon'], up=True)} at delta = {row['delta']:g}{notion}: {row['claim']} by {row['accountant']}{ends}"
         )
     lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
+    lines += [f"- {line}" for line in adaptive.lines(said.get("parameters"))]
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
     by = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
