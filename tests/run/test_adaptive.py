@@ -41,16 +41,49 @@ def test_the_filter_adds_up_the_divergences_of_one_order(order):
     assert found == pytest.approx(converted(order, divergence, 1e-6), rel=1e-12)
 
 
-def test_the_order_depends_on_the_first_kind_of_step_alone():
+def renyi(sigma: float, n: int, lam: np.ndarray) -> np.ndarray:
+    """Renyi divergences of n steps at rate 0.01, by the accountant of that notion."""
+    given = {"sigma": sigma, "n": n, "sampling": "poisson", "rate": 0.01, "delta": 0.5}
+    return np.array([wpriv.budget("gauss", **given, accountant=f"renyi:order={1 + x!r}").epsilon.safe for x in lam.tolist()])
+
+
+def test_the_orders_depend_on_the_first_kind_of_step_alone():
     first, later = Step(Gauss(1.1), 1000, POISSON), Step(Gauss(0.9), 300, POISSON)
-    alone, both = Process((first,)), Process((first, later, first))
-    order = rdp_filter.best_order(rdp_filter.first_kind(both), delta=1e-5)
-    assert order == rdp_filter.best_order(Process((Step(Gauss(1.1), 2000, POISSON),)), delta=1e-5)
-    spent = wpriv.budget("gauss", sigma=0.9, n=300, sampling="poisson", rate=0.01, delta=0.5, accountant=f"renyi:order={order!r}")
-    eps = [rdp_filter.account(p, order=order).epsilon(1e-5).safe for p in (Process((Step(Gauss(1.1), 2000, POISSON),)), both)]
-    assert eps[1] - eps[0] == pytest.approx(spent.epsilon.safe, rel=1e-9)
-    # of one kind of step alone it is the best order of all: rdp's figure
-    assert rdp_filter.account(alone).epsilon(1e-5).safe == pytest.approx(price.curve(alone, "rdp").at(delta=1e-5).epsilon.safe, rel=1e-9)
+    planned = Process((Step(Gauss(1.1), 2000, POISSON),))
+    orders = rdp_filter.orders(planned, delta=1e-5)
+    for process in (planned, Process((first, later, first))):
+        assert np.array_equal(rdp_filter.orders(rdp_filter.first_kind(process), delta=1e-5).lam, orders.lam)
+
+
+def test_the_shares_of_the_orders_make_up_delta():
+    orders = rdp_filter.orders(Process((Step(Gauss(1.1), 1000, POISSON),)), delta=1e-5)
+    assert orders.share.sum() == pytest.approx(1, abs=1e-15)
+    assert orders.share.max() == 0.5
+    assert orders.lam.min() > 0
+
+
+def test_the_figure_is_the_least_over_the_orders_each_at_its_share_of_delta():
+    process = Process((Step(Gauss(1.1), 1000, POISSON), Step(Gauss(0.9), 300, POISSON)))
+    orders = rdp_filter.orders(rdp_filter.first_kind(process), delta=1e-5)
+    few = orders.lam < 8  # those whose divergences are of any use here
+    spent = renyi(1.1, 1000, orders.lam[few]) + renyi(0.9, 300, orders.lam[few])
+    least = min(converted(1 + lam, d, 1e-5 * w) for lam, d, w in zip(orders.lam[few], spent, orders.share[few], strict=True))
+    assert rdp_filter.account(process).epsilon(1e-5).safe == pytest.approx(least, rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
+def test_the_filter_costs_a_run_that_went_as_planned_half_of_delta(delta):
+    process = Process((Step(Gauss(1.1), 1000, POISSON),))
+    best = rdp_filter.best_order(process, delta=delta)
+    least = price.curve(process, "rdp").at(delta=delta).epsilon.safe
+    assert least <= rdp_filter.account(process).epsilon(delta).safe <= least + math.log(2) / (best - 1) + 1e-9
+
+
+@pytest.mark.parametrize("later", [Step(Gauss(0.6), 300, POISSON), Step(Gauss(1.1), 20_000, POISSON), Step(Gauss(8.0), 1000, POISSON)])
+def test_steps_unlike_the_first_ones_still_have_a_finite_figure(later):
+    process = Process((Step(Gauss(1.1), 1000, POISSON), later))
+    least = price.curve(process, "rdp").at(delta=1e-5).epsilon.safe
+    assert least <= rdp_filter.account(process).epsilon(1e-5).safe <= 1.5 * least
 
 
 @pytest.mark.parametrize("order", [1.0, 0.5, -3.0])
@@ -116,21 +149,25 @@ def menu() -> list[tuple[float, float]]:
 @pytest.mark.parametrize("eps", [0.5, 1.0, 2.0, 3.0])
 def test_an_adversary_that_picks_the_noise_by_what_it_saw_keeps_the_bound_of_the_filter(eps):
     steps = menu()
-    q, mu = FIRST
-    process = Process((Step(Gauss(1 / mu), 1, Sampling("poisson", q)), Step(Gauss(1 / steps[0][1]), 1, Sampling("poisson", steps[0][0]))))
-    bound = rdp_filter.account(process, order=ORDER).delta(eps).safe
+    bound = rdp_filter.account(_after_first(steps[0]), order=ORDER).delta(eps).safe
     assert adversary(eps, steps) <= bound * (1 + 1e-6)
+    # the orders that are there without being asked for keep an adversary that spends no more by any one of them than by all of these steps
+    worst = max(rdp_filter.account(_after_first(step)).delta(eps).safe for step in steps)
+    assert adversary(eps, steps) <= worst * (1 + 1e-6)
+
+
+def _after_first(step: tuple[float, float]) -> Process:
+    """The release of ``FIRST`` and then that of one step, fixed in advance."""
+    samplings = [Sampling("poisson", rate) if rate < 1 else Sampling() for rate in (FIRST[0], step[0])]
+    return Process((Step(Gauss(1 / FIRST[1]), 1, samplings[0]), Step(Gauss(1 / step[1]), 1, samplings[1])))
 
 
 def test_an_adversary_that_picks_the_noise_by_what_it_saw_breaks_the_figures_of_noise_fixed_in_advance():
     # which is why a fork needs a figure of its own
     steps = menu()
     fixed = [adversary(1.0, [step]) for step in steps]
-    q, mu = FIRST
     for step, delta in zip(steps, fixed, strict=True):
-        samplings = [Sampling("poisson", rate) if rate < 1 else Sampling() for rate in (q, step[0])]
-        process = Process((Step(Gauss(1 / mu), 1, samplings[0]), Step(Gauss(1 / step[1]), 1, samplings[1])))
-        certified = price.curve(process, "pld", 1e-6).at(eps=1.0).delta
+        certified = price.curve(_after_first(step), "pld", 1e-6).at(eps=1.0).delta
         assert delta <= certified.upper * (1 + 1e-5)
         # the lower end of the adaptive figure is one adversary's
         assert certified.lower <= adversary(1.0, steps) * (1 + 1e-5)
@@ -150,14 +187,14 @@ def test_the_privacy_loss_stays_below_its_bound_however_noise_and_end_are_chosen
     assert broken.mean() <= delta
 
 
-def test_the_bound_of_the_loss_is_that_of_the_order_of_the_first_run():
+def test_the_bound_of_the_loss_is_the_least_over_the_orders():
     process = Process((Step(Gauss(1.1), 1000, POISSON), Step(Gauss(0.9), 300, POISSON)))
     both = adaptive.account(process, delta=1e-5, tol=1e-4)
-    total = sum(
-        wpriv.budget("gauss", sigma=s, n=n, sampling="poisson", rate=0.01, delta=0.5, accountant=f"renyi:order={both.order!r}").epsilon.safe
-        for s, n in ((1.1, 1000), (0.9, 300))
-    )
-    assert both.loss == pytest.approx(total + math.log(1e5) / (both.order - 1), rel=1e-9)
+    orders = rdp_filter.orders(rdp_filter.first_kind(process), delta=1e-5)
+    assert both.orders == tuple(1 + orders.lam)
+    few = orders.lam < 8
+    spent = renyi(1.1, 1000, orders.lam[few]) + renyi(0.9, 300, orders.lam[few])
+    assert both.loss == pytest.approx(float(np.min(spent - np.log(1e-5 * orders.share[few]) / orders.lam[few])), rel=1e-9)
     assert both.fixed.epsilon.lower == both.adaptive.epsilon.lower < both.fixed.epsilon.upper < both.adaptive.epsilon.safe < both.loss
 
 
@@ -193,13 +230,12 @@ def test_a_history_of_two_runs_shows_both_figures_and_what_each_assumes(tmp_path
     assert found["accountant"] == "pld"
 
 
-def test_the_order_of_a_ledger_is_that_of_its_first_run_as_planned(tmp_path, capsys):
+def test_the_orders_of_a_ledger_are_those_of_its_first_run_as_planned(tmp_path, capsys):
     forks = [written(tmp_path / f"{k}.jsonl", (SAMPLED, 30), (LATER, k)) for k in (5, 40)]
-    orders = [
-        answer(capsys, f"budget --history {path} --delta 1e-5 --adaptive --json")[1]["parameters"]["adaptive"]["order"] for path in forks
-    ]
+    found = [answer(capsys, f"budget --history {path} --delta 1e-5 --adaptive --json")[1] for path in forks]
+    orders = [row["parameters"]["adaptive"]["orders"] for row in found]
     planned = Process((Step(Gauss(1.1), 30, Sampling("poisson", 0.05)),))
-    assert orders[0] == orders[1] == rdp_filter.best_order(planned, delta=1e-5)
+    assert orders[0] == orders[1] == (1 + rdp_filter.orders(planned, delta=1e-5).lam).tolist()
 
 
 def test_the_adaptive_answer_is_an_upper_bound_with_the_lower_end_of_pld(tmp_path, capsys):

@@ -130,7 +130,9 @@ def _how_near(row: Guarantee) -> list[str]:
         return []
     name, best = calibrated["parameter"], "most" if "most" in calibrated else "least"
     misses = f"{name} = {calibrated['misses']:.12g} misses the target by {row.accountant}"
-    return [f"{best}: {misses}; {calibrated['value']:.12g} is within {text(calibrated['within'], up=True, digits=2)} of the {best}"]
+    return [
+        f"{best}: {misses}; {calibrated['value']:.12g} is within {text(calibrated['within'], up=True, digits=2)} (relative) of the {best}"
+    ]
 
 
 def _ends(low: float, high: float) -> str:

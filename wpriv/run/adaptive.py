@@ -1,7 +1,8 @@
 """What holds of a history where the noise, the rates or the number of steps may have been chosen from earlier outputs.
 
 Composition theorems for privacy loss distributions, f-DP and moments let the queries depend on earlier outputs, not the parameters. Two
-accountings allow both: sums of mu^2 where every step is plain Gauss, and sums of Renyi divergences of one order (``rdp-filter``).
+accountings allow both: sums of mu^2 where every step is plain Gauss, and sums of Renyi divergences of orders
+fixed in advance (``rdp-filter``).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wpriv.core import registry
 from wpriv.core.curve import Bracket, Guarantee
 from wpriv.core.digits import text
 from wpriv.core.orders import LogMoments
-from wpriv.core.pair import gaussian_mu
+from wpriv.core.pair import Array, gaussian_mu
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
 from wpriv.run import price
@@ -29,10 +30,10 @@ FIXED = (
     "earlier outputs"
 )
 FILTERED = (
-    "holds where noise, sampling rates and the number of steps were chosen from earlier outputs, by a rule under which the sum "
-    "of {what} would never have exceeded that of these steps, whatever the outputs"
+    "holds where noise, sampling rates and the number of steps were chosen from earlier outputs, by a rule under which {what} "
+    "would never have exceeded what it is now, whatever the outputs"
 )
-SUMS = {FILTER: "the Renyi divergences of order {order:.6g}", GAUSS: "(sensitivity / sigma)^2"}
+SUMS = {FILTER: "this figure", GAUSS: "the sum of (sensitivity / sigma)^2"}
 LOSS = (
     "without such a rule: with probability at least 1 - delta over the outputs, the privacy loss of what was released by now "
     "is at most this"
@@ -62,20 +63,21 @@ class Adaptive:
 
     Args:
         fixed: for parameters fixed in advance; None where pld refuses. adaptive: for parameters chosen from earlier outputs; its lower
-            end is that of ``fixed``. order: of the Renyi divergences; None where there is no need of one.
+            end is that of ``fixed``. orders: of the Renyi divergences that were added up; None where there was no need of them.
         loss: what the privacy loss itself exceeds with probability delta at most; None where delta is the unknown.
     """
 
     fixed: Guarantee | None
     adaptive: Guarantee
-    order: float | None
+    orders: tuple[float, ...] | None
     loss: float | None
     runs: int = 1
 
     def as_dict(self) -> dict[str, Any]:
         """What ``extra["parameters"]`` of a guarantee, and a statement, hold: each figure with what it assumes."""
-        what = SUMS[FILTER if self.order else GAUSS].format(order=self.order or 0.0)
-        adaptive = _figure(self.adaptive, FILTERED.format(what=what)) | {"order": self.order}
+        what = SUMS[GAUSS if self.orders is None else FILTER]
+        adaptive = _figure(self.adaptive, FILTERED.format(what=what))
+        adaptive["orders"] = None if self.orders is None else list(self.orders)
         loss = {"epsilon": self.loss, "delta": self.adaptive.delta.safe, "assumes": LOSS}
         return {
             "runs": self.runs,
@@ -124,8 +126,8 @@ def account(
 ) -> Adaptive:
     """Both figures of a history, at one eps or one delta.
 
-    The order of the Renyi divergences is the best one for the first run as planned, at the delta (or eps) that is asked: it depends on
-    nothing that was released. The lower end is that of pld, since steps fixed in advance are a special case of adaptive ones.
+    The orders of the Renyi divergences are those for the first run as planned, at the delta (or eps) that is asked: they depend on nothing
+    that was released. The lower end is that of pld, since steps fixed in advance are a special case of adaptive ones.
 
     Args:
         declared: what was fixed in advance; by default the first kind of step of the process. fixed: pld's answer, where it is known.
@@ -137,15 +139,12 @@ def account(
     filters = registry.load("accountants", FILTER)
     first = filters.first_kind(process) if declared is None else Process((declared.step,), process.adjacency)
     plain = gaussian(process)
-    order = None if plain and delta is None else filters.best_order(first, eps=eps, delta=delta)
-    row = price.ask(
-        price.curve(process, GAUSS, tol) if plain else price.curve(process, FILTER, tol, order=order or 0.0), eps=eps, delta=delta
-    )
-    loss = None if delta is None or order is None else _loss(process, order, delta)
-    if plain:
-        return Adaptive(fixed, row, None, loss, runs)
-    if fixed is None:
-        return Adaptive(None, row, order, loss, runs)
+    orders = filters.orders(first, eps=eps, delta=delta)
+    row = price.ask(price.curve(process, GAUSS, tol) if plain else filters.filtered(process, first), eps=eps, delta=delta)
+    loss = None if delta is None else _loss(process, orders.lam, orders.share, delta)
+    shown = None if plain else tuple(map(float, 1 + orders.lam))
+    if plain or fixed is None:
+        return Adaptive(fixed, row, shown, loss, runs)
     name = "epsilon" if delta is not None else "delta"
     upper, lower = getattr(row, name).safe, getattr(fixed, name).lower or 0.0
     if lower > upper * (1 + 1e-8):
@@ -153,7 +152,7 @@ def account(
     bracket = Bracket(upper, min(lower, upper), upper)
     row = dataclasses.replace(row, source=f"{row.source}; lower end by pld, for the same steps fixed in advance")
     row = dataclasses.replace(row, epsilon=bracket) if name == "epsilon" else dataclasses.replace(row, delta=bracket)
-    return Adaptive(fixed, row, order, loss, runs)
+    return Adaptive(fixed, row, shown, loss, runs)
 
 
 def _fixed(process: Process, eps: float | None, delta: float | None, tol: float) -> Guarantee | None:
@@ -164,18 +163,18 @@ def _fixed(process: Process, eps: float | None, delta: float | None, tol: float)
         return None
 
 
-def _loss(process: Process, order: float, delta: float) -> float:
+def _loss(process: Process, lam: Array, share: Array, delta: float) -> float | None:
     """The privacy loss that what was released exceeds with probability ``delta`` at most, whatever chose the parameters and the end.
 
-    Proof. With the symbols of ``rdp-filter``: W_t = prod over s <= t of (p_s/q_s)^(a-1) e^(-(a-1) r_s) is a nonnegative supermartingale
-    under P, of mean at most 1. By Ville's inequality it exceeds 1/delta at some t with probability at most delta; else the loss at every
-    t is at most the sum of r_s up to then plus ln(1/delta) / (a-1) (compare Whitehouse, Ramdas, Rogers, Wu 2023). In both orders.
+    Proof. With the symbols of ``rdp-filter``, V_t of the order a_j is a nonnegative supermartingale under P of mean at most 1. By Ville's
+    inequality it exceeds 1/(w_j delta) at some t with probability at most w_j delta. Else, at every t and for every j, the loss is at most
+    the sum of r_s(a_j) up to t plus ln(1/(w_j delta)) / (a_j - 1), and so the least of these (compare Whitehouse, Ramdas, Rogers, Wu 2023).
+
+    Args:
+        lam: [k] orders less one. share: [k] shares of delta.
+    Returns:
+        The bound in the worse order of the neighbours; None where every divergence is infinite.
     """
-    lam = order - 1
-    sums = [float(LogMoments(run)(np.array([lam]))[0]) / lam for run in process.runs()]
-    value = max(sums) + math.log(1 / delta) / lam
-    if not math.isfinite(value):
-        raise Unsupported(
-            f"the Renyi divergence of order {order:g} is infinite here. Use basic, whose sums may be chosen adaptively as well"
-        )
-    return value
+    bounds = [(LogMoments(run)(lam) - np.log(share * delta)) / lam for run in process.runs()]
+    value = max(float(np.min(bound)) for bound in bounds)
+    return value if math.isfinite(value) else None

@@ -13,7 +13,7 @@ from wpriv.run import build, classical, price
 from wpriv.run.budget import implausible
 from wpriv.run.knob import Knob
 from wpriv.run.number import number, whole
-from wpriv.run.solve import TOL, solved
+from wpriv.run.solve import default_tol, solved
 
 
 def calibrate(
@@ -29,7 +29,7 @@ def calibrate(
     records: int | None = None,
     epochs: float | None = None,
     adjacency: str | None = None,
-    tol: float = TOL,
+    tol: float | None = None,
     compare_classical: bool = False,
     **params: Any,
 ) -> Guarantee:
@@ -41,7 +41,8 @@ def calibrate(
     Args:
         eps, delta: the target, both needed. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
         compare_classical: for Gauss and Laplace noise, add what older formulas ask for under ``extra["classical"]``.
-        tol: relative width of the accountant's bracket, and so of the answer's distance from the best possible value.
+        tol: relative width of the accountant's bracket, and so of the answer's distance from the best possible value; by default 1e-6
+            (1e-4 for projection).
     Returns:
         The Guarantee at ``delta`` (at eps = 0 where that is the target), whose safe ends meet the target, with
         ``extra["calibrated"] = {"parameter": name, "value": x, "misses": y, "within": r}``: y is the nearest less private value shown to
@@ -57,7 +58,7 @@ def calibrate(
     """
     if eps is None or delta is None:
         raise UsageError("calibrate needs a target: give both --eps and --delta")
-    eps, delta, tol = number(eps, "--eps"), number(delta, "--delta"), number(tol, "--tol")
+    eps, delta = number(eps, "--eps"), number(delta, "--delta")
     _check_target(eps, delta)
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
     knob, spec, notes = unknown({"mech": mech, **params, **own})
@@ -68,7 +69,8 @@ def calibrate(
     if compare_classical:
         _check_classical(spec)
     size = whole(records, "records") if records is not None else None
-    answer = solved(knob, at, accountant, eps, delta, tol)
+    width = default_tol(knob, at) if tol is None else number(tol, "--tol")
+    answer = solved(knob, at, accountant, eps, delta, width)
     row = answer.row
     warnings = [note for note in (price.no_guarantee(row),) if note] + implausible(row, size) + answer.warnings()
     extra: dict[str, Any] = {"calibrated": answer.as_dict()}

@@ -32,7 +32,7 @@ ADAPTIVE = (
 )
 FILTERED = (
     "each query, its noise, its sampling rate and the number of steps may be chosen after seeing earlier outputs, by a rule under "
-    "which the sum of {what} never exceeds that of these steps, whatever the outputs"
+    "which {what} never exceeds what it is for these steps, whatever the outputs"
 )
 FIXED = "every step was fixed in advance: budgets of steps chosen by earlier outputs do not add up"
 
@@ -64,9 +64,9 @@ def _chosen(row: Guarantee) -> str:
     """What may depend on earlier outputs."""
     if row.notion == "wdp":
         return FIXED
-    sums = {"rdp-filter": "Renyi divergences of one order", "basic": "eps and that of delta of the single steps"}
+    sums = {"rdp-filter": "this figure", "basic": "the sum of eps, or of delta, of the single steps"}
     if row.accountant in ("pld", "gdp") and gaussian(row.process):
-        return FILTERED.format(what="(sensitivity / sigma)^2")
+        return FILTERED.format(what="the sum of (sensitivity / sigma)^2")
     return FILTERED.format(what=sums[row.accountant]) if row.accountant in sums else ADAPTIVE
 
 

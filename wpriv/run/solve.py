@@ -12,7 +12,7 @@ from scipy.special import log_ndtr
 
 from wpriv.core.curve import Bracket, Guarantee
 from wpriv.core.digits import DIGITS
-from wpriv.core.process import Mechanism, Process
+from wpriv.core.process import Mechanism, Process, between
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.run import price
 from wpriv.run.knob import Knob
@@ -21,6 +21,8 @@ from wpriv.run.search import MOST_LOOKS, Reply, Solution, Unreachable, solve
 # relative width of the accountant's bracket at the answer; eps falls at least as fast as the noise grows, so that the
 # noise is as near the least
 TOL = 1e-6
+# the same for mechanisms whose law is known between two others only, where each digit more takes ten times as long
+TOL_BETWEEN = 1e-4
 # the part of it at which the search itself ends; the width of the brackets with which it begins, and by how much each
 # next one is narrower
 SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
@@ -129,6 +131,15 @@ def solved(
             break
     assert question is not None  # the last width is never left without a solution
     return question.answer(solution)
+
+
+def default_tol(knob: Knob, at: Callable[[float], Process]) -> float:
+    """The width of the bracket where none is asked for."""
+    try:
+        runs = at(min(max(1.0, knob.low), knob.high)).runs()
+    except (Unsupported, UsageError):
+        return TOL
+    return TOL_BETWEEN if any(between(run, TOL_BETWEEN) is not None for run in runs) else TOL
 
 
 def _widths(tol: float) -> list[float]:
