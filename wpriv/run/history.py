@@ -95,7 +95,10 @@ def _ledger(file: Path) -> History:
                 f"--history {file}: its last run has {last.step} of {last.planned} steps, and no {folder.CHECKPOINT} is beside it: the "
                 f"ledger was cut short, or taken out of the folder of an unfinished run. Give the whole ledger, or that in its folder"
             )
-        notes.append(f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for")
+        notes.append(
+            f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for; if it ends here because of what "
+            f"it showed, the cost of all {last.planned} holds"
+        )
     for aside in sorted(file.parent.glob("before-*")):
         if (aside / folder.LEDGER).is_file():
             notes.append(f"{aside.name} holds an earlier run, which is not part of this figure: see the statement of this one")

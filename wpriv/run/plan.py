@@ -171,7 +171,8 @@ def _private(plan: Plan, private: Privacy) -> Plan:
         multiplier, row = answer.value, answer.row
         times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
         least = f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g}"
-        notes += (f"{least} {times}, by {accountant} ({row.claim})", *answer.warnings())
+        joined = ", as if it and the runs before it had been planned together" if plan.before else ""
+        notes += (f"{least} {times}{joined}, by {accountant} ({row.claim})", *answer.warnings())
     else:
         multiplier = private.sigma / 2 if private.clip == "batch-mean" else private.sigma
     made = replace(plan, multiplier=multiplier, notes=notes)

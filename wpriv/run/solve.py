@@ -16,7 +16,7 @@ from wpriv.core.process import Mechanism, Process, between
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.run import price
 from wpriv.run.knob import Knob
-from wpriv.run.search import MOST_LOOKS, Reply, Solution, Unreachable, solve
+from wpriv.run.search import MOST_LOOKS, Outcome, Reply, Solution, Unreachable, solve
 
 # relative width of the accountant's bracket at the answer; eps falls at least as fast as the noise grows, so that the
 # noise is as near the least
@@ -122,7 +122,7 @@ def solved(
             exact = last and question.counts_at(guess)
             solution = question.solve(guess, slope, 0.0 if exact else SEARCH_SHARE * width, MOST_LOOKS, last)
         except Unreachable as error:
-            if last:
+            if last or not question.undecided():
                 raise question.why_not(error) from None
             continue  # by narrower brackets some value may meet it
         guess, slope = solution.value, solution.slope
@@ -175,6 +175,10 @@ class Question:
         """Whether whole numbers of this size can be told apart: exactly, or by a bracket as narrow as ``finest``."""
         exact = bool(self.rows) and all(row.claim != "certified" for row in self.rows.values())
         return self.knob.whole and (exact or value * self.finest < 1)
+
+    def undecided(self) -> bool:
+        """Whether some value may meet the target by a narrower bracket."""
+        return any(reply.outcome is Outcome.OPEN for reply in self.seen.values())
 
     def take(self, other: Question) -> None:
         """Take over the answers to the same question at another width that do not depend on the width."""
