@@ -20,7 +20,9 @@ from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.run import budget as verb
 from wpriv.run import build, price
-from wpriv.run.search import Knob, Unreachable, solve
+from wpriv.run.knob import Knob
+from wpriv.run.search import Reply, Unreachable, solve
+from wpriv.run.solve import TOL
 
 ONE = Process((Step(Gauss(1.0)),))
 
@@ -112,8 +114,8 @@ def test_calibrated_sigma_is_least_and_meets_the_target(eps, log10_delta, n):
     sigma = found.extra["calibrated"]["value"]
     assert found.epsilon.upper <= eps
     assert gauss_delta(eps, sigma, n) <= delta * (1 + 1e-9)
-    assert gauss_delta(eps, sigma * (1 - 1e-4), n) > delta
-    assert sigma == float(f"{sigma:.5e}")  # six digits say it in full
+    assert gauss_delta(eps, sigma * (1 - 1e-6), n) > delta
+    assert sigma == float(f"{sigma:.7e}")  # eight digits say it in full
 
 
 @settings(max_examples=40, deadline=None)
@@ -148,14 +150,14 @@ def test_every_unknown_and_accountant_ends_on_the_safe_side(accountant, missing)
 def test_the_same_pricing_of_the_answer_meets_the_target_again():
     found = wpriv.calibrate("laplace", eps=2, delta=1e-6, n=500)
     scale = found.extra["calibrated"]["value"]
-    assert wpriv.budget("laplace", scale=scale, n=500, delta=1e-6, tol=1e-4).epsilon.upper == found.epsilon.upper <= 2
+    assert wpriv.budget("laplace", scale=scale, n=500, delta=1e-6, tol=TOL).epsilon.upper == found.epsilon.upper <= 2
 
 
 def test_eps_zero_is_met_by_total_variation_alone():
     # delta(0) of Gauss is erf(sqrt(n) / (2 sqrt(2) sigma))
     sigma = wpriv.calibrate("gauss", eps=0, delta=0.01, n=10).extra["calibrated"]["value"]
     assert math.erf(math.sqrt(10) / (2 * math.sqrt(2) * sigma)) <= 0.01
-    assert math.erf(math.sqrt(10) / (2 * math.sqrt(2) * sigma * (1 - 1e-4))) > 0.01
+    assert math.erf(math.sqrt(10) / (2 * math.sqrt(2) * sigma * (1 - 1e-6))) > 0.01
 
 
 def test_few_evaluations_suffice(monkeypatch):
@@ -163,19 +165,19 @@ def test_few_evaluations_suffice(monkeypatch):
     real = price.curve
     monkeypatch.setattr(price, "curve", lambda *a, **k: asked.append(a) or real(*a, **k))
     wpriv.calibrate("gauss", eps=1, delta=1e-5, n=10000, sampling="poisson", rate=0.01)
-    assert len(asked) <= 5
+    assert len(asked) <= 10  # two thirds of them by wide brackets, which are quick
 
 
 def test_more_noise_may_mean_less_privacy():
     # a valley: the target is met between 2 and 5 only, and the search starts far to the right of it
     knob = Knob("x", +1, 1e-6, 1e9)
-    found = solve(knob, lambda x: abs(x - 3.5) - 1.5, 1000.0, -1.0, 1e-5)
-    assert 2 <= found <= 2 * (1 + 2e-5)
+    found = solve(knob, lambda x: Reply(abs(x - 3.5) - 1.5), 1000.0, -1.0, 1e-5)
+    assert 2 <= found.value <= 2 * (1 + 2e-5)
 
 
 def test_an_unreachable_target_names_the_best_value():
     with pytest.raises(Unreachable) as caught:
-        solve(Knob("x", +1, 1e-3, 1e3), lambda x: 1 + 1 / x, 1.0, -1.0, 1e-5)
+        solve(Knob("x", +1, 1e-3, 1e3), lambda x: Reply(1 + 1 / x), 1.0, -1.0, 1e-5)
     assert caught.value.miss == pytest.approx(1.0, abs=0.01)
 
 
@@ -183,11 +185,11 @@ def test_an_unreachable_target_names_the_best_value():
 def test_the_search_ends_on_the_least_grid_value(root, slope, off):
     calls = []
 
-    def miss(x: float) -> float:
+    def ask(x: float) -> Reply:
         calls.append(x)
-        return slope * math.log(root / x)
+        return Reply(slope * math.log(root / x))
 
-    found = solve(Knob("x", +1, 1e-12, 1e15), miss, root * math.exp(off), -slope * math.exp(off / 3), 1e-5)
+    found = solve(Knob("x", +1, 1e-12, 1e15), ask, root * math.exp(off), -slope * math.exp(off / 3), 1e-5).value
     assert root * (1 - 1e-15) <= found <= root * (1 + 3e-5)
     assert found == float(f"{found:.5e}")
     assert len(calls) <= 30
@@ -196,5 +198,5 @@ def test_the_search_ends_on_the_least_grid_value(root, slope, off):
 def test_a_count_out_of_reach_is_told_after_few_evaluations():
     asked = []
     with pytest.raises(Unreachable):
-        solve(Knob("n", -1, 1, 2**40, whole=True), lambda n: asked.append(n) or 1 + n, 1e6, -0.55, 2e-5)
+        solve(Knob("n", -1, 1, 2**40, whole=True), lambda n: asked.append(n) or Reply(1 + n), 1e6, -0.55, 2e-5)
     assert len(asked) <= 20

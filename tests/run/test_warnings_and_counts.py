@@ -59,7 +59,7 @@ def test_an_n_that_is_not_shown_to_be_the_most_says_so(capsys):
     found = json.loads(out)["calibrated"]
     assert code == 0
     assert found["most"] is False
-    assert f"n = {found['value'] + 1} may meet the target as well" in err
+    assert f"n = {found['value'] + 1} to {found['misses'] - 1} may meet the target as well" in err
 
 
 @pytest.mark.parametrize(

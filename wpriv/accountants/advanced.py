@@ -22,7 +22,7 @@ SOURCE = "Kairouz, Oh, Viswanath 2017, Theorem 3.5; Dwork, Rothblum, Vadhan 2010
 EXPLAIN = """\
 eps = min(E1, m + sqrt(2 v ln(1/d')), m + sqrt(2 v ln(e + sqrt(v)/d'))), E1 = sum eps_i, m = sum eps_i tanh(eps_i/2), v = sum eps_i^2,
 at delta = 1 - (1-d') prod (1-delta_i); each release is (eps_i, delta_i)-DP by its exact profile, at the best common delta_i.
-A rigorous upper bound for every mechanism, adaptive composition included; kov and pld are tighter."""
+A rigorous upper bound for every mechanism, adaptively chosen queries included; kov and pld are tighter."""
 _SHARES = (1e-15, 1.0)  # n delta_i as a share of delta
 
 

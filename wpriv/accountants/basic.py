@@ -20,7 +20,7 @@ SOURCE = "Dwork, Kenthapadi, McSherry, Mironov, Naor 2006, Theorem 1"
 EXPLAIN = """\
 eps = sum of eps_i at delta = sum of delta_i; each release is (eps_i, delta_i)-DP by its exact profile.
 delta is split over the releases equally or in proportion to eps_i, whichever is better.
-A rigorous upper bound for every mechanism, adaptive composition included; grows like n where the truth grows like sqrt(n)."""
+A rigorous upper bound for every mechanism, adaptively chosen queries included; grows like n where the truth grows like sqrt(n)."""
 _LOWEST = -1e5  # ln of a delta below every question
 
 

@@ -15,7 +15,8 @@ CLAIM = "exact"
 SOURCE = "Dong, Roth, Su 2019, Corollary 1 (mu-GDP); Sommer, Meiser, Mohammadi 2019, Theorem 5"
 EXPLAIN = """\
 delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), mu^2 = sum of n sensitivity^2 / sigma^2 over the steps.
-Exact for compositions of Gauss mechanisms of any noise, adaptive or not; not for subsampled or other steps."""
+Exact for compositions of Gauss mechanisms of any noise; also where noise and number are chosen from earlier outputs and the sum
+never exceeds mu^2 (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023). Not for subsampled or other steps."""
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:

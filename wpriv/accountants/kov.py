@@ -26,7 +26,7 @@ SOURCE = "Kairouz, Oh, Viswanath 2017, Theorem 3.3; Sommer, Meiser, Mohammadi 20
 EXPLAIN = """\
 delta <= min over eps0 of 1 - (1-d0)^n + (1-d0)^n E (1 - e^(eps - eps0 (2k-n)))_+, k binomial(n, 1/(1+e^-eps0)),
 d0 the exact delta of one release at eps0.
-A rigorous upper bound for every mechanism, adaptive composition included; exact for randomized response.
+A rigorous upper bound for every mechanism, adaptively chosen queries included; exact for randomized response.
 Equal steps only: for unequal ones the optimum is #P-hard."""
 
 

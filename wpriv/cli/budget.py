@@ -16,6 +16,11 @@ MaxEps = Annotated[
 ]
 
 
+Adaptive = Annotated[
+    bool, typer.Option("--adaptive", help="What holds where noise, rates or the number of steps depend on earlier outputs.")
+]
+
+
 @flags.with_job
 def command(
     job: flags.Job,
@@ -24,6 +29,7 @@ def command(
     observed: flags.Observed = None,
     curve: Curve = False,
     max_eps: MaxEps = None,
+    adaptive: Adaptive = False,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: flags.Quiet = False,
@@ -51,10 +57,12 @@ def command(
         raise UsageError("--curve is a table; leave out --quiet and --explain")
     if (quiet or curve) and (len(names) > 1 or names == ["all"]):
         raise UsageError("--quiet and --curve show one accountant; give one --accountant")
+    if adaptive and (curve or names != ["pld"]):
+        raise UsageError("--adaptive answers one question by an accountant of its own; leave out --curve and --accountant")
     if curve:
         _curve(made, names[0], question, mode)
     else:
-        _answer(made, names, question, limit, mode, explain)
+        _answer(made, names, question | ({"adaptive": True} if adaptive else {}), limit, mode, explain)
 
 
 def _curve(job: Any, name: str, question: dict[str, Any], mode: str) -> None:
@@ -73,7 +81,7 @@ def _answer(job: Any, names: list[str], question: dict[str, Any], limit: float |
         answers = budget.Table([budget.answer(job, names[0], attack=mode in ("text", "json"), **question)], [])
     else:
         answers = budget.table(job, names, **question)
-    rows = answers.rows if limit is None else budget.gated(job, answers.rows, limit, question.get("tol", price.DEFAULT_TOL))
+    rows = answers.rows if limit is None else budget.gated(job, answers.rows, limit, question.get("tol"))
     rows = [price.with_warnings(row, budget.implausible(row, job.records)) for row in rows]
     rows = [_explained(row) for row in rows] if explain else rows
     if single:

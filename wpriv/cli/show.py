@@ -35,6 +35,8 @@ def headline(row: Guarantee, limit: float | None = None) -> str:
     """
     found = unknown(row)[1]
     claim = CLAIMS[row.claim].format(by=row.accountant)
+    if row.claim == "upper-bound" and found.lower:
+        claim = f"an upper bound by {row.accountant}, and at least {text(found.lower, up=False)}"
     if row.claim == "certified":
         claim += f" to lie in {bracket(found, limit)}"
     notion = "" if row.notion == "approximate-dp" else f" ({row.notion})"
@@ -91,6 +93,7 @@ def details(row: Guarantee) -> list[str]:
     hidden = len(row.process.steps) - len(out)
     out += [f"process: and {hidden} more kinds of step"] if hidden > 0 else []
     out += [f"read as: {note}" for note in row.extra.get("reading", [])]
+    out += _how_near(row) + _assumptions(row)
     found = row.extra.get("attack")
     if found:
         shown = f"{text(found['advantage_upper'], up=True)} {_ends(found['advantage_lower'], found['advantage_upper'])}"
@@ -109,6 +112,27 @@ def details(row: Guarantee) -> list[str]:
         times = "" if found is None else f"; {found / least:.4g} times the least"
         out.append(f"other formula: {value} by {other['formula']}; {'' if other['valid'] else 'NOT VALID HERE: '}{other['note']}{times}")
     return out
+
+
+def _assumptions(row: Guarantee) -> list[str]:
+    """The figures of a history, with what each assumes of its parameters."""
+    if "parameters" not in row.extra:
+        return []
+    from wpriv.run import adaptive
+
+    return adaptive.lines(row.extra["parameters"])
+
+
+def _how_near(row: Guarantee) -> list[str]:
+    """How far what calibrate found can be from the best value, where a value is known that misses the target."""
+    calibrated = row.extra.get("calibrated")
+    if not calibrated or not calibrated["misses"] or not calibrated["within"]:
+        return []
+    name, best = calibrated["parameter"], "most" if "most" in calibrated else "least"
+    misses = f"{name} = {calibrated['misses']:.12g} misses the target by {row.accountant}"
+    return [
+        f"{best}: {misses}; {calibrated['value']:.12g} is within {text(calibrated['within'], up=True, digits=2)} (relative) of the {best}"
+    ]
 
 
 def _ends(low: float, high: float) -> str:

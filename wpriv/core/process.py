@@ -159,7 +159,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Step:
-    """``n`` independent (adaptively chosen) runs of one mechanism under one sampling.
+    """``n`` runs of one mechanism under one sampling, with fresh noise each; their queries may depend on earlier outputs.
 
     ``observed`` is what the runs showed, for accountants that price it; then sigma and sensitivity are multiples of its unit.
     """

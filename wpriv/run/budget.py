@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from wpriv.core.digits import echo, rounded, text
 from wpriv.core.process import Process
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.run import build, price
+from wpriv.run.adaptive import account
 from wpriv.run.attack import attack as attack_of
 from wpriv.run.attack import reading
-from wpriv.run.price import DEFAULT_TOL, Refusal
+from wpriv.run.price import Refusal
 
 CURVE_POINTS = 41
 LARGE_EPS = 20.0
@@ -37,8 +39,9 @@ def budget(
     adjacency: str | None = None,
     history: str | Path | None = None,
     observed: Any = None,
-    tol: float = DEFAULT_TOL,
+    tol: float | None = None,
     attack: bool = False,
+    adaptive: bool = False,
     **params: Any,
 ) -> Guarantee:
     """What a process costs: eps at a given delta, or delta at a given eps, by one accountant.
@@ -50,6 +53,7 @@ def budget(
         history: a JSON file of steps, instead of all of these.
         observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator (``wpriv/run/observe.py``).
         tol: relative width asked of a certified bracket. attack: add what an attacker can do, under ``extra["attack"]``.
+        adaptive: the figure that holds where noise, rates and the number of steps were chosen from earlier outputs.
     Returns:
         One Guarantee; ``.epsilon.safe`` and ``.delta.safe`` are the ends that may be promised.
     Raises:
@@ -71,7 +75,7 @@ def budget(
         history=history,
         observed=observed,
     )
-    row = answer(job, accountant, **build.question(eps=eps, delta=delta, tol=tol), attack=attack)
+    row = answer(job, accountant, **build.question(eps=eps, delta=delta, tol=tol), attack=attack, adaptive=adaptive)
     return price.with_warnings(row, implausible(row, job.records))
 
 
@@ -81,18 +85,35 @@ def answer(
     *,
     eps: float | None = None,
     delta: float | None = None,
-    tol: float = DEFAULT_TOL,
+    tol: float | None = None,
     attack: bool = False,
+    adaptive: bool = False,
 ) -> Guarantee:
     """``budget`` on a job that is already built, without the warnings of ``implausible``."""
     _check_question(eps, delta)
+    tol = job.tol() if tol is None else tol
+    if adaptive:
+        return _adaptive(job, accountant, eps, delta, tol)
     on = price.curve(job.process, accountant, tol)
     row = price.ask(on, eps=eps, delta=delta)
     extra: dict[str, Any] = {"reading": list(job.notes)}
+    if accountant == "pld" and job.declared is not None and job.declared.runs > 1:
+        with contextlib.suppress(Unsupported):  # then there is no such figure
+            both = account(job.process, job.declared, eps=eps, delta=delta, tol=tol, fixed=row)
+            extra["parameters"] = both.as_dict()
     if attack:
         found, read = attack_of(on), reading(row)
         extra |= {"attack": found} if found else {"attack_reading": read} if read else {}
     return row.with_extra(**extra)
+
+
+def _adaptive(job: build.Job, accountant: str, eps: float | None, delta: float | None, tol: float) -> Guarantee:
+    """The figure for parameters chosen from earlier outputs, with the one for parameters fixed in advance in ``extra["parameters"]``."""
+    if accountant != "pld":
+        raise UsageError(f"--adaptive names its accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of them")
+    both = account(job.process, job.declared, eps=eps, delta=delta, tol=tol)
+    asked = "delta" if eps is not None else "eps"
+    return both.adaptive.with_extra(asked=asked, reading=list(job.notes), parameters=both.as_dict())
 
 
 def _check_question(eps: float | None, delta: float | None) -> None:
@@ -103,7 +124,23 @@ def _check_question(eps: float | None, delta: float | None) -> None:
 
 def implausible(row: Guarantee, records: int | None) -> list[str]:
     """Warnings about flags that were probably meant otherwise, and about guarantees that are correct but practically meaningless."""
-    return confused(row.process, records) + weak(row, records)
+    return chosen(row) + confused(row.process, records) + weak(row, records)
+
+
+def chosen(row: Guarantee) -> list[str]:
+    """A warning where a history has several runs, and a larger figure holds if the later ones depended on what the first ones showed."""
+    parameters = row.extra.get("parameters")
+    if parameters is None or parameters["runs"] < 2:
+        return []
+    name = "delta" if row.extra.get("asked") == "delta" else "epsilon"
+    found, shown = parameters["adaptive"], row.delta.safe if name == "delta" else row.epsilon.safe
+    if found[name] <= shown:
+        return []
+    words = f"{'eps' if name == 'epsilon' else name} = {text(found[name], up=True)} by {found['accountant']} (--adaptive)"
+    return [
+        f"this history has {parameters['runs']} runs, and the figure assumes that noise, rate and length of all were fixed before "
+        f"the first release: where they were chosen from what came out, such as by a fork, it is {words}"
+    ]
 
 
 def weak(row: Guarantee, records: int | None) -> list[str]:
@@ -156,7 +193,7 @@ def table(job: build.Job, accountants: list[str], **question: Any) -> Table:
 
 
 def curve(
-    job: build.Job, accountant: str, *, eps: float | None = None, delta: float | None = None, tol: float = DEFAULT_TOL
+    job: build.Job, accountant: str, *, eps: float | None = None, delta: float | None = None, tol: float | None = None
 ) -> list[Guarantee]:
     """The guarantee at 41 equally spaced eps, from 0 to ``eps``, or to where delta falls to ``delta`` (default 1e-10).
 
@@ -165,7 +202,7 @@ def curve(
     """
     if eps is not None and delta is not None:
         raise UsageError("--curve goes up to --eps, or down to --delta; give one of them or neither")
-    on = price.curve(job.process, accountant, tol)
+    on = price.curve(job.process, accountant, job.tol() if tol is None else tol)
     top = eps if eps is not None else _curve_end(on, delta)
     # six digits say in full where each point between the ends lies
     points = [*(rounded(top * k / (CURVE_POINTS - 1), up=False) for k in range(CURVE_POINTS - 1)), top]
@@ -187,7 +224,7 @@ def _curve_end(on: Curve, delta: float | None) -> float:
     return 1.0
 
 
-def gated(job: build.Job, rows: list[Guarantee], limit: float, tol: float = DEFAULT_TOL) -> list[Guarantee]:
+def gated(job: build.Job, rows: list[Guarantee], limit: float, tol: float | None = None) -> list[Guarantee]:
     """The rows to show and to hold against ``limit``: a bracket of eps that holds the limit is replaced by a narrower one.
 
     Args:
@@ -201,7 +238,7 @@ def gated(job: build.Job, rows: list[Guarantee], limit: float, tol: float = DEFA
         reason = price.no_guarantee(row)
         if reason is not None:
             raise Unsupported(f"--max-eps decides on guarantees alone: {reason}")
-    return [_narrowed(job, row, limit, tol) for row in rows]
+    return [_narrowed(job, row, limit, job.tol() if tol is None else tol) for row in rows]
 
 
 def _narrowed(job: build.Job, row: Guarantee, limit: float, tol: float) -> Guarantee:

@@ -11,6 +11,8 @@ from typing import Any
 from wpriv.core import registry
 from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step, type_words
 from wpriv.errors import UsageError, WprivError
+from wpriv.run import price
+from wpriv.run.adaptive import Declared
 from wpriv.run.history import read_history
 from wpriv.run.number import number, shown, whole
 
@@ -163,11 +165,19 @@ def schedule(
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A process, in words how the arguments that made it were read, and the size of the data set where it was given."""
+    """A process, in words how the arguments that made it were read, and the size of the data set where it was given.
+
+    ``declared`` is what a ledger says was fixed before its first release; None for anything else than a ledger.
+    """
 
     process: Process
     notes: tuple[str, ...] = ()
     records: int | None = None
+    declared: Declared | None = None
+
+    def tol(self) -> float:
+        """The width of a bracket where none is asked for: for a ledger that of the statement beside it, so that both say the same."""
+        return price.DEFAULT_TOL if self.declared is None else price.recorded_tol(self.process)
 
 
 def job(
@@ -204,7 +214,7 @@ def job(
             raise UsageError(f"{wanted}; found --adjacency {shown(adjacency)}")
         made = process(read.steps, read.adjacency or adjacency, read.places)
         notes = (f"{len(read.steps)} different steps read from {history}", *read.notes, *_readings(made))
-        return Job(made, notes, _size([{"records": records}]))
+        return Job(made, notes, _size([{"records": records}]), read.declared)
     own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
     seen = {} if observed is None else {"observed": observed}
     return job_of_steps([{"mech": mech, **params, **own, **seen}], adjacency)

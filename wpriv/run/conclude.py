@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
+from wpriv.core.curve import Guarantee
+from wpriv.core.digits import text
 from wpriv.core.observed import of_distances
 from wpriv.core.process import Process
-from wpriv.errors import UsageError
-from wpriv.run import earlier, folder, plan, plot, saved, statement, write
+from wpriv.errors import Unsupported, UsageError
+from wpriv.run import adaptive, earlier, folder, history, plan, plot, price, saved, statement, write
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
 from wpriv.train import durable, ledger
@@ -92,6 +94,7 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     provenance = {**write.provenance(), **about, "run": place.run, "claims": [claim.model_dump() for claim in job.recipe.claims]}
     durable.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     said = statement.statement(job, process, rows, refused, provenance, before)
+    said |= _parameters(job, process, entries, rows, said)
     said |= _spent(job, process, entries, path, said)
     metrics, task = saved.table(path / folder.METRICS), registry.load("tasks", job.train.task)
     told = task.warnings(metrics) if hasattr(task, "warnings") else []
@@ -100,6 +103,24 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
     plot.made(path, job.train.task, ("png",))
     durable.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
+
+
+def _parameters(
+    job: Plan, process: Process | None, entries: list[ledger.Entry], rows: list[Guarantee], said: dict[str, Any]
+) -> dict[str, Any]:
+    """Of a fork: its figures for parameters fixed in advance and for those chosen from what the runs before showed."""
+    if process is None or job.private is None or job.private.delta is None or (declared := history.declared(entries)).runs < 2:
+        return {}
+    fixed = next((row for row in rows if row.accountant == "pld"), None)
+    try:
+        both = adaptive.account(process, declared, delta=job.private.delta, tol=price.recorded_tol(process), fixed=fixed)
+    except Unsupported as error:
+        lines = [f"the figures assume that no run was planned after seeing another; for a fork there is none else ({error})"]
+        return {"warnings": said["warnings"] + lines}
+    lines, eps = [], job.private.eps
+    if eps is not None and both.adaptive.epsilon.safe > eps:
+        lines.append(adaptive.EXCEEDED.format(eps=eps, found=text(both.adaptive.epsilon.safe, up=True), name=both.adaptive.accountant))
+    return {"parameters": both.as_dict(), "warnings": said["warnings"] + lines}
 
 
 def stated(path: Path, process: Process | None, entries: list[ledger.Entry]) -> dict[str, Any]:

@@ -128,4 +128,7 @@ def warning(rows: list[Earlier], process: Process, delta: float, streams: set[st
         eps = price.ask(curve, delta=delta).epsilon.safe
     except (Unsupported, UsageError):
         return sentence
-    return f"{sentence}. All runs together keep eps = {text(eps, up=True)} at delta = {delta:g}"
+    return (
+        f"{sentence}. All runs together keep eps = {text(eps, up=True)} at delta = {delta:g}, if their noise, rates and lengths did not "
+        f"depend on what earlier ones showed"
+    )

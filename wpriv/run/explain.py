@@ -9,6 +9,7 @@ from wpriv.core.curve import Guarantee
 from wpriv.core.digits import echo
 from wpriv.core.moments import loss_class
 from wpriv.core.process import Process, Step
+from wpriv.run.adaptive import gaussian
 
 SAMPLING = {
     "poisson": "every step must draw each record by itself with probability `rate`; shuffled or fixed batches are not covered",
@@ -29,6 +30,10 @@ ADAPTIVE = (
     "fixed before the first one: a run whose length or noise was chosen by what came out, such as one more run after a look at the first, "
     "is not covered"
 )
+FILTERED = (
+    "each query, its noise, its sampling rate and the number of steps may be chosen after seeing earlier outputs, by a rule under "
+    "which {what} never exceeds what it is for these steps, whatever the outputs"
+)
 FIXED = "every step was fixed in advance: budgets of steps chosen by earlier outputs do not add up"
 
 
@@ -45,7 +50,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
     sources = [f"{row.accountant}: {row.source}"]
     sources += [f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), FRESH, FIXED if row.notion == "wdp" else ADAPTIVE]
+    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), FRESH, _chosen(row)]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
@@ -53,6 +58,16 @@ def explain(row: Guarantee) -> dict[str, Any]:
         "reading": [*row.extra.get("reading", []), *dict.fromkeys(line for step in process.steps for line in _reading(step))],
         "loss_class": _classes(process),
     }
+
+
+def _chosen(row: Guarantee) -> str:
+    """What may depend on earlier outputs."""
+    if row.notion == "wdp":
+        return FIXED
+    sums = {"rdp-filter": "this figure", "basic": "the sum of eps, or of delta, of the single steps"}
+    if row.accountant in ("pld", "gdp") and gaussian(row.process):
+        return FILTERED.format(what="the sum of (sensitivity / sigma)^2")
+    return FILTERED.format(what=sums[row.accountant]) if row.accountant in sums else ADAPTIVE
 
 
 def _reading(step: Step) -> list[str]:

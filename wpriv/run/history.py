@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import MissingResource, UsageError
+from wpriv.run.adaptive import Declared
 from wpriv.run.number import number, shown, whole
+
+if TYPE_CHECKING:
+    from wpriv.train.ledger import Entry
 
 MAX_HISTORY_BYTES = 50_000_000
 
@@ -21,6 +26,7 @@ class History:
     notes: tuple[str, ...] = ()
     adjacency: str | None = None  # the neighbours that the file names; None where it names none
     places: tuple[str, ...] = ()  # where in the file each of the steps first stands, for messages
+    declared: Declared | None = None  # what its file says was fixed before the first release; None where it says nothing
 
 
 def read_history(path: str | Path) -> History:
@@ -94,12 +100,23 @@ def _ledger(file: Path) -> History:
                 f"--history {file}: its last run has {last.step} of {last.planned} steps, and no {folder.CHECKPOINT} is beside it: the "
                 f"ledger was cut short, or taken out of the folder of an unfinished run. Give the whole ledger, or that in its folder"
             )
-        notes.append(f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for")
+        notes.append(
+            f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for; if it ends here because of what "
+            f"it showed, the cost of all {last.planned} holds"
+        )
     for aside in sorted(file.parent.glob("before-*")):
         if (aside / folder.LEDGER).is_file():
             notes.append(f"{aside.name} holds an earlier run, which is not part of this figure: see the statement of this one")
     process = ledger.process(entries)
-    return History(process.describe(), tuple(notes), process.adjacency)
+    return History(process.describe(), tuple(notes), process.adjacency, declared=declared(entries))
+
+
+def declared(entries: Sequence[Entry]) -> Declared:
+    """What was fixed before the first release of a ledger: its first run as planned. Each further run is a fork of the one before."""
+    from wpriv.train import ledger
+
+    (step,) = ledger.process(entries[:1]).steps
+    return Declared(replace(step, n=entries[0].planned), len({entry.run for entry in entries}))
 
 
 def _stated(path: Path) -> dict[str, Any] | None:

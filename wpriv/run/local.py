@@ -17,9 +17,10 @@ from wpriv.core.digits import rounded
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build
 from wpriv.run.budget import budget
-from wpriv.run.calibrate import TOL, calibrate
+from wpriv.run.calibrate import calibrate
 from wpriv.run.number import number, shown
 from wpriv.run.records import Records
+from wpriv.run.solve import TOL
 
 Array = NDArray[Any]
 # the norm of the clip ball

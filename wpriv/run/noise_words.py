@@ -11,7 +11,8 @@ ROUNDED = (
     "(or up to twice as fine). This stops the attack that tells noise from noise plus a gradient by the low digits of a "
     "released number (Mironov 2012). It is no proof: the sum is rounded before noise is added, so that one record may move "
     "it by a little more than its sensitivity (Casacuberta et al. 2022), and the noise is normal up to rounding and ends "
-    "9.3 standard deviations out (reached once in 2^62 draws). No figure here has a term for that. privacy: {noise: exact} covers all of this"
+    "9.3 standard deviations out (reached once in 2^62 draws). "
+    "No figure here has a term for that. privacy: {noise: exact} covers all of it"
 )
 EXACT = (
     "floating point: every record is taken by itself, clipped and cut to a grid without exceeding the clipping norm, and "

@@ -9,19 +9,20 @@ from functools import cached_property
 
 from wpriv.core import registry
 from wpriv.core.curve import Guarantee
-from wpriv.core.process import Process, Sampling, Step, between
+from wpriv.core.process import Process, Sampling, Step
 from wpriv.core.recipe import Recipe
 from wpriv.core.schema_train import Privacy, Train
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run import build, calibrate, price
-from wpriv.run.search import Knob
+from wpriv.run import build, price
+from wpriv.run.knob import Knob
+from wpriv.run.solve import solved
 from wpriv.train import account
 from wpriv.train.account import Release
 from wpriv.train.cost import Guess
 
 ACCOUNTANT = "pld"
-# width of the bracket where a mechanism's law is known between two others only: a finer one takes ten times as long
-BETWEEN = 1e-3
+# width of the brackets of eps on the way, after each epoch; that of the whole run is as narrow as its statement's
+ON_THE_WAY = 1e-4
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ class Plan:
         if steps not in self._eps:
             process = self.process(steps)
             try:
-                self._eps[steps] = price.ask(price.curve(process, ACCOUNTANT, _tol(process)), delta=self.private.delta).epsilon.safe
+                tol = price.recorded_tol(process)
+                tol = tol if steps == self.steps else max(tol, ON_THE_WAY)
+                self._eps[steps] = price.ask(price.curve(process, ACCOUNTANT, tol), delta=self.private.delta).epsilon.safe
             except Unsupported:
                 self._eps[steps] = None
         return self._eps[steps]
@@ -163,11 +166,13 @@ def _private(plan: Plan, private: Privacy) -> Plan:
         assert eps is not None
         knob = Knob("sigma", +1, 1e-12, 1e15)
         accountant = private.accountant or ACCOUNTANT
-        tol = _tol(at(1.0, plan.steps))
-        multiplier, row = calibrate.solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
+        tol = price.recorded_tol(at(1.0, plan.steps))
+        answer = solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
+        multiplier, row = answer.value, answer.row
         times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
         least = f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g}"
-        notes += (f"{least} {times}, by {accountant} ({row.claim})",)
+        joined = ", as if it and the runs before it had been planned together" if plan.before else ""
+        notes += (f"{least} {times}{joined}, by {accountant} ({row.claim})", *answer.warnings())
     else:
         multiplier = private.sigma / 2 if private.clip == "batch-mean" else private.sigma
     made = replace(plan, multiplier=multiplier, notes=notes)
@@ -176,14 +181,13 @@ def _private(plan: Plan, private: Privacy) -> Plan:
     after = made.eps()
     if after is not None and after <= eps:
         return made
-    most, row = calibrate.solved(Knob("n", -1, 1, plan.steps, whole=True), lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta)
-    told = f"stops after {int(most)} of {plan.steps} steps, where eps = {row.epsilon.safe:.6g}: one more would exceed {eps:g}"
-    return replace(made, steps=int(most), stopped=True, notes=(*notes, told), _eps={})
-
-
-def _tol(process: Process) -> float:
-    """The width asked of a bracket."""
-    return BETWEEN if any(between(run, BETWEEN) is not None for run in process.runs()) else calibrate.TOL
+    # the statement asks at this width, and must not find more than the target where a narrower bracket would not
+    tol = price.recorded_tol(at(multiplier, plan.steps))
+    knob = Knob("n", -1, 1, plan.steps, whole=True)
+    answer = solved(knob, lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta, tol, finest=tol)
+    most = int(answer.value)
+    told = f"stops after {most} of {plan.steps} steps, where eps = {answer.row.epsilon.safe:.6g}: one more would exceed {eps:g}"
+    return replace(made, steps=most, stopped=True, notes=(*notes, told), _eps={})
 
 
 def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[price.Refusal]]:
@@ -193,7 +197,7 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[pric
     rows, refused = [], []
     for name in plan.train.accountants:
         try:
-            found = price.ask(price.curve(process, name, _tol(process)), delta=private.delta)
+            found = price.ask(price.curve(process, name, price.recorded_tol(process)), delta=private.delta)
             rows.append(replace(found, accountant=name))  # with its options, which tell apart what it says
         except Unsupported as error:
             refused.append(price.Refusal(name, str(error)))

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 
 from wpriv.core import registry
 from wpriv.core.curve import RIGOROUS, Bracket, Curve, Guarantee
-from wpriv.core.process import Process, log_finite, plain
+from wpriv.core.process import Process, between, log_finite, plain
 from wpriv.errors import Unsupported, UsageError
 
 DEFAULT_TOL = 1e-3
+# what a run recorded, in its statement as well as from its ledger: at the first width every printed digit is right; the second is for
+# mechanisms whose law is known between two others only, where a narrower bracket takes ten times as long
+RECORDED_TOL, RECORDED_BETWEEN = 1e-6, 1e-3
 # the notions in which a larger delta buys a smaller eps
 EPS_DELTA = ("approximate-dp", "probabilistic-dp")
 
@@ -25,9 +28,7 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options
         UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the process, or
             some step of it hides nothing at all.
     """
-    tol = plain(tol, "--tol")
-    if not 1e-9 <= tol <= 0.5:
-        raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
+    tol = checked_tol(tol)
     module, own = registry.accountant(accountant)
     if infinity_mass(process) >= 1:
         raise Unsupported(_why_certain(process))
@@ -38,6 +39,19 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options
 
         return intersected(found, others)
     return found
+
+
+def checked_tol(tol: float) -> float:
+    """A relative width of a bracket; UsageError where it is none that can be asked for."""
+    tol = plain(tol, "--tol")
+    if not 1e-9 <= tol <= 0.5:
+        raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
+    return tol
+
+
+def recorded_tol(process: Process) -> float:
+    """The width of the bracket of what a run recorded, where none is asked for: one, so that all figures of a run are the same figure."""
+    return RECORDED_BETWEEN if any(between(run, RECORDED_BETWEEN) is not None for run in process.runs()) else RECORDED_TOL
 
 
 def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> Guarantee:

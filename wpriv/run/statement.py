@@ -8,7 +8,7 @@ from wpriv.core import registry
 from wpriv.core.curve import Guarantee
 from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
-from wpriv.run import local_statement, noise_words, price, publication
+from wpriv.run import adaptive, local_statement, noise_words, price, publication
 from wpriv.run.budget import weak
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
@@ -185,6 +185,7 @@ def told(said: dict[str, Any]) -> str:
     lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")] + _remarks(said)
     lines += [_figure(row) for row in said["guarantees"]] or ["- no accountant of the recipe gives an (eps, delta) guarantee"]
     lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
+    lines += [f"- {line}" for line in adaptive.lines(said.get("parameters"))]
     sampling, noise = said["sampling"], said["noise"]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
     by = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""

@@ -1,0 +1,120 @@
+"""Renyi filter: steps whose noise, rate and number are chosen from earlier outputs, accounted at orders fixed in advance.
+
+Divergences of one order add up along every path of outputs. It must not be confused with ``rdp``, which takes the best of all orders
+for the steps as they came out, and so needs the steps to be fixed in advance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from wpriv.core.convert import rdp_to_epsilon, rdp_to_log_delta
+from wpriv.core.curve import Bracket, Curve, safe_exp
+from wpriv.core.orders import LogMoments
+from wpriv.core.pair import Array
+from wpriv.core.process import Process
+from wpriv.core.roots import lowest
+from wpriv.errors import Unsupported, UsageError
+
+NOTION = "approximate-dp"
+CLAIM = "upper-bound"
+SOURCE = "Feldman, Zrnic 2021 (filter at one order); Canonne, Kamath, Steinke 2020, Proposition 12 (conversion); a union over orders"
+EXPLAIN = """\
+eps = least over eleven orders a of B_a + (ln(1/(w_a delta)) - ln a)/(a - 1) + ln(1 - 1/a), B_a the divergence summed over all steps.
+Noise, rates and the number of steps may be chosen from earlier outputs, provided that whatever the outputs this eps is not exceeded.
+The orders are the best one for the first kind of step (w = 1/2) and others around it (w = 1/20 each), or one: rdp-filter:order=8."""
+LAMBDAS = (1e-6, 1e9)
+# the orders less one, relative to the best one for the first kind of step, whose share of delta is a half; smaller orders matter most:
+# more steps, or less noise, than the first ones have ask for them
+FACTORS = 2.0 ** (np.arange(-8, 3) / 2)
+
+
+def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve:
+    """The guarantee of every procedure that would never have exceeded the eps (or delta) that these steps have here; ``tol`` is not used.
+
+    Proof. Fix neighbours D, D', eps, and orders a_j with shares w_j of sum 1, none of which depends on an output. Given the past, step t
+    has the laws P_t and Q_t of its output under D and D'; its parameters, which the past decides, give D_a(P_t || Q_t) <= r_t(a) for
+    every a. With lam = a - 1 and L_t the privacy loss of t steps, V_t = e^(lam L_t - lam (r_1(a) + ... + r_t(a))) is a supermartingale
+    under P, for E_P[(p_t/q_t)^lam | past] = e^(lam D_a(P_t || Q_t)); so E_P[V] <= 1 at the end of any procedure of bounded length.
+    Let A_j be the outputs on whose path the sum of r_t(a_j) is at most B_j. As (1 - e^-x)_+ <= c e^(lam x), with c = lam^lam /
+    (1 + lam)^(1 + lam): E_P[(1 - e^(eps - L))_+; A_j] <= c e^(-lam eps) E_P[V e^(lam B_j)] <= c e^(lam (B_j - eps)), which is w_j delta
+    for the B_j that converts to (eps, w_j delta). If every path lies in some A_j, that is, if on none the least eps over the orders
+    exceeds eps, the sum over j is at most delta: (eps, delta)-DP. With one order this is the filter of Feldman and Zrnic.
+
+    Args:
+        order: one order a > 1 alone; 0 for the set of ``orders``.
+    Raises:
+        Unsupported: some step has distinguishing events, so that its divergences are infinite. UsageError: an order of at most 1.
+    """
+    if order != 0 and not order > 1:
+        raise UsageError(f"rdp-filter: the order must be greater than 1 (0: those around the best one for the first step); found {order:g}")
+    return filtered(process, Orders(np.array([order - 1]), np.ones(1)) if order else first_kind(process))
+
+
+def filtered(process: Process, fixed: Process | Orders) -> Curve:
+    """``account`` with the orders, or with the process that was planned before the first release and decides them."""
+    runs = [LogMoments(run) for run in process.runs()]
+    if any(run.infinity > 0 for run in runs):
+        raise Unsupported(
+            f"rdp-filter adds up Renyi divergences, and these are infinite here: outcomes that only one of two neighbours can have carry "
+            f"probability {max(run.infinity for run in runs):.3g}. Use basic, whose sums may be chosen adaptively as well"
+        )
+
+    def delta(eps: float) -> Bracket:
+        return Bracket.above(delta_of(runs, fixed if isinstance(fixed, Orders) else orders(fixed, eps=eps), eps))
+
+    def epsilon(delta: float) -> Bracket:
+        chosen = fixed if isinstance(fixed, Orders) else orders(fixed, delta=delta)
+        return Bracket.above(max(0.0, epsilon_of(runs, chosen, delta)))
+
+    source = f"{SOURCE}; order {float(fixed.lam[0]) + 1:.6g}" if isinstance(fixed, Orders) else SOURCE
+    return Curve(process, "rdp-filter", NOTION, CLAIM, source, delta, epsilon)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Orders less one, [k] and > 0, and the share of delta that each has, [k] of sum 1."""
+
+    lam: Array
+    share: Array
+
+
+def epsilon_of(runs: list[LogMoments], orders: Orders, delta: float) -> float:
+    """The least eps over the orders at their shares of delta, in the worse order of the neighbours."""
+    return max(
+        float(np.min(rdp_to_epsilon(orders.lam, run(orders.lam), math.log(delta)) - np.log(orders.share) / orders.lam)) for run in runs
+    )
+
+
+def delta_of(runs: list[LogMoments], orders: Orders, eps: float) -> float:
+    """The least delta over the orders, each divided by its share, in the worse order of the neighbours."""
+    return safe_exp(max(float(np.min(rdp_to_log_delta(orders.lam, run(orders.lam), eps) - np.log(orders.share))) for run in runs))
+
+
+def orders(first: Process, *, eps: float | None = None, delta: float | None = None) -> Orders:
+    """The orders for a procedure that begins with ``first`` and is asked for its eps at ``delta``, or for its delta at ``eps``."""
+    share = np.where(FACTORS == 1, 0.5, 0.5 / (FACTORS.size - 1))
+    return Orders((best_order(first, eps=eps, delta=delta) - 1) * FACTORS, share)
+
+
+def first_kind(process: Process) -> Process:
+    """The first kind of step of a process, with all of its compositions, alone."""
+    first = process.steps[0]
+    n = sum(step.n for step in process.steps if dataclasses.replace(step, n=first.n) == first)
+    return Process((dataclasses.replace(first, n=n),), process.adjacency)
+
+
+def best_order(process: Process, *, eps: float | None = None, delta: float | None = None) -> float:
+    """The order at which a process fixed in advance has the least eps at ``delta``, or the least delta at ``eps``."""
+    runs = [LogMoments(run) for run in process.runs()]
+
+    def worst(lam: Array) -> Array:
+        if delta is not None:
+            return np.asarray(np.max([rdp_to_epsilon(lam, run(lam), math.log(delta)) for run in runs], axis=0))
+        return np.asarray(np.max([rdp_to_log_delta(lam, run(lam), eps or 0.0) for run in runs], axis=0))
+
+    return 1 + lowest(worst, *LAMBDAS)[0]
