@@ -39,7 +39,7 @@ Accountant = Annotated[
 History = Annotated[
     Text, typer.Option("--history", metavar="FILE", help="A ledger.jsonl, or a JSON list of steps or of [noise_multiplier, rate, steps].")
 ]
-Tol = Annotated[Text, typer.Option("--tol", metavar="X", help="Relative width of a certified bracket (default 1e-3; calibrate 1e-4).")]
+Tol = Annotated[Text, typer.Option("--tol", metavar="X", help="Relative width of a certified bracket (default 1e-6; comparisons 1e-3).")]
 Observed = Annotated[
     Text, typer.Option("--observed", metavar="FILE", help="Pair distances or gradients: .npz, .csv, or weibull:shape=0.5,...")
 ]

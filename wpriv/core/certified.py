@@ -35,7 +35,7 @@ LOG_FIRST = -30.0  # ln of the delta that is assumed at first, where eps is give
 # the part of the upper end from which on a lower end tells enough of where the answer is
 KNOWN = 0.5
 # the share of the tolerance that is given to the dots
-SHARE = 0.7
+SHARE = 0.55
 # the share of the room below an upper end that suffices which may be lost to the grid
 ROOM = 0.3
 # cells that a further round may take, and up to which one is tried whether or not the last one paid

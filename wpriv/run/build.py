@@ -177,7 +177,7 @@ class Job:
 
     def tol(self) -> float:
         """The width of a bracket where none is asked for: for a ledger that of the statement beside it, so that both say the same."""
-        return price.DEFAULT_TOL if self.declared is None else price.recorded_tol(self.process)
+        return price.answer_tol(self.process)
 
 
 def job(

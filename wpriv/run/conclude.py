@@ -113,7 +113,7 @@ def _parameters(
         return {}
     fixed = next((row for row in rows if row.accountant == "pld"), None)
     try:
-        both = adaptive.account(process, declared, delta=job.private.delta, tol=price.recorded_tol(process), fixed=fixed)
+        both = adaptive.account(process, declared, delta=job.private.delta, tol=price.answer_tol(process), fixed=fixed)
     except Unsupported as error:
         lines = [f"the figures assume that no run was planned after seeing another; for a fork there is none else ({error})"]
         return {"warnings": said["warnings"] + lines}

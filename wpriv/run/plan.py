@@ -105,7 +105,7 @@ class Plan:
         if steps not in self._eps:
             process = self.process(steps)
             try:
-                tol = price.recorded_tol(process)
+                tol = price.answer_tol(process)
                 tol = tol if steps == self.steps else max(tol, ON_THE_WAY)
                 self._eps[steps] = price.ask(price.curve(process, ACCOUNTANT, tol), delta=self.private.delta).epsilon.safe
             except Unsupported:
@@ -166,7 +166,7 @@ def _private(plan: Plan, private: Privacy) -> Plan:
         assert eps is not None
         knob = Knob("sigma", +1, 1e-12, 1e15)
         accountant = private.accountant or ACCOUNTANT
-        tol = price.recorded_tol(at(1.0, plan.steps))
+        tol = price.answer_tol(at(1.0, plan.steps))
         answer = solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
         multiplier, row = answer.value, answer.row
         times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
@@ -182,7 +182,7 @@ def _private(plan: Plan, private: Privacy) -> Plan:
     if after is not None and after <= eps:
         return made
     # the statement asks at this width, and must not find more than the target where a narrower bracket would not
-    tol = price.recorded_tol(at(multiplier, plan.steps))
+    tol = price.answer_tol(at(multiplier, plan.steps))
     knob = Knob("n", -1, 1, plan.steps, whole=True)
     answer = solved(knob, lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta, tol, finest=tol)
     most = int(answer.value)
@@ -197,7 +197,7 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[pric
     rows, refused = [], []
     for name in plan.train.accountants:
         try:
-            found = price.ask(price.curve(process, name, price.recorded_tol(process)), delta=private.delta)
+            found = price.ask(price.curve(process, name, price.answer_tol(process)), delta=private.delta)
             rows.append(replace(found, accountant=name))  # with its options, which tell apart what it says
         except Unsupported as error:
             refused.append(price.Refusal(name, str(error)))

@@ -10,10 +10,11 @@ from wpriv.core.curve import RIGOROUS, Bracket, Curve, Guarantee
 from wpriv.core.process import Process, between, log_finite, plain
 from wpriv.errors import Unsupported, UsageError
 
+# the width of a bracket where none is asked for: of the cells of a comparison
 DEFAULT_TOL = 1e-3
-# what a run recorded, in its statement as well as from its ledger: at the first width every printed digit is right; the second is for
-# mechanisms whose law is known between two others only, where a narrower bracket takes ten times as long
-RECORDED_TOL, RECORDED_BETWEEN = 1e-6, 1e-3
+# and of a single answer, or of what a run recorded, where every printed digit is then right; the second is for mechanisms whose law is
+# known between two others only, where a narrower bracket takes ten times as long
+ANSWER_TOL, ANSWER_BETWEEN = 1e-6, 1e-3
 # the notions in which a larger delta buys a smaller eps
 EPS_DELTA = ("approximate-dp", "probabilistic-dp")
 
@@ -49,9 +50,9 @@ def checked_tol(tol: float) -> float:
     return tol
 
 
-def recorded_tol(process: Process) -> float:
-    """The width of the bracket of what a run recorded, where none is asked for: one, so that all figures of a run are the same figure."""
-    return RECORDED_BETWEEN if any(between(run, RECORDED_BETWEEN) is not None for run in process.runs()) else RECORDED_TOL
+def answer_tol(process: Process) -> float:
+    """The width of the bracket of a single answer, where none is asked for: so narrow that every digit that is printed is right."""
+    return ANSWER_BETWEEN if any(between(run, ANSWER_BETWEEN) is not None for run in process.runs()) else ANSWER_TOL
 
 
 def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> Guarantee:

@@ -26,7 +26,7 @@ class Reading:
 
 
 def why(
-    spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float = price.DEFAULT_TOL
+    spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float | None = None
 ) -> list[dict[str, Any]]:
     """Prices one step specification under every reading.
 
@@ -98,13 +98,15 @@ def _replaced(base: dict[str, Any]) -> dict[str, Any]:
     return {**base, "sensitivity": 2 * step.describe()["sensitivity"]}
 
 
-def _row(reading: Reading, eps: float | None, delta: float | None, tol: float) -> dict[str, Any]:
+def _row(reading: Reading, eps: float | None, delta: float | None, tol: float | None) -> dict[str, Any]:
     spec = reading.spec
     row = {"sampling": spec.get("sampling", "none"), "n": spec["n"], "rate": spec.get("rate"), "adjacency": reading.adjacency}
     row |= {"sensitivity": spec.get("sensitivity"), "accountant": reading.accountant, "assumption": reading.assumption}
     row["asked"] = "delta" if eps is None else "epsilon"
     try:
-        found = price.ask(price.curve(build.process([spec], reading.adjacency), reading.accountant, tol), eps=eps, delta=delta)
+        process = build.process([spec], reading.adjacency)
+        width = price.answer_tol(process) if tol is None else tol
+        found = price.ask(price.curve(process, reading.accountant, width), eps=eps, delta=delta)
     except Unsupported as error:
         return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}
     told = found.as_dict()
