@@ -25,6 +25,8 @@ from wpriv.core.steps import TAIL_ROUNDINGS, Steps
 from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
 
+# how a run may be composed, the quickest way first
+WAYS = (by_transform, on_lattices)
 ROUNDS = 6
 # how many lattices are tried where one does not fit, and by how much each allows more error than the one before
 ATTEMPTS, COARSER = 10, 3
@@ -208,7 +210,7 @@ class Composition:
         The law from below is left out where the one from above suffices for ``target``, an eps and the delta that it has to meet.
         """
         allowed = [error * COARSER**attempt for attempt in range(ATTEMPTS) if error * COARSER**attempt < self.last_error]
-        for way in (by_transform, on_lattices):
+        for way in WAYS:
             for each in allowed:
                 if self.seen and self._spent():
                     return None

@@ -35,8 +35,9 @@ MAX_WORK, CHEAP = 1_500_000_000, 20_000_000
 OTHER_TILTS = np.array([0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.5, 8.0, 11.0, 15.0])
 # the part of the relative accuracy asked for that each of the errors which more frequencies make smaller may be
 SHARE = 1e-3
-# a bulk's losses add up to at most this part of eps; the largest chance of a loss beyond it, and the least that a run has none
-BELOW, RARE, OFTEN = 0.6, 0.2, 1e-3
+# a bulk's losses add up to at most the first part of eps, with the kernel to the second; the largest chance of a loss beyond it, and the
+# least that a run has none
+BELOW, CLEARLY, RARE, OFTEN = 0.6, 0.9, 0.2, 1e-3
 # the part of the allowed error that smoothing may add, and the widest kernel, in nats and in spreads
 SMOOTHING, WIDEST, WIDEST_PART = 0.1, 0.02, 0.3
 
@@ -113,6 +114,8 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: 
     scale = spread if bulk is None else max(spread, WIDEST * eps)
     kernel = Kernel(min(math.sqrt(SMOOTHING * error / (1 + tilt) / VARIANCE), WIDEST, WIDEST_PART * scale))
     shift = kernel.shift
+    if bulk is not None and bulk.most * _number(parts) + kernel.width + shift > CLEARLY * eps:
+        bulk = None
     near = [eps - shift, eps - shift + moved]
     wraps, period = _wraps(parts, tilt, spread, near, math.log(max(SHARE * relative * delta, 1e-300)), kernel, bulk)
     if not math.isfinite(period):
@@ -150,7 +153,7 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: 
     return Inverted(
         tilt, centre + shift, log_scale, t, payoff * value, dense * value, errors[0] + chosen.first + beyond[0],
         errors[1] + chosen.second + beyond[1], kernel.most_gap(), wraps, infinity, sum(p.y.size for p in parts),
-        -math.inf if bulk is None else bulk.most * sum(int(p.counts.sum()) for p in parts) + shift + kernel.width + 1e-9,
+        -math.inf if bulk is None else bulk.most * _number(parts) + shift + kernel.width + 1e-9,
     )  # fmt: skip
 
 
@@ -163,13 +166,18 @@ class _Bulk:
     @staticmethod
     def of(parts: Sequence[Atoms], eps: float) -> _Bulk | None:
         """None where leaving them out gains nothing: where at the tilt they are not most of what happens."""
-        most = BELOW * eps / sum(int(p.counts.sum()) for p in parts)
+        most = BELOW * eps / _number(parts)
         if not most > 0:
             return None
         jumps = [p.weight[:, p.y > most].sum(axis=1) for p in parts]
         often = sum(float(p.counts @ np.log1p(-np.minimum(some, 0.5))) for p, some in zip(parts, jumps, strict=True))
         rare = all(float(some.max()) < RARE for some in jumps) and often > math.log(OFTEN)
         return _Bulk(most) if rare and any(float(some.max()) > 0 for some in jumps) else None
+
+
+def _number(parts: Sequence[Atoms]) -> int:
+    """How many steps there are."""
+    return sum(int(p.counts.sum()) for p in parts)
 
 
 def _product(parts: Sequence[Atoms], first: int, last: int, spacing: float, bulk: _Bulk | None) -> tuple[Spectrum, Array]:
@@ -224,11 +232,12 @@ def _wraps(
         with np.errstate(divide="ignore"):
             logs = logs + np.log(-np.expm1(never))
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = logs + np.log(kernel.transform(tilts + 0j).real) + tilts * kernel.shift + 1e-9
+        logs = logs + kernel.log_moment(tilts) + tilts * kernel.shift + 1e-9
         logs = np.where(np.isfinite(logs), logs, np.inf)
         periods = np.array([np.where(np.isfinite(logs), (logs - tilts * eps - log_room) / np.abs(other), np.inf) for eps in near])
     period = max(float(periods[:, : shifts.size].min(axis=1).max()), float(periods[:, shifts.size :].min(axis=1).max()), spread)
-    fall = np.maximum(np.abs(other) * period, 1e-300)
+    # where no period is finite, nothing is composed
+    fall = np.maximum(np.abs(other) * min(period, 1e300), 1e-300)
     return np.array([tilts, logs - fall - np.log(-np.expm1(-fall))]), period
 
 

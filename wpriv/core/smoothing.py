@@ -47,6 +47,11 @@ class Kernel:
             ratio = np.where(np.abs(root) > 1e-6, (grown - fallen) / (2 * root), math.exp(-BETA))
         return np.asarray(ratio * (2 * BETA / -math.expm1(-2 * BETA)), dtype=np.complex128)
 
+    def log_moment(self, tilts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """ln E[e^{tilt w X}] at real tilts."""
+        root = np.sqrt(BETA**2 + (self.width * tilts) ** 2)
+        return np.asarray(root - BETA + np.log1p(-np.exp(-2 * root)) - np.log1p(-math.exp(-2 * BETA)) - np.log(root / BETA))
+
     def most_gap(self) -> float:
         """What the density of the loss plus the kernel twice, at eps - shift, is multiplied with to bound by how much delta was raised.
 

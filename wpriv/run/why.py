@@ -25,9 +25,7 @@ class Reading:
     assumption: str
 
 
-def why(
-    spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float | None = None
-) -> list[dict[str, Any]]:
+def why(spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float | None = None) -> list[dict[str, Any]]:
     """Prices one step specification under every reading.
 
     Args:
