@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from wpriv.core.contour import RARE, by_transform
+from wpriv.core.contour import RARE, by_transform, single
 from wpriv.core.curve import TINY
 from wpriv.core.group import groups
 from wpriv.core.pair import Array, LossPair
@@ -31,9 +31,11 @@ ROUNDS = 6
 # how many lattices are tried where one does not fit, and by how much each allows more error than the one before
 ATTEMPTS, COARSER = 10, 3
 # CPU seconds after which no further lattice is tried for a question about one order of the neighbours
-SECONDS = 1.5
+SECONDS = 0.8
 EPS_LIMIT, LOG_TINY = 1e6, -640.0
 LOG_FIRST = -30.0  # ln of the delta that is assumed at first, where eps is given
+# at most how many times what single losses add to delta all others are taken to add, where rare losses decide
+OTHERS = 10
 # the part of the upper end from which on a lower end tells enough of where the answer is
 KNOWN = 0.5
 # the share of the tolerance that is given to the dots
@@ -89,9 +91,13 @@ class Composition:
             # where an upper end is all that is asked, and has room, a coarse grid will do at first
             accuracy = max(accuracy, ROOM * (math.log(enough) - log_guess))
         best, width, self.last_error = (0.0, 1.0), math.inf, math.inf
+        plain = self.steps.cumulants(0.0).variance
         for _ in range(ROUNDS):
             state = self.steps.cumulants(tilt)
             guess = math.exp(min(_log_guess(state, tilt, eps), 0.0))
+            if state.variance > RARE * plain:
+                # between a bulk and rare losses that are far larger the approximation says nothing; single losses near eps do
+                guess = min(guess, OTHERS * single(self.steps, eps))
             error = accuracy / (tilt + 1 / math.sqrt(state.variance))
             both = self._try(state, tilt, eps, error, max(guess, 1e-280), (eps, enough))
             if both is None:
@@ -212,8 +218,8 @@ class Composition:
         allowed = [error * COARSER**attempt for attempt in range(ATTEMPTS) if error * COARSER**attempt < self.last_error]
         for way in WAYS:
             for each in allowed:
-                if self.seen and self._spent():
-                    return None
+                if self._spent() and (self.seen or way is not WAYS[-1]):
+                    break
                 try:
                     both = way(self.steps, state, tilt, eps, each, delta)
                     # composed here, where what does not fit is caught

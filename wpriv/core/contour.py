@@ -36,11 +36,11 @@ def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error:
     dotted = max(tilt, LEAST_TILT / spread)
     plain = steps.cumulants(0.0).variance
     # where rare large losses decide, it may be a single one, whose weight at the saddle's tilt is nothing beside larger ones
-    focus = (eps / FOCUS, eps * FOCUS) if state.variance > RARE * plain and _single(steps, eps) > SINGLE * delta else None
+    focus = (eps / FOCUS, eps * FOCUS) if state.variance > RARE * plain and single(steps, eps) > SINGLE * delta else None
     lost = math.log(max(relative / (ROUNDED * math.sqrt(steps.total)), 1.0))
     tilt = tilt_for_contour(steps.probes, steps.counts, dotted, eps, math.log(delta), math.log(delta * relative) - CLEAR, lost)
+    share = math.exp(min(math.log(delta) - steps.cumulants(dotted).total + dotted * eps, 0.0))
     state = steps.cumulants(tilt)
-    share = math.exp(min(math.log(delta) - state.total + tilt * eps, 0.0))
     parts = [part for group, p in zip(steps.groups, steps.probes, strict=True) for part in parted(group, p, dotted)]
     laws = []
     for group, p in parts:
@@ -55,6 +55,6 @@ def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error:
     return Both(upper, lambda: side([lower() for _, lower in laws]), drift, drift, spread)
 
 
-def _single(steps: Steps, eps: float) -> float:
-    """About the delta at eps of runs with a single loss above it, the others being zero."""
+def single(steps: Steps, eps: float) -> float:
+    """About what runs with a single loss above eps, the others being zero, add to delta at eps."""
     return sum(float(n @ p.mass @ np.maximum(-np.expm1(eps - p.y), 0.0)) for n, p in zip(steps.counts, steps.probes, strict=True))

@@ -213,7 +213,7 @@ def _stretch(y: Array, share: Array, extra: float) -> Array:
     # where all losses with less density than one of them are stretched, they add the sum of share (thin / its thin - 1)
     order = np.argsort(-thin, kind="stable")
     parts, shares = np.cumsum((share * thin)[order]), np.cumsum(share[order])
-    last = int(np.searchsorted(parts / thin[order] - shares, extra)) - 1
+    last = max(int(np.searchsorted(parts / thin[order] - shares, extra)) - 1, 0)
     return np.asarray(np.sqrt(np.maximum(thin * (extra + shares[last]) / parts[last], 1.0)))
 
 
@@ -241,7 +241,7 @@ def nodes(
     log_norm, _, _ = p.tilted(tilt)
     with np.errstate(divide="ignore"):
         raised = np.log((up_to * np.exp(log_norm.min() - log_norm)[:, None]).max(axis=0)) - log_norm.min() + tilt * p.y
-    first = max(int(np.searchsorted(raised, math.log(bottom_mass))) - 1, 0)
+    first = min(max(int(np.searchsorted(raised, math.log(bottom_mass))) - 1, 0), last)
     low, high = pair.support
     if first > 0 or not math.isfinite(low):
         low = max(float(p.y[first]) - step, low)

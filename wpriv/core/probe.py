@@ -181,7 +181,7 @@ def _root(f: Callable[[float], tuple[float, float]], at_zero: float, start: floa
         low, high = (x, high) if value > 0 else (low, x)
         step = x + value / fall
         near = abs(step - x) <= 0.01 * x and abs(value) <= 0.02 * at_zero
-        if near or high < 1e-6 * start or high - low <= 0.01 * high:
+        if near or high < 1e-12 * start or high - low <= 0.01 * high:
             return min(max(step, low), high)
         if low < step < min(high, 4 * x) and abs(value) < 0.2 * last:
             x = step

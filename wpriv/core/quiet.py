@@ -32,6 +32,8 @@ GROWTH, PARTS, ROUNDS = 1.3, 4, 4
 LOW = -40.0
 # products of a frequency and an atom that the samples may cost, and what one taken by itself costs beside one on an even grid
 MAX_SAMPLES, SINGLE = 250_000_000, 20
+# frequencies that a law may be known at
+MAX_FREQUENCIES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,9 @@ def loud(
     quiet = np.zeros(terms.size, dtype=bool)
     quiet[order[np.cumsum(terms[order]) <= room]] = True
     runs = _runs(t, ~quiet, spacing)
-    if sum(last - start for start, last in runs) * atoms > most:
-        raise Unsupported(f"pld would need {sum(last - start for start, last in runs):,} frequencies of {atoms:,} losses")
+    number = sum(last - start for start, last in runs)
+    if number > MAX_FREQUENCIES or number * atoms > most:
+        raise Unsupported(f"pld would need {number:,} frequencies of {atoms:,} losses")
     return Frequencies(runs, float(terms[quiet].sum()), float(second[quiet].sum()))
 
 

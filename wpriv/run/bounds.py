@@ -12,13 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from wpriv.core import registry
 from wpriv.core.curve import Bracket, Curve, curve_of_pair, epsilon_at
+from wpriv.core.pair import LossPair
 from wpriv.core.process import Process, Run, between, closed_form, log_finite
 from wpriv.errors import Unsupported
 
 UNSAMPLED = "the same releases without sampling"
-ONE = "one release alone, and the distinguishing events of all"
+ONE = "the largest loss of releases of one kind, and the distinguishing events of all"
+# thresholds that the largest loss is held against, in units of eps
+THRESHOLDS = np.array([0.9, 0.95, 0.98, 1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0])
 # the width at which a pair that is known only between two is placed, for a lower end
 OUTER = 1e-2
 
@@ -143,13 +148,34 @@ def _unsampled(process: Process) -> Curve | None:
 
 
 def _one_delta(run: Run, eps: float) -> float:
-    """The largest delta at eps of a single release: leaving out the others is post-processing."""
-    return max(math.exp(min(float(pair.log_delta(eps)), 0.0)) for pair, _ in run) * (1 - 1e-12)
+    """The largest delta at eps of releases of one kind, by their largest loss: leaving out all else is post-processing."""
+    return max(math.exp(min(_log_largest(pair, n, eps), 0.0)) for pair, n in run) * (1 - 1e-12)
 
 
 def _one_epsilon(run: Run, delta: float) -> float:
-    """The largest eps at delta of a single release, rounded down; 0 where none is finite, which is left to the other ends."""
+    """The largest eps at delta of releases of one kind, rounded down; 0 where none is finite, which is left to the other ends."""
     if -math.expm1(log_finite(run)) > delta:
         return math.inf
-    ends = (epsilon_at(lambda eps, pair=pair: float(pair.log_delta(eps)), delta, high=pair.support[1]) for pair, _ in run)  # type: ignore[misc]
-    return max(value * (1 - 1e-11) for value in ends)
+    ends = []
+    for pair, n in run:
+        # the bound by the largest loss is not monotone between its thresholds: what it is at eps holds at every smaller one
+        found = epsilon_at(lambda eps, pair=pair, n=n: _log_largest(pair, n, eps), delta, high=pair.support[1])  # type: ignore[misc]
+        below = found * (1 - 1e-11)
+        ends.append(below if _log_largest(pair, n, below) >= math.log(delta) else 0.0)
+    return max(ends)
+
+
+def _log_largest(pair: LossPair, n: int, eps: float) -> float:
+    """ln of the delta at eps of telling n releases apart by their largest loss: P(some loss > t) - e^eps Q(some loss > t), for the best of
+    some t.
+
+    One release alone is never better told apart than by its own profile, which is among them.
+    """
+    alone = float(pair.log_delta(eps))
+    if n == 1:
+        return alone
+    tails = pair.probabilities(eps * THRESHOLDS)
+    with np.errstate(divide="ignore"):
+        p, q = (-np.expm1(n * np.log1p(-np.minimum(tail, 1.0))) for tail in (tails.sf_p, tails.sf_q))
+    best = float(np.max(p * (1 - 1e-12) - math.exp(min(eps, 700.0)) * q * (1 + 1e-12)))
+    return max(alone, math.log(best)) if best > 0 else alone
