@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -30,8 +31,11 @@ WAYS = (by_transform, on_lattices)
 ROUNDS = 6
 # how many lattices are tried where one does not fit, and by how much each allows more error than the one before
 ATTEMPTS, COARSER = 10, 3
-# CPU seconds after which no further lattice is tried for a question about one order of the neighbours
-SECONDS = 0.8
+# and how many of the last ones are tried after a question has taken too long
+LAST = 5
+# CPU seconds after which nothing finer is tried for a question about one order of the neighbours, for all of them together, and for one
+# that comes after that
+SECONDS, TOTAL, LEAST_SECONDS = 0.8, 3.0, 0.05
 EPS_LIMIT, LOG_TINY = 1e6, -640.0
 LOG_FIRST = -30.0  # ln of the delta that is assumed at first, where eps is given
 # at most how many times what single losses add to delta all others are taken to add, where rare losses decide
@@ -62,12 +66,26 @@ class Composition:
         self.infinity = -math.expm1(self.log_finite)
         self.top = sum(n * pair.support[1] for pair, n in merged.items())
         self.seen: list[Both] = []
-        self.asked = time.process_time()
+        self.asked, self.allowed, self.left = 0.0, SECONDS, TOTAL
         self.last_error = math.inf
 
     def delta(self, eps: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
         """Lower and upper delta at eps: relative width at most ``tol`` where that can be had, or an upper end of at most ``enough``."""
-        self.asked = time.process_time()
+        return self._timed(self._delta, eps, tol, enough)
+
+    def epsilon(self, delta: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
+        """Lower and upper eps >= 0 at delta: relative width at most ``tol`` where it can be had, or an upper end of at most ``enough``."""
+        return self._timed(self._epsilon, delta, tol, enough)
+
+    def _timed(self, ask: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:
+        """Answers a question within its time, which is less once those before it have taken long."""
+        self.asked, self.allowed = time.process_time(), max(min(SECONDS, self.left), LEAST_SECONDS)
+        try:
+            return ask(*question)
+        finally:
+            self.left -= time.process_time() - self.asked
+
+    def _delta(self, eps: float, tol: float, enough: float) -> tuple[float, float]:
         if eps >= self.top:
             return self.infinity, self.infinity
         for known in self.seen:
@@ -118,9 +136,7 @@ class Composition:
         """The composed laws, among those made so far, whose middle is nearest to eps."""
         return min(self.seen, key=lambda both: abs(both.upper.centre - eps))
 
-    def epsilon(self, delta: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
-        """Lower and upper eps >= 0 at delta: relative width at most ``tol`` where it can be had, or an upper end of at most ``enough``."""
-        self.asked = time.process_time()
+    def _epsilon(self, delta: float, tol: float, enough: float) -> tuple[float, float]:
         if delta <= self.infinity:
             return (self.top, self.top) if delta == self.infinity else (math.inf, math.inf)
         if self.top <= enough:
@@ -218,8 +234,9 @@ class Composition:
         allowed = [error * COARSER**attempt for attempt in range(ATTEMPTS) if error * COARSER**attempt < self.last_error]
         for way in WAYS:
             for each in allowed:
-                if self._spent() and (self.seen or way is not WAYS[-1]):
-                    break
+                # where there is no answer yet, only what is quick is still tried
+                if self._spent() and (self.seen or each not in allowed[-LAST:]):
+                    continue
                 try:
                     both = way(self.steps, state, tilt, eps, each, delta)
                     # composed here, where what does not fit is caught
@@ -238,7 +255,7 @@ class Composition:
 
     def _spent(self) -> bool:
         """Whether a question has taken as long as it may, so that the best answer so far has to do."""
-        return time.process_time() - self.asked > SECONDS
+        return time.process_time() - self.asked > self.allowed
 
 
 def _ordered(ends: tuple[float, float]) -> tuple[float, float]:

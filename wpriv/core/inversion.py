@@ -31,6 +31,8 @@ from wpriv.errors import Unsupported
 
 # products of one frequency and one atom that a law may cost, and up to which no frequency is left out
 MAX_WORK, CHEAP = 1_500_000_000, 20_000_000
+# frequencies below the edge of the kernel, beyond which it is not even tried to leave some out
+MOST_COUNTED = 30_000_000
 # differences to the tilt, in units of 1 / spread, at which the wrap-around is bounded
 OTHER_TILTS = np.array([0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.5, 8.0, 11.0, 15.0])
 # the part of the relative accuracy asked for that each of the errors which more frequencies make smaller may be
@@ -122,6 +124,8 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: 
         raise Unsupported("no period keeps the wrap-around of the transform small")
     spacing = 2 * math.pi / period
     count = math.ceil(kernel.edge / spacing)
+    if count > MOST_COUNTED:
+        raise Unsupported(f"pld would have to look at {count:,} frequencies")
     log_scale = log_norm - tilt * centre
     # what all neglected frequencies together may add to the sum, whose size is about this
     size = math.exp(min(math.log(delta) - log_scale + tilt * (min(near) - centre), 0.0))

@@ -214,6 +214,9 @@ def _stretch(y: Array, share: Array, extra: float) -> Array:
     order = np.argsort(-thin, kind="stable")
     parts, shares = np.cumsum((share * thin)[order]), np.cumsum(share[order])
     last = max(int(np.searchsorted(parts / thin[order] - shares, extra)) - 1, 0)
+    if not parts[last] > 0:
+        # next to no mass anywhere: no spacing costs anything
+        return np.full(y.size, math.sqrt(1 + extra))
     return np.asarray(np.sqrt(np.maximum(thin * (extra + shares[last]) / parts[last], 1.0)))
 
 

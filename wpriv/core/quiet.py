@@ -33,7 +33,7 @@ LOW = -40.0
 # products of a frequency and an atom that the samples may cost, and what one taken by itself costs beside one on an even grid
 MAX_SAMPLES, SINGLE = 250_000_000, 20
 # frequencies that a law may be known at
-MAX_FREQUENCIES = 1_000_000
+MAX_FREQUENCIES = 2_000_000
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from scipy.special import ndtri
 
 from wpriv.core.curve import Bracket, Curve, Guarantee
+from wpriv.errors import Unsupported
 
 RATES = (1e-3, 1e-2)
 CLOSE = 1e-3
@@ -50,8 +51,12 @@ class Profile:
     def at(self, log_t: float) -> tuple[float, float]:
         eps = abs(log_t)
         if eps not in self.seen:
-            bracket: Bracket = self.curve.delta(eps)
-            self.seen[eps] = (float(bracket.lower or 0.0), float(bracket.safe))
+            try:
+                bracket: Bracket = self.curve.delta(eps)
+                self.seen[eps] = (float(bracket.lower or 0.0), float(bracket.safe))
+            except Unsupported:
+                # out of reach of the curve: nothing is known of it there
+                self.seen[eps] = 0.0, 1.0
         low, high = self.seen[eps]
         if log_t >= 0:
             return low, high

@@ -19,6 +19,8 @@ from wpriv.run.attack import reading
 from wpriv.run.price import Refusal
 
 CURVE_POINTS = 41
+# the width of the brackets that what an attacker can do is read off
+ATTACK_TOL = 1e-5
 LARGE_EPS = 20.0
 # relative widths at which a limit inside a bracket is decided, one after the other
 FINER = (1e-4, 1e-5, 1e-6)
@@ -102,7 +104,8 @@ def answer(
             both = account(job.process, job.declared, eps=eps, delta=delta, tol=tol, fixed=row)
             extra["parameters"] = both.as_dict()
     if attack:
-        found, read = attack_of(on), reading(row)
+        # asked at many points, of which each needs fewer digits
+        found, read = attack_of(price.curve(job.process, accountant, max(tol, ATTACK_TOL))), reading(row)
         extra |= {"attack": found} if found else {"attack_reading": read} if read else {}
     return row.with_extra(**extra)
 
