@@ -25,7 +25,7 @@ import numpy as np
 
 from wpriv.core.atoms import UNIT, Atoms, Spectrum, log_whole
 from wpriv.core.pair import Array
-from wpriv.core.quiet import Frequencies, loud
+from wpriv.core.quiet import TOO_MANY, Frequencies, loud
 from wpriv.core.smoothing import BETA, VARIANCE, Kernel
 from wpriv.errors import Unsupported
 
@@ -121,11 +121,11 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: 
     near = [eps - shift, eps - shift + moved]
     wraps, period = _wraps(parts, tilt, spread, near, math.log(max(SHARE * relative * delta, 1e-300)), kernel, bulk)
     if not math.isfinite(period):
-        raise Unsupported("no period keeps the wrap-around of the transform small")
+        raise Unsupported(TOO_MANY)
     spacing = 2 * math.pi / period
     count = math.ceil(kernel.edge / spacing)
     if count > MOST_COUNTED:
-        raise Unsupported(f"pld would have to look at {count:,} frequencies")
+        raise Unsupported(TOO_MANY)
     log_scale = log_norm - tilt * centre
     # what all neglected frequencies together may add to the sum, whose size is about this
     size = math.exp(min(math.log(delta) - log_scale + tilt * (min(near) - centre), 0.0))

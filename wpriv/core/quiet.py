@@ -32,6 +32,7 @@ GROWTH, PARTS, ROUNDS = 1.3, 4, 4
 LOW = -40.0
 # products of a frequency and an atom that the samples may cost, and what one taken by itself costs beside one on an even grid
 MAX_SAMPLES, SINGLE = 250_000_000, 20
+TOO_MANY = "pld needs more frequencies of the composed loss than it may take at this tolerance. Raise --tol, or use rdp"
 # frequencies that a law may be known at
 MAX_FREQUENCIES = 2_000_000
 
@@ -110,7 +111,7 @@ def loud(
         slow.append(min(slow[-1] * GROWTH, edge))
     even = math.ceil((edge - slow[-1]) / step)
     if even * sum(some.weight.size for some in bulks) > MAX_SAMPLES:
-        raise Unsupported(f"pld would have to sample {even:,} frequencies to tell which ones matter")
+        raise Unsupported(TOO_MANY)
     first, wide = np.array(slow), (edge - slow[-1]) / max(even, 1)
     t = np.append(first, slow[-1] + wide * np.arange(1, even + 1))
     bound = np.zeros(t.size - 1)
@@ -141,7 +142,7 @@ def loud(
     runs = _runs(t, ~quiet, spacing)
     number = sum(last - start for start, last in runs)
     if number > MAX_FREQUENCIES or number * atoms > most:
-        raise Unsupported(f"pld would need {number:,} frequencies of {atoms:,} losses")
+        raise Unsupported(TOO_MANY)
     return Frequencies(runs, float(terms[quiet].sum()), float(second[quiet].sum()))
 
 

@@ -46,7 +46,7 @@ def scattered(
         return _as_it_is(pair, tilt, group, masses[0])
     distance = math.sqrt(8 * error / (dotted + 1))
     if distance > WIDEST:
-        raise Unsupported(f"the losses of a step are so large that nodes {distance:.3g} apart would do")
+        raise Unsupported("pld finds the losses of a step too large for its nodes at this tolerance. Use rdp")
     step = FINEST * distance
     index = nodes(group, p, step, dotted, *masses, extra=FINEST**-2, focus=focus)
     y = np.asarray(index * step, dtype=np.float64)
