@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     limits = QUICK if flags.quick else Limits(seconds=flags.seconds, mib=flags.mib)
     wanted = flags.programs.split(",")
     check_programs(wanted)
-    programs = installed([p for p in dict.fromkeys([report.MINE, report.FINE, *wanted]) if not (flags.quick and p in SLOW)])
+    programs = installed([p for p in dict.fromkeys([report.MINE, report.COARSE, *wanted]) if not (flags.quick and p in SLOW)])
     rows = []
     for index, job in enumerate(JOBS):
         if flags.jobs in job.name:

@@ -22,6 +22,7 @@ def wpriv(job: Job, tol: float | None = None) -> Ends:
     """Both ends, at a relative tolerance or at the default one; what is calibrated comes back as (value, value)."""
     from wpriv.core import registry
     from wpriv.core.process import Process, Sampling, Step
+    from wpriv.run import price
 
     if job.solve:
         return _wpriv_calibrate(job, tol)
@@ -30,8 +31,8 @@ def wpriv(job: Job, tol: float | None = None) -> Ends:
         mechanism = registry.mechanism(part.mech)(part.noise)
         sampling = Sampling("poisson", part.rate) if part.rate < 1 else Sampling()
         steps.append(Step(mechanism, part.n, sampling))
-    exactly = {} if tol is None else {"tol": tol}
-    curve = registry.load("accountants", "pld").account(Process(tuple(steps)), **exactly)
+    process = Process(tuple(steps))
+    curve = registry.load("accountants", "pld").account(process, tol=price.answer_tol(process) if tol is None else tol)
     found = curve.at(eps=job.eps, delta=job.delta)
     bracket = found.delta if job.delta is None else found.epsilon
     return bracket.lower, bracket.upper
@@ -50,8 +51,8 @@ def _wpriv_calibrate(job: Job, tol: float | None) -> Ends:
     return value, value
 
 
-def wpriv_fine(job: Job) -> Ends:
-    return wpriv(job, tol=1e-5)
+def wpriv_coarse(job: Job) -> Ends:
+    return wpriv(job, tol=1e-3)
 
 
 def dp_accounting(job: Job) -> Ends:
@@ -147,10 +148,10 @@ def opacus(job: Job) -> Ends:
 
 PROGRAMS: dict[str, Callable[[Job], Ends]] = {
     "wpriv": wpriv,
-    "wpriv at 1e-5": wpriv_fine,
+    "wpriv at 1e-3": wpriv_coarse,
     "dp_accounting": dp_accounting,
     "prv_accountant": prv_accountant,
     "opacus": opacus,
 }
-PACKAGES = {"wpriv at 1e-5": "wpriv"}
+PACKAGES = {"wpriv at 1e-3": "wpriv"}
 """What must be installed for a program, where it has another name."""
