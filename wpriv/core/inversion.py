@@ -82,7 +82,8 @@ class Inverted:
         value = float((self.value * wave).real.sum())
         if sign > 0:
             return min(max((value + slack) * scale, 5e-324) + self.infinity, 1.0)
-        density = max(float((self.dense * wave).real.sum()) + self.dense_slack * (1 + abs(x)), 0.0)
+        crowded = self.dense_slack + UNIT * (4 * abs(x) * float(self.t[-1]) + 40) * self.dense_size
+        density = max(float((self.dense * wave).real.sum()) + crowded, 0.0)
         wrapped = float(np.exp(np.minimum(self.wraps[1] - self.wraps[0] * eps, 700.0)).reshape(2, -1).min(axis=1).sum())
         finite = (value - slack - self.most_gap * density) * scale - wrapped
         return min(max(finite, 0.0) + self.infinity, 1.0)
@@ -90,6 +91,10 @@ class Inverted:
     @cached_property
     def size(self) -> float:
         return float(np.abs(self.value).sum())
+
+    @cached_property
+    def dense_size(self) -> float:
+        return float(np.abs(self.dense).sum())
 
     @cached_property
     def steep(self) -> float:

@@ -31,7 +31,7 @@ class Kernel:
     @property
     def shift(self) -> float:
         """ln E[e^{-w X}]."""
-        return math.log(float(self.transform(np.array([1.0 + 0.0j]))[0].real))
+        return float(self.log_moment(np.ones(1))[0])
 
     @property
     def edge(self) -> float:
@@ -49,8 +49,11 @@ class Kernel:
 
     def log_moment(self, tilts: NDArray[np.float64]) -> NDArray[np.float64]:
         """ln E[e^{tilt w X}] at real tilts."""
-        root = np.sqrt(BETA**2 + (self.width * tilts) ** 2)
-        return np.asarray(root - BETA + np.log1p(-np.exp(-2 * root)) - np.log1p(-math.exp(-2 * BETA)) - np.log(root / BETA))
+        # the root less BETA, and all else, without cancellation for narrow kernels
+        square = (self.width * tilts) ** 2
+        more = square / (np.sqrt(BETA**2 + square) + BETA)
+        ends = np.log1p(-np.exp(-2 * (BETA + more))) - math.log1p(-math.exp(-2 * BETA))
+        return np.asarray(more + ends - 0.5 * np.log1p(square / BETA**2))
 
     def most_gap(self) -> float:
         """What the density of the loss plus the kernel twice, at eps - shift, is multiplied with to bound by how much delta was raised.
