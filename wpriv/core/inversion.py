@@ -153,6 +153,7 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: 
     heights = np.abs(payoff * value)
     order = np.argsort(heights)
     few = np.cumsum(heights[order]) <= room
+    few[-1] = False
     kept = np.sort(order[~few])
     errors[0] += float(heights[order[few]].sum())
     errors[1] += float(np.abs(dense * value)[order[few]].sum())
