@@ -69,7 +69,7 @@ def assert_bracketed(pair: LossPair, y: np.ndarray) -> None:
     f = np.exp(pair.log_delta(eps))
     above, below = profile(y, upper, infinity, eps), profile(y, lower, pair.infinity, eps)
     # rounding of losses where the profile is steep, and of masses of order one
-    noise = 2e-11 * f + 3e-16 * min(1.0, 1e3 * float(np.ptp(y)))
+    noise = 2e-11 * f + 3e-16
     assert np.all(above >= f - noise), (f - above).max()
     assert np.all(below <= f + noise), (below - f).max()
 

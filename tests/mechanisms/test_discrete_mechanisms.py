@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracles import atoms_delta
 from wpriv.core.pair import AtomicPair
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss, LatticePair, _log_normaliser
@@ -161,7 +162,10 @@ def test_composing_in_two_parts_is_composing_at_once():
         np.testing.assert_allclose(parts.log_delta(eps), whole.log_delta(eps), rtol=1e-11)
     assert one.power(MAX_POWER + 1) is None
     assert one.power(MAX_POWER).join(one) is None
-    assert one.join(RandomizedResponse(0.03).pair()) is None
+    other = RandomizedResponse(0.03).pair()
+    both, laws = one.join(other), [(pair.losses, np.exp(pair.log_p), 1) for pair in (one, other)]
+    for at in (-0.02, 0.005, 0.04):
+        assert math.exp(float(both.log_delta(at))) == pytest.approx(atoms_delta(laws, at), rel=1e-9)
 
 
 def test_the_largest_power_of_randomised_response_adds_up():

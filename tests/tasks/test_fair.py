@@ -210,7 +210,7 @@ def test_a_sweep_puts_together_what_its_trainings_leave(recipe, tmp_path, capsys
     grid = "figure: parity\nsweep: [{over: options.alpha, values: [0]}, {over: privacy.eps, values: ['inf', 4]}]\n"
     assert main(["train", str(recipe((RECIPE % "parity") + grid)), "--out", "grid"]) == 0
     names = {path.name for path in (tmp_path / "grid").iterdir() if path.is_file()}
-    assert names == {"table.csv", "metrics.csv", "scores.csv", "recipe.yaml", "figure.png", "scores.png", "losses.png"}
+    assert names == {"table.csv", "metrics.csv", "scores.csv", "recipe.yaml", "figure.png", "scores.png", "losses.png", "provenance.json"}
     with (tmp_path / "grid" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["panel"], row["case"]) for row in rows} == {("α = 0", "ε = ∞"), ("α = 0", "ε = 4")}

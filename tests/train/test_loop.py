@@ -238,7 +238,7 @@ def test_a_finished_run_leaves_weights_and_no_state_of_the_noise(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x04cos\nsystem\n(S'true'\ntR."])
 def test_a_file_that_is_no_checkpoint_is_refused_without_running_it(tmp_path, content):
     (tmp_path / "c.pt").write_bytes(content)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match=r"cannot be read|damaged or cut short"):
         checkpoint.load(tmp_path / "c.pt")
 
 

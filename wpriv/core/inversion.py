@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from wpriv.core.atoms import UNIT, Atoms, Spectrum, log_whole
-from wpriv.core.pair import Array
+from wpriv.core.pair import Array, Counts
 from wpriv.core.quiet import TOO_MANY, Frequencies, loud
 from wpriv.core.smoothing import BETA, VARIANCE, Kernel
 from wpriv.errors import Unsupported
@@ -193,34 +193,61 @@ def _number(parts: Sequence[Atoms]) -> int:
 def _product(parts: Sequence[Atoms], first: int, last: int, spacing: float, bulk: _Bulk | None) -> tuple[Spectrum, Array]:
     """The product of powers of the transforms from frequency ``first`` up to ``last``, and a bound of its rounding.
 
-    With a bulk, the product of the powers of its parts alone is taken away: b^n (e^{n ln(1 + j/b)} - 1).
+    With a bulk, the product of the powers of its parts b alone is taken away: b^n (e^{n ln(1 + j/b)} - 1), or (b + j)^n - b^n where that is
+    known better.
     """
-    log, phase, noise = np.zeros((3, last - first))
-    jumps = np.zeros(last - first, dtype=np.complex128)
-    apart = np.zeros(last - first)
+    power, whole = _Power.none(last - first), _Power.none(last - first)
+    jumps, apart = np.zeros(last - first, dtype=np.complex128), np.zeros(last - first)
     for p in parts:
         if bulk is None:
-            moved, errors = p.transform(first, last, spacing)
-        else:
-            (moved, errors), (rest, slips) = p.parted(first, last, spacing, bulk.most)
-            ratio = rest / (1 + moved)
-            logs, arguments = log_whole(ratio)
-            jumps += (logs + 1j * arguments) @ p.counts
-            size = np.abs(1 + moved)
-            apart += ((slips + np.abs(ratio) * errors) / np.maximum(size - np.abs(rest), 1e-300) + 4 * UNIT * np.abs(ratio)) @ p.counts
-        logs, arguments = log_whole(moved)
-        log += logs @ p.counts
-        phase += arguments @ p.counts
-        # the rounding of the values, of their logarithms and of what is summed of those
-        noise += np.log1p(errors * np.exp(-np.maximum(logs, -700.0))) @ p.counts
-        noise += 4 * UNIT * ((np.abs(np.maximum(logs, -700.0)) + np.abs(arguments)) @ p.counts)
-    power = np.exp(np.maximum(log, -1e5) + 1j * phase)
-    off = np.abs(power) * np.expm1(np.minimum(noise, 700.0))
+            power = power.times(*p.transform(first, last, spacing), p.counts)
+            continue
+        (moved, errors), (rest, slips) = p.parted(first, last, spacing, bulk.most)
+        power, whole = power.times(moved, errors, p.counts), whole.times(moved + rest, errors + slips, p.counts)
+        size = np.maximum(np.abs(1 + moved), 1e-300)
+        ratio = rest / size * np.exp(-1j * np.angle(1 + moved))
+        logs, arguments = log_whole(ratio)
+        jumps += (np.maximum(logs, -700.0) + 1j * arguments) @ p.counts
+        off = (slips + np.abs(ratio) * errors) / np.maximum(size - np.abs(rest), 1e-300) + 8 * UNIT * np.abs(ratio)
+        apart += np.minimum(off, 1e300) @ p.counts
+    value, off = power.value()
     if bulk is None:
-        return power, off
-    value = power * np.expm1(jumps)
-    grown = np.abs(power) * np.exp(np.minimum(noise + jumps.real, 700.0)) * np.expm1(np.minimum(apart, 700.0))
-    return value, np.abs(np.expm1(jumps)) * off + grown + 8 * UNIT * np.abs(value)
+        return value, off
+    more = np.expm1(np.minimum(jumps.real, 700.0) + 1j * jumps.imag)
+    grown = np.abs(value) * np.exp(np.minimum(power.noise + jumps.real, 700.0)) * np.expm1(np.minimum(apart, 700.0))
+    product, error = value * more, np.abs(more) * off + grown + 8 * UNIT * np.abs(value * more)
+    both, slip = whole.value()
+    direct, least = both - value, slip + off + 2 * UNIT * (np.abs(both) + np.abs(value))
+    better = least < error
+    return np.where(better, direct, product), np.where(better, least, error)
+
+
+@dataclass(frozen=True)
+class _Power:
+    """A product of powers of transforms at [J] frequencies: ln of its modulus, its argument, and ln of the factor rounding may make."""
+
+    log: Array
+    phase: Array
+    noise: Array
+
+    @staticmethod
+    def none(count: int) -> _Power:
+        return _Power(*np.zeros((3, count)))
+
+    def times(self, moved: Spectrum, errors: Array, counts: Counts) -> _Power:
+        """Times the powers of 1 + ``moved`` [J, K], known up to ``errors``."""
+        logs, arguments = log_whole(moved)
+        with np.errstate(over="ignore"):
+            noise = np.log1p(errors * np.exp(-np.maximum(logs, -700.0))) @ counts
+        # the rounding of the values, of their logarithms and of what is summed of those
+        noise = noise + 4 * UNIT * ((np.abs(np.maximum(logs, -700.0)) + np.abs(arguments)) @ counts)
+        return _Power(self.log + logs @ counts, self.phase + arguments @ counts, self.noise + noise)
+
+    def value(self) -> tuple[Spectrum, Array]:
+        """The product, and a bound of its error: (|v| + e)^n - |v|^n."""
+        power = np.exp(np.maximum(self.log, -1e5) + 1j * self.phase)
+        with np.errstate(over="ignore"):
+            return power, np.abs(power) * np.expm1(np.minimum(self.noise, 700.0))
 
 
 def _wraps(
