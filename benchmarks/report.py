@@ -97,7 +97,7 @@ def targets(rows: list[Measured], start: tuple[float, float] | None) -> list[Tar
         _most("time of one answer, 50 and 100 kinds", 500, "{:.1f} ms", many, lambda r: 1e3 * r.results[MINE].seconds()),
         _fewest("dp_accounting", 3, asked),
         _fewest("prv_accountant", 50, asked),
-        _most("time at tol 1e-3", 50, "{:.0f} ms", asked, lambda r: 1e3 * r.results[COARSE].seconds()),
+        _most("time at tol 1e-3", 75, "{:.0f} ms", asked, lambda r: 1e3 * r.results[COARSE].seconds()),
         _most("calibrate sigma, time", 200, "{:.0f} ms", sigma, lambda r: 1e3 * r.results[MINE].seconds()),
         _most("calibrate sigma, above the least", 1e-6, "{:.1e}", sigma, lambda r: r.results[MINE].upper / r.job.truth - 1),
         _most("error of eps, delta 1e-15 to 1e-100", 1e-6, "{:.1e}", tiny, _error),
