@@ -102,6 +102,15 @@ def test_gauss_over_the_whole_box(log_sigma, log_n, log_delta, tol):
         assert high - low <= 1.01 * tol * high
 
 
+@pytest.mark.parametrize("tol", [1e-4, 2.8e-7, 1e-8])
+def test_what_lies_far_below_the_question_does_not_move_it(tol):
+    """Oracle: Theorem 5 in closed form. Nearly all mass of the single step lies below the first node."""
+    pair, delta = GaussPair(1 / 95.86965030792393), 6.057521396829795e-54
+    low, high = Composition([(pair, 1)]).epsilon(delta, tol)
+    assert float(pair.log_delta(low)) >= math.log(delta) - 1e-8
+    assert float(pair.log_delta(high)) <= math.log(delta) + 1e-8
+
+
 @settings(max_examples=30, deadline=None)
 @given(t=st.floats(0.01, 5), n=st.integers(1, 20), share=st.floats(0.0, 0.95))
 def test_few_laplace_steps_hold_the_exact_delta(t, n, share):

@@ -206,9 +206,11 @@ def balance(y: Array, mass: Array, expected: Array | float) -> Array:
         off = mass @ other - expected
         lever = mass * (y - ((mass @ y) / mass.sum(axis=-1))[..., None])
         slope = lever @ other
-        # only for small losses, and only by the minute turn that rounding asks for
+        # only for small losses, and only by the minute turn that rounding asks for: where an end holds most of the mass, such as all
+        # that lies below the first node, the spread says nothing of the rest, which may be all that matters
         turn = np.where((slope < 0) & (mass @ np.abs(y) < 0.1), off / slope, np.inf)
-        minute = (np.abs(off) < 1e-11) & (np.abs(turn) * float(y[-1] - y[0]) < 1e-4)
+        spread_out = np.maximum(mass[..., 0], mass[..., -1]) < 0.5 * mass.sum(axis=-1)
+        minute = (np.abs(off) < 1e-11) & (np.abs(turn) * float(y[-1] - y[0]) < np.where(spread_out & (mass.sum(axis=-1) > 0.5), 1e-4, 1e-9))
     return np.asarray(mass - np.where(minute, turn, 0.0)[..., None] * lever)
 
 
