@@ -164,3 +164,16 @@ def test_a_question_that_takes_too_long_gets_the_best_bracket_so_far(target, mon
     bracket = found.epsilon if "delta" in target else found.delta
     assert 0 <= bracket.lower < bracket.upper < math.inf
     assert any("as narrow as --tol" in line or "no answer" in line for line in found.warnings)
+
+
+def test_a_question_after_others_have_taken_all_the_time_is_still_answered(monkeypatch):
+    """Oracle: inversion of the exact moments."""
+    log_m = oracles.poisson_gauss(0.01, 0.25, "remove")
+    composition = Composition([(poisson(GaussPair(0.25), 0.01), 65536)])
+    composition.epsilon(1e-4, 1e-3)
+    monkeypatch.setattr(certified, "LEAST_SECONDS", 0.0)
+    composition.left = -1.0
+    low, high = composition.epsilon(1e-9, 1e-6)
+    assert 0 < low <= high < math.inf
+    assert oracles.contour_delta([(log_m, 65536)], low) >= 1e-9 * (1 - 1e-8)
+    assert oracles.contour_delta([(log_m, 65536)], high) <= 1e-9 * (1 + 1e-8)

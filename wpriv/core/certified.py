@@ -232,19 +232,20 @@ class Composition:
         The law from below is left out where the one from above suffices for ``target``, an eps and the delta that it has to meet.
         """
         allowed = [error * COARSER**attempt for attempt in range(ATTEMPTS) if error * COARSER**attempt < self.last_error]
+        refusal: Unsupported | None = None
         for way in WAYS:
             for each in allowed:
-                # where there is no answer yet, only what is quick is still tried
-                if self._spent() and (self.seen or each not in allowed[-LAST:]):
+                # while this question has no answer yet, what is quick is still tried
+                if self._spent() and (math.isfinite(self.last_error) or each not in allowed[-LAST:]):
                     continue
                 try:
                     both = way(self.steps, state, tilt, eps, each, delta)
                     # composed here, where what does not fit is caught
                     if both.suffices(*target) or both.lower:
                         return self._known(both, each)
-                except Unsupported as error_:
-                    refusal = error_
-        if math.isinf(self.last_error):
+                except Unsupported as reason:
+                    refusal = reason
+        if refusal is not None and math.isinf(self.last_error):
             raise refusal
         return None
 

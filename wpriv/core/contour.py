@@ -57,4 +57,4 @@ def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error:
 
 def single(steps: Steps, eps: float) -> float:
     """About what runs with a single loss above eps, the others being zero, add to delta at eps."""
-    return sum(float(n @ p.mass @ np.maximum(-np.expm1(eps - p.y), 0.0)) for n, p in zip(steps.counts, steps.probes, strict=True))
+    return sum(float(n @ p.mass @ -np.expm1(np.minimum(eps - p.y, 0.0))) for n, p in zip(steps.counts, steps.probes, strict=True))
