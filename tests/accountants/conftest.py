@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wpriv.core import certified
+from wpriv.pld import composition
 
 
 @pytest.fixture(autouse=True)
 def _no_hurry(monkeypatch):
-    monkeypatch.setattr(certified, "SECONDS", 20.0)
-    monkeypatch.setattr(certified, "TOTAL", 200.0)
+    monkeypatch.setattr(composition, "SECONDS", 20.0)
+    monkeypatch.setattr(composition, "TOTAL", 200.0)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.points import GOLDEN
 from wpriv.accountants import advanced, basic, gdp, kov
 from wpriv.core.binomial import response_log_delta
 from wpriv.core.onestep import OneStep, one_steps
@@ -20,8 +19,6 @@ from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
-
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 
 
 def summed(n: int, eps0: float, delta0: float, eps: float) -> mp.mpf:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
+from tests.points import GOLDEN
 from wpriv.accountants import gdp, markov, moments, rdp, rdp_mironov, zcdp
 from wpriv.core.orders import LogMoments
 from wpriv.core.process import Process, Sampling, Step
@@ -22,7 +21,6 @@ from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.uniform import Uniform
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 SGD = Process((Step(Gauss(4.0), 65536, Sampling("poisson", 0.01)),))
 UPPER = (rdp, rdp_mironov, moments, markov)
 

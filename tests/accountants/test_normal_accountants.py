@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.points import GOLDEN
 from wpriv.accountants import berry_esseen, clt, gdp, gdp_clt, nagaev
 from wpriv.core.normal import composed
 from wpriv.core.pair import AtomicPair
@@ -21,7 +20,6 @@ from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.uniform import Uniform
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 SGD = Process((Step(Gauss(4.0), 65536, Sampling("poisson", 0.01)),))
 
 

@@ -29,7 +29,7 @@ def sgd(q: float, sigma: float, n: int) -> Process:
 @pytest.mark.parametrize(("sigma", "n", "delta"), [(5.0, 1, 1e-5), (100.0, 1000, 1e-15), (9e5, 2**22, 1e-4), (40.0, 256, 1e-58)])
 def test_gauss_is_exact(sigma, n, delta):
     # oracle: the lattice path on the same pair, which must bracket the closed form
-    from wpriv.core.certified import Composition
+    from wpriv.pld.composition import Composition
 
     row = account(Process((Step(Gauss(sigma), n),))).at(delta=delta)
     assert row.claim == "exact"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 
 import wpriv
+from tests.points import POINTS
 from wpriv.accountants import bdp, moments, renyi, wdp
 from wpriv.core.curve import Bracket, Guarantee
 from wpriv.core.observed import of_distances
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.wasserstein import subsampled_gauss
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.numerics.wasserstein_1d import subsampled_gauss
 from wpriv.run.attack import reading
 from wpriv.run.observe import observed
 
@@ -189,8 +188,7 @@ def test_the_renyi_accountant_answers_table_1():
 
 
 def golden_attacks() -> list[dict]:
-    path = Path(__file__).parents[1] / "golden" / "golden.json"
-    return [p for p in json.loads(path.read_text())["points"] if p["id"].startswith("000-attack-")]
+    return [p for p in POINTS if p["id"].startswith("000-attack-")]
 
 
 @pytest.mark.parametrize("point", golden_attacks(), ids=lambda p: p["id"])

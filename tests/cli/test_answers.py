@@ -14,9 +14,9 @@ import jsonschema
 import pytest
 
 import wpriv
+from tests.points import GOLDEN
 from wpriv.cli.main import main
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 SCHEMA = json.loads((Path(wpriv.__file__).parent / "run" / "guarantee.schema.json").read_text())
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from tests.cli.mutations import CALLS, RECIPES_BY_VERB, broken_flags, broken_recipe, damaged
+from tests.points import ROOT
 from wpriv.cli.main import main
 
 REFUSED = {2, 3, 4}
@@ -109,7 +110,7 @@ def test_broken_flags_are_refused(shard):
 @pytest.mark.parametrize("shard", SHARDS)
 def test_broken_recipes_are_refused(shard, folder):
     rng = random.Random(1000 + shard)
-    digits = (Path(__file__).parents[2] / "recipes" / "quick" / "digits.yaml").read_text()
+    digits = (ROOT / "recipes" / "quick" / "digits.yaml").read_text()
     for number in range(RECIPES):
         words, text = rng.choice(RECIPES_BY_VERB)
         content, certain = broken_recipe(text or digits, rng)

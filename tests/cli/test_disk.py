@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from wpriv.cli.main import main
-from wpriv.train import durable
+from wpriv.files import durable_writes
 
 COMPARE = ["compare", "plc/fig5-gauss", "--quick", "--quiet"]
 TRAIN = ["train", "quick/digits", "--set", "epochs=1", "--set", "expect=[]"]
@@ -209,9 +209,9 @@ def test_a_folder_that_may_not_be_read_is_an_error_of_the_environment(tmp_path, 
 
 
 def test_nothing_is_created_in_the_root_of_the_file_system(tmp_path):
-    with pytest.raises(durable.UsageError, match="root of the file system"):
-        durable.make_folder(Path("/wpriv-there-is-no-such-folder/inner"))
-    durable.make_folder(tmp_path / "a" / "b")
+    with pytest.raises(durable_writes.UsageError, match="root of the file system"):
+        durable_writes.make_folder(Path("/wpriv-there-is-no-such-folder/inner"))
+    durable_writes.make_folder(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.points import ROOT
 from wpriv.cli.main import main
-from wpriv.run import folder, lock
+from wpriv.files import file_lock
+from wpriv.run import folder
 from wpriv.train import ledger
 
-ROOT = Path(__file__).parents[2]
 STEPS = 6
 RECIPE = f"""\
 kind: train
@@ -223,13 +224,13 @@ def test_a_second_training_in_a_folder_is_refused_while_the_first_holds_it(out, 
         stop_after(patch, 4)
         assert run(capsys)[0] == 75
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    with lock.locked(out / lock.LOCK, "held"):
+    with file_lock.locked(out / file_lock.LOCK, "held"):
         for words in (["--resume"], ["--fresh"], ["--fork"]):
             code, message = run(capsys, *words)
             assert (code, "another process" in message) == (USAGE, True)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert run(capsys, "--resume")[0] == 0
-    assert not (out / lock.LOCK).exists()
+    assert not (out / file_lock.LOCK).exists()
 
 
 def test_of_several_processes_at_once_one_trains_and_no_step_is_lost(out, capsys):
@@ -246,24 +247,24 @@ def test_of_several_processes_at_once_one_trains_and_no_step_is_lost(out, capsys
 
 
 def test_a_lock_is_free_again_after_its_holder_was_killed(tmp_path):
-    script = "import os, sys, pathlib; from wpriv.run.lock import locked\nwith locked(pathlib.Path(sys.argv[1]), ''): os._exit(9)"
-    path = tmp_path / "a" / lock.LOCK
+    script = "import os, sys, pathlib; from wpriv.files.file_lock import locked\nwith locked(pathlib.Path(sys.argv[1]), ''): os._exit(9)"
+    path = tmp_path / "a" / file_lock.LOCK
     done = subprocess.run([sys.executable, "-c", script, str(path)], env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert (done.returncode, path.exists()) == (9, True)
-    with lock.locked(path, "held"):
+    with file_lock.locked(path, "held"):
         assert path.exists()
     assert not path.exists()
     assert path.parent.exists()  # it was there before
 
 
 def test_a_read_only_folder_is_an_error_of_the_environment(out, capsys, monkeypatch):
-    from wpriv.train import durable
+    from wpriv.files import durable_writes
 
     def refuse(*_args, **_given):
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(durable.os, "makedirs", refuse)
+        patch.setattr(durable_writes.os, "makedirs", refuse)
         code, message = run(capsys)
     assert (code, "Permission denied" in message) == (ENVIRONMENT, True)
     assert not out.exists()
@@ -510,7 +511,7 @@ def test_a_sweep_and_a_training_do_not_overwrite_each_other(out, capsys):
 
 def test_the_lock_does_not_hang_on_a_variable_that_other_launchers_set(out, capsys, monkeypatch):
     monkeypatch.setenv("RANK", "1")  # without WORLD_SIZE: this process is alone
-    with lock.locked(out / lock.LOCK, "held"):
+    with file_lock.locked(out / file_lock.LOCK, "held"):
         assert run(capsys)[0] == USAGE
     assert main(["train", "toy.yaml", "--out", "out"]) == 0
     assert "eps = " in capsys.readouterr().out
@@ -521,7 +522,7 @@ def test_a_file_system_without_locks_is_an_error_of_the_environment_and_nothing_
     def refuse(*_args):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(file_lock.fcntl, "flock", refuse)
     assert run(capsys)[0] == ENVIRONMENT
     assert not out.exists()
 
@@ -537,7 +538,7 @@ def test_all_processes_of_a_launch_are_refused_alike_where_another_holds_the_fol
         port = free.getsockname()[1]
     shared = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     words = [sys.executable, "-m", "wpriv", "train", "toy.yaml", "--out", "out"]
-    with lock.locked(out / lock.LOCK, "held"):
+    with file_lock.locked(out / file_lock.LOCK, "held"):
         children = [
             subprocess.Popen(words, env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE)
             for rank in ("0", "1")

@@ -10,17 +10,17 @@ import os
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.points import ROOT
 from wpriv.cli.main import main
-from wpriv.run import lock, read
+from wpriv.files import file_lock
+from wpriv.run import read
 
-ROOT = Path(__file__).parents[2]
 JOB = "privatize --data rows.npy --mech local-gauss --radius 1 --eps 2 --delta 1e-5"
 RECIPE = """\
 kind: privatize
@@ -194,7 +194,7 @@ def test_two_commands_at_once_never_overwrite_each_others_release(folder):
 
 
 def test_a_file_that_another_command_is_writing_is_refused(folder, capsys):
-    with lock.locked(folder / f"a.npz{lock.LOCK}", "held"):
+    with file_lock.locked(folder / f"a.npz{file_lock.LOCK}", "held"):
         assert main(shlex.split(f"{JOB} --out a.npz")) == 2
         assert "another process is writing" in capsys.readouterr().err
     assert main(shlex.split(f"{JOB} --out a.npz")) == 0

@@ -10,20 +10,19 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import wpriv
+from tests.points import ROOT
 from wpriv import data
 from wpriv.cli.main import main
 from wpriv.errors import CheckFailed, UsageError
 from wpriv.run import conclude, expect, folder, read, source, train
 from wpriv.train import checkpoint, ledger
 
-ROOT = Path(__file__).parents[2]
 RECIPE = """\
 kind: train
 source: "a test"

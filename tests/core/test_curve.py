@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.points import GOLDEN
 from wpriv.core.curve import SCHEMA, Bracket, Curve, curve_of_pair, epsilon_at, monotone
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.uniform import Uniform
-
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 
 
 def gauss_curve(sigma: float, n: int = 1) -> Curve:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -12,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.points import GOLDEN
 from wpriv.core.moments import LossClass, log_moment, loss_class
 from wpriv.core.normal import composed
 from wpriv.core.orders import LogMoments
-from wpriv.core.pair import Array, AtomicPair, LossPair, Tails
+from wpriv.core.pair import AtomicPair, LossPair, Tails
 from wpriv.core.sampling import fixed, poisson
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.gauss import GaussPair
@@ -23,8 +22,7 @@ from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 from wpriv.mechanisms.uniform import Uniform
-
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
+from wpriv.numerics.arrays import Array
 
 
 def golden(prefix: str, least: int) -> list[str]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.core.pair import AtomicPair, LossPair, Reversed, Tails, log1mexp, log_exp_excess, mirrored
+from tests.points import GOLDEN
+from wpriv.core.pair import AtomicPair, LossPair, Reversed, Tails, mirrored
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 mp.mp.dps = 60
 
 
@@ -150,26 +147,6 @@ def test_the_general_reversal_agrees_with_the_closed_one(inner):
     np.testing.assert_allclose(np.exp(Plain(inner).log_delta(eps)), np.exp(inner.log_delta(eps)), rtol=1e-10, atol=1e-15)
     assert general.reverse().inner is inner
     assert (general.infinity, general.lost) == (inner.lost, inner.infinity)
-
-
-@given(st.floats(-1e300, 0.0, exclude_max=True))
-@settings(max_examples=300, deadline=None)
-def test_log1mexp_is_right_to_rounding(x):
-    with mp.workdps(400):
-        exact = mp.log(-mp.expm1(mp.mpf(max(x, -800.0))))
-    assert float(log1mexp(max(x, -800.0))) == pytest.approx(float(exact), rel=4e-16)
-
-
-@given(st.one_of(st.floats(-700, 700), st.floats(-1e-3, 1e-3), st.floats(29, 31), st.floats(-0.6, 0.6)))
-@settings(max_examples=400, deadline=None)
-def test_the_excess_of_the_exponential_is_right_to_rounding(x):
-    found = float(log_exp_excess(np.array(x)))
-    if abs(x) < 1e-300:
-        assert found < -1000
-        return
-    with mp.workdps(700):
-        exact = mp.log(mp.exp(mp.mpf(x)) - 1 - mp.mpf(x))
-    assert found == pytest.approx(float(exact), rel=1e-15, abs=2e-15)
 
 
 def test_the_mirrored_profile_of_a_gaussian_is_its_own():

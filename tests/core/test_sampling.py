@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.points import GOLDEN
 from wpriv.core.pair import AtomicPair, LossPair, Tails
 from wpriv.core.sampling import _base_loss, _mixed_loss, fixed, poisson
 from wpriv.mechanisms.gauss import GaussPair
@@ -18,7 +16,6 @@ from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.truncated_gauss import TruncatedGaussPair
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplacePair
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 mp.mp.dps = 60
 RATES = st.one_of(st.floats(1e-12, 0.5), st.floats(-12, -0.3).map(lambda v: 1 - 10**v), st.floats(-12, -0.3).map(lambda v: 10**v))
 

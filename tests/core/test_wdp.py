@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
+from tests.points import POINTS
 from wpriv.core import wdp
-from wpriv.core.wasserstein import samples, subsampled_gauss
 from wpriv.errors import UsageError
+from wpriv.numerics.wasserstein_1d import samples, subsampled_gauss
 
-POINTS = json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]
 FORMULAS = {
     "000-prop7-": lambda i: wdp.published_laplace(i["Delta"], i["lam"], i["mu"]),
     "000-prop8-": lambda i: wdp.published_gauss(i["Delta"], i["sigma"], i["mu"]),

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.points import GOLDEN
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace, LaplacePair
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss, TruncatedGaussPair
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace, TruncatedLaplacePair
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 mp.mp.dps = 60
 
 

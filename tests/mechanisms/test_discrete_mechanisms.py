@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -13,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles import atoms_delta
+from tests.points import GOLDEN
 from wpriv.core.pair import AtomicPair
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss, LatticePair, _log_normaliser
@@ -21,7 +20,6 @@ from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.randomized_response import MAX_POWER, RandomizedResponse, _log_binomial
 from wpriv.mechanisms.uniform import Uniform
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 mp.mp.dps = 60
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -13,22 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wpriv
-from wpriv.core import gauss_sigma
-from wpriv.core.certified import Composition
+from tests.points import GOLDEN
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.local_gauss import LocalGauss
 from wpriv.mechanisms.local_laplace import LocalLaplace
-
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
+from wpriv.numerics import gaussian_calibration
+from wpriv.pld.composition import Composition
 
 
 @pytest.mark.parametrize("ident", ["004-eq4-0", "004-eq4-1", "004-eq4-3"])
 def test_the_golden_sigmas_of_equation_4(ident):
     point = GOLDEN[ident]
     eps, delta = (float(point["inputs"][k]) for k in ("eps", "delta"))
-    assert gauss_sigma.zhao(eps, delta) == pytest.approx(float(point["value"]), rel=1e-12)
+    assert gaussian_calibration.zhao(eps, delta) == pytest.approx(float(point["value"]), rel=1e-12)
 
 
 @pytest.mark.parametrize(("eps", "delta"), [("0.01", "1e-50"), ("1", "1e-300"), ("30", "1e-10"), ("2", "0.499")])
@@ -38,33 +35,33 @@ def test_equation_4_keeps_its_digits_at_any_delta(eps, delta):
         e, d = mp.mpf(eps), mp.mpf(delta)
         square = mp.log(2 / (mp.sqrt(16 * d + 1) - 1))
         exact = (mp.sqrt(square) + mp.sqrt(square + e)) / (e * mp.sqrt(2))
-    assert gauss_sigma.zhao(float(eps), float(delta)) == pytest.approx(float(exact), rel=1e-13)
+    assert gaussian_calibration.zhao(float(eps), float(delta)) == pytest.approx(float(exact), rel=1e-13)
 
 
 def test_the_golden_least_sigma():
     point = GOLDEN["004-ana-0"]
     eps, delta = (float(point["inputs"][k]) for k in ("eps", "delta"))
-    assert gauss_sigma.exact(eps, delta) == pytest.approx(float(point["value"]), rel=1e-11)
-    assert gauss_sigma.epsilon(gauss_sigma.exact(eps, delta), delta) == pytest.approx(eps, rel=1e-11)
+    assert gaussian_calibration.exact(eps, delta) == pytest.approx(float(point["value"]), rel=1e-11)
+    assert gaussian_calibration.epsilon(gaussian_calibration.exact(eps, delta), delta) == pytest.approx(eps, rel=1e-11)
 
 
 @given(st.floats(0, 2000), st.floats(-40, -0.4))
 @settings(max_examples=200, deadline=None)
 def test_no_sufficient_formula_lies_below_the_least_sigma_and_the_round_trip_closes(eps, exponent):
     delta = 10**exponent
-    least = gauss_sigma.exact(eps, delta)
-    assert gauss_sigma.epsilon(least, delta) <= eps + 1e-9 * max(eps, 1e-3)
+    least = gaussian_calibration.exact(eps, delta)
+    assert gaussian_calibration.epsilon(least, delta) <= eps + 1e-9 * max(eps, 1e-3)
     if eps > 1e-3:
-        assert gauss_sigma.epsilon(least * (1 - 1e-9), delta) > eps * (1 - 1e-7)
-        assert delta >= 0.5 or gauss_sigma.zhao(eps, delta) > least
+        assert gaussian_calibration.epsilon(least * (1 - 1e-9), delta) > eps * (1 - 1e-7)
+        assert delta >= 0.5 or gaussian_calibration.zhao(eps, delta) > least
     if 1e-3 < eps <= 1 and delta <= 0.1:
-        assert gauss_sigma.classical(eps, delta) > least
+        assert gaussian_calibration.classical(eps, delta) > least
 
 
 def test_calibrating_gives_the_least_sigma_at_the_diameter_of_the_ball():
     for nonnegative, diameter in ((0, 6.0), (1, 3 * math.sqrt(2))):
         row = wpriv.calibrate("local-gauss", radius=3, nonnegative=nonnegative, eps=35, delta=1e-4)
-        assert row.extra["calibrated"]["value"] == pytest.approx(diameter * gauss_sigma.exact(35, 1e-4), rel=3e-5)
+        assert row.extra["calibrated"]["value"] == pytest.approx(diameter * gaussian_calibration.exact(35, 1e-4), rel=3e-5)
         assert (row.claim, row.process.adjacency) == ("exact", "any-two")
 
 

@@ -14,11 +14,11 @@ from scipy.special import ndtr
 
 from wpriv.accountants import pld, rdp, renyi
 from wpriv.core import swd
-from wpriv.core.beta_sum import lengths, log_moment
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.projection import Projection, ProjectionPair
+from wpriv.numerics.projected_length import lengths, log_moment
 
 
 def inversion(k: int, d: int, sigma: float, n: int, eps: float) -> float:

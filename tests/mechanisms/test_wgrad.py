@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 
 import wpriv
+from tests.points import GOLDEN
 from wpriv.cli.main import main
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
@@ -17,7 +16,6 @@ from wpriv.mechanisms.wgrad import Wgrad
 from wpriv.run import price
 from wpriv.run.explain import explain
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 PARITY = {"bound": 1, "lipschitz_x": 1, "size_x": 2900, "size_z": 3100, "alpha": 0.75, "clip": 5}
 RUN = {"sampling": "fixed", "rate": 0.2, "n": 500}
 DELTA = 0.1 / 30000

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
+from tests.points import ROOT
 from wpriv.core import registry
 from wpriv.core.schema import PRICED
 from wpriv.run import compare, duration, expect, grid, plot, read, sweep, train
 
-ROOT = Path(__file__).parents[2] / "recipes"
-EVERY = sorted(ROOT.rglob("*.yaml"))
+RECIPES = ROOT / "recipes"
+EVERY = sorted(RECIPES.rglob("*.yaml"))
 FILES = [path for path in EVERY if read.recipe(path).kind == "compare"]
 TRAININGS = [path for path in EVERY if read.recipe(path).kind == "train"]
 CLAIMING = [path for path in EVERY if read.recipe(path).claims]
@@ -113,7 +113,7 @@ def test_a_training_says_how_it_is_run_and_what_is_expected_of_it_and_can_be_pla
 
 
 def test_the_quick_digits_recipe_trains_to_what_it_expects(tmp_path):
-    done = train.train(ROOT / "quick" / "digits.yaml", out=tmp_path / "out")
+    done = train.train(RECIPES / "quick" / "digits.yaml", out=tmp_path / "out")
     done.require()
     assert done.verdicts
     assert done.guarantees[0].epsilon.safe <= 3

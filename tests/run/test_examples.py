@@ -10,11 +10,12 @@ import re
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.points import ROOT
+
+EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(p for p in EXAMPLES.rglob("*") if p.suffix in (".sh", ".py", ".yaml"))
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import wpriv
-from wpriv.core import gauss_sigma
 from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError
+from wpriv.numerics import gaussian_calibration
 from wpriv.run import local, local_statement, privatize
 
 LEVEL = 1e-9  # chance that a test on noise of the operating system fails though the law is right
@@ -183,7 +183,7 @@ def test_eq4_is_that_of_the_paper_at_the_diameter_and_analytic_is_less():
         for f in ("analytic", "eq4")
     )
     assert paper["sigma"] == pytest.approx(0.37744390352515528, rel=3e-6)  # equation (4) in mpmath: .1887 per unit of diameter
-    assert least["sigma"] == pytest.approx(2 * gauss_sigma.exact(35, 1e-4), rel=2e-5)
+    assert least["sigma"] == pytest.approx(2 * gaussian_calibration.exact(35, 1e-4), rel=2e-5)
     assert least["sigma"] < paper["sigma"]
     assert "equation (4)" in paper["chosen_by"]
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import wpriv
+from tests.points import GOLDEN
 from wpriv.errors import UsageError
 from wpriv.tables import gauss_formulas, limit_error, wgrad_sensitivity, wp_gradient
-
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 
 
 def by_case(rows):

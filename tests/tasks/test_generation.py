@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.points import ROOT
 from wpriv.core import registry
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
@@ -399,7 +400,7 @@ def test_a_conditional_gan_trains_with_and_without_privacy(bars, tmp_path, priva
 
 
 def test_faces_are_made_by_the_generator_of_table_5_on_pictures_of_the_right_format(pictures, tmp_path):
-    text = (Path(__file__).parents[2] / "recipes" / "dpswd" / "celeba.yaml").read_text()
+    text = (ROOT / "recipes" / "dpswd" / "celeba.yaml").read_text()
     text = text.replace("img_align_celeba", str(pictures)).replace("crop: 148", "crop: 60").replace("records: 162079", "records: 10")
     done = run(
         tmp_path, text, "celeba", quick=True, set={"privacy": {"eps": 10, "delta": 1e-6, "sampling": "fixed"}, "accountants": ["pld"]}

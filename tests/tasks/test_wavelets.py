@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.fft import idctn
 
-from wpriv.core import ball
 from wpriv.data import Noise
 from wpriv.errors import UsageError
+from wpriv.numerics import ball_projection
 from wpriv.tasks import _wavelets
 from wpriv.tasks._wavelets import Wavelets
 
@@ -72,7 +72,7 @@ def test_the_way_that_is_chosen_is_the_best_of_all_that_are_tried():
 def test_images_are_clipped_as_the_reports_were():
     images = clear(10).astype(np.float64)
     found = _wavelets._noisy(images, noise(1e-9, radius=2.0))
-    assert np.allclose(found.reshape(10, -1), ball.nearest(images.reshape(10, -1), 2.0, 2), atol=1e-6)
+    assert np.allclose(found.reshape(10, -1), ball_projection.nearest(images.reshape(10, -1), 2.0, 2), atol=1e-6)
 
 
 def test_without_clear_images_there_is_nothing_to_choose_by():

@@ -22,8 +22,9 @@ from typing import Any
 import torch
 
 from wpriv.errors import Interrupted, WprivError
-from wpriv.run import conclude, folder, lock, train
-from wpriv.train import durable, ledger, loop
+from wpriv.files import durable_writes, file_lock
+from wpriv.run import conclude, folder, train
+from wpriv.train import ledger, loop
 
 KILLED, REFUSED, STOPPED, DONE = 9, 2, 75, 0
 CHANGES = ("open", "write", "replace", "rename", "unlink", "truncate", "makedirs")
@@ -95,7 +96,7 @@ class Trial:
 
     def _train(self, lr: str, kill: int, stop: int, how: dict[str, bool]) -> tuple[int, int]:
         killer = KillingOs(kill)
-        for module in (durable, ledger, lock):
+        for module in (durable_writes, ledger, file_lock):
             module.os = killer  # type: ignore[attr-defined]
         real, steps = loop.noisy, [0]
 

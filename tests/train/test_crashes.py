@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.points import ROOT
 from tests.train.crashes import SCENARIOS
 
-ROOT = Path(__file__).parents[2]
 LEAST_OPERATIONS = 15  # fewer would mean that the operations are no longer seen
 
 

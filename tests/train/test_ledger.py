@@ -10,8 +10,9 @@ import pytest
 
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import MissingResource, Unsupported, UsageError
+from wpriv.files import durable_writes
 from wpriv.mechanisms.gauss import Gauss
-from wpriv.train import durable, ledger
+from wpriv.train import ledger
 from wpriv.train.ledger import FORMAT
 
 PLANNED = 5
@@ -187,7 +188,7 @@ def test_a_full_disk_leaves_whole_lines_and_an_error_of_the_environment(tmp_path
         return real(descriptor, data[:10])
 
     with monkeypatch.context() as patch:
-        patch.setattr(durable.os, "write", write)
+        patch.setattr(durable_writes.os, "write", write)
         with pytest.raises(MissingResource, match="No space left"):
             book.spend(2, STEP)
     book.spend(2, STEP)

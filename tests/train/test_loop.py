@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ import torch
 from scipy import stats
 from torch import nn
 
+from tests.points import ROOT
 from tests.train.toys import BATCH, RECORDS, batches, engine, schedule, weights
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.core.schema_train import Optimizer
@@ -24,8 +24,6 @@ from wpriv.train import checkpoint, gather, ledger, seeds
 from wpriv.train.job import Job, Schedule
 from wpriv.train.loop import CHECKPOINT, LEDGER, MODEL, Engine
 from wpriv.train.release import Bounded
-
-ROOT = Path(__file__).parents[2]
 
 
 def still(folder, *, multiplier=1.3, bound=0.4, size=20000, seed=0, mask=0.0):

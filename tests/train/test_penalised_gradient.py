@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import doctest
-import json
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import ot
 import pytest
@@ -17,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from tests.points import GOLDEN
 from tests.train.models import case, cross_entropy, head
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
@@ -28,7 +27,6 @@ from wpriv.train.penalty import CLIPPINGS, Penalty
 from wpriv.train.wasserstein import Penalised, penalised_gradient, project, weights
 from wpriv.transport.sliced import random_directions
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 squared = partial(F.mse_loss, reduction="none")
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.points import ROOT
 from tests.train.toys import engine, schedule, weights
 from wpriv.train import checkpoint, ledger
 from wpriv.train.loop import LEDGER, MODEL
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import sys; sys.path.insert(0, {root!r})
 import torch

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import ot
@@ -16,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.points import GOLDEN
 from wpriv.errors import UsageError
 from wpriv.transport import _rows, line
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 SIZES = [(1, 1), (1, 9), (9, 1), (5, 5), (5, 3), (6, 4), (12, 4), (1000, 7), (700, 1000), (3000, 3000)]
 positions = st.floats(-1e3, 1e3, allow_nan=False, width=32)
 samples = st.lists(positions, min_size=1, max_size=12).map(lambda values: torch.tensor(values, dtype=torch.float64))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import doctest
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import ot
@@ -15,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import rel_entr
 
+from tests.points import POINTS
 from wpriv.errors import Unsupported, UsageError
 from wpriv.transport import differences, scaling, sinkhorn
 from wpriv.transport.sinkhorn import divergence, entropic
 
-POINTS = json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]
 GOLDEN = {
     point["id"]: (float(point["value"]), {k: float(v) for k, v in point["inputs"].items()}) for point in POINTS if "eot" in point["id"]
 }

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import ot
 import pytest
 import torch
 from torch import Tensor
 
+from tests.points import GOLDEN
 from wpriv.errors import UsageError
 from wpriv.tables.sliced_distance import closed_form
 from wpriv.transport import line, sliced
 
-GOLDEN = {p["id"]: p for p in json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["points"]}
 CASES = [(20, 20, 3, 10), (20, 13, 30, 10), (7, 40, 5, 4), (1, 9, 2, 3)]
 
 

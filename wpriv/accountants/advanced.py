@@ -12,9 +12,9 @@ import numpy as np
 
 from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.onestep import OneStep, one_steps
-from wpriv.core.pair import Array
 from wpriv.core.process import Process
-from wpriv.core.roots import lowest
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.root_finding import lowest
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"

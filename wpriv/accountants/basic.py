@@ -12,7 +12,7 @@ import numpy as np
 from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.onestep import OneStep, one_steps
 from wpriv.core.process import Process
-from wpriv.core.roots import least
+from wpriv.numerics.root_finding import least
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"

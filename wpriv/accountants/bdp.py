@@ -12,12 +12,12 @@ import math
 import numpy as np
 
 from wpriv.core import bdp
-from wpriv.core.convert import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
 from wpriv.core.curve import Bracket, Curve
 from wpriv.core.observed import Observed
-from wpriv.core.pair import Array
 from wpriv.core.process import Mechanism, Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
 
 NOTION = "bdp"
 CLAIM = "as-published"

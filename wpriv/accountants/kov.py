@@ -15,10 +15,10 @@ import numpy as np
 from wpriv.core.binomial import response_log_delta
 from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.onestep import OneStep, one_steps
-from wpriv.core.pair import Array
 from wpriv.core.process import Process
-from wpriv.core.roots import lowest
 from wpriv.errors import Unsupported
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.root_finding import lowest
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"

@@ -14,9 +14,9 @@ import numpy as np
 
 from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.orders import LAMBDAS, LogMoments
-from wpriv.core.pair import Array
 from wpriv.core.process import Process
-from wpriv.core.roots import lowest
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.root_finding import lowest
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"

@@ -12,13 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from wpriv.core.certified import Composition
 from wpriv.core.curve import Bracket, Curve, epsilon_at
 from wpriv.core.pair import LossPair
 from wpriv.core.process import Process, closed_form, need_laws
-from wpriv.core.roots import least
-from wpriv.core.twosided import Both
 from wpriv.errors import Unsupported
+from wpriv.numerics.root_finding import least
+from wpriv.pld.composition import Composition
+from wpriv.pld.two_sided import Both
 
 NOTION = "probabilistic-dp"
 CLAIM = "certified"

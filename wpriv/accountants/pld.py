@@ -41,8 +41,8 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     if len(pairs) == len(runs):
         return curve_of_pair(process, pairs, accountant="pld", source=SOURCE)
     # not needed, and not loaded, where a closed form has the answer
-    from wpriv.core.certified import Composition
-    from wpriv.core.outer import Outer
+    from wpriv.pld.composition import Composition
+    from wpriv.pld.sandwich import Outer
 
     compositions = [Composition(run) if between(run, tol) is None else Outer(run, tol) for run in runs]
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wpriv.core.convert import rdp_to_epsilon, rdp_to_log_delta
 from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.orders import LogMoments
-from wpriv.core.pair import Array
 from wpriv.core.process import Process
-from wpriv.core.roots import lowest
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta
+from wpriv.numerics.root_finding import lowest
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"

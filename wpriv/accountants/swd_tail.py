@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core.convert import zcdp_to_epsilon
 from wpriv.core.curve import Bracket, Curve
 from wpriv.core.process import Process
-from wpriv.core.roots import least
 from wpriv.core.swd import WIDTHS, fixed_size_moment
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.conversions import zcdp_to_epsilon
+from wpriv.numerics.root_finding import least
 
 NOTION = "approximate-dp"
 CLAIM = "as-published"

@@ -13,12 +13,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core import wasserstein, wdp
+from wpriv.core import wdp
 from wpriv.core.curve import Bracket, Curve
 from wpriv.core.observed import Observed
-from wpriv.core.pair import Array
 from wpriv.core.process import Mechanism, Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import wasserstein_1d
+from wpriv.numerics.arrays import Array
 
 NOTION = "wdp"
 CLAIM = "as-published"
@@ -69,7 +70,7 @@ def account(
     Raises:
         Unsupported: nothing was observed, or the step is none that the variant knows. UsageError: an option out of range.
     """
-    wasserstein.check_order(order)
+    wasserstein_1d.check_order(order)
     if variant not in VARIANTS:
         raise UsageError(f"wdp: variant must be one of {', '.join(VARIANTS)}; found {variant!r}")
     if beta < 0 or not (group >= 1 and group == int(group)):
@@ -167,13 +168,13 @@ def _exact(step: Step, order: float) -> Array:
         raise Unsupported(f"wdp:variant=exact knows the distance between outputs for additive noise only; found {name}. Use pld")
     far, unit = (np.array([about["sensitivity"]]), np.ones(1)) if seen is None else (seen.distances.max(axis=1), seen.unit)
     if sampling.rate == 1:
-        return np.array([wasserstein.shift(d) for d in far])
+        return np.array([wasserstein_1d.shift(d) for d in far])
     if sampling.kind != "poisson" or name not in ("gauss", "laplace"):
         raise Unsupported(
             f"wdp:variant=exact knows the distance of Poisson-subsampled Gauss and Laplace noise; found {name}, sampling {sampling.kind}. "
             f"Use --sampling poisson, or pld"
         )
-    law = wasserstein.subsampled_gauss if name == "gauss" else wasserstein.subsampled_laplace
+    law = wasserstein_1d.subsampled_gauss if name == "gauss" else wasserstein_1d.subsampled_laplace
     noise = about["sigma"] if name == "gauss" else about["scale"]
     return np.array([law(sampling.rate, float(d), float(noise * u), order) for d, u in zip(far, unit, strict=True)])
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
-from wpriv.core.convert import zcdp_to_epsilon, zcdp_to_log_delta
 from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.pair import LossPair
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
+from wpriv.numerics.conversions import zcdp_to_epsilon, zcdp_to_log_delta
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"

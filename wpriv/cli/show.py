@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wpriv.core import csv_tables
 from wpriv.core.curve import TINY, Bracket, Guarantee, unit_notes
-from wpriv.core.digits import echo, text
+from wpriv.files import csv_tables
+from wpriv.numerics.safe_rounding import echo, text
 
 TABLE_SCHEMA = "wpriv.table/1"
 CSV_COLUMNS = (

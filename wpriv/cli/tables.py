@@ -8,9 +8,9 @@ from wpriv import __version__
 from wpriv.cli import show, terminal
 from wpriv.core import registry
 from wpriv.core.curve import SCHEMA, unit_notes
-from wpriv.core.digits import text
 from wpriv.core.recipe import Recipe
 from wpriv.core.schema import Panel
+from wpriv.numerics.safe_rounding import text
 from wpriv.run.compare import Comparison, Row
 from wpriv.run.expect import Verdict
 from wpriv.run.write import csv_text

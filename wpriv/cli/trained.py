@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.cli import show, tables, terminal
-from wpriv.core.digits import text
 from wpriv.core.recipe import Recipe
+from wpriv.numerics.safe_rounding import text
 from wpriv.run import duration, expect, folder, sweep
 from wpriv.run.plan import Plan
 from wpriv.run.sweep import Cell, Swept

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from wpriv.core.pair import Array, AtomicPair
+from wpriv.core.pair import AtomicPair
+from wpriv.numerics.arrays import Array
 
 
 def atomic_log_moment(pair: AtomicPair, lam: Array) -> Array:

@@ -11,9 +11,9 @@ import math
 import numpy as np
 from scipy.special import stdtrit
 
-from wpriv.core.pair import Array
 from wpriv.core.sampling import log_binomial_excess
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.arrays import Array
 
 CHANCE = 2.0**-53  # of one confidence limit being too low: the least that 1 - chance can show in a double
 LOG_CONFIDENCE = math.log1p(-CHANCE)

@@ -7,7 +7,8 @@ import math
 import numpy as np
 from scipy.special import gammaln
 
-from wpriv.core.pair import Array, log1mexp
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log1mexp
 
 _EACH = 2**14  # as many terms are summed one by one; of more, blocks of them from above
 _BLOCKS = 2**12

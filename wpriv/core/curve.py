@@ -10,8 +10,8 @@ from typing import Any
 
 from wpriv.core.pair import LossPair
 from wpriv.core.process import Process, plain
-from wpriv.core.roots import least
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.root_finding import least
 
 CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
 # the claims that a promise of (eps, delta)-DP may rest on

@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.core.atomic_moments import atomic_log_moment
-from wpriv.core.pair import Array, AtomicPair, LossPair, log1mexp
+from wpriv.core.pair import AtomicPair, LossPair
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log1mexp
 
 _X, _W = np.polynomial.legendre.leggauss(16)
 # the last three Legendre coefficients of a function on a panel: they tell whether 16 nodes resolve it

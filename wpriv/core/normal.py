@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wpriv.core.convert import normal_log_delta
 from wpriv.core.curve import Bracket, Curve, epsilon_at
 from wpriv.core.moments import loss_class
 from wpriv.core.process import Process, Run, log_finite, need_laws
+from wpriv.numerics.conversions import normal_log_delta
 
 # Constants of others' theorems, taken as cited and not proven again here. Sommer et al. (2019) give all four: those for equal steps
 # in Lemma 13, those for any steps in the remark after it, from Pinelis (2017).

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Array
 from wpriv.errors import UsageError
+from wpriv.numerics.arrays import Array
 
 
 @dataclass(frozen=True)

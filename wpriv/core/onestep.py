@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from wpriv.core.pair import Array, LossPair
+from wpriv.core.pair import LossPair
 from wpriv.core.process import Process
+from wpriv.numerics.arrays import Array
 
 _LADDER = np.exp2(np.arange(-80.0, 80.0))
 

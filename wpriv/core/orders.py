@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core.convert import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
 from wpriv.core.curve import Bracket, Curve, safe_exp
 from wpriv.core.moments import log_moment
-from wpriv.core.pair import Array
 from wpriv.core.process import Process, Run, log_finite
-from wpriv.core.roots import lowest
 from wpriv.errors import Unsupported
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
+from wpriv.numerics.root_finding import lowest
 
 LAMBDAS = (1e-12, 1e12)
 CONVERSIONS = {"tail": (tail_to_log_delta, tail_to_epsilon), "rdp": (rdp_to_log_delta, rdp_to_epsilon)}

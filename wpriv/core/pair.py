@@ -13,10 +13,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log1mexp, log_exp_excess
+
 NO_ATOMS: Array = np.empty(0)
 # sums of two losses that a product of atomic pairs may have, and sums that differ by less than this, relative, are one
 MAX_SUMS, ROUNDED = 2**18, 4e-15
@@ -306,28 +307,9 @@ def gaussian_mu(pair: LossPair) -> float | None:
     return found[1][0] if found is not None and found[0] == "gauss" else None
 
 
-def log1mexp(x: ArrayLike) -> Array:
-    """ln(1 - e^x) for x <= 0, without cancellation at either end (Maechler 2012)."""
-    y = np.asarray(x, dtype=float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(y > -0.6931471805599453, np.log(-np.expm1(y)), np.log1p(-np.exp(y))))
-
-
 def mirrored(eps: Array, other: Array) -> Array:
     """ln H_{e^eps}(Q||P) for eps <= 0, from ``other`` = ln H_{e^-eps}(P||Q): ln(1 - t + t e^other), a sum of two positive terms."""
     return np.asarray(np.logaddexp(log1mexp(eps), eps + other))
-
-
-def log_exp_excess(x: Array) -> Array:
-    """ln(e^x - 1 - x) for real x, right to rounding near zero, where it is ln(x^2/2), and for x of any size."""
-    inner, series = np.clip(x, -0.5, 0.5), np.ones_like(x)
-    for k in range(18, 2, -1):
-        series = 1 + inner / k * series
-    with np.errstate(divide="ignore", over="ignore"):
-        near = 2 * np.log(np.abs(inner)) - math.log(2) + np.log(series)
-        outer = np.where(np.abs(x) < 0.5, 1.0, np.minimum(x, 30.0))
-        far = np.where(x > 30, x + np.log1p(-(1 + np.abs(x)) * np.exp(-np.abs(x))), np.log(np.expm1(outer) - outer))
-    return np.where(np.abs(x) < 0.5, near, far)
 
 
 def column(values: Sequence[float]) -> Any:

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from wpriv.core.pair import NO_ATOMS, Array, AtomicPair, Derived, LossPair, Reversed, Tails, column, log1mexp, mapped, mirrored
+from wpriv.core.pair import NO_ATOMS, AtomicPair, Derived, LossPair, Reversed, Tails, column, mapped, mirrored
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log1mexp
 
 MAX_BINOMIAL = 300  # orders beyond it are left to quadrature
 

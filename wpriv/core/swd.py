@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import betaincc, betainccinv, gammaln, ndtri
 
-from wpriv.core.beta_sum import log_moment, tilted
-from wpriv.core.pair import Array
-from wpriv.core.roots import lowest
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.projected_length import log_moment, tilted
+from wpriv.numerics.root_finding import lowest
 
 # from so many directions on H's characteristic function falls fast enough to be inverted
 SMOOTH = 30

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from wpriv.core.absolute import log_absolute_moment
-from wpriv.core.pair import Array
-from wpriv.core.wasserstein import check_order
 from wpriv.errors import UsageError
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.normal_moments import log_absolute_moment
+from wpriv.numerics.wasserstein_1d import check_order
 
 
 def published_laplace(distance: float, scale: float, order: float) -> float:

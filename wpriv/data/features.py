@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from wpriv.core import array_files
 from wpriv.core.process import Parameters, parameter
 from wpriv.data._files import File, Place, content, mat, named
 from wpriv.data._record import Array, Data, held_out
 from wpriv.errors import MissingResource, UsageError
+from wpriv.files import array_files
 
 ABOUT = "rows of numbers with labels, from your own .npz or .mat"
 GET = "Give the path of a file with an array of rows and one of labels: --param file=PATH."

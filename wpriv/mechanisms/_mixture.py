@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from wpriv.core.convert import log_mills_drop
-from wpriv.core.pair import Array, Derived, Tails, mirrored
+from wpriv.core.pair import Derived, Tails, mirrored
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.conversions import log_mills_drop
 
 _BLOCK = 1 << 19
 

@@ -12,10 +12,10 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from wpriv.core import csv_tables
-from wpriv.core.csv_tables import CsvError
-from wpriv.core.pair import Array
 from wpriv.errors import MissingResource, UsageError
+from wpriv.files import csv_tables
+from wpriv.files.csv_tables import CsvError
+from wpriv.numerics.arrays import Array
 
 MAX_MEGABYTES = 100
 SUM_TOLERANCE = 1e-9

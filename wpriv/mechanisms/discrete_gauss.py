@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr
 
-from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Tails, log1mexp, mirrored
+from wpriv.core.pair import AtomicPair, Derived, LossPair, Tails, mirrored
 from wpriv.core.process import Mechanism, parameter
 from wpriv.mechanisms._checks import ratio, whole_number
 from wpriv.mechanisms.gauss import GaussPair
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log1mexp
 
 REACH = 40.0
 LOG_BEYOND = -799.0  # beyond 40 sigma lies less than 2 e^-800 of the noise

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc, log_ndtr
 
-from wpriv.core.convert import log_mills_drop
-from wpriv.core.pair import Array, LossPair, Tails, column, mirrored
+from wpriv.core.pair import LossPair, Tails, column, mirrored
 from wpriv.core.process import Mechanism, parameter
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.conversions import log_mills_drop
 
 
 @dataclass(frozen=True)

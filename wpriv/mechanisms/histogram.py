@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from wpriv.core.pair import Array, AtomicPair, LossPair
+from wpriv.core.pair import AtomicPair, LossPair
 from wpriv.core.process import Mechanism, parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms import _table
+from wpriv.numerics.arrays import Array
 
 REACH = 37.0  # noise beyond 37 sigma has a chance below 1e-299
 FLOOR = 1e-290  # a cell less likely than this counts as impossible ...

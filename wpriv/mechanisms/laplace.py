@@ -9,9 +9,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Array, Derived, LossPair, Tails, log1mexp, log_exp_excess, mirrored
+from wpriv.core.pair import Derived, LossPair, Tails, mirrored
 from wpriv.core.process import Mechanism, parameter
 from wpriv.mechanisms._checks import ratio
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log1mexp, log_exp_excess
 
 
 @dataclass(frozen=True)

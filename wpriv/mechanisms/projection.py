@@ -8,12 +8,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.beta_sum import lengths, log_moment
-from wpriv.core.pair import Array, LossPair, Tails
+from wpriv.core.pair import LossPair, Tails
 from wpriv.core.process import Mechanism, parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms._checks import ratio, whole_number
 from wpriv.mechanisms._mixture import GaussMixture
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.projected_length import lengths, log_moment
 
 MOST_DIRECTIONS, MOST_DIMENSIONS = 2**20, 2**30
 # how close together the two laws lie that any tolerance below 1e-6 gets, and the one that is used where a single law is asked for

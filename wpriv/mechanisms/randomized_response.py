@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from wpriv.core.pair import Array, AtomicPair, LossPair
+from wpriv.core.pair import AtomicPair, LossPair
 from wpriv.core.process import Mechanism, parameter
 from wpriv.errors import UsageError
+from wpriv.numerics.arrays import Array
 
 MAX_POWER = 2**20
 

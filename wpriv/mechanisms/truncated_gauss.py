@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Tails, log1mexp, mirrored
+from wpriv.core.pair import AtomicPair, Derived, LossPair, Tails, mirrored
 from wpriv.core.process import Mechanism, parameter
 from wpriv.mechanisms._checks import ratio
 from wpriv.mechanisms.gauss import GaussPair
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log1mexp
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 

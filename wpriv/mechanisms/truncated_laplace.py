@@ -9,9 +9,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Array, AtomicPair, Derived, LossPair, Tails, log1mexp, mirrored
+from wpriv.core.pair import AtomicPair, Derived, LossPair, Tails, mirrored
 from wpriv.core.process import Mechanism, parameter
 from wpriv.mechanisms._checks import ratio
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log1mexp
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from wpriv.core.pair import LossPair
 from wpriv.core.process import WITHIN_GROUP, Mechanism, parameter
-from wpriv.core.sensitivity import FORMULAS, penalised_gradient, wasserstein_gradient
 from wpriv.errors import UsageError
 from wpriv.mechanisms._checks import ratio, whole_number
 from wpriv.mechanisms.gauss import GaussPair
+from wpriv.numerics.gradient_sensitivity import FORMULAS, penalised_gradient, wasserstein_gradient
 
 PRIVATE = ("both", "x")
 NOT_PROTECTED = (

@@ -17,11 +17,12 @@ import numpy as np
 
 from wpriv.core import registry
 from wpriv.core.curve import Bracket, Guarantee
-from wpriv.core.digits import text
 from wpriv.core.orders import LogMoments
-from wpriv.core.pair import Array, gaussian_mu
+from wpriv.core.pair import gaussian_mu
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.safe_rounding import text
 from wpriv.run import price
 
 FILTER, GAUSS = "rdp-filter", "gdp"

@@ -9,9 +9,9 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.curve import Bracket, Curve, Guarantee, monotone
-from wpriv.core.digits import echo, rounded, text
 from wpriv.core.process import Process
 from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.numerics.safe_rounding import echo, rounded, text
 from wpriv.run import build, price
 from wpriv.run.adaptive import account
 from wpriv.run.attack import attack as attack_of

@@ -9,14 +9,15 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.curve import Guarantee
-from wpriv.core.digits import text
 from wpriv.core.observed import of_distances
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
+from wpriv.files import durable_writes
+from wpriv.numerics.safe_rounding import text
 from wpriv.run import adaptive, earlier, folder, history, plan, plot, price, saved, statement, write
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
-from wpriv.train import durable, ledger
+from wpriv.train import ledger
 
 
 def hold_to_plan(job: Plan, place: Folder) -> list[ledger.Entry]:
@@ -89,20 +90,20 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     stored = checkpoint.load(path / folder.MODEL)
     method = stored["clipping"]
     # what was kept while it ran may be moved aside by a fork that never began, or lost
-    durable.replace(path / folder.METRICS, write.csv_text(json.loads(stored["rows"])))
+    durable_writes.replace(path / folder.METRICS, write.csv_text(json.loads(stored["rows"])))
     about = {**about, "clipping": method} if method else about
     provenance = {**write.provenance(), **about, "run": place.run, "claims": [claim.model_dump() for claim in job.recipe.claims]}
-    durable.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    durable_writes.replace(path / folder.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     said = statement.statement(job, process, rows, refused, provenance, before)
     said |= _parameters(job, process, entries, rows, said)
     said |= _spent(job, process, entries, path, said)
     metrics, task = saved.table(path / folder.METRICS), registry.load("tasks", job.train.task)
     told = task.warnings(metrics) if hasattr(task, "warnings") else []
     said = json.loads(json.dumps({**said, "warnings": said.get("warnings", []) + told}))
-    durable.replace(path / folder.TOLD, statement.told(said))
+    durable_writes.replace(path / folder.TOLD, statement.told(said))
     plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
     plot.made(path, job.train.task, ("png",))
-    durable.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
+    durable_writes.replace(path / folder.STATEMENT, json.dumps(said, indent=2) + "\n")
 
 
 def _parameters(

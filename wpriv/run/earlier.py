@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import document
-from wpriv.core.digits import text
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.numerics.safe_rounding import text
 from wpriv.run import folder, price
 from wpriv.train import ledger
 

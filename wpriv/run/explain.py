@@ -6,9 +6,9 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.curve import Guarantee
-from wpriv.core.digits import echo
 from wpriv.core.moments import loss_class
 from wpriv.core.process import Process, Step
+from wpriv.numerics.safe_rounding import echo
 from wpriv.run.adaptive import gaussian
 
 SAMPLING = {

@@ -12,9 +12,10 @@ from wpriv.core import document, registry, training
 from wpriv.core.process import Process
 from wpriv.core.recipe import Recipe
 from wpriv.errors import Unsupported, UsageError
+from wpriv.files import durable_writes
+from wpriv.files.file_lock import LOCK
 from wpriv.run import write
-from wpriv.run.lock import LOCK
-from wpriv.train import durable, ledger
+from wpriv.train import ledger
 
 RECIPE, PROVENANCE = write.RECIPE, write.PROVENANCE
 METRICS = write.METRICS
@@ -69,7 +70,7 @@ def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False
     """
     if resume + fork + fresh > 1:
         raise UsageError("--resume goes on, --fork goes on under another recipe, --fresh begins again; give one of them")
-    with durable.reported(path):
+    with durable_writes.reported(path):
         if path.exists() and not path.is_dir():
             raise UsageError(f"{path} is a file, and a training needs a folder. Name another one with --out")
         names = _names(path)
@@ -176,18 +177,18 @@ def take(place: Folder, recipe: Recipe, provenance: dict[str, Any]) -> None:
         MissingResource: it cannot be written.
     """
     path = place.path
-    durable.make_folder(path)
-    for leftover in path.glob(f"*{durable.PART}"):
-        durable.remove(leftover)
+    durable_writes.make_folder(path)
+    for leftover in path.glob(f"*{durable_writes.PART}"):
+        durable_writes.remove(leftover)
     if not place.resume:
         assert recipe.training is not None
         names = [name for name in (*results(recipe.training.task), CHECKPOINT) if (path / name).is_file() and name != RECIPE]
         # a fork goes on with the ledger, and begins from the weights
         keep = {LEDGER, CHECKPOINT, MODEL} if place.fork else set()
         _aside(path, [name for name in names if name not in keep])
-        durable.replace(path / RECIPE, write.as_yaml(recipe.data))
+        durable_writes.replace(path / RECIPE, write.as_yaml(recipe.data))
     about = {**write.provenance(), **provenance, "run": place.run}
-    durable.replace(path / PROVENANCE, json.dumps(about, indent=2) + "\n")
+    durable_writes.replace(path / PROVENANCE, json.dumps(about, indent=2) + "\n")
 
 
 def identity(recipe: Recipe, steps: int, multiplier: float, fingerprint: str, run: int) -> str:
@@ -208,7 +209,7 @@ def _names(path: Path) -> set[str]:
     """The names in a folder, without locks and what a crash left half written; none where it is not there."""
     if not path.is_dir():
         return set()
-    return {item.name for item in path.iterdir() if item.name != LOCK and item.suffix != durable.PART}
+    return {item.name for item in path.iterdir() if item.name != LOCK and item.suffix != durable_writes.PART}
 
 
 def _aside(path: Path, names: list[str]) -> None:
@@ -219,11 +220,11 @@ def _aside(path: Path, names: list[str]) -> None:
     while (path / f"before-{number}").exists():
         number += 1
     aside = path / f"before-{number}"
-    durable.make_folder(aside)
+    durable_writes.make_folder(aside)
     if (path / RECIPE).is_file():
-        durable.replace(aside / RECIPE, (path / RECIPE).read_bytes())
+        durable_writes.replace(aside / RECIPE, (path / RECIPE).read_bytes())
     for name in names:
-        durable.move(path / name, aside)
+        durable_writes.move(path / name, aside)
 
 
 def _stored(path: Path) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from wpriv.core.digits import DIGITS, rounded
+from wpriv.numerics.safe_rounding import DIGITS, rounded
 
 
 @dataclass(frozen=True)

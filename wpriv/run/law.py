@@ -14,9 +14,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from wpriv.core.moments import loss_class
-from wpriv.core.pair import Array, LossPair
+from wpriv.core.pair import LossPair
 from wpriv.core.process import Process, Run, closed_form, log_finite
 from wpriv.errors import Unsupported
+from wpriv.numerics.arrays import Array
 
 DEFAULT_BINS = 400
 MAX_FFT = 1 << 22

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.core import ball, gauss_sigma, registry
+from wpriv.core import registry
 from wpriv.core.curve import Guarantee
-from wpriv.core.digits import rounded
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import ball_projection, gaussian_calibration
+from wpriv.numerics.safe_rounding import rounded
 from wpriv.run import build
 from wpriv.run.budget import budget
 from wpriv.run.calibrate import calibrate
@@ -113,7 +114,7 @@ def _noise(step: dict[str, Any], own: str, eps: float | None, delta: float | Non
     if delta is None:
         return _quotient(sensitivity, eps), "diameter / eps, for pure DP"
     if formula == "eq4":
-        return rounded(sensitivity * gauss_sigma.zhao(eps, delta), up=True), EQ4
+        return rounded(sensitivity * gaussian_calibration.zhao(eps, delta), up=True), EQ4
     return float(calibrate(**step, eps=eps, delta=delta).extra["calibrated"]["value"]), ANALYTIC
 
 
@@ -203,12 +204,12 @@ def plan(
         radius = rounded(float(np.linalg.norm(bounds.ravel(), p)) * (1 + 1e-9), up=True)
     if not radius > 0:
         raise UsageError(f"the radius of the clip ball must be greater than 0; found {radius:g}")
-    ball.check(radius, radius)
+    ball_projection.check(radius, radius)
     found = priced(mech, radius, nonnegative=nonnegative, **noise)
-    ball.check(found.mechanism.radius, found.noise)
+    ball_projection.check(found.mechanism.radius, found.noise)
     if dtype == "float32" and 50 * found.noise + found.mechanism.radius > float(np.finfo(np.float32).max):
         raise UsageError(f"noise of {found.noise:g} overflows float32; use --dtype float64")
-    return Plan(found, dct, bounds, source, middle, dtype, seed, ball.spacing(found.mechanism.radius, found.noise))
+    return Plan(found, dct, bounds, source, middle, dtype, seed, ball_projection.spacing(found.mechanism.radius, found.noise))
 
 
 def _bounds(

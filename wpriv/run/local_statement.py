@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wpriv import __version__
-from wpriv.core.digits import text
+from wpriv.numerics.safe_rounding import text
 from wpriv.run import publication
 from wpriv.run.budget import implausible
 from wpriv.run.local import Plan

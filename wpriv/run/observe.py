@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core import array_files, csv_tables, registry
-from wpriv.core.csv_tables import CsvError, CsvTable
+from wpriv.core import registry
 from wpriv.core.observed import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, UsageError
+from wpriv.files import array_files, csv_tables
+from wpriv.files.csv_tables import CsvError, CsvTable
 
 MAX_BYTES = 2_000_000_000
 MAX_VALUES = 200_000_000

@@ -13,8 +13,8 @@ from typing import Any
 from wpriv.core import document, registry
 from wpriv.core.recipe import Recipe
 from wpriv.errors import MissingResource, UsageError
+from wpriv.files import durable_writes
 from wpriv.run import saved, write
-from wpriv.train import durable
 
 FORMATS = ("png", "pdf", "svg")
 WIDTH, HEIGHT = 6.0, 4.2  # inches of one panel
@@ -186,13 +186,13 @@ def _save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Pat
     """Write a figure in each format, each file in one piece; no dates are inside, so that the same table gives the same file."""
     files = []
     dates: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-    durable.make_folder(out)
+    durable_writes.make_folder(out)
     for kind in formats:
         path, content = out / f"{stem}.{kind}", io.BytesIO()
         try:
             figure.savefig(content, format=kind, dpi=160, metadata=dates[kind])
         except (ValueError, OverflowError) as error:
             raise UsageError(f"the figure does not fit this table: {error}. Choose another with --figure") from None
-        durable.replace(path, content.getvalue())
+        durable_writes.replace(path, content.getvalue())
         files.append(path)
     return files

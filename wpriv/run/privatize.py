@@ -17,14 +17,15 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.core import ball, noise
+from wpriv.core import noise
 from wpriv.errors import UsageError
+from wpriv.files.durable_writes import PART, reported
+from wpriv.files.file_lock import LOCK, locked
+from wpriv.numerics import ball_projection
 from wpriv.run import local, local_statement
 from wpriv.run.local import Plan
-from wpriv.run.lock import LOCK, locked
 from wpriv.run.number import number, shown, whole
 from wpriv.run.records import Records, records
-from wpriv.train.durable import PART, reported
 
 Array = NDArray[Any]
 # numbers that are worked on together; also the blocks of the noise stream, so that a seed gives the same file whatever the memory
@@ -165,7 +166,7 @@ def clipped(plan: Plan, rows: Array) -> Array:
     if getattr(plan.priced.mechanism, "nonnegative", 0):
         rows = np.maximum(rows, 0.0)
     flat = rows.reshape(len(rows), -1)
-    kept = ball.on_grid(ball.nearest(flat, plan.radius, plan.priced.p), plan.radius, plan.priced.p, plan.step)
+    kept = ball_projection.on_grid(ball_projection.nearest(flat, plan.radius, plan.priced.p), plan.radius, plan.priced.p, plan.step)
     return kept.reshape(rows.shape)
 
 

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from wpriv.core import csv_tables
-from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.errors import UsageError
+from wpriv.files import csv_tables, durable_writes
+from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.run import folder, write
 from wpriv.run.folder import Folder
 from wpriv.run.plan import Plan
-from wpriv.train import durable
 
 Row = dict[str, Any]
 Say = Callable[[str, bool], None]  # a line of progress, and whether it stays
@@ -69,7 +68,7 @@ class Progress:
     def _keep(self, row: Row) -> None:
         path = self.place.path / folder.METRICS
         earlier = [r for r in _rows(path) if int(r["step"]) < row["step"]]
-        durable.replace(path, write.csv_text([*earlier, row]))
+        durable_writes.replace(path, write.csv_text([*earlier, row]))
 
 
 def _rows(path: Path) -> list[Row]:

@@ -13,10 +13,10 @@ from wpriv.core.document import Document, Fault, refuse
 from wpriv.core.fields import Time
 from wpriv.core.recipe import Recipe, check
 from wpriv.errors import UsageError
+from wpriv.files import durable_writes
 from wpriv.run import build, grid, local
 from wpriv.run.calibrate import unknown
 from wpriv.run.number import number
-from wpriv.train import durable
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ def copy(name: str, to: Path) -> list[Path]:
         if os.path.lexists(new):
             raise UsageError(f"{new} is there already and is not overwritten; name another file or directory")
     for old, new in pairs:
-        durable.make_folder(new.parent)
-        durable.replace(new, old.read_bytes())
+        durable_writes.make_folder(new.parent)
+        durable_writes.replace(new, old.read_bytes())
     return [new for _, new in pairs]
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv import data
-from wpriv.core import csv_tables
-from wpriv.core.array_files import DAMAGED, load
-from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.data._files import content, named
 from wpriv.errors import MissingResource, UsageError
+from wpriv.files import csv_tables
+from wpriv.files.array_files import DAMAGED, load
+from wpriv.files.csv_tables import CsvError, CsvTable
 
 Array = NDArray[Any]
 ENDINGS = (".npz", ".npy", ".csv")

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import csv_tables
-from wpriv.core.csv_tables import CsvError, CsvTable
 from wpriv.core.curve import CLAIMS
 from wpriv.core.schema import BOUND_COLUMNS
 from wpriv.errors import UsageError, of_file
+from wpriv.files import csv_tables
+from wpriv.files.csv_tables import CsvError, CsvTable
 
 MAX_TABLE_BYTES = 100_000_000
 MAX_DRAWN = 1e100  # what lies beyond is no eps, delta or parameter, and overflows in every plotting routine
@@ -97,7 +97,7 @@ def arrays(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: it cannot be read, or holds something else than numbers.
     """
-    from wpriv.core import array_files
+    from wpriv.files import array_files
 
     try:
         if path.stat().st_size > MAX_TABLE_BYTES:

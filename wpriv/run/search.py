@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from wpriv.core.digits import DIGITS
 from wpriv.errors import Unsupported
+from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run.knob import Knob
 
 MOST_EVALUATIONS = 120

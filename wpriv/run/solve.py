@@ -11,9 +11,9 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from wpriv.core.curve import Bracket, Guarantee
-from wpriv.core.digits import DIGITS
 from wpriv.core.process import Mechanism, Process, between
 from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run import price
 from wpriv.run.knob import Knob
 from wpriv.run.search import MOST_LOOKS, Outcome, Reply, Solution, Unreachable, solve

@@ -6,8 +6,8 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.curve import Guarantee
-from wpriv.core.digits import text
 from wpriv.core.process import WITHIN_GROUP, Process
+from wpriv.numerics.safe_rounding import text
 from wpriv.run import adaptive, local_statement, noise_words, price, publication
 from wpriv.run.budget import weak
 from wpriv.run.plan import Plan

@@ -12,11 +12,11 @@ from typing import Any
 from wpriv.core.recipe import Recipe
 from wpriv.core.registry import did_you_mean
 from wpriv.errors import Interrupted, MissingResource, UsageError
+from wpriv.files import durable_writes
 from wpriv.run import expect, folder, progress, together, train, write
 from wpriv.run.expect import Verdict
 from wpriv.run.plan import Plan
 from wpriv.run.progress import Say
-from wpriv.train import durable
 
 Row = dict[str, Any]
 MAX_CELLS = 10_000
@@ -144,12 +144,12 @@ def run(
     rows = [row for cell in every if (row := _row(cell, out)) is not None]
     table = out / write.TABLE
     # more shards than trainings leave one with nothing to do, maybe before any other has begun
-    durable.make_folder(out)
-    durable.replace(table, write.csv_text(rows))
+    durable_writes.make_folder(out)
+    durable_writes.replace(table, write.csv_text(rows))
     together.write_all(made, [(cell.labels, out / cell.name) for cell in every if (out / cell.name / folder.STATEMENT).is_file()], out)
     about = {"recipe": made.name, "source": made.source, "quick": made.quick, "trainings": len(every), "finished": len(rows)}
     about |= {"claims": [claim.model_dump() for claim in made.claims]}
-    durable.replace(out / write.PROVENANCE, json.dumps({**write.provenance(), **about, "device": device}, indent=2) + "\n")
+    durable_writes.replace(out / write.PROVENANCE, json.dumps({**write.provenance(), **about, "device": device}, indent=2) + "\n")
     verdicts = expect.verdicts(made, rows) if len(rows) == len(every) else []
     return Swept(made, rows, len(every), verdicts, table)
 

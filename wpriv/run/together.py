@@ -8,8 +8,8 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.recipe import Recipe
+from wpriv.files import durable_writes
 from wpriv.run import folder, plot, saved, write
-from wpriv.train import durable
 
 NAMES = {"alpha": "α", "eps": "ε", "delta": "δ", "sigma": "σ"}
 Labels = Mapping[str, Any]
@@ -28,7 +28,7 @@ def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list
     """
     train = made.training
     assert train is not None
-    durable.replace(out / write.RECIPE, write.as_yaml(made.data))
+    durable_writes.replace(out / write.RECIPE, write.as_yaml(made.data))
     rows: list[dict[str, Any]] = []
     for labels, path in cells:
         words = told(labels)
@@ -36,7 +36,7 @@ def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list
         rows += [{**about, **row} for row in saved.table(path / folder.METRICS)]
     if not rows:
         return []
-    durable.replace(out / folder.METRICS, write.csv_text(rows))
+    durable_writes.replace(out / folder.METRICS, write.csv_text(rows))
     for name in getattr(registry.load("tasks", train.task), "FIGURES", {}):
         if name.endswith(".csv"):
             own = [
@@ -45,7 +45,7 @@ def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list
                 if (path / name).is_file()
                 for row in saved.table(path / name)
             ]
-            durable.replace(out / name, write.csv_text(own))
+            durable_writes.replace(out / name, write.csv_text(own))
     files = [] if train.figure is None else plot.plot(out)
     return files if files else plot.together(out, train.task, ("png",))
 

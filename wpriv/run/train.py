@@ -13,10 +13,10 @@ from wpriv.core import document, training
 from wpriv.core.curve import Guarantee
 from wpriv.core.recipe import Recipe, check
 from wpriv.errors import Interrupted, UsageError
+from wpriv.files.file_lock import LOCK, locked
 from wpriv.run import conclude, expect, folder, plan, progress, read, saved, source
 from wpriv.run.expect import Verdict
 from wpriv.run.folder import Folder
-from wpriv.run.lock import LOCK, locked
 from wpriv.run.plan import Plan
 from wpriv.run.price import Refusal
 from wpriv.run.processes import first, together

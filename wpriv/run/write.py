@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 
 from wpriv import __version__
-from wpriv.core import csv_tables, document
+from wpriv.core import document
 from wpriv.core.recipe import Recipe
 from wpriv.errors import UsageError, of_file
-from wpriv.train import durable
+from wpriv.files import csv_tables, durable_writes
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 METRICS = "metrics.csv"
@@ -46,11 +46,11 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
             if not (out / RECIPE).is_file():
                 raise UsageError(f"{out} holds files that are not a comparison's results. Name another directory with --out")
             if fresh:
-                durable.remove(out / CELLS)
+                durable_writes.remove(out / CELLS)
             elif _essence(_stored(out / RECIPE)) != _essence(json.loads(json.dumps(recipe.data))):
                 raise UsageError(f"{out} holds the results of another recipe, or of this one before it was changed. {advice}")
-        durable.make_folder(out)
-        durable.replace(out / RECIPE, as_yaml(recipe.data))
+        durable_writes.make_folder(out)
+        durable_writes.replace(out / RECIPE, as_yaml(recipe.data))
     except OSError as error:
         raise of_file(error, out, "read", "name another directory with --out") from None
 
@@ -115,7 +115,7 @@ def keep(out: Path, key: str, rows: list[dict[str, Any]]) -> None:
         MissingResource: it cannot be written.
     """
     line = json.dumps({"key": key, "rows": rows, "sum": _sum(rows)}) + "\n"
-    with durable.reported(out / CELLS), (out / CELLS).open("a", encoding="utf-8") as file:
+    with durable_writes.reported(out / CELLS), (out / CELLS).open("a", encoding="utf-8") as file:
         file.write("\n" * _cut_short(file.tell(), out / CELLS) + line)
 
 
@@ -145,8 +145,8 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
     """Writes the table and the provenance, each in one piece."""
-    durable.replace(out / TABLE, csv_text(rows))
-    durable.replace(out / PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
+    durable_writes.replace(out / TABLE, csv_text(rows))
+    durable_writes.replace(out / PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
 
 
 def provenance() -> dict[str, Any]:

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core import wasserstein, wdp
-from wpriv.core.absolute import absolute_moment
+from wpriv.core import wdp
 from wpriv.core.process import Parameters
+from wpriv.numerics import wasserstein_1d
+from wpriv.numerics.normal_moments import absolute_moment
 
 LABELS = ("proposition", "verdict")
 COLUMNS = ("published", "exact", "ratio")
@@ -91,56 +92,56 @@ def _laws() -> Iterator[tuple[list[float], list[float], list[float]]]:
 
 def _symmetry() -> Iterator[Case]:
     for (p, q, _), mu in product(_laws(), (1, 2.5)):
-        yield f"two samples, mu={mu:g}", wasserstein.samples(q, p, mu), wasserstein.samples(p, q, mu)
+        yield f"two samples, mu={mu:g}", wasserstein_1d.samples(q, p, mu), wasserstein_1d.samples(p, q, mu)
 
 
 def _triangle() -> Iterator[Case]:
     for (p, q, r), mu in product(_laws(), (1, 2.5)):
-        through = wasserstein.samples(p, q, mu) + wasserstein.samples(q, r, mu)
-        yield f"three samples, mu={mu:g}", through, wasserstein.samples(p, r, mu)
+        through = wasserstein_1d.samples(p, q, mu) + wasserstein_1d.samples(q, r, mu)
+        yield f"three samples, mu={mu:g}", through, wasserstein_1d.samples(p, r, mu)
 
 
 def _positive() -> Iterator[Case]:
     for p, q, _ in _laws():
-        yield "two samples, mu=1", wasserstein.samples(p, q, 1), 0.0
+        yield "two samples, mu=1", wasserstein_1d.samples(p, q, 1), 0.0
 
 
 def _monotone() -> Iterator[Case]:
     for rate, mu in product((0.01, 0.5, 1.0), (1, 1.5, 4, 30)):
-        low, high = (wasserstein.subsampled_gauss(rate, 1, 1, order) for order in (mu, 2 * mu))
+        low, high = (wasserstein_1d.subsampled_gauss(rate, 1, 1, order) for order in (mu, 2 * mu))
         yield f"Gauss sigma=1, d=1, q={rate:g}: mu={mu:g} by {2 * mu:g}", high, low
 
 
 def _parallel() -> Iterator[Case]:
     # a record moves from part 1 to part 2 and each part is counted: (1, 0) turns into (0, 1)
-    yield "two counts, a record moves between the parts", wdp.parallel([1.0, 1.0]), wasserstein.shift([1, -1])
+    yield "two counts, a record moves between the parts", wdp.parallel([1.0, 1.0]), wasserstein_1d.shift([1, -1])
 
 
 def _sequential() -> Iterator[Case]:
     for k in (0.0, 1.0, 2.0):
         # the first release is the bit f(D); the second multiplies that release by k and never sees the data
-        yield f"release a bit, then {k:g} times what was released", wdp.sequential([1.0, 0.0]), wasserstein.shift([1, k])
+        yield f"release a bit, then {k:g} times what was released", wdp.sequential([1.0, 0.0]), wasserstein_1d.shift([1, k])
 
 
 def _laplace() -> Iterator[Case]:
     for b, mu in product((1.0, 2.0, 3.0, 5.0), (1, 2, 10)):
-        yield f"b={b:g}, Delta=1, mu={mu}", wdp.published_laplace(1, b, mu), wasserstein.shift(1)
+        yield f"b={b:g}, Delta=1, mu={mu}", wdp.published_laplace(1, b, mu), wasserstein_1d.shift(1)
 
 
 def _gauss() -> Iterator[Case]:
     for sigma, mu in product((1.0, 2.0, 3.0, 5.0), (1, 2, 10)):
-        yield f"sigma={sigma:g}, Delta=1, mu={mu}", wdp.published_gauss(1, sigma, mu), wasserstein.shift(1)
+        yield f"sigma={sigma:g}, Delta=1, mu={mu}", wdp.published_gauss(1, sigma, mu), wasserstein_1d.shift(1)
 
 
 def _from_dp() -> Iterator[Case]:
     for b, mu in product((1.0, 10.0), (1, 2)):
-        yield f"Laplace b={b:g}, Delta=1: eps={1 / b:g}, mu={mu}", wdp.published_from_dp(1 / b, 1, mu), wasserstein.shift(1)
+        yield f"Laplace b={b:g}, Delta=1: eps={1 / b:g}, mu={mu}", wdp.published_from_dp(1 / b, 1, mu), wasserstein_1d.shift(1)
 
 
 def _from_rdp() -> Iterator[Case]:
     for sigma, mu in product((1.0, 5.0), (1, 2)):
         eps = 2 / (2 * sigma**2)
-        yield f"Gauss sigma={sigma:g}, Delta=1: (2, {eps:g})-RDP, mu={mu}", wdp.published_from_rdp(eps, 1, mu), wasserstein.shift(1)
+        yield f"Gauss sigma={sigma:g}, Delta=1: (2, {eps:g})-RDP, mu={mu}", wdp.published_from_rdp(eps, 1, mu), wasserstein_1d.shift(1)
 
 
 def _to_dp() -> Iterator[Case]:
@@ -154,7 +155,7 @@ def _processing() -> Iterator[Case]:
 
 def _group() -> Iterator[Case]:
     for k in (2, 3, 10):
-        yield f"additive noise, Delta=1, k={k}", wdp.group(1, k), wasserstein.shift(k)
+        yield f"additive noise, Delta=1, k={k}", wdp.group(1, k), wasserstein_1d.shift(k)
 
 
 def _theorem_1() -> Iterator[Case]:
@@ -166,7 +167,7 @@ def _theorem_1() -> Iterator[Case]:
 def _theorem_2() -> Iterator[Case]:
     for q, d, sigma, mu in ((0.5, 1, 1, 2), (0.5, 10, 1, 2), (0.01, 1, 0.01, 2), (0.01, 1, 0.01, 5)):
         told = f"q={q:g}, d={d}, sigma={sigma:g}, mu={mu}"
-        yield told, wdp.published_step([d], q, sigma, mu), wasserstein.subsampled_gauss(q, d, sigma, mu)
+        yield told, wdp.published_step([d], q, sigma, mu), wasserstein_1d.subsampled_gauss(q, d, sigma, mu)
 
 
 def _corollary_1() -> Iterator[Case]:

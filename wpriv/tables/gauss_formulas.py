@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core import gauss_sigma
 from wpriv.core.process import Parameters, parameter
+from wpriv.numerics import gaussian_calibration
 
 LABELS = ("case",)
 COLUMNS = ("sigma", "ratio", "epsilon")
@@ -32,16 +32,16 @@ def rows(params: Params) -> list[dict[str, Any]]:
     A formula used outside its proof, or with the radius for the diameter, is no guarantee: claim ``as-published``.
     """
     eps, delta = params.target, params.delta
-    exact, zhao = gauss_sigma.exact(eps, delta), gauss_sigma.zhao(eps, delta)
+    exact, zhao = gaussian_calibration.exact(eps, delta), gaussian_calibration.zhao(eps, delta)
     classical = "upper-bound" if eps <= 1 else "as-published"
     cases = (
         ("exact", exact, "exact"),
         ("equation (4)", zhao, "upper-bound"),
-        ("classical", gauss_sigma.classical(eps, delta), classical),
+        ("classical", gaussian_calibration.classical(eps, delta), classical),
         ("equation (4) at the radius, Corollary 2", zhao / 2, "as-published"),
     )
     found = []
     for case, sigma, claim in cases:
-        numbers = {"sigma": sigma * DIAMETER, "ratio": sigma / exact, "epsilon": gauss_sigma.epsilon(sigma, delta)}
+        numbers = {"sigma": sigma * DIAMETER, "ratio": sigma / exact, "epsilon": gaussian_calibration.epsilon(sigma, delta)}
         found.append({"case": case, **numbers, "claim": claim, "marked": int(eps in PAPER and case.startswith("equation"))})
     return found

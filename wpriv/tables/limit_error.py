@@ -11,8 +11,8 @@ from typing import Any
 
 from wpriv.accountants import gdp_clt, pld
 from wpriv.core.process import Parameters, Process, Sampling, Step, parameter
-from wpriv.core.roots import least
 from wpriv.mechanisms.gauss import Gauss
+from wpriv.numerics.root_finding import least
 
 LABELS = ("case",)
 COLUMNS = ("multiplier", "epsilon_lower", "epsilon_upper", "ratio")

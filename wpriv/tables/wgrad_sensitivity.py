@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.core.process import Parameters, parameter
-from wpriv.core.sensitivity import penalised_gradient, wasserstein_gradient
+from wpriv.numerics.gradient_sensitivity import penalised_gradient, wasserstein_gradient
 
 LABELS = ("case",)
 COLUMNS = ("sensitivity",)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core.pair import Array
 from wpriv.core.process import Parameters, parameter
-from wpriv.core.sensitivity import wasserstein_gradient
 from wpriv.errors import UsageError
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.gradient_sensitivity import wasserstein_gradient
 
 LABELS = ("case",)
 COLUMNS = ("value", "value_replaced", "slope", "slope_replaced", "sensitivity")

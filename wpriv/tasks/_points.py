@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import csv_tables
+from wpriv.files import csv_tables
 
 
 def xy(point: Sequence[float]) -> dict[str, float]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.core import ball
 from wpriv.errors import MissingResource, UsageError
+from wpriv.numerics import ball_projection
 
 if TYPE_CHECKING:
     from wpriv.data import Noise
@@ -105,7 +105,7 @@ def _noisy(clear: Array, noise: Noise) -> Array:
     dct = noise.domain == "dct"
     clip, rng = noise.statement["clip"], np.random.Generator(np.random.PCG64(0))
     x = cosine.cosine(torch.from_numpy(clear)).numpy() if dct else clear
-    rows = ball.nearest(x.reshape(len(x), -1) - clip["center"], clip["radius"], noise.p) + clip["center"]
+    rows = ball_projection.nearest(x.reshape(len(x), -1) - clip["center"], clip["radius"], noise.p) + clip["center"]
     drawn = rng.normal(scale=noise.scale, size=rows.shape) if noise.p == 2 else rng.laplace(scale=noise.scale, size=rows.shape)
     found = (rows + drawn).reshape(clear.shape)
     return cosine.inverse(torch.from_numpy(found)).numpy() if dct else found

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from wpriv.errors import MissingResource, UsageError
-from wpriv.train import durable
+from wpriv.files import durable_writes
 
 FORMAT = "wpriv.checkpoint/5"
 # what every checkpoint and every model of this format holds, whatever was trained
@@ -32,7 +32,7 @@ def save(path: Path, content: dict[str, Any]) -> None:
         MissingResource: the file cannot be written.
     """
     # readable by its owner alone: a checkpoint holds the key of the noise
-    durable.replace(path, lambda file: torch.save({"format": FORMAT, **content}, file), mode=0o600)
+    durable_writes.replace(path, lambda file: torch.save({"format": FORMAT, **content}, file), mode=0o600)
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 from wpriv.core import registry
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import MissingResource, Unsupported, UsageError
-from wpriv.train import durable
+from wpriv.files import durable_writes
 
 FORMAT = "wpriv.ledger/2"  # stands where the first line would carry the digest of the one before
 MAX_BYTES = 2_000_000_000
@@ -196,7 +196,7 @@ class Ledger:
                 f"Go on with --resume, go on from the weights at the cost of both with --fork, or begin again with --fresh"
             )
         self._cut_torn_line()
-        with durable.reported(path):
+        with durable_writes.reported(path):
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def spend(self, number: int, step: Step) -> None:
@@ -223,7 +223,7 @@ class Ledger:
         numbers = f'"run": {self.run}, "step": {number}, "of": {self.planned}'
         words = f'"adjacency": "{self.adjacency}", "stream": "{self.stream}", "previous": "{self.position().digest}"'
         line = f"{{{numbers}, {release[1:-1]}, {words}}}".encode()
-        durable.append(self._file, line + b"\n", self.path)
+        durable_writes.append(self._file, line + b"\n", self.path)
         self.entries.append(Entry(self.run, number, self.planned, release, self.adjacency, self.stream, _digest(line)))
         self.steps = number
 
@@ -233,7 +233,7 @@ class Ledger:
 
     def force(self) -> None:
         """Force every line to disk: called before anything that depends on the steps leaves the program."""
-        durable.sync(self._file, self.path)
+        durable_writes.sync(self._file, self.path)
 
     def close(self) -> None:
         self.force()
@@ -241,4 +241,4 @@ class Ledger:
 
     def _cut_torn_line(self) -> None:
         if self.path.is_file() and not (raw := self.path.read_bytes()).endswith(b"\n") and raw:
-            durable.truncate(self.path, raw.rfind(b"\n") + 1)
+            durable_writes.truncate(self.path, raw.rfind(b"\n") + 1)

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.errors import Interrupted, Unsupported, UsageError
-from wpriv.train import checkpoint, durable, ledger, seeds, spread
+from wpriv.files import durable_writes
+from wpriv.train import checkpoint, ledger, seeds, spread
 from wpriv.train.job import Door, Job, Schedule, optimizer_of
 from wpriv.train.ledger import Ledger
 from wpriv.train.release import noisy
@@ -177,7 +178,7 @@ class Engine:
             checkpoint.save(self.folder / MODEL, content)
             if self.job.leave is not None:
                 self.job.leave(self.folder)
-            durable.remove(self.folder / CHECKPOINT)
+            durable_writes.remove(self.folder / CHECKPOINT)
 
     def _move(self, parts: list[Tensor]) -> None:
         for weight, part in zip(self.weights, parts, strict=True):

@@ -1,0 +1,151 @@
+"""CSV tables: the same text, numbers and refusals by pandas and by the standard library, to the bit and with the line of every fault."""
+
+from __future__ import annotations
+
+import ast
+import math
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wpriv.files import csv_tables
+from wpriv.files.csv_tables import CsvError, CsvTable, decode, to_text
+
+PACKAGE = Path(csv_tables.__file__).parents[1]
+BY_PANDAS, BY_ROWS = 0, 10**12  # values of LARGE that leave every table to one of the two readers
+READERS = pytest.mark.parametrize("large", [BY_PANDAS, BY_ROWS], ids=["pandas", "rows"])
+
+
+def read(monkeypatch, large, text, numeric=(), *, headed=True):
+    monkeypatch.setattr(csv_tables, "LARGE", large)
+    found = CsvTable.parse(text, headed=headed).columns(numeric)
+    return {name: column.tolist() for name, column in found.items()}
+
+
+@READERS
+def test_numbers_come_back_to_the_bit(monkeypatch, large):
+    """Oracle: the bit patterns that the numbers were made from; repr is the shortest text that gives them back."""
+    bits = np.random.default_rng(0).integers(0, 2**64, 20000, dtype=np.uint64).view(np.float64)
+    wanted = [*bits[np.isfinite(bits)].tolist(), 5e-324, 2.2250738585072011e-308, 1 + 2**-52, 0.1, -0.0, 1e23]
+    found = read(monkeypatch, large, "a\n" + "\n".join(map(repr, wanted)), ["a"])["a"]
+    assert struct.pack(f"{len(wanted)}d", *found) == struct.pack(f"{len(wanted)}d", *wanted)
+    longer = read(monkeypatch, large, "a\n" + "\n".join(f"{value:.30e}" for value in wanted), ["a"])["a"]
+    assert longer == wanted
+
+
+@READERS
+def test_text_stays_as_it_stands_in_the_file(monkeypatch, large):
+    words = ["NA", "inf", "None", "null", "nan", "", "001", "1e5", " blank ", "True", "#", "N/A", "-", "é"]
+    found = read(monkeypatch, large, to_text(["word", "x"], [{"word": word, "x": 1} for word in words]))
+    assert found == {"word": words, "x": ["1"] * len(words)}
+
+
+@READERS
+def test_infinities_are_numbers_and_empty_cells_are_none(monkeypatch, large):
+    found = read(monkeypatch, large, "a,b\ninf,-Infinity\nnan,1e400\n", ["a", "b"])
+    assert found["a"][0] == math.inf
+    assert math.isnan(found["a"][1])
+    assert found["b"] == [-math.inf, math.inf]
+
+
+@READERS
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a,b\n1,2\n3,x\n", 3),
+        ("a,b\n1,2\n\n3,\n", 4),
+        ("a,b\n1,2\n3\n", 3),
+        ("a,b\n1,2,3\n", 2),
+        ("a,b\n1,2\n3,4,5\n", 3),
+        ("a,b\n1,2\nTrue,4\n", 3),
+        ("a,b\nTrue,False\n", 2),
+        ("a,b\n1_0,2\n", 2),
+        ("a,b\n0x10,2\n", 2),
+        ('a,b\n"1"2,3\n', 2),
+        ('a,b\n1,2\n"3,4\n', 3),
+        ('"a\nc",b\n"1\n",2\n1,x\n', 5),
+    ],
+)
+def test_a_fault_is_named_by_its_line(monkeypatch, large, text, line):
+    with pytest.raises(CsvError) as error:
+        read(monkeypatch, large, text, CsvTable.parse(text).names)
+    assert error.value.line == line
+
+
+@READERS
+@pytest.mark.parametrize("text", ["a,b\n1,x\n2\n", "a,b\n1,x,3\n"])
+def test_rows_of_another_length_are_refused_beside_columns_of_text(monkeypatch, large, text):
+    with pytest.raises(CsvError, match="2 columns were wanted"):
+        read(monkeypatch, large, text, ["a"])
+
+
+@READERS
+def test_short_rows_of_text_are_filled_up_and_a_comma_at_the_end_is_no_cell(monkeypatch, large):
+    assert read(monkeypatch, large, "a,b\n1\n2,3\n") == {"a": ["1", "2"], "b": ["", "3"]}
+    assert read(monkeypatch, large, "a,b\n1,2,\n3,4,\n", ["a", "b"]) == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
+
+
+@READERS
+def test_a_table_without_a_header_keeps_its_first_row(monkeypatch, large):
+    assert read(monkeypatch, large, "1,2\n3,4\n", ["0", "1"], headed=False) == {"0": [1.0, 3.0], "1": [2.0, 4.0]}
+
+
+CELLS = st.sampled_from(["1", "-2.5", "1e-7", "inf", "NA", "", "x", " 3", '"4"', '"a,b"', '"a\nb"', '"', "true", "1_0"])
+
+
+@given(st.lists(st.lists(CELLS, min_size=1, max_size=4), max_size=5), st.sampled_from(["\n", "\r\n"]), st.sets(st.sampled_from("ab")))
+@settings(max_examples=300, deadline=None)
+def test_both_readers_agree_on_every_text(body, end, numeric):
+    text = end.join(["a,b", *(",".join(row) for row in body)])
+    answers = []
+    for large in (BY_PANDAS, BY_ROWS):
+        with pytest.MonkeyPatch.context() as patch:
+            try:
+                found = read(patch, large, text, sorted(numeric))
+                answers.append({name: [str(cell) for cell in cells] for name, cells in found.items()})
+            except CsvError as error:
+                answers.append(error.line)
+    assert answers[0] == answers[1]
+
+
+def test_a_large_table_is_read_by_pandas_alone(monkeypatch):
+    monkeypatch.setattr(CsvTable, "_by_rows", None)
+    text = "a,b\n" + "0.1,-2.5e-3\n" * 900_000
+    assert len(text) >= csv_tables.LARGE
+    assert np.array_equal(CsvTable.parse(text).matrix(), np.tile([0.1, -2.5e-3], (900_000, 1)))
+
+
+def test_two_columns_of_one_name_are_refused():
+    with pytest.raises(CsvError, match="each by another name") as error:
+        CsvTable.parse("\na, b,a \n1,2,3\n")
+    assert error.value.line == 2
+
+
+def test_what_is_no_text_is_refused():
+    for raw in (b"\xff\xfe\x00", b"a\0b"):
+        with pytest.raises(CsvError):
+            decode(raw)
+    assert decode(b"\xef\xbb\xbfa,b") == "a,b"
+
+
+def test_what_is_written_reads_back():
+    body = [{"word": 'a, "b"\nc', "x": 0.1}, {"word": None, "x": math.inf, "more": 1}, {"x": 2**70}]
+    cells = CsvTable.parse(to_text(["word", "x"], body)).cells()
+    assert cells == [{"word": 'a, "b"\nc', "x": "0.1"}, {"word": "", "x": "inf"}, {"word": "", "x": str(2**70)}]
+
+
+def test_no_other_module_parses_or_formats_csv():
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert len(files) > 200
+    users = []
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            if {"csv", "pandas"} & {name.partition(".")[0] for name in names}:
+                users.append(path.relative_to(PACKAGE).as_posix())
+    assert set(users) == {"files/csv_tables.py"}

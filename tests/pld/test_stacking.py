@@ -1,0 +1,90 @@
+"""Pairs priced together must be priced as each by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wpriv.core.pair import LossPair
+from wpriv.core.sampling import fixed, poisson
+from wpriv.mechanisms.gauss import GaussPair
+from wpriv.mechanisms.laplace import LaplacePair
+from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.pld.composition import Composition
+from wpriv.pld.lattice.discretize import cells, lower_dots, upper_dots
+from wpriv.pld.saddle_point import cumulants, probe
+from wpriv.pld.stacking import BUCKET, groups
+
+FAMILIES = {
+    "gauss": [GaussPair(mu) for mu in (0.5, 0.52, 0.55)],
+    "poisson gauss": [poisson(GaussPair(1 / s), q) for s, q in ((0.9, 0.01), (1.0, 0.011), (1.05, 0.0095))],
+    "poisson gauss, reversed": [poisson(GaussPair(1 / s), q).reverse() for s, q in ((0.9, 0.01), (1.0, 0.011), (1.05, 0.0095))],
+    "fixed gauss": [fixed(GaussPair(1 / s), q) for s, q in ((2.0, 0.05), (2.1, 0.055))],
+}
+
+
+def stack(name: str) -> tuple[list[LossPair], LossPair]:
+    members = FAMILIES[name]
+    return members, members[0].stacked(members)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_rows_of_stacked_tails_are_the_tails_of_the_members(name):
+    members, whole = stack(name)
+    y = np.concatenate([-np.geomspace(1e-6, 3, 40)[::-1], [0.0], np.geomspace(1e-6, 30, 60)])
+    found = whole.tails(y)
+    for k, pair in enumerate(members):
+        for row, one in zip(found, pair.tails(y), strict=True):
+            np.testing.assert_allclose(row[k], one, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_rows_of_stacked_dots_are_the_dots_of_the_members(name):
+    members, whole = stack(name)
+    # beyond the last member's support and into its empty tail as well
+    y = np.arange(-400, 1200) * 2e-3
+    made = cells(whole, y)
+    (upper, infinity), lower = upper_dots(made, 0.0), lower_dots(made, 0.0)
+    for k, pair in enumerate(members):
+        one = cells(pair, y)
+        mass, beyond = upper_dots(one, 0.0)
+        np.testing.assert_allclose(upper[k], mass, rtol=1e-11, atol=1e-17)
+        np.testing.assert_allclose(lower[k], lower_dots(one, 0.0), rtol=1e-9, atol=1e-16)
+        assert infinity[k] == pytest.approx(float(beyond), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_probe_of_several_finds_what_probes_of_each_find(name):
+    members, _ = stack(name)
+    together, count = probe(*members), np.array([1])
+    for tilt in (0.0, 2.0, 9.0):
+        c = cumulants([together], [np.ones(len(members), dtype=np.int64)], tilt)
+        apart = [cumulants([probe(pair)], [count], tilt) for pair in members]
+        assert c.means[0] == pytest.approx([one.mean for one in apart], rel=0.02)
+        assert c.variances[0] == pytest.approx([one.variance for one in apart], rel=0.02)
+        assert c.total == pytest.approx(sum(one.total for one in apart), rel=0.01, abs=1e-12)
+
+
+def test_only_like_pairs_without_mass_at_infinity_share_a_group():
+    alike, apart = [GaussPair(1.0), GaussPair(1.05)], [GaussPair(1.0 * BUCKET**3), LaplacePair(1.0), LaplacePair(1.05)]
+    revealing = [RandomizedResponse(eps0=0.5, delta0=0.01).pair(), RandomizedResponse(eps0=0.51, delta0=0.01).pair()]
+    made = groups({pair: n for n, pair in enumerate([*alike, *apart, *revealing], 1)})
+    assert sorted(len(group.members) for group in made) == [1, 1, 1, 1, 1, 2]
+    together = max(made, key=lambda group: len(group.members))
+    assert set(together.members) == set(alike)
+    assert sum(int(group.counts.sum()) for group in made) == sum(range(1, 8))
+
+
+@pytest.mark.parametrize("order", ["removed", "added"])
+def test_kinds_priced_in_groups_agree_with_kinds_priced_alone(monkeypatch, order):
+    # oracle: the same program with every pair in a group of its own
+    pairs = [poisson(GaussPair(1 / (0.8 + 0.05 * i)), 0.005 + 0.0005 * i) for i in range(14)]
+    run = [(pair if order == "removed" else pair.reverse(), 20 + 3 * i) for i, pair in enumerate(pairs)]
+    together = Composition(run).epsilon(1e-6, 1e-3)
+    monkeypatch.setattr("wpriv.pld.stacking.MOST_MEMBERS", 1)
+    alone = Composition(run)
+    assert len(alone.groups) == 14
+    low, high = alone.epsilon(1e-6, 1e-4)
+    assert together[0] <= high
+    assert low <= together[1]
+    assert together[1] - together[0] <= 1.01e-3 * together[1]

@@ -1,0 +1,179 @@
+"""Inversion of the transform of atoms against exact sums, mpmath, and the composition on lattices."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests import oracles
+from wpriv.core.sampling import fixed, poisson
+from wpriv.errors import Unsupported
+from wpriv.mechanisms.discrete_gauss import DiscreteGauss
+from wpriv.mechanisms.gauss import GaussPair
+from wpriv.mechanisms.laplace import LaplacePair
+from wpriv.pld import composition
+from wpriv.pld.composition import Composition
+from wpriv.pld.transform.atomic_transforms import Atoms, even_sums
+from wpriv.pld.transform.inversion import invert
+from wpriv.pld.transform.negligible_frequencies import loud
+from wpriv.pld.transform.smoothing_kernel import Kernel
+
+
+def random_law(rng: np.random.Generator, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Losses and P-masses of a law whose Q-mass is at most one."""
+    y, p = np.sort(rng.normal(0, scale, size)), rng.dirichlet(np.ones(size))
+    return y + max(math.log(float(p @ np.exp(-y))), 0.0), p
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 12), size=st.integers(2, 4), log_scale=st.floats(-3, 0.3), share=st.floats(-2, 3))
+def test_the_bracket_holds_the_exact_sum_over_all_outcomes(seed, n, size, log_scale, share):
+    """Oracle: the sum over the multinomial outcomes."""
+    rng = np.random.default_rng(seed)
+    y, p = random_law(rng, size, 10**log_scale)
+    tilt = 1.0 / (10**log_scale * math.sqrt(n))
+    law = Atoms.of(y, p, tilt, np.array([n]), np.zeros(1))
+    spread = math.sqrt(n * float(law.variances[0]))
+    eps = float(n * (law.weight @ law.y)[0] + share * spread)
+    truth = oracles.atoms_delta([(y, p, n)], eps)
+    assume(truth > 1e-6)
+    mean = float(n * (law.weight @ law.y)[0])
+    composed = invert([law], tilt, eps, mean, truth, 1e-4 * spread, 1e-4)
+    low, high = composed.delta(eps, -1), composed.delta(eps, +1)
+    assert low <= truth * (1 + 1e-12)
+    assert truth <= high * (1 + 1e-12)
+    # an atom of the sum may lie within the kernel of eps, and then all of its mass counts
+    assert high - low <= 1e-3 * (truth + spread)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(1, 700), count=st.integers(1, 40), log_t=st.floats(-6, 5))
+def test_sums_of_waves_are_within_their_stated_rounding(seed, size, count, log_t):
+    """Oracle: mpmath, at the first and the last frequency."""
+    rng = np.random.default_rng(seed)
+    y, p = rng.normal(0, 1, size), rng.dirichlet(np.ones(size))
+    law = Atoms.of(y, p, 0.0, np.array([1]), np.zeros(1))
+    spacing = 10**log_t
+    moved, noise = law.transform(1, 1 + count, spacing)
+    with mpmath.workdps(40):
+        for j in {0, count - 1}:
+            t = mpmath.mpf(spacing * (1 + j))
+            waves = [mpmath.expj(t * mpmath.mpf(float(a))) - 1 for a in law.away]
+            exact = mpmath.fsum(mpmath.mpf(float(w)) * each for w, each in zip(law.weight[0], waves, strict=True))
+            assert abs(mpmath.mpc(complex(moved[j, 0])) - exact) <= float(noise[j, 0]) * 1.01 + 1e-300
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.sampled_from([40, 400, 5000]), size=st.integers(20, 200))
+def test_frequencies_left_out_add_no_more_than_is_said(seed, n, size):
+    """Oracle: the product at every frequency."""
+    rng = np.random.default_rng(seed)
+    y, p = random_law(rng, size, 0.01)
+    tilt = 1.0
+    law = Atoms.of(y, p, tilt, np.array([n]), np.zeros(1))
+    spread = math.sqrt(n * float(law.variances[0]))
+    kernel, spacing = Kernel(0.01 * spread), 2 * math.pi / (20 * spread)
+    count = math.ceil(kernel.edge / spacing)
+    chosen = loud([law], tilt, spread, spacing, count, kernel, 1e-8, 10**9)
+    t = spacing * np.arange(count)
+    size_of = np.abs(1 + even_sums(law.away, law.weight, 0.0, spacing, count)[:, 0]) ** n
+    s = tilt + 1j * t
+    smooth = np.abs(kernel.transform(s))
+    quiet = np.ones(count, dtype=bool)
+    for first, last in chosen.runs:
+        quiet[first:last] = False
+    terms = size_of * smooth * spacing / math.pi
+    assert float((terms / np.abs(s * (s + 1)))[quiet].sum()) <= chosen.first * (1 + 1e-9) + 1e-300
+    assert float((terms * smooth)[quiet].sum()) <= chosen.second * (1 + 1e-9) + 1e-300
+    assert chosen.first <= 1e-8
+
+
+def test_too_many_frequencies_are_refused():
+    law = Atoms.of(np.array([-1.0, 1.0]), np.array([0.3, 0.7]), 1.0, np.array([3]), np.zeros(1))
+    with pytest.raises(Unsupported):
+        loud([law], 1.0, 1.0, 1e-3, 10**6, Kernel(1e-3), 1e-12, 10)
+
+
+JOBS = st.sampled_from(
+    [
+        lambda q, sigma: poisson(GaussPair(1 / sigma), q),
+        lambda q, sigma: poisson(GaussPair(1 / sigma), q).reverse(),
+        lambda q, sigma: fixed(GaussPair(1 / sigma), q),
+        lambda q, sigma: poisson(LaplacePair(1 / sigma), q),
+        lambda q, sigma: poisson(DiscreteGauss(sigma=sigma).pair(), q),
+        lambda q, sigma: DiscreteGauss(sigma=10 * sigma).pair(),
+    ]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(make=JOBS, log_q=st.floats(-4, -0.3), log_sigma=st.floats(-0.2, 1), log_n=st.floats(0, 14), log_delta=st.floats(-25, -0.5))
+def test_the_ways_to_compose_never_exclude_each_other(make, log_q, log_sigma, log_n, log_delta):
+    run = [(make(10**log_q, 10**log_sigma), int(2**log_n))]
+    ends = []
+    for ways in ((composition.by_transform,), (composition.on_lattices,)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(composition, "WAYS", ways)
+            try:
+                ends.append(Composition(run).epsilon(10**log_delta, 1e-3))
+            except Unsupported:
+                assume(False)
+    (low, high), (lower, upper) = ends
+    assert low <= upper * (1 + 1e-9)
+    assert lower <= high * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "n", "delta"), [(1.0, 1e-3, 10**4, 1e-5), (1.5, 1e-3, 50000, 1e-10), (1.517, 0.001457, 43510, 1e-13)]
+)
+@pytest.mark.parametrize("order", ["remove", "add"])
+def test_sampled_discrete_gauss_is_as_narrow_as_gauss(sigma, q, n, delta, order):
+    """Oracle: inversion of the exact moments, summed over the noise from its definition (tests/oracles.py)."""
+    pair = poisson(DiscreteGauss(sigma=sigma).pair(), q)
+    k = np.arange(-60, 61)
+    noise = np.exp(-((k / sigma) ** 2) / 2)
+    noise /= noise.sum()
+    loss = np.log1p(q * np.expm1((2 * k - 1) / (2 * sigma**2)))
+    power = loss if order == "remove" else -loss
+    base = noise * np.exp(loss) if order == "remove" else noise
+
+    def log_m(s):
+        # where the largest losses overflow at a trial tilt, the moment is infinite
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = np.log1p(np.expm1(np.multiply.outer(s, power)) @ base)
+        return np.where(np.isnan(value), 1e300, value)
+
+    low, high = Composition([(pair if order == "remove" else pair.reverse(), n)]).epsilon(delta, 1e-6)
+    assert high - low <= 1e-6 * high
+    assert oracles.contour_delta([(log_m, n)], low) >= delta * (1 - 1e-8)
+    assert oracles.contour_delta([(log_m, n)], high) <= delta * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("target", [{"delta": 1e-12}, {"eps": 0.2}])
+def test_a_question_that_takes_too_long_gets_the_best_bracket_so_far(target, monkeypatch):
+    from wpriv import budget
+
+    asked = {"mech": "gauss", "sigma": 0.5, "rate": 1e-6, "n": 100, "sampling": "poisson", **target}
+    monkeypatch.setattr(composition, "SECONDS", 0.0)
+    found = budget(**asked)
+    bracket = found.epsilon if "delta" in target else found.delta
+    assert 0 <= bracket.lower < bracket.upper < math.inf
+    assert any("as narrow as --tol" in line or "no answer" in line for line in found.warnings)
+
+
+def test_a_question_after_others_have_taken_all_the_time_is_still_answered(monkeypatch):
+    """Oracle: inversion of the exact moments."""
+    log_m = oracles.poisson_gauss(0.01, 0.25, "remove")
+    asked = Composition([(poisson(GaussPair(0.25), 0.01), 65536)])
+    asked.epsilon(1e-4, 1e-3)
+    monkeypatch.setattr(composition, "LEAST_SECONDS", 0.0)
+    asked.left = -1.0
+    low, high = asked.epsilon(1e-9, 1e-6)
+    assert 0 < low <= high < math.inf
+    assert oracles.contour_delta([(log_m, 65536)], low) >= 1e-9 * (1 - 1e-8)
+    assert oracles.contour_delta([(log_m, 65536)], high) <= 1e-9 * (1 + 1e-8)

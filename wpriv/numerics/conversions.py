@@ -1,0 +1,102 @@
+"""The bridges between notions of privacy: each a plain function with its source. Deltas are natural logs throughout."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import erfcx, log_ndtr
+
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log1mexp
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+
+
+def rdp_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
+    """[k] ln of the delta that each moment certifies at eps; every entry is an upper bound, so take the least.
+
+    Args:
+        lam: [k] Renyi orders less one, > 0.
+        log_moment: [k] lam D_(lam+1) = ln E_P[e^(lam L)] of the whole composition, in nats; +inf says nothing.
+    Source:
+        Canonne, Kamath, Steinke (2020), Proposition 12: (1 - e^-x)_+ <= e^(lam x) lam^lam / (1+lam)^(1+lam), at its best constant.
+    """
+    return log_moment - lam * eps + _constant(lam)
+
+
+def rdp_to_epsilon(lam: Array, log_moment: Array, log_delta: float) -> Array:
+    """[k] eps that each moment certifies at delta: ``rdp_to_log_delta`` solved for eps (also Asoodeh et al. 2020, Lemma 1)."""
+    return (log_moment - log_delta + _constant(lam)) / lam
+
+
+def _constant(lam: Array) -> Array:
+    """ln of lam^lam / (1+lam)^(1+lam)."""
+    return -lam * np.log1p(1 / lam) - np.log1p(lam)
+
+
+def tail_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
+    """[k] ln of the Chernoff bound of P(L > eps), which bounds delta from above.
+
+    Source:
+        Abadi et al. (2016), Theorem 2.2; the same bound as Mironov (2017), Proposition 3.
+    """
+    return log_moment - lam * eps
+
+
+def tail_to_epsilon(lam: Array, log_moment: Array, log_delta: float) -> Array:
+    """[k] eps at delta by ``tail_to_log_delta``: D_(lam+1) + ln(1/delta)/lam."""
+    return (log_moment - log_delta) / lam
+
+
+def zcdp_to_epsilon(rho: float, log_delta: float) -> float:
+    """eps = rho + 2 sqrt(rho ln(1/delta)): Bun and Steinke (2016), Proposition 1.3."""
+    return rho + 2 * math.sqrt(-rho * log_delta)
+
+
+def zcdp_to_log_delta(rho: float, eps: float) -> float:
+    """ln delta = -(eps - rho)^2 / (4 rho) for eps >= rho, 0 below: ``zcdp_to_epsilon`` solved for delta."""
+    if rho == 0:
+        return -math.inf
+    return -((eps - rho) ** 2) / (4 * rho) if eps > rho else 0.0
+
+
+def normal_log_delta(eps: float, mean: float, variance: float) -> float:
+    """ln E (1 - e^(eps - Y))_+ for a normal loss Y, without cancellation: at eps = 6.4, 1e-57 as right as 1e-2.
+
+    With variance = 2 mean it is the delta of mu-GDP at mu^2 = variance. A variance of 0 is the constant loss ``mean``.
+
+    Source:
+        Sommer, Meiser, Mohammadi (2019), Lemma 12; Dong, Roth, Su (2019), Corollary 1.
+    """
+    if variance == 0:
+        return float(log1mexp(min(eps - mean, 0.0)))
+    sigma = math.sqrt(variance)
+    a = (eps - mean) / sigma
+    if a > 1e6:  # far below every positive double; the factor left out is below 1
+        return -a * a / 2
+    return float(log_mills_drop(np.array(a), sigma))
+
+
+def log_mills_drop(a: Array, width: float | Array) -> Array:
+    """ln of phi(a) [R(a) - R(a + width)], R(x) = Phi(-x) / phi(x) the Mills ratio, for a of any shape and width > 0 of one that fits.
+
+    It is ln E (1 - e^(a sigma - Y))_+ for Y = N(0, sigma^2), width = sigma. For a small width the difference is the integral of
+    -R' = 1 - x R(x), which has one sign, so nothing cancels.
+    """
+    tail = log_ndtr(-a)
+    by_tails = tail + log1mexp(np.minimum(width * (a + width / 2) + log_ndtr(-a - width) - tail, 0.0))
+    if np.min(width) > 0.5:
+        return np.asarray(by_tails)
+    half = np.asarray(np.minimum(width, 0.5) / 2)
+    x = np.maximum(a, -30.0)[..., None] + half[..., None] * (_NODES + 1)
+    integral = half * (_one_minus_x_mills(x) @ _WEIGHTS)
+    return np.where((a < -30) | (np.asarray(width) > 0.5), by_tails, -a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral))
+
+
+def _one_minus_x_mills(x: Array) -> Array:
+    """1 - x R(x); by its asymptotic series where the difference would cancel."""
+    near = 1 - x * math.sqrt(math.pi / 2) * erfcx(np.minimum(x, 40.0) / math.sqrt(2))
+    inverse = 1 / np.maximum(x, 40.0) ** 2
+    far = inverse * (1 - 3 * inverse * (1 - 5 * inverse * (1 - 7 * inverse)))
+    return np.where(x > 40.0, far, near)

@@ -1,0 +1,60 @@
+"""Composes the steps of a run by the transform of the composed loss: where nodes, the contour and the kernel are chosen."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wpriv.pld.lattice.step_pmfs import parted
+from wpriv.pld.saddle_point import Cumulants, tilt_for_contour
+from wpriv.pld.step_groups import Steps
+from wpriv.pld.transform.atomic_transforms import Atoms
+from wpriv.pld.transform.inversion import Inverted, invert
+from wpriv.pld.transform.scattered_atoms import scattered
+from wpriv.pld.two_sided import Both
+
+# by what factor the tilted variance exceeds the plain one where rare large losses decide, how far from eps these may be, and
+# how much of delta single ones must make up to be looked at by themselves
+RARE, FOCUS, SINGLE = 20, 1.5, 0.5
+# the least tilt that decides where nodes are needed, in units of 1 / spread
+LEAST_TILT = 1.0
+# by how much, in logs, the wrap-around of an inverted transform stays below the error of delta that is allowed
+CLEAR = 7.0
+# about the rounding in the transform of many steps, over the root of their number, times what it may take of the error allowed
+ROUNDED = 3e-10
+
+
+def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both:
+    """Both composed laws, good near eps, with dotting errors that shift eps by about ``error`` in all.
+
+    Raises:
+        Unsupported: that would take too many nodes or frequencies.
+    """
+    spread = math.sqrt(state.variance)
+    relative = min(max(error * (tilt + 1 / spread), 1e-9), 1e-2)
+    dotted = max(tilt, LEAST_TILT / spread)
+    plain = steps.cumulants(0.0).variance
+    # where rare large losses decide, it may be a single one, whose weight at the saddle's tilt is nothing beside larger ones
+    focus = (eps / FOCUS, eps * FOCUS) if state.variance > RARE * plain and single(steps, eps) > SINGLE * delta else None
+    lost = math.log(max(relative / (ROUNDED * math.sqrt(steps.total)), 1.0))
+    tilt = tilt_for_contour(steps.probes, steps.counts, dotted, eps, math.log(delta), math.log(delta * relative) - CLEAR, lost)
+    share = math.exp(min(math.log(delta) - steps.cumulants(dotted).total + dotted * eps, 0.0))
+    state = steps.cumulants(tilt)
+    parts = [part for group, p in zip(steps.groups, steps.probes, strict=True) for part in parted(group, p, dotted)]
+    laws = []
+    for group, p in parts:
+        masses = steps.negligible(delta, group.counts), max(1e-9 * share / steps.total, 1e-300)
+        laws.append(scattered(group, p, error / steps.total, (dotted, tilt), masses, focus))
+
+    def side(some: list[Atoms]) -> Inverted:
+        return invert(some, tilt, eps, state.mean, delta, error, relative)
+
+    upper = side([upper for upper, _ in laws])
+    drift = steps.drift(state)
+    return Both(upper, lambda: side([lower() for _, lower in laws]), drift, drift, spread)
+
+
+def single(steps: Steps, eps: float) -> float:
+    """About what runs with a single loss above eps, the others being zero, add to delta at eps."""
+    return sum(float(n @ p.mass @ -np.expm1(np.minimum(eps - p.y, 0.0))) for n, p in zip(steps.counts, steps.probes, strict=True))
