@@ -117,7 +117,7 @@ def test_an_import_from_above_is_seen(name, source):
     [
         ("core/x.py", "import math\nimport numpy as np\nfrom scipy.special import ndtr\nfrom wpriv.errors import UsageError"),
         ("core/schema.py", "import pydantic"),
-        ("mechanisms/x.py", "from wpriv.mechanisms._checks import ratio\nfrom wpriv.core.pair import LossPair"),
+        ("mechanisms/x.py", "from wpriv.mechanisms._checks import ratio\nfrom wpriv.core.loss_pair import LossPair"),
         ("train/x.py", "import torch\nfrom wpriv.transport import line"),
         ("cli/x.py", "from wpriv import __version__, run\nimport typer"),
         ("__main__.py", "from wpriv.cli.main import main"),

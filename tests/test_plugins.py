@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wpriv.core.pair import AtomicPair, LossPair
+from wpriv.core.loss_pair import AtomicPair, LossPair
 from wpriv.core.process import Mechanism, parameter
 
 
@@ -37,7 +37,7 @@ class Coin(Mechanism):
 SHRUG = '''
 """Says delta = 1."""
 
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.guarantee import Bracket, Curve
 
 NOTION, CLAIM, SOURCE, EXPLAIN = "approximate-dp", "upper-bound", "nothing is known", "delta <= 1."
 

@@ -21,8 +21,9 @@ import pytest
 import wpriv.mechanisms
 from wpriv.cli.main import COMMANDS, main
 from wpriv.core import registry
-from wpriv.core.observed import Observed, of_distances
-from wpriv.core.process import ADJACENCIES, Process, Sampling, Step
+from wpriv.core.mechanism import ADJACENCIES
+from wpriv.core.pair_distances import Observed, of_distances
+from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
 
 README = Path(__file__).parents[1] / "README.md"

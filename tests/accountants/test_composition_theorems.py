@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.points import GOLDEN
 from wpriv.accountants import advanced, basic, gdp, kov
-from wpriv.core.binomial import response_log_delta
-from wpriv.core.onestep import OneStep, one_steps
+from wpriv.accountants._randomized_response import response_log_delta
+from wpriv.accountants._single_release import OneStep, one_steps
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair

@@ -16,8 +16,8 @@ import pytest
 
 import wpriv.accountants
 from wpriv.core import registry
-from wpriv.core.curve import CLAIMS, Bracket, Curve
-from wpriv.core.observed import of_distances
+from wpriv.core.guarantee import CLAIMS, Bracket, Curve
+from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair

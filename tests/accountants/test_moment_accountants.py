@@ -13,7 +13,7 @@ from scipy.integrate import quad
 
 from tests.points import GOLDEN
 from wpriv.accountants import gdp, markov, moments, rdp, rdp_mironov, zcdp
-from wpriv.core.orders import LogMoments
+from wpriv.accountants._moment_bounds import LogMoments
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.points import GOLDEN
 from wpriv.accountants import berry_esseen, clt, gdp, gdp_clt, nagaev
-from wpriv.core.normal import composed
-from wpriv.core.pair import AtomicPair
+from wpriv.accountants._normal_approximation import composed
+from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair

@@ -13,8 +13,8 @@ import pytest
 from scipy.special import log_ndtr, ndtri_exp
 
 from wpriv.accountants.pdp import _Certified, account
-from wpriv.core.curve import Curve
-from wpriv.core.pair import AtomicPair
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.pld.composition import Composition

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from wpriv.accountants import pld, swd_tail
-from wpriv.core import swd
+from wpriv.accountants import _projected_length_tails, pld, swd_tail
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
@@ -19,12 +18,12 @@ ONE = Process((Step(Projection(d=784, k=200, sigma=4.74)),))
 @pytest.mark.parametrize(
     ("bound", "k", "d", "log_inverse", "value"),
     [
-        (swd.bernstein, 200, 784, math.log(1e5), 8.0525632266096231303208298168225),
-        (swd.bernstein_root, 200, 784, math.log(1e5), 7.9225426308940797649744243821273),
-        (swd.clt, 200, 784, math.log(1e5), 0.36369244663715413616067761452265),
-        (swd.bernstein, 2000, 8192, math.log(1e50), 77.114107121852948663737001523703),
-        (swd.bernstein_root, 2000, 8192, math.log(1e50), 76.987786585279002981396268822661),
-        (swd.clt, 2000, 8192, math.log(1e50), 0.35941092319760123635396277162854),
+        (_projected_length_tails.bernstein, 200, 784, math.log(1e5), 8.0525632266096231303208298168225),
+        (_projected_length_tails.bernstein_root, 200, 784, math.log(1e5), 7.9225426308940797649744243821273),
+        (_projected_length_tails.clt, 200, 784, math.log(1e5), 0.36369244663715413616067761452265),
+        (_projected_length_tails.bernstein, 2000, 8192, math.log(1e50), 77.114107121852948663737001523703),
+        (_projected_length_tails.bernstein_root, 2000, 8192, math.log(1e50), 76.987786585279002981396268822661),
+        (_projected_length_tails.clt, 2000, 8192, math.log(1e50), 0.35941092319760123635396277162854),
     ],
 )
 def test_the_tail_bounds_are_the_golden_ones(bound, k, d, log_inverse, value):

@@ -9,8 +9,8 @@ import pytest
 import wpriv
 from tests.points import POINTS
 from wpriv.accountants import bdp, moments, renyi, wdp
-from wpriv.core.curve import Bracket, Guarantee
-from wpriv.core.observed import of_distances
+from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss

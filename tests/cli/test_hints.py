@@ -7,7 +7,7 @@ import json
 import pytest
 
 from wpriv.cli.main import main
-from wpriv.core.hints import ALIASES, did_you_mean
+from wpriv.hints import ALIASES, did_you_mean
 
 GAUSS = "budget --mech gauss --sigma 1 --delta 1e-5"
 

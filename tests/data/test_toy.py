@@ -9,9 +9,9 @@ import pytest
 
 import wpriv
 from wpriv import data
+from wpriv.config.resolve import check
+from wpriv.config.yaml_document import Document
 from wpriv.core import registry
-from wpriv.core.document import Document
-from wpriv.core.recipe import check
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run import reports, source, train
 

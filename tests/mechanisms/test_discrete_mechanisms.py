@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.oracles import atoms_delta
 from tests.points import GOLDEN
-from wpriv.core.pair import AtomicPair
+from wpriv.core.atomic_pair import AtomicPair
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss, LatticePair, _log_normaliser
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace

@@ -13,8 +13,8 @@ import pytest
 
 import wpriv.mechanisms
 from wpriv.core import registry
-from wpriv.core.pair import LossPair
-from wpriv.core.sampling import fixed, poisson
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.subsampling import fixed, poisson
 
 EXAMPLES = {
     "gauss": [{"sigma": 1.3}, {"sigma": 80.0}],

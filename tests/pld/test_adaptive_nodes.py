@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests import oracles
-from wpriv.core.moments import log_moment
-from wpriv.core.pair import LossPair
-from wpriv.core.sampling import poisson
+from wpriv.core.loss_moments import log_moment
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.subsampling import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace

@@ -14,9 +14,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests import oracles
-from wpriv.core.pair import AtomicPair, LossPair
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Run
-from wpriv.core.sampling import fixed, poisson
+from wpriv.core.subsampling import fixed, poisson
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace

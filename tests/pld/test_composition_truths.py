@@ -9,7 +9,7 @@ import pytest
 from tests import oracles
 from tests.points import POINTS
 from wpriv.core.process import Run
-from wpriv.core.sampling import fixed, poisson
+from wpriv.core.subsampling import fixed, poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.pld.composition import Composition

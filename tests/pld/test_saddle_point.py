@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from wpriv.core.moments import log_moment, loss_class
-from wpriv.core.pair import AtomicPair, LossPair
-from wpriv.core.sampling import fixed, poisson
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_moments import log_moment, loss_class
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.subsampling import fixed, poisson
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair

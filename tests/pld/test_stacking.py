@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wpriv.core.pair import LossPair
-from wpriv.core.sampling import fixed, poisson
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.subsampling import fixed, poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse

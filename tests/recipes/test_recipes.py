@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.points import ROOT
+from wpriv.config.schema import PRICED
 from wpriv.core import registry
-from wpriv.core.schema import PRICED
 from wpriv.run import compare, duration, expect, grid, plot, read, sweep, train
 
 RECIPES = ROOT / "recipes"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 import wpriv
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.guarantee import Bracket, Curve
 from wpriv.run import build, price
 from wpriv.run.attack import attack
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import wpriv
 from tests.oracles import atoms_delta, contour_log_delta, poisson_gauss
 from wpriv.cli.main import main
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.guarantee import Bracket, Curve
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.sampling import fixed, poisson
+from wpriv.core.subsampling import fixed, poisson
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace

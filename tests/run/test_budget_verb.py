@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 import wpriv
-from wpriv.core.curve import Bracket, Curve, Guarantee
+from wpriv.core.guarantee import Bracket, Curve, Guarantee
 from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from wpriv.core import document, recipe
+from wpriv.config import resolve, yaml_document
 from wpriv.run import expect
 
 TEXT = """\
@@ -23,7 +23,7 @@ expect:
 
 
 def verdicts(rows, quick=False):
-    return expect.verdicts(recipe.check(document.parse(TEXT, "r.yaml"), quick=quick), rows)
+    return expect.verdicts(resolve.check(yaml_document.parse(TEXT, "r.yaml"), quick=quick), rows)
 
 
 def test_differences_are_relative_unless_said_and_grid_points_match_through_rounding():

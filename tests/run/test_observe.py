@@ -7,7 +7,7 @@ import pytest
 
 import wpriv
 from wpriv.cli.main import main
-from wpriv.core.observed import of_gradients
+from wpriv.core.pair_distances import of_gradients
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run.observe import observed
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import wpriv
 from tests.oracles import contour_log_delta, laplace, poisson_gauss
 from tests.run.test_budget_verb import gauss_delta
-from wpriv.core.curve import Bracket, Curve
+from wpriv.core.guarantee import Bracket, Curve
 from wpriv.errors import Unsupported
 from wpriv.run import price
 from wpriv.run.knob import Knob

@@ -9,11 +9,12 @@ import pytest
 import torch
 import yaml
 
-from wpriv.core import registry, training
-from wpriv.core.document import Document
+from wpriv.config import resolve_train
+from wpriv.config.resolve import check
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Document
+from wpriv.core import registry
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.recipe import check
-from wpriv.core.schema_train import Train
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run import price, read, sweep, train
 from wpriv.tasks import _adapt, adapt
@@ -308,7 +309,7 @@ def test_an_axis_has_values_or_settings(axis):
 
 
 def test_the_task_measures_what_recipes_may_expect():
-    assert training.results("adapt") == ("accuracy", "transductive", "on_source", "claimed")
+    assert resolve_train.results("adapt") == ("accuracy", "transductive", "on_source", "claimed")
 
 
 @pytest.mark.parametrize(

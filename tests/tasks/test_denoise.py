@@ -15,10 +15,10 @@ from scipy.stats import norm
 
 import wpriv
 from wpriv import data
-from wpriv.core import training
-from wpriv.core.document import Document
-from wpriv.core.recipe import check
-from wpriv.core.schema_train import Optimizer
+from wpriv.config import resolve_train
+from wpriv.config.resolve import check
+from wpriv.config.train_schema import Optimizer
+from wpriv.config.yaml_document import Document
 from wpriv.data import Noise
 from wpriv.errors import Interrupted, UsageError
 from wpriv.run import progress
@@ -45,7 +45,7 @@ def made(**changes):
     """The checked recipe with keys changed by their paths, dots written as two underscores."""
     recipe = RECIPE
     for key, value in changes.items():
-        recipe = training.overridden(recipe, key.replace("__", "."), value)
+        recipe = resolve_train.overridden(recipe, key.replace("__", "."), value)
     return check(Document("toy", [], recipe))
 
 

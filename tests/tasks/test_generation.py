@@ -133,7 +133,7 @@ def test_the_noise_of_a_release_is_that_of_the_mechanism():
 
 
 def recipe_of(labels: str):
-    from wpriv.core.schema_train import Train
+    from wpriv.config.train_schema import Train
 
     return Train.model_validate(
         {

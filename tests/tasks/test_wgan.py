@@ -13,7 +13,7 @@ import yaml
 from torch import nn
 
 import wpriv
-from wpriv.core.fields import Named
+from wpriv.config.field_types import Named
 from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.run import read, train
 from wpriv.tasks import _critic

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from wpriv.config.train_schema import Optimizer
 from wpriv.core.process import Sampling, Step
-from wpriv.core.schema_train import Optimizer
 from wpriv.errors import Interrupted, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train import ledger, seeds

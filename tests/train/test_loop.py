@@ -16,8 +16,8 @@ from torch import nn
 
 from tests.points import ROOT
 from tests.train.toys import BATCH, RECORDS, batches, engine, schedule, weights
+from wpriv.config.train_schema import Optimizer
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.schema_train import Optimizer
 from wpriv.errors import Interrupted, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train import checkpoint, gather, ledger, seeds

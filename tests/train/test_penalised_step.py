@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from wpriv.core.process import WITHIN_GROUP
+from wpriv.core.mechanism import WITHIN_GROUP
 from wpriv.train.penalised import DIVISOR, Objective, penalty_of
 from wpriv.train.penalty import Penalty
 from wpriv.transport.sliced import random_directions

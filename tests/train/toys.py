@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from wpriv.config.train_schema import Optimizer, Privacy
 from wpriv.core.process import Sampling, Step
-from wpriv.core.schema_train import Optimizer, Privacy
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train import gather, seeds
 from wpriv.train.job import Job, Schedule

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve, safe_exp
-from wpriv.core.onestep import OneStep, one_steps
+from wpriv.accountants._single_release import OneStep, one_steps
+from wpriv.core.guarantee import Bracket, Curve, safe_exp
 from wpriv.core.process import Process
 from wpriv.numerics.root_finding import least
 

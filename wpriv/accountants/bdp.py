@@ -11,10 +11,11 @@ import math
 
 import numpy as np
 
-from wpriv.core import bdp
-from wpriv.core.curve import Bracket, Curve
-from wpriv.core.observed import Observed
-from wpriv.core.process import Mechanism, Process, Sampling, Step
+from wpriv.accountants import _bdp_estimator
+from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.pair_distances import Observed
+from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
@@ -52,7 +53,7 @@ def account(
     n = sum(step.n for step in process.steps)
     declared = int(steps) or sum(max(step.n, step.observed.steps if step.observed else 0) for step in process.steps)
     cost = np.array([math.fsum(_cost(step, int(lam), pairs, declared) for step in process.steps) for lam in orders])
-    lost = bdp.log_failure(n)
+    lost = _bdp_estimator.log_failure(n)
     to_log_delta, to_epsilon = FORMS[form]
 
     def delta(eps: float) -> Bracket:
@@ -87,4 +88,6 @@ def _costs(mechanism: Mechanism, sampling: Sampling, observed: Observed, order: 
     """[observed steps] costs at one order."""
     sigma = mechanism.describe()["sigma"]
     rows = observed.distances if pairs == "combinations" else observed.independent()
-    return np.array([bdp.step_cost(d, sampling.rate, sigma * u, order, declared) for d, u in zip(rows, observed.unit, strict=True)])
+    return np.array(
+        [_bdp_estimator.step_cost(d, sampling.rate, sigma * u, order, declared) for d, u in zip(rows, observed.unit, strict=True)]
+    )

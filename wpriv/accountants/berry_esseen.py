@@ -6,8 +6,8 @@ reached (eps is then inf). It must not be confused with ``clt``, its centre, nor
 
 from __future__ import annotations
 
-from wpriv.core.curve import Curve
-from wpriv.core.normal import bracket_curve
+from wpriv.accountants._normal_approximation import bracket_curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
 
 NOTION = "approximate-dp"

@@ -6,8 +6,8 @@ the error to it and are bounds, nor with ``gdp-clt``, the limit of Gaussian diff
 
 from __future__ import annotations
 
-from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
-from wpriv.core.normal import composed
+from wpriv.accountants._normal_approximation import composed
+from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.process import Process
 
 NOTION = "approximate-dp"

@@ -5,8 +5,8 @@ It must not be confused with ``gdp-clt``, the central limit that approximates su
 
 from __future__ import annotations
 
-from wpriv.core.curve import Curve, curve_of_pair
-from wpriv.core.pair import gaussian_mu
+from wpriv.core.guarantee import Curve, curve_of_pair
+from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, closed_form
 from wpriv.errors import Unsupported
 

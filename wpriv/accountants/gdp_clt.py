@@ -11,8 +11,8 @@ import math
 import numpy as np
 from scipy.special import erf, ndtr
 
-from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
-from wpriv.core.pair import gaussian_mu
+from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
+from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.conversions import normal_log_delta

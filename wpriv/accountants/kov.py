@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
-from wpriv.core.binomial import response_log_delta
-from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
-from wpriv.core.onestep import OneStep, one_steps
+from wpriv.accountants._randomized_response import response_log_delta
+from wpriv.accountants._single_release import OneStep, one_steps
+from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve, epsilon_at, safe_exp
-from wpriv.core.orders import LAMBDAS, LogMoments
+from wpriv.accountants._moment_bounds import LAMBDAS, LogMoments
+from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.process import Process
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.root_finding import lowest

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wpriv.core.curve import Curve
-from wpriv.core.orders import moment_curve
+from wpriv.accountants._moment_bounds import moment_curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
 from wpriv.errors import UsageError
 

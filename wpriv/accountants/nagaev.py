@@ -6,8 +6,8 @@ z standard deviations above the mean loss, so it reaches somewhat smaller deltas
 
 from __future__ import annotations
 
-from wpriv.core.curve import Curve
-from wpriv.core.normal import bracket_curve
+from wpriv.accountants._normal_approximation import bracket_curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
 
 NOTION = "approximate-dp"

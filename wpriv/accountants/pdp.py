@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve, epsilon_at
-from wpriv.core.pair import LossPair
+from wpriv.core.guarantee import Bracket, Curve, epsilon_at
+from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Process, closed_form, need_laws
 from wpriv.errors import Unsupported
 from wpriv.numerics.root_finding import least

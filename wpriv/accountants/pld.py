@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from wpriv.core.curve import Bracket, Curve, curve_of_pair
+from wpriv.core.guarantee import Bracket, Curve, curve_of_pair
 from wpriv.core.process import Process, between, closed_form
 
 NOTION = "approximate-dp"

@@ -7,8 +7,8 @@ nor with ``moments``, the same bound at integer orders.
 
 from __future__ import annotations
 
-from wpriv.core.curve import Curve
-from wpriv.core.orders import moment_curve
+from wpriv.accountants._moment_bounds import moment_curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
 
 NOTION = "approximate-dp"

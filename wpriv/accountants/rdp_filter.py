@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve, safe_exp
-from wpriv.core.orders import LogMoments
+from wpriv.accountants._moment_bounds import LogMoments
+from wpriv.core.guarantee import Bracket, Curve, safe_exp
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array

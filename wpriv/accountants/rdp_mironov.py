@@ -5,8 +5,8 @@ The bound most tools printed before 2020, kept so that their figures can be repr
 
 from __future__ import annotations
 
-from wpriv.core.curve import Curve
-from wpriv.core.orders import moment_curve
+from wpriv.accountants._moment_bounds import moment_curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
 
 NOTION = "approximate-dp"

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve
-from wpriv.core.moments import loss_class
-from wpriv.core.orders import LogMoments
+from wpriv.accountants._moment_bounds import LogMoments
+from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Run, need_laws
 from wpriv.errors import Unsupported, UsageError
 

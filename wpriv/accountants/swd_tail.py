@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve
+from wpriv.accountants._projected_length_tails import WIDTHS, fixed_size_moment
+from wpriv.core.guarantee import Bracket, Curve
 from wpriv.core.process import Process
-from wpriv.core.swd import WIDTHS, fixed_size_moment
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.conversions import zcdp_to_epsilon
 from wpriv.numerics.root_finding import least

@@ -13,10 +13,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core import wdp
-from wpriv.core.curve import Bracket, Curve
-from wpriv.core.observed import Observed
-from wpriv.core.process import Mechanism, Process, Sampling, Step
+from wpriv.accountants import _wdp_formulas
+from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.pair_distances import Observed
+from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import wasserstein_1d
 from wpriv.numerics.arrays import Array
@@ -82,10 +83,10 @@ def account(
     tail /= group
 
     def delta(eps: float) -> Bracket:
-        return seal(math.exp(wdp.published_log_delta(total, tail, eps)) if tail else float(eps < total))
+        return seal(math.exp(_wdp_formulas.published_log_delta(total, tail, eps)) if tail else float(eps < total))
 
     def epsilon(delta: float) -> Bracket:
-        return seal(wdp.published_epsilon(total, tail, math.log(delta)) if tail else total)
+        return seal(_wdp_formulas.published_epsilon(total, tail, math.log(delta)) if tail else total)
 
     claim, warnings = _claim(process, variant, order, total / group)
     if variant == "exact" and tail:
@@ -151,14 +152,14 @@ def _accountant(step: Step, variant: str, order: float, coordinates: float) -> A
         raise Unsupported(f"wdp:variant={variant} {_NEED}")
     sigma, rows = step.mechanism.describe()["sigma"], list(zip(seen.distances, seen.unit, strict=True))
     if variant == "code":
-        return np.array([wdp.code_step(d, rate, sigma * unit, order) for d, unit in rows])
+        return np.array([_wdp_formulas.code_step(d, rate, sigma * unit, order) for d, unit in rows])
     count = int(coordinates) or seen.coordinates
     if count < 1:
         raise Unsupported(
             "wdp:variant=paper sums over the coordinates of a gradient, and distances do not tell how many there are: "
             "use wdp:coordinates=..., give gradients with --observed, or use wdp:variant=code"
         )
-    return np.array([wdp.published_step(d, rate, sigma * unit, order, count) for d, unit in rows])
+    return np.array([_wdp_formulas.published_step(d, rate, sigma * unit, order, count) for d, unit in rows])
 
 
 def _exact(step: Step, order: float) -> Array:
@@ -189,22 +190,22 @@ def _basic(step: Step, variant: str, order: float, extra: float) -> float:
     distance = about["sensitivity"]
     if variant == "table1":
         if name == "gauss":
-            return wdp.published_gauss(distance, about["sigma"], order)
+            return _wdp_formulas.published_gauss(distance, about["sigma"], order)
         if name == "laplace":
-            return wdp.published_laplace(distance, about["scale"], order)
+            return _wdp_formulas.published_laplace(distance, about["scale"], order)
         raise Unsupported(f"Table 1 has budgets of Gauss and Laplace noise; found {name}. Use wdp:variant=exact")
     pair = step.mechanism.pair()
     if variant == "prop9":
         if pair.infinity > 0 or not math.isfinite(pair.support[1]):
             raise Unsupported(f"Proposition 9 starts from pure DP, which {name} has not. Use wdp:variant=prop10")
-        return wdp.published_from_dp(pair.support[1], distance, order)
+        return _wdp_formulas.published_from_dp(pair.support[1], distance, order)
     if variant == "prop10":
         if not extra > 1:
             raise UsageError(f"wdp: the Renyi order alpha must exceed 1; found {extra:g}")
         divergence = pair.renyi(np.array([extra]))
         if divergence is None:
             raise Unsupported(f"Proposition 10 starts from RDP, whose closed form {name} has not. Use wdp:variant=exact")
-        return wdp.published_from_rdp(float(divergence[0]), distance, order)
+        return _wdp_formulas.published_from_rdp(float(divergence[0]), distance, order)
     if not extra > 0:
         raise UsageError("wdp:variant=prop11 needs the Lipschitz constant of the log density, as in lipschitz=0.1; Laplace noise has 1/b")
-    return wdp.published_to_rdp(float(_exact(step, order)[0]), extra, order)
+    return _wdp_formulas.published_to_rdp(float(_exact(step, order)[0]), extra, order)

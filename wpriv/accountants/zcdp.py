@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from wpriv.core.curve import Bracket, Curve, safe_exp
-from wpriv.core.pair import LossPair
+from wpriv.core.guarantee import Bracket, Curve, safe_exp
+from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
 from wpriv.numerics.conversions import zcdp_to_epsilon, zcdp_to_log_delta

@@ -10,8 +10,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from wpriv.core.hints import fold
 from wpriv.errors import UsageError
+from wpriv.hints import fold
 
 # every value arrives as text and is read by run/build.py, so that 1e-5, 2^20 and 256/60000 work everywhere and errors read alike
 Text = str | None

@@ -75,7 +75,7 @@ def _as_typed(command: Any) -> Any:
 
 def near(word: str, known: Sequence[str], prefix: str = "") -> str:
     """'; did you mean ...? Known: ...' for an unknown command or option; ``prefix`` is what options begin with."""
-    from wpriv.core.hints import did_you_mean
+    from wpriv.hints import did_you_mean
 
     return f"{did_you_mean(word, known, prefix) or '.'} Known: {', '.join(prefix + each for each in known)}"
 

@@ -69,7 +69,7 @@ def schema() -> None:
     import json
 
     from wpriv.cli import show
-    from wpriv.core.schema import json_schema
+    from wpriv.config.schema import json_schema
 
     show.emit(json.dumps(json_schema(), indent=2))
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wpriv.core.curve import TINY, Bracket, Guarantee, unit_notes
+from wpriv.core.guarantee import TINY, Bracket, Guarantee, unit_notes
 from wpriv.files import csv_tables
 from wpriv.numerics.safe_rounding import echo, text
 

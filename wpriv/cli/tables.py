@@ -6,10 +6,10 @@ from typing import Any
 
 from wpriv import __version__
 from wpriv.cli import show, terminal
+from wpriv.config.resolve import Recipe
+from wpriv.config.schema import Panel
 from wpriv.core import registry
-from wpriv.core.curve import SCHEMA, unit_notes
-from wpriv.core.recipe import Recipe
-from wpriv.core.schema import Panel
+from wpriv.core.guarantee import SCHEMA, unit_notes
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.compare import Comparison, Row
 from wpriv.run.expect import Verdict

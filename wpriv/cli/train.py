@@ -86,12 +86,12 @@ def command(
 
 def _changes(written: list[str]) -> dict[str, Any]:
     """``privacy.eps=2`` as a path and a value, read as in a recipe."""
-    from wpriv.core import document
+    from wpriv.config import yaml_document
 
     found: dict[str, Any] = {}
     for text in written:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
             raise UsageError(f"--set wants key=value, as in privacy.eps=2; found {text[:80]!r}")
-        found[path.strip()] = document.parse(f"value: {value}", f"--set {text[:80]}").data["value"]
+        found[path.strip()] = yaml_document.parse(f"value: {value}", f"--set {text[:80]}").data["value"]
     return found

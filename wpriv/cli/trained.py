@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.cli import show, tables, terminal
-from wpriv.core.recipe import Recipe
+from wpriv.config.resolve import Recipe
 from wpriv.numerics.safe_rounding import text
 from wpriv.run import duration, expect, folder, sweep
 from wpriv.run.plan import Plan

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wpriv.core.pair import AtomicPair
+from wpriv.core.atomic_pair import AtomicPair
 from wpriv.numerics.arrays import Array
 
 

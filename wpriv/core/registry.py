@@ -12,9 +12,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from wpriv.core.hints import ALIASES
-from wpriv.core.hints import did_you_mean as did_you_mean
 from wpriv.errors import UsageError
+from wpriv.hints import ALIASES, did_you_mean
 
 # names that are easily taken for each other, and how each kind is given
 _GIVEN = {"mechanisms": "--mech", "accountants": "--accountant"}
@@ -71,7 +70,7 @@ def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
 @cache
 def mechanism(name: str) -> type:
     """The Mechanism class defined in ``wpriv/mechanisms/<name>.py``."""
-    from wpriv.core.process import Mechanism
+    from wpriv.core.mechanism import Mechanism
 
     module = load("mechanisms", name)
     for _, cls in inspect.getmembers(module, inspect.isclass):

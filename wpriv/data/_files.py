@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.errors import MissingResource, UsageError
 
 if TYPE_CHECKING:
-    from wpriv.core.process import Parameters
+    from wpriv.core.parameters import Parameters
 
 MAX_BYTES = 2_000_000_000
 ROOT = "WPRIV_DATA"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from wpriv.core.registry import did_you_mean
 from wpriv.data._files import File, content
 from wpriv.data._record import Array, Data, held_out
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable
+from wpriv.hints import did_you_mean
 
 LIMIT = 2_000_000_000
 

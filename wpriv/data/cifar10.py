@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.data._files import Place, content, unverified
 from wpriv.data._record import Array, Data
 from wpriv.errors import MissingResource

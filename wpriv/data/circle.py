@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.data._record import Data
 
 ABOUT = "made up as in wgrad's Appendix C: normal points and points of a circle, two classes"

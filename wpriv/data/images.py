@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.data._files import UNKNOWN, File, named
 from wpriv.data._record import Array, Data, held_out
 from wpriv.errors import MissingResource, UsageError

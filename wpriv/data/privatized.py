@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.data._files import Place, content, named
 from wpriv.data._record import Array, Data, Noise, scaled
 from wpriv.data.features import npz

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.data._files import File, Place, content, mat, unverified
 from wpriv.data._record import Array, Data
 from wpriv.errors import MissingResource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from wpriv.core.process import Mechanism
+from wpriv.core.mechanism import Mechanism
 from wpriv.errors import UsageError
 
 ANY_TWO = "any-two"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from wpriv.core.pair import Derived, Tails, mirrored
+from wpriv.core.loss_pair import Derived, Tails, mirrored
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import log_mills_drop
 

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr
 
-from wpriv.core.pair import AtomicPair, Derived, LossPair, Tails, mirrored
-from wpriv.core.process import Mechanism, parameter
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
 from wpriv.mechanisms._checks import ratio, whole_number
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.numerics.arrays import Array

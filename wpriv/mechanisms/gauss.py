@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc, log_ndtr
 
-from wpriv.core.pair import LossPair, Tails, column, mirrored
-from wpriv.core.process import Mechanism, parameter
+from wpriv.core.loss_pair import LossPair, Tails, column, mirrored
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import log_mills_drop
 

@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import Derived, LossPair, Tails, mirrored
-from wpriv.core.process import Mechanism, parameter
+from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
 from wpriv.mechanisms._checks import ratio
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp, log_exp_excess

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.core.pair import LossPair
-from wpriv.core.process import Mechanism, parameter
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms._checks import ANY_TWO, NO_BATCH, ratio
 from wpriv.mechanisms.gauss import GaussPair

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.core.pair import LossPair
-from wpriv.core.process import Mechanism, parameter
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
 from wpriv.mechanisms._checks import ANY_TWO, NO_BATCH, ratio
 from wpriv.mechanisms.laplace import LaplacePair
 

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.pair import LossPair, Tails
-from wpriv.core.process import Mechanism, parameter
+from wpriv.core.loss_pair import LossPair, Tails
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms._checks import ratio, whole_number
 from wpriv.mechanisms._mixture import GaussMixture

@@ -9,8 +9,10 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from wpriv.core.pair import AtomicPair, LossPair
-from wpriv.core.process import Mechanism, parameter
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.numerics.arrays import Array
 

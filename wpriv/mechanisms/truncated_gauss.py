@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from wpriv.core.pair import AtomicPair, Derived, LossPair, Tails, mirrored
-from wpriv.core.process import Mechanism, parameter
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
 from wpriv.mechanisms._checks import ratio
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.numerics.arrays import Array

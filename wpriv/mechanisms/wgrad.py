@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wpriv.core.pair import LossPair
-from wpriv.core.process import WITHIN_GROUP, Mechanism, parameter
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.mechanism import WITHIN_GROUP, Mechanism
+from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms._checks import ratio, whole_number
 from wpriv.mechanisms.gauss import GaussPair

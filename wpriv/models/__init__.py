@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wpriv.config.field_types import Named
 from wpriv.core import registry
-from wpriv.core.fields import Named
 
 
 def build(model: Named, shape: Sequence[int], classes: int) -> Any:

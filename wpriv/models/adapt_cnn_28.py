@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.models._parts import image
 
 SOURCE = "Rakotomamonjy, Ralaivola 2021, appendix 8.5.2, digits"

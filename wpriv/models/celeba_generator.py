@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.models._generator import Generator
 from wpriv.models._parts import image
 

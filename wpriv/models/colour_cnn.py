@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.models._parts import group_norm, image
 
 SOURCE = "Yang, Qi, Zhou 2024, the network of Table 2 for CIFAR-10 and SVHN"

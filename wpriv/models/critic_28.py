@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.models._parts import image
 
 SOURCE = "Radford, Metz, Chintala 2015, without normalisation, as Gulrajani, Ahmed, Arjovsky, Dumoulin, Courville 2017 ask of a critic"

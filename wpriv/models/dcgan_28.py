@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.models._parts import Offset, image
 
 SOURCE = "Radford, Metz, Chintala 2015, with two steps of upsampling for 28x28 images"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.models._parts import Offset, inputs
 
 SOURCE = "multilayer perceptron, as a generator"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from wpriv.core.process import Parameters
+from wpriv.core.parameters import Parameters
 from wpriv.models._parts import image
 
 SOURCE = "Papernot, Thakurta, Song, Chien, Erlingsson 2021, Table 1; Tramer, Boneh 2021"

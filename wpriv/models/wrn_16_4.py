@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.models._parts import group_norm, image
 
 SOURCE = "Zagoruyko, Komodakis 2016; with GroupNorm as De, Berrada, Hayes, Smith, Balle 2022"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.core.pair import LossPair, Reversed
+from wpriv.core.loss_pair import LossPair, Reversed
 from wpriv.numerics.arrays import Array
 from wpriv.pld.stacking import stacked
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core.curve import TINY
-from wpriv.core.pair import LossPair
+from wpriv.core.guarantee import TINY
+from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Run
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array

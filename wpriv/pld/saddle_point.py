@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erfcx
 
-from wpriv.core.pair import LossPair
+from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld.adaptive_nodes import Scan, scan
 from wpriv.pld.stacking import stacked

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from wpriv.core.curve import epsilon_at
-from wpriv.core.pair import LossPair
+from wpriv.core.guarantee import epsilon_at
+from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Run, between, closed_form
 from wpriv.pld.composition import Composition
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wpriv.core.pair import LossPair
+from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Counts
 
 # parameters that fall into the same bucket differ by no more than this factor; those dotted together are more alike (core/lattice.py)

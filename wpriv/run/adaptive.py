@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from wpriv.accountants._moment_bounds import LogMoments
 from wpriv.core import registry
-from wpriv.core.curve import Bracket, Guarantee
-from wpriv.core.orders import LogMoments
-from wpriv.core.pair import gaussian_mu
+from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array

@@ -12,7 +12,7 @@ from typing import Any
 
 from scipy.special import ndtri
 
-from wpriv.core.curve import Bracket, Curve, Guarantee
+from wpriv.core.guarantee import Bracket, Curve, Guarantee
 from wpriv.errors import Unsupported
 
 RATES = (1e-3, 1e-2)

@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from wpriv.core import registry
-from wpriv.core.curve import Bracket, Curve, curve_of_pair, epsilon_at
-from wpriv.core.pair import LossPair
+from wpriv.core.guarantee import Bracket, Curve, curve_of_pair, epsilon_at
+from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Process, Run, between, closed_form, log_finite
 from wpriv.errors import Unsupported
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.curve import Bracket, Curve, Guarantee, monotone
+from wpriv.core.guarantee import Bracket, Curve, Guarantee, monotone
 from wpriv.core.process import Process
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.numerics.safe_rounding import echo, rounded, text

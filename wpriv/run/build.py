@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.process import MAX_COUNT, SAMPLINGS, Mechanism, Process, Sampling, Step, type_words
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import MAX_COUNT, type_words
+from wpriv.core.process import SAMPLINGS, Process, Sampling, Step
 from wpriv.errors import UsageError, WprivError
+from wpriv.hints import did_you_mean
 from wpriv.run import price
 from wpriv.run.adaptive import Declared
 from wpriv.run.history import read_history
@@ -36,7 +39,7 @@ def step(spec: Mapping[str, Any]) -> Step:
         if key in STEP_KEYS:
             continue
         if key not in fields:
-            near = registry.did_you_mean(str(key), [*fields, *STEP_KEYS]) or "."
+            near = did_you_mean(str(key), [*fields, *STEP_KEYS]) or "."
             raise UsageError(f"{spec['mech']} has no parameter {str(key)!r}{near} Its parameters: {', '.join(fields)}")
         values[key] = _field_value(fields[key], value)
     for name, f in fields.items():

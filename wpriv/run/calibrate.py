@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from wpriv.core.curve import Guarantee
-from wpriv.core.process import MAX_COUNT, Process
+from wpriv.core.guarantee import Guarantee
+from wpriv.core.parameters import MAX_COUNT
+from wpriv.core.process import Process
 from wpriv.errors import UsageError
 from wpriv.run import build, classical, price
 from wpriv.run.budget import implausible

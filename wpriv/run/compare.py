@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wpriv.config.resolve import Recipe
+from wpriv.config.schema import BOUND_COLUMNS, PRICED
 from wpriv.core import registry
-from wpriv.core.curve import Curve, unit_notes
-from wpriv.core.recipe import Recipe
-from wpriv.core.schema import BOUND_COLUMNS, PRICED
+from wpriv.core.guarantee import Curve, unit_notes
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, expect, grid, law, price, read, write
 from wpriv.run.expect import Verdict

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.curve import Guarantee
-from wpriv.core.observed import of_distances
+from wpriv.core.guarantee import Guarantee
+from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes

@@ -10,7 +10,7 @@ from typing import Any
 
 from wpriv import data
 from wpriv.core import registry
-from wpriv.core.process import type_words
+from wpriv.core.parameters import type_words
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run.number import number
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wpriv.core.fields import Time
-from wpriv.core.recipe import Recipe
+from wpriv.config.field_types import Time
+from wpriv.config.resolve import Recipe
 from wpriv.run.plan import Plan
 
 KNOWN = {

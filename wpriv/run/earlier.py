@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import document
+from wpriv.config import yaml_document
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics.safe_rounding import text
@@ -61,7 +61,7 @@ def _read(aside: Path, ledgers: list[list[ledger.Entry]]) -> Earlier | None:
     try:
         process = ledger.process(entries) if entries else None
         # of a run without privacy nothing but its recipe may be left
-        recipe = document.read(aside / folder.RECIPE).data if (aside / folder.RECIPE).is_file() else {}
+        recipe = yaml_document.read(aside / folder.RECIPE).data if (aside / folder.RECIPE).is_file() else {}
         if recipe.get("privacy") == "none":
             problem = problem or CLEAR
         for name, at, clear in _positions(aside):

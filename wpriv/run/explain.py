@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.curve import Guarantee
-from wpriv.core.moments import loss_class
+from wpriv.core.guarantee import Guarantee
+from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Step
 from wpriv.numerics.safe_rounding import echo
 from wpriv.run.adaptive import gaussian

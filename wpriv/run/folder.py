@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import document, registry, training
+from wpriv.config import resolve_train, yaml_document
+from wpriv.config.resolve import Recipe
+from wpriv.core import registry
 from wpriv.core.process import Process
-from wpriv.core.recipe import Recipe
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.file_lock import LOCK
@@ -86,7 +87,7 @@ def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False
         return Folder(path, fresh=True)
     if fork:
         return _fork(path, recipe)
-    if _stored(path) != json.loads(json.dumps(training.essence(recipe.data))):
+    if _stored(path) != json.loads(json.dumps(resolve_train.essence(recipe.data))):
         raise UsageError(
             f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with --out, go on from its "
             f"weights at its cost with --fork, or replace it with --fresh"
@@ -198,7 +199,7 @@ def identity(recipe: Recipe, steps: int, multiplier: float, fingerprint: str, ru
 
 
 def _recipe_digest(recipe: Recipe) -> str:
-    return _digest(training.essence(recipe.data))
+    return _digest(resolve_train.essence(recipe.data))
 
 
 def _digest(data: Any) -> str:
@@ -229,6 +230,6 @@ def _aside(path: Path, names: list[str]) -> None:
 
 def _stored(path: Path) -> Any:
     try:
-        return training.essence(document.read(path / RECIPE).data)
+        return resolve_train.essence(yaml_document.read(path / RECIPE).data)
     except UsageError:
         return None

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from wpriv import __version__
+from wpriv.config.resolve import Recipe
+from wpriv.config.schema import PRICED, Panel, Step
+from wpriv.config.sweep_values import spread, spread_whole
 from wpriv.core import registry
-from wpriv.core.points import spread, spread_whole
-from wpriv.core.process import Process, type_words
-from wpriv.core.recipe import Recipe
-from wpriv.core.schema import PRICED, Panel, Step
+from wpriv.core.parameters import type_words
+from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build
 

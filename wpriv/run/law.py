@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from wpriv.core.moments import loss_class
-from wpriv.core.pair import LossPair
+from wpriv.core.loss_moments import loss_class
+from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Process, Run, closed_form, log_finite
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array

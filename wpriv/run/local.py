@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.core import registry
-from wpriv.core.curve import Guarantee
+from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError
+from wpriv.hints import did_you_mean
 from wpriv.numerics import ball_projection, gaussian_calibration
 from wpriv.numerics.safe_rounding import rounded
 from wpriv.run import build
@@ -100,7 +101,7 @@ def priced(
 def _norm(mech: Any) -> int:
     """The p of the ball that a mechanism clips to, or what is wrong with its name."""
     if not isinstance(mech, str) or mech not in NORMS:
-        near = registry.did_you_mean(mech, list(NORMS)) if isinstance(mech, str) else ""
+        near = did_you_mean(mech, list(NORMS)) if isinstance(mech, str) else ""
         raise UsageError(f"privatize needs --mech local-gauss or local-laplace; found {shown(mech)}{near}")
     return NORMS[mech]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wpriv.core.curve import RIGOROUS, Bracket, monotone
+from wpriv.core.guarantee import RIGOROUS, Bracket, monotone
 from wpriv.run.grid import Cell
 from wpriv.run.price import EPS_DELTA
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wpriv.core.schema_train import Privacy
+from wpriv.config.train_schema import Privacy
 
 MOST_ADDED = 2.0**-6
 """The largest share by which exact noise is larger than the multiplier times the sensitivity (as in wpriv/train/release.py)."""

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from wpriv.core import registry
-from wpriv.core.observed import Observed, of_distances, of_gradients
+from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import array_files, csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable
+from wpriv.hints import did_you_mean
 
 MAX_BYTES = 2_000_000_000
 MAX_VALUES = 200_000_000
@@ -61,7 +62,7 @@ def generate(text: str) -> Observed:
     """
     kind, given = registry.split(text)
     if kind not in _DRAWS:
-        near = registry.did_you_mean(kind, list(_DRAWS))
+        near = did_you_mean(kind, list(_DRAWS))
         raise UsageError(f"no generator of gradients called {kind[:60]!r}{near or '.'} Known: {', '.join(_DRAWS)}; or give {HELP}")
     plan = {**_DEFAULTS, **registry.typed(kind, given, _DEFAULTS)}
     shape, quantile = float(plan["shape"]), float(plan["quantile"])

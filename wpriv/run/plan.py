@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from wpriv.config.resolve import Recipe
+from wpriv.config.train_schema import Privacy, Train
 from wpriv.core import registry
-from wpriv.core.curve import Guarantee
+from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.recipe import Recipe
-from wpriv.core.schema_train import Privacy, Train
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, price
 from wpriv.run.knob import Knob

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import document, registry
-from wpriv.core.recipe import Recipe
+from wpriv.config import yaml_document
+from wpriv.config.resolve import Recipe
+from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import durable_writes
 from wpriv.run import saved, write
@@ -61,7 +62,7 @@ def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str
         views = [View(v.name, figure, v.title, v.limits) for v in views]
     files = draw(rows, views, where, formats)
     recipe = table.with_name(write.RECIPE)
-    if path.is_dir() and figure is None and recipe.is_file() and (task := document.read(recipe).data.get("task")) is not None:
+    if path.is_dir() and figure is None and recipe.is_file() and (task := yaml_document.read(recipe).data.get("task")) is not None:
         files += (made if table.name == write.METRICS else together)(path, str(task), formats, out=where)
     return files
 
@@ -96,7 +97,7 @@ def _stored_views(path: Path, rows: list[dict[str, Any]]) -> list[View]:
     names = _panels(rows)
     views = {}
     if path.is_file():
-        data = document.read(path).data
+        data = yaml_document.read(path).data
         for panel in data.get("panels") or [data]:
             if isinstance(panel, dict):
                 views[panel.get("name", "")] = View(panel.get("name", ""), panel.get("figure"), panel.get("title"), panel.get("limits"))

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, replace
 
 from wpriv.core import registry
-from wpriv.core.curve import RIGOROUS, Bracket, Curve, Guarantee
-from wpriv.core.process import Process, between, log_finite, plain
+from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, Guarantee
+from wpriv.core.parameters import plain
+from wpriv.core.process import Process, between, log_finite
 from wpriv.errors import Unsupported, UsageError
 
 # the width of a bracket where none is asked for: of the cells of a comparison

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import document, registry
-from wpriv.core.document import Document, Fault, refuse
-from wpriv.core.fields import Time
-from wpriv.core.recipe import Recipe, check
+from wpriv.config import yaml_document
+from wpriv.config.field_types import Time
+from wpriv.config.resolve import Recipe, check
+from wpriv.config.yaml_document import Document, Fault, refuse
+from wpriv.core import registry
 from wpriv.errors import UsageError
 from wpriv.files import durable_writes
+from wpriv.hints import did_you_mean
 from wpriv.run import build, grid, local
 from wpriv.run.calibrate import unknown
 from wpriv.run.number import number
@@ -60,7 +62,7 @@ def find(name: str) -> Path:
         return known[hits[0]]
     if hits:
         raise UsageError(f"several recipes are called {name!r}: {', '.join(hits)}. Give the folder as well")
-    near = registry.did_you_mean(bare[:100], list(known))
+    near = did_you_mean(bare[:100], list(known))
     raise UsageError(f"no recipe {name[:200]!r}: neither a file nor a shipped recipe{near or '.'} `wpriv recipe ls` lists those there are")
 
 
@@ -71,7 +73,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
         UsageError: every fault with its file, line and column; or it is sound, but of another kind than ``kind``.
     """
     path = find(str(name))
-    found = document.read(path, str(path))
+    found = yaml_document.read(path, str(path))
     _resolve_files(found, path.parent)
     made = check(found, quick=quick)
     faults = _built(found) + _priced(found)
@@ -139,9 +141,9 @@ def listing(beginning: str | None = None) -> list[Listed]:
         known = {name: path for name, path in known.items() if name.startswith(start) or name.rpartition("/")[2].startswith(start)}
     if beginning is not None and not known:
         papers = list(dict.fromkeys(name.partition("/")[0] for name in shipped()))
-        near = registry.did_you_mean(beginning[:100], papers) or "."
+        near = did_you_mean(beginning[:100], papers) or "."
         raise UsageError(f"no shipped recipe begins with {beginning[:100]!r}{near} Papers: {', '.join(papers)}")
-    return [_listed(name, document.read(path).data) for name, path in known.items()]
+    return [_listed(name, yaml_document.read(path).data) for name, path in known.items()]
 
 
 def _listed(name: str, data: dict[str, Any]) -> Listed:
@@ -169,7 +171,7 @@ def copy(name: str, to: Path) -> list[Path]:
         UsageError: no such recipe, or a target is there already: nothing is overwritten. MissingResource: it cannot be written.
     """
     path = find(name)
-    recipe = document.read(path)
+    recipe = yaml_document.read(path)
     steps = [recipe.at(p) for p in recipe.values]
     inner = {s[key] for s in steps if isinstance(s, dict) for key in ("file", "observed") if isinstance(s.get(key), str)}
     target = to if to.suffix in (".yaml", ".yml") and not to.is_dir() else to / path.name
@@ -185,7 +187,7 @@ def copy(name: str, to: Path) -> list[Path]:
 
 def from_flags(data: dict[str, Any]) -> Recipe:
     """The compare recipe that keywords or flags amount to (its keys but ``kind`` and ``source``); faults have no line numbers."""
-    return check(document.of_data("the flags", {"kind": "compare", "source": "", **data}))
+    return check(yaml_document.of_data("the flags", {"kind": "compare", "source": "", **data}))
 
 
 def steps_of_flags(

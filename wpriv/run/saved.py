@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from wpriv.core.curve import CLAIMS
-from wpriv.core.schema import BOUND_COLUMNS
+from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.core.guarantee import CLAIMS
 from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-from wpriv.core.curve import Bracket, Guarantee
-from wpriv.core.process import Mechanism, Process, between
+from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.process import Process, between
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run import price
@@ -299,7 +300,7 @@ def _chi_square(mechanism: Mechanism) -> float:
     pair = mechanism.pair()
     if pair.infinity >= 1:
         return math.inf
-    from wpriv.core.moments import log_moment
+    from wpriv.core.loss_moments import log_moment
 
     return math.expm1(min(float(log_moment(pair, np.ones(1), finite=True)[0]), 600.0))
 

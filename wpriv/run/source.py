@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from wpriv.config.resolve import Recipe
 from wpriv.core import registry
-from wpriv.core.recipe import Recipe
 from wpriv.errors import UsageError
 
 UNLIKE = 50.0  # how many times larger a column may be than another, or than 1, before a warning

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.curve import Guarantee
-from wpriv.core.process import WITHIN_GROUP, Process
+from wpriv.core.guarantee import Guarantee
+from wpriv.core.mechanism import WITHIN_GROUP
+from wpriv.core.process import Process
 from wpriv.numerics.safe_rounding import text
 from wpriv.run import adaptive, local_statement, noise_words, price, publication
 from wpriv.run.budget import weak

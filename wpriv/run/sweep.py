@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core.recipe import Recipe
-from wpriv.core.registry import did_you_mean
+from wpriv.config.resolve import Recipe
 from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.files import durable_writes
+from wpriv.hints import did_you_mean
 from wpriv.run import expect, folder, progress, together, train, write
 from wpriv.run.expect import Verdict
 from wpriv.run.plan import Plan

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from wpriv.config.resolve import Recipe
 from wpriv.core import registry
-from wpriv.core.recipe import Recipe
 from wpriv.files import durable_writes
 from wpriv.run import folder, plot, saved, write
 

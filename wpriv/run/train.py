@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import document, training
-from wpriv.core.curve import Guarantee
-from wpriv.core.recipe import Recipe, check
+from wpriv.config import resolve_train, yaml_document
+from wpriv.config.resolve import Recipe, check
+from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.run import conclude, expect, folder, plan, progress, read, saved, source
@@ -94,9 +94,9 @@ def changed(made: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """The recipe with the values at some dotted paths replaced."""
     data = made.data
     for path, value in changes.items():
-        data = training.overridden(data, path, value)
+        data = resolve_train.overridden(data, path, value)
     told = ", ".join(f"{path}={value}" for path, value in changes.items())
-    found = check(document.of_data(f"{made.name} with {told}", data))
+    found = check(yaml_document.of_data(f"{made.name} with {told}", data))
     return replace(found, name=made.name, quick=made.quick, changed=True)
 
 

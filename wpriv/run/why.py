@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core.process import ADJACENCIES, SAMPLINGS
-from wpriv.core.schema import BOUND_COLUMNS
+from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.core.mechanism import ADJACENCIES
+from wpriv.core.process import SAMPLINGS
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import build, price
 from wpriv.run.number import number, shown

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from wpriv import __version__
-from wpriv.core import document
-from wpriv.core.recipe import Recipe
+from wpriv.config import yaml_document
+from wpriv.config.resolve import Recipe
 from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
 
@@ -64,7 +64,7 @@ class _Plain(yaml.SafeDumper):
 
 # what our loader reads as a number is not always one to PyYAML: inf, 1e5
 _Plain.add_representer(
-    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if document.plain(text) else "'")
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if yaml_document.plain(text) else "'")
 )
 
 
@@ -75,7 +75,7 @@ def as_yaml(data: dict[str, Any]) -> str:
 
 def _stored(path: Path) -> Any:
     try:
-        return document.read(path).data
+        return yaml_document.read(path).data
     except UsageError:
         return None
 

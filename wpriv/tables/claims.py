@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core import wdp
-from wpriv.core.process import Parameters
+from wpriv.accountants import _wdp_formulas
+from wpriv.core.parameters import Parameters
 from wpriv.numerics import wasserstein_1d
 from wpriv.numerics.normal_moments import absolute_moment
 
@@ -114,66 +114,70 @@ def _monotone() -> Iterator[Case]:
 
 def _parallel() -> Iterator[Case]:
     # a record moves from part 1 to part 2 and each part is counted: (1, 0) turns into (0, 1)
-    yield "two counts, a record moves between the parts", wdp.parallel([1.0, 1.0]), wasserstein_1d.shift([1, -1])
+    yield "two counts, a record moves between the parts", _wdp_formulas.parallel([1.0, 1.0]), wasserstein_1d.shift([1, -1])
 
 
 def _sequential() -> Iterator[Case]:
     for k in (0.0, 1.0, 2.0):
         # the first release is the bit f(D); the second multiplies that release by k and never sees the data
-        yield f"release a bit, then {k:g} times what was released", wdp.sequential([1.0, 0.0]), wasserstein_1d.shift([1, k])
+        yield f"release a bit, then {k:g} times what was released", _wdp_formulas.sequential([1.0, 0.0]), wasserstein_1d.shift([1, k])
 
 
 def _laplace() -> Iterator[Case]:
     for b, mu in product((1.0, 2.0, 3.0, 5.0), (1, 2, 10)):
-        yield f"b={b:g}, Delta=1, mu={mu}", wdp.published_laplace(1, b, mu), wasserstein_1d.shift(1)
+        yield f"b={b:g}, Delta=1, mu={mu}", _wdp_formulas.published_laplace(1, b, mu), wasserstein_1d.shift(1)
 
 
 def _gauss() -> Iterator[Case]:
     for sigma, mu in product((1.0, 2.0, 3.0, 5.0), (1, 2, 10)):
-        yield f"sigma={sigma:g}, Delta=1, mu={mu}", wdp.published_gauss(1, sigma, mu), wasserstein_1d.shift(1)
+        yield f"sigma={sigma:g}, Delta=1, mu={mu}", _wdp_formulas.published_gauss(1, sigma, mu), wasserstein_1d.shift(1)
 
 
 def _from_dp() -> Iterator[Case]:
     for b, mu in product((1.0, 10.0), (1, 2)):
-        yield f"Laplace b={b:g}, Delta=1: eps={1 / b:g}, mu={mu}", wdp.published_from_dp(1 / b, 1, mu), wasserstein_1d.shift(1)
+        yield f"Laplace b={b:g}, Delta=1: eps={1 / b:g}, mu={mu}", _wdp_formulas.published_from_dp(1 / b, 1, mu), wasserstein_1d.shift(1)
 
 
 def _from_rdp() -> Iterator[Case]:
     for sigma, mu in product((1.0, 5.0), (1, 2)):
         eps = 2 / (2 * sigma**2)
-        yield f"Gauss sigma={sigma:g}, Delta=1: (2, {eps:g})-RDP, mu={mu}", wdp.published_from_rdp(eps, 1, mu), wasserstein_1d.shift(1)
+        yield (
+            f"Gauss sigma={sigma:g}, Delta=1: (2, {eps:g})-RDP, mu={mu}",
+            _wdp_formulas.published_from_rdp(eps, 1, mu),
+            wasserstein_1d.shift(1),
+        )
 
 
 def _to_dp() -> Iterator[Case]:
     for delta in (1.0, 2.0, 4.0):
-        yield f"Laplace b=1 (L=1), Delta={delta:g}, mu=1", wdp.published_to_rdp(delta, 1, 1), wdp.noise_to_dp(delta, 1)
+        yield f"Laplace b=1 (L=1), Delta={delta:g}, mu=1", _wdp_formulas.published_to_rdp(delta, 1, 1), _wdp_formulas.noise_to_dp(delta, 1)
 
 
 def _processing() -> Iterator[Case]:
-    yield "a value 0 or 1 without noise, doubled", 1.0, wdp.post_processing(1, 2)
+    yield "a value 0 or 1 without noise, doubled", 1.0, _wdp_formulas.post_processing(1, 2)
 
 
 def _group() -> Iterator[Case]:
     for k in (2, 3, 10):
-        yield f"additive noise, Delta=1, k={k}", wdp.group(1, k), wasserstein_1d.shift(k)
+        yield f"additive noise, Delta=1, k={k}", _wdp_formulas.group(1, k), wasserstein_1d.shift(k)
 
 
 def _theorem_1() -> Iterator[Case]:
     for beta in (1.0, 2.0, 10.0):
         # the sum of the losses is 0 or 1 by a fair coin, so Pr[sum >= 1] = 1/2
-        yield f"loss 0 or 1 by a fair coin, eps=1, beta={beta:g}", math.exp(wdp.published_log_delta(0.5, beta, 1)), 0.5
+        yield f"loss 0 or 1 by a fair coin, eps=1, beta={beta:g}", math.exp(_wdp_formulas.published_log_delta(0.5, beta, 1)), 0.5
 
 
 def _theorem_2() -> Iterator[Case]:
     for q, d, sigma, mu in ((0.5, 1, 1, 2), (0.5, 10, 1, 2), (0.01, 1, 0.01, 2), (0.01, 1, 0.01, 5)):
         told = f"q={q:g}, d={d}, sigma={sigma:g}, mu={mu}"
-        yield told, wdp.published_step([d], q, sigma, mu), wasserstein_1d.subsampled_gauss(q, d, sigma, mu)
+        yield told, _wdp_formulas.published_step([d], q, sigma, mu), wasserstein_1d.subsampled_gauss(q, d, sigma, mu)
 
 
 def _corollary_1() -> Iterator[Case]:
     for beta in (1.0, 2.0, 5.0):
         # with the coin of Theorem 1 no eps of at most 1 has Pr[sum >= eps] <= 1/4
-        yield f"the same coin, delta=1/4, beta={beta:g}", wdp.published_epsilon(0.5, beta, math.log(0.25)), 1.0
+        yield f"the same coin, delta=1/4, beta={beta:g}", _wdp_formulas.published_epsilon(0.5, beta, math.log(0.25)), 1.0
 
 
 def _lemma_1() -> Iterator[Case]:

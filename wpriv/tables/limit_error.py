@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.accountants import gdp_clt, pld
-from wpriv.core.process import Parameters, Process, Sampling, Step, parameter
+from wpriv.core.parameters import Parameters, parameter
+from wpriv.core.process import Process, Sampling, Step
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.root_finding import least
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.errors import UsageError
 from wpriv.tables import linear_generator
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln
 
-from wpriv.core import swd
-from wpriv.core.process import Parameters, parameter
+from wpriv.accountants import _projected_length_tails
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.errors import UsageError
 
 LABELS = ("part", "name")
@@ -42,23 +42,24 @@ def rows(params: Params) -> list[dict[str, Any]]:
         UsageError: k is from 2 to 29, where the density has no inversion here.
     """
     d, k = params.d, params.k
-    if 1 < k < swd.SMOOTH or params.delta >= 1:
-        raise UsageError(f"projection-law wants k = 1 or k >= {swd.SMOOTH}, and delta below 1; found k = {k}, delta = {params.delta:g}")
+    least = _projected_length_tails.SMOOTH
+    if 1 < k < least or params.delta >= 1:
+        raise UsageError(f"projection-law wants k = 1 or k >= {least}, and delta below 1; found k = {k}, delta = {params.delta:g}")
     rng = np.random.default_rng(params.seed)
     drawn = np.array([rng.beta(0.5, (d - 1) / 2, k).sum() for _ in range(params.draws)])
     heights, edges = np.histogram(drawn, params.bins, density=True)
-    middle, spread = (edges[1:] + edges[:-1]) / 2, math.sqrt(k * swd.variance(d))
+    middle, spread = (edges[1:] + edges[:-1]) / 2, math.sqrt(k * _projected_length_tails.variance(d))
     normal = np.exp(-(((middle - k / d) / spread) ** 2) / 2) / (spread * math.sqrt(2 * math.pi))
     if k == 1:
         exact = np.exp(-0.5 * np.log(middle) + (d - 3) / 2 * np.log1p(-middle) - betaln(0.5, (d - 1) / 2))
     else:
-        exact = swd.density(k, d, middle)
+        exact = _projected_length_tails.density(k, d, middle)
     found = [
         {"part": "bin", "name": None, "x": x, "density": e, "drawn": h, "normal": n, "claim": "exact"}
         for x, e, h, n in zip(middle.tolist(), exact.tolist(), heights.tolist(), normal.tolist(), strict=True)
     ]
     log_inverse = -math.log(params.delta)
-    marks = [(name, width(k, d, log_inverse)) for name, width in swd.WIDTHS.items()]
+    marks = [(name, width(k, d, log_inverse)) for name, width in _projected_length_tails.WIDTHS.items()]
     return found + [
         {"part": "bound", "name": name, "x": w, "density": None, "drawn": None, "normal": None, "claim": CLAIMS[name]} for name, w in marks
     ]

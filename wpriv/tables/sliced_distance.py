@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 
 LABELS = ("case",)
 COLUMNS = ("distance", "spread")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.numerics.gradient_sensitivity import penalised_gradient, wasserstein_gradient
 
 LABELS = ("case",)

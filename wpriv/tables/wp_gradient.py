@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 from wpriv.errors import UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.gradient_sensitivity import wasserstein_gradient

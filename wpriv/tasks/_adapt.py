@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from wpriv import models
-from wpriv.core.schema_train import Train
+from wpriv.config.train_schema import Train
 from wpriv.data.pair import Pair
 from wpriv.errors import UsageError
 from wpriv.tasks._adapt_nets import AT_ONCE, FIRST, Networks, Work, accuracy, gradients, images, moved, ready, refuse, side_loss

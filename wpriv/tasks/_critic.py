@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from wpriv import models
+from wpriv.config.field_types import Named
 from wpriv.core import registry
-from wpriv.core.fields import Named
 from wpriv.errors import UsageError
 
 AT_ONCE = 1000

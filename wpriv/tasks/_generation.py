@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from wpriv import models
-from wpriv.core.fields import Count, Strict
-from wpriv.core.schema_train import Train
+from wpriv.config.field_types import Count, Strict
+from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from wpriv.core.fields import Number, Positive, Strict
+from wpriv.config.field_types import Number, Positive, Strict
 
 if TYPE_CHECKING:
     import torch

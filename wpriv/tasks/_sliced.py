@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from wpriv import models
-from wpriv.core.document import Key
-from wpriv.core.fields import Count, Positive, Strict
-from wpriv.core.schema_train import Train
+from wpriv.config.field_types import Count, Positive, Strict
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.errors import UsageError
 from wpriv.train import account
 from wpriv.train.penalty import Penalty

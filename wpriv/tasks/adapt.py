@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from wpriv.config.field_types import Count, Positive, Strict
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.core import registry
-from wpriv.core.document import Key
-from wpriv.core.fields import Count, Positive, Strict
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from wpriv.core.document import Key
-from wpriv.core.fields import Positive, Share
-from wpriv.core.schema_train import Train
+from wpriv.config.field_types import Positive, Share
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.data import scaled
 from wpriv.errors import Unsupported
 from wpriv.tasks import _quality, _sliced

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from wpriv.core.fields import Count, Positive
-from wpriv.core.schema_train import Privacy, Train
+from wpriv.config.field_types import Count, Positive
+from wpriv.config.train_schema import Privacy, Train
 from wpriv.tasks import _generation
 from wpriv.train import account
 

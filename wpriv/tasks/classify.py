@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wpriv import models
-from wpriv.core.fields import Strict
-from wpriv.core.schema_train import Train
+from wpriv.config.field_types import Strict
+from wpriv.config.train_schema import Train
 from wpriv.tasks import _inputs
 from wpriv.train import account, cost
 

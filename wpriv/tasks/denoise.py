@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from wpriv import models
+from wpriv.config.field_types import Count, Strict
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.core import registry
-from wpriv.core.document import Key
-from wpriv.core.fields import Count, Strict
-from wpriv.core.schema_train import Train
 from wpriv.data import scaled
 from wpriv.errors import UsageError
 from wpriv.tasks import _quality

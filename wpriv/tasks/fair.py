@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import Field
 
 from wpriv import models
-from wpriv.core import registry
-from wpriv.core.document import Key
-from wpriv.core.fields import Count, Number, Share
-from wpriv.core.schema_train import Train
+from wpriv.config.field_types import Count, Number, Share
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
 from wpriv.tasks import _fairness, _points, _sliced
 from wpriv.train import account
 from wpriv.train.penalty import Penalty
@@ -162,7 +162,7 @@ def _ranged(x: Any, columns: tuple[str, ...], options: Options) -> Any:
     found = x.astype(np.float32) / (255 if x.dtype == np.uint8 else 1)
     for name, (low, high) in options.ranges.items():
         if name not in columns:
-            near = registry.did_you_mean(name, list(columns))
+            near = did_you_mean(name, list(columns))
             raise UsageError(f"options: ranges: no column called {name[:60]!r}{near or '.'}")
         place = columns.index(name)
         found[:, place] = np.clip((found[:, place] - low) / (high - low), 0, 1)

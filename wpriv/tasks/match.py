@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import Field
 
 from wpriv import models
-from wpriv.core.document import Key
-from wpriv.core.fields import Positive
-from wpriv.core.schema_train import Train
+from wpriv.config.field_types import Positive
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.data import scaled
 from wpriv.errors import UsageError
 from wpriv.tasks import _points, _sliced

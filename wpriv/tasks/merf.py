@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from wpriv.core.fields import Count, Positive
+from wpriv.config.field_types import Count, Positive
+from wpriv.config.train_schema import Train
 from wpriv.core.process import Sampling
-from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.tasks import _generation

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from wpriv.core.document import Key
-from wpriv.core.fields import Count, Share
-from wpriv.core.schema_train import Train
+from wpriv.config.field_types import Count, Share
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.data import scaled
 from wpriv.errors import UsageError
 from wpriv.tasks import _codes, _fairness, _points, _sliced

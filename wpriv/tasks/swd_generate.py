@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from wpriv.core.fields import Count, Positive, Probability, Share
-from wpriv.core.schema_train import Train
+from wpriv.config.field_types import Count, Positive, Probability, Share
+from wpriv.config.train_schema import Train
 from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import _generation
 from wpriv.train.account import ONE_RECORD, Release, drawn

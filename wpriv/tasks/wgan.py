@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from wpriv.config.field_types import Count, Named, Positive, Strict
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.core import registry
-from wpriv.core.document import Key
-from wpriv.core.fields import Count, Named, Positive, Strict
-from wpriv.core.schema_train import Train
 from wpriv.data import scaled
 from wpriv.errors import UsageError
 from wpriv.tasks import _quality

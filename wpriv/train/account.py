@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wpriv.core.process import Mechanism, Sampling
-from wpriv.core.schema_train import Train
+from wpriv.config.train_schema import Train
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.process import Sampling
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.train.penalty import Penalty

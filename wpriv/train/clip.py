@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from wpriv.core.schema_train import Privacy
+from wpriv.config.train_schema import Privacy
 from wpriv.errors import UsageError
 from wpriv.train.bound import Loss, total
 from wpriv.train.check import check

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wpriv.core.schema_train import Privacy
+from wpriv.config.train_schema import Privacy
 from wpriv.errors import UsageError
 from wpriv.train.clip import clipped_sum, method_of
 from wpriv.train.exact import MOST

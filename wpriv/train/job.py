@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from wpriv.config.train_schema import Optimizer
 from wpriv.core.process import Sampling, Step
-from wpriv.core.schema_train import Optimizer
 from wpriv.errors import UsageError
 from wpriv.train.gather import Gathered
 from wpriv.train.noise import Noise

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.core.schema_train import Train
 from wpriv.errors import MissingResource, Unsupported
 from wpriv.train import loop, seeds, spread
 from wpriv.train.job import Schedule

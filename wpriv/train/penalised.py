@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wpriv.core.process import WITHIN_GROUP
-from wpriv.core.schema_train import Privacy
+from wpriv.config.train_schema import Privacy
+from wpriv.core.mechanism import WITHIN_GROUP
 from wpriv.train.bound import Loss, losses_of
 from wpriv.train.gather import Gathered
 from wpriv.train.penalty import Penalty

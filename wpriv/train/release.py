@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from wpriv.core.process import ADJACENCIES, WITHIN_GROUP
+from wpriv.core.mechanism import ADJACENCIES, WITHIN_GROUP
 from wpriv.errors import Unsupported, UsageError
 from wpriv.train.noise import Noise
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from wpriv.core.process import WITHIN_GROUP
+from wpriv.core.mechanism import WITHIN_GROUP
 from wpriv.errors import UsageError
 from wpriv.train.bound import Loss, clip_factors, losses_of
 from wpriv.train.check import check

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from torch import Tensor, nn
 
-from wpriv.core.schema_train import Privacy, Train
+from wpriv.config.train_schema import Privacy, Train
 from wpriv.errors import UsageError
 from wpriv.train.gather import Batches, left_out_distances, single_distances
 from wpriv.train.sampler import Indices

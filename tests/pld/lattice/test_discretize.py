@@ -9,8 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from wpriv.core.pair import AtomicPair, LossPair
-from wpriv.core.sampling import fixed, poisson
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.subsampling import fixed, poisson
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from wpriv.core.sampling import poisson
+from wpriv.core.subsampling import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.pld.lattice.discretize import cells, within
 from wpriv.pld.lattice.step_pmfs import UNLIKE, _resolved, _stretch, nodes, parted

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wpriv.core.pair import LossPair, Tails
+from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.numerics.arrays import Array
 from wpriv.pld.lattice.convex_minorant import push_down
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wpriv.core.pair import LossPair
+from wpriv.core.loss_pair import LossPair
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld.lattice.lattice_pmf import Chernoff, steepnesses

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core.pair import AtomicPair
+from wpriv.core.atomic_pair import AtomicPair
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.pld.lattice.discretize import cells, lower_dots, upper_dots

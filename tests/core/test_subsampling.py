@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.points import GOLDEN
-from wpriv.core.pair import AtomicPair, LossPair, Tails
-from wpriv.core.sampling import _base_loss, _mixed_loss, fixed, poisson
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import LossPair, Tails
+from wpriv.core.subsampling import _base_loss, _mixed_loss, fixed, poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.truncated_gauss import TruncatedGaussPair

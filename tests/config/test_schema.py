@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.core import document, points, recipe, schema
+from wpriv.config import resolve, schema, sweep_values, yaml_document
 from wpriv.core.process import SAMPLINGS
 from wpriv.errors import UsageError
 
@@ -29,18 +29,18 @@ quick: {sweep: {over: eps, values: [1]}}
 
 def faults(text: str) -> str:
     with pytest.raises(UsageError) as caught:
-        recipe.check(document.parse(text, "r.yaml"))
+        resolve.check(yaml_document.parse(text, "r.yaml"))
     return str(caught.value)
 
 
 def test_numbers_in_scientific_notation_are_numbers():
-    data = document.parse("a: 1e-5\nb: [1E3, 2.5e+3, .5, 7, '1e-5']", "r.yaml").data
+    data = yaml_document.parse("a: 1e-5\nb: [1E3, 2.5e+3, .5, 7, '1e-5']", "r.yaml").data
     assert data == {"a": 1e-5, "b": [1000.0, 2500.0, 0.5, 7, "1e-5"]}
 
 
 def test_words_that_yaml_takes_for_booleans_stay_words():
     words = ["no", "yes", "on", "12:30", "2020-01-01", "0x10"]
-    assert document.parse(f"a: [{', '.join(words)}]", "r.yaml").data["a"] == words
+    assert yaml_document.parse(f"a: [{', '.join(words)}]", "r.yaml").data["a"] == words
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_words_that_yaml_takes_for_booleans_stay_words():
 )
 def test_what_is_not_plain_data_is_refused_with_its_place(text, start, word):
     with pytest.raises(UsageError) as caught:
-        document.parse(text, "r.yaml")
+        yaml_document.parse(text, "r.yaml")
     assert str(caught.value).startswith(start)
     assert word in str(caught.value)
 
@@ -121,30 +121,30 @@ def test_a_faulty_recipe_is_refused_in_words(old, new, word):
 
 
 def test_quick_overrides_apply_only_when_asked():
-    whole = recipe.check(document.parse(SOUND, "r.yaml"))
-    quick = recipe.check(document.parse(SOUND, "r.yaml"), quick=True)
-    assert points.spread(whole.panels[0].sweep[0].values) == [0, 1, 2, 3, 4]
-    assert points.spread(quick.panels[0].sweep[0].values) == [1]
+    whole = resolve.check(yaml_document.parse(SOUND, "r.yaml"))
+    quick = resolve.check(yaml_document.parse(SOUND, "r.yaml"), quick=True)
+    assert sweep_values.spread(whole.panels[0].sweep[0].values) == [0, 1, 2, 3, 4]
+    assert sweep_values.spread(quick.panels[0].sweep[0].values) == [1]
 
 
 def test_a_panel_inherits_what_it_does_not_say_and_replaces_the_question():
     panels = "panels:\n  - {name: b, delta: 1e-4, sweep: {over: n, values: {powers: [2, 0, 3]}}}\n"
     text = SOUND[: SOUND.index("expect:")] + panels
-    (panel,) = recipe.check(document.parse(text, "r.yaml")).panels
+    (panel,) = resolve.check(yaml_document.parse(text, "r.yaml")).panels
     assert (panel.accountants, panel.delta, panel.eps) == (["pld", "gdp"], 1e-4, None)
-    assert points.spread(panel.sweep[0].values) == [1, 2, 4, 8]
+    assert sweep_values.spread(panel.sweep[0].values) == [1, 2, 4, 8]
 
 
 def test_grids_end_where_they_say():
-    assert points.spread({"linspace": [0, 1, 11]})[-1] == 1.0
-    ends = points.spread({"geomspace": [0.1, 10, 5]})
+    assert sweep_values.spread({"linspace": [0, 1, 11]})[-1] == 1.0
+    ends = sweep_values.spread({"geomspace": [0.1, 10, 5]})
     assert (ends[0], ends[-1]) == (0.1, 10)
     assert math.isclose(ends[2], 1.0)
 
 
 @pytest.mark.parametrize(("given", "number"), [("2^20", 2**20), ("2**3", 8), (1e6, 10**6), (7, 7)])
 def test_counts_may_be_written_as_powers(given, number):
-    assert points.whole(given) == number
+    assert sweep_values.whole(given) == number
 
 
 def test_the_sampling_kinds_of_a_recipe_are_those_of_a_process():
@@ -156,17 +156,17 @@ def test_a_file_that_is_not_text_or_too_large_is_refused(tmp_path: Path):
     path = tmp_path / "r.yaml"
     path.write_bytes(b"kind: compare\nsource: \xff\xfe")
     with pytest.raises(UsageError, match=r"r\.yaml:2: a recipe must be UTF-8"):
-        document.read(path)
-    path.write_bytes(b"#" * (document.MAX_BYTES + 1))
+        yaml_document.read(path)
+    path.write_bytes(b"#" * (yaml_document.MAX_BYTES + 1))
     with pytest.raises(UsageError, match="up to 1,000,000 bytes"):
-        document.read(path)
+        yaml_document.read(path)
     with pytest.raises(UsageError, match="cannot be read"):
-        document.read(tmp_path / "none.yaml")
+        yaml_document.read(tmp_path / "none.yaml")
 
 
 def test_the_exported_schema_accepts_a_sound_recipe_and_refuses_an_unknown_key():
     exported = schema.json_schema()
-    data = document.parse(SOUND.replace("2^16", "65536"), "r.yaml").data
+    data = yaml_document.parse(SOUND.replace("2^16", "65536"), "r.yaml").data
     jsonschema.validate(data, exported)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**data, "figur": "x"}, exported)
@@ -176,7 +176,7 @@ def outcome(text: str) -> None:
     """Loads and checks a text: either is an answer, a refusal or a result; anything else is a bug and raises."""
     for quick in (False, True):
         try:
-            recipe.check(document.parse(text, "r.yaml"), quick=quick)
+            resolve.check(yaml_document.parse(text, "r.yaml"), quick=quick)
         except UsageError as error:
             refused = str(error)
             if not refused.startswith("r.yaml:"):
@@ -200,7 +200,7 @@ VALUES = st.recursive(SCALARS | WORDS, lambda inner: st.lists(inner, max_size=3)
 def test_a_recipe_with_any_value_anywhere_is_either_a_recipe_or_refused(data):
     import json
 
-    found = document.parse(SOUND, "r.yaml")
+    found = yaml_document.parse(SOUND, "r.yaml")
     path = data.draw(st.sampled_from(sorted((p for p in found.values if p), key=repr)))
     found.at(path[:-1])[path[-1]] = data.draw(VALUES)
     outcome(json.dumps(found.data))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wpriv.core.pair import LossPair
+from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Process
 from wpriv.numerics.arrays import Array
 

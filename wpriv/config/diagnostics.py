@@ -8,13 +8,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from wpriv.config.field_types import LocalNoise
+from wpriv.config.schema import PRICED, Panel, Part, Step, Sweep
+from wpriv.config.train_schema import Axis, DataSet, Optimizer, Privacy
+from wpriv.config.yaml_document import Document, Fault, Key
 from wpriv.core import registry
-from wpriv.core.document import Document, Fault, Key
-from wpriv.core.fields import LocalNoise
-from wpriv.core.process import ADJACENCIES, type_words
-from wpriv.core.schema import PRICED, Panel, Part, Step, Sweep
-from wpriv.core.schema_train import Axis, DataSet, Optimizer, Privacy
+from wpriv.core.mechanism import ADJACENCIES
+from wpriv.core.parameters import type_words
 from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
 
 _FOLDERS = {"figure": "figures", "table": "tables"}
 
@@ -35,7 +37,7 @@ def _told(document: Document, model: type[BaseModel], fault: Any, at: Key) -> Fa
             path = (*path, part)
     kind, name = fault["type"], str(fault["loc"][-1])
     if kind == "extra_forbidden":
-        return Fault(document.place(path, at_key=True), f"unknown key {name!r}{registry.did_you_mean(name, _keys_of(model, fault['loc']))}")
+        return Fault(document.place(path, at_key=True), f"unknown key {name!r}{did_you_mean(name, _keys_of(model, fault['loc']))}")
     if kind == "missing":
         return Fault(document.place(path), f"the key {name!r} is missing")
     if name == "[key]":
@@ -100,7 +102,7 @@ def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fa
         if key in Step.model_fields:
             continue
         if key not in own:
-            near = registry.did_you_mean(key, [*own, *Step.model_fields])
+            near = did_you_mean(key, [*own, *Step.model_fields])
             said = f"unknown key {key[:60]!r}{near or f'. {mech} takes ' + (', '.join(own) or 'no parameters')}"
             faults.append(Fault(document.place((*path, key), at_key=True), said))
         elif type_words(own[key]) & {"float", "int"} and type(value) not in (int, float):
@@ -110,7 +112,7 @@ def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fa
 
 def unknown(kind: str, word: str, known: list[str]) -> str:
     """That there is no such name, with the nearest one and all there are."""
-    near = registry.did_you_mean(word, known)
+    near = did_you_mean(word, known)
     return f"no {kind} called {word[:60]!r}{near or '.'} Known: {', '.join(known) or 'none'}"
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.points import GOLDEN
-from wpriv.core.curve import SCHEMA, Bracket, Curve, curve_of_pair, epsilon_at, monotone
+from wpriv.core.guarantee import SCHEMA, Bracket, Curve, curve_of_pair, epsilon_at, monotone
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss, GaussPair

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wpriv.core.curve import Bracket, Curve, epsilon_at
-from wpriv.core.moments import loss_class
+from wpriv.core.guarantee import Bracket, Curve, epsilon_at
+from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Run, log_finite, need_laws
 from wpriv.numerics.conversions import normal_log_delta
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from wpriv.config.diagnostics import model_faults, shown, unknown
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Document, Fault, Key
 from wpriv.core import registry
-from wpriv.core.document import Document, Fault, Key
-from wpriv.core.faults import model_faults, shown, unknown
-from wpriv.core.schema_train import Train
 from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
 
 # keys of the published procedure alone
 BATCH_MEAN = ("norm", "mask")
@@ -190,7 +191,7 @@ def _parameters(document: Document, key: str, folder: str, name: str, given: Map
     known, faults = _written(folder, name), []
     for word, value in given.items():
         if word not in known:
-            near = registry.did_you_mean(word, list(known))
+            near = did_you_mean(word, list(known))
             said = f"unknown key {word[:60]!r}{near or f'. {name} takes ' + (', '.join(known) or 'no parameters')}"
             faults.append(Fault(document.place((key, word), at_key=True), said))
         elif type(value).__name__ not in known[word] and not ("float" in known[word] and type(value) is int):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wpriv.core.observed import of_distances, of_gradients, pair_distances
+from wpriv.core.pair_distances import of_distances, of_gradients, pair_distances
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss

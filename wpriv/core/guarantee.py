@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
-from wpriv.core.pair import LossPair
-from wpriv.core.process import Process, plain
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.parameters import plain
+from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.root_finding import least
 

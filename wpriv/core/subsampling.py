@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from wpriv.core.pair import NO_ATOMS, AtomicPair, Derived, LossPair, Reversed, Tails, column, mapped, mirrored
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import NO_ATOMS, Derived, LossPair, Reversed, Tails, column, mapped, mirrored
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 

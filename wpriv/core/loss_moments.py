@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.core.atomic_moments import atomic_log_moment
-from wpriv.core.pair import AtomicPair, LossPair
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 

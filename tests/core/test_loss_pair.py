@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.points import GOLDEN
-from wpriv.core.pair import AtomicPair, LossPair, Reversed, Tails, mirrored
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import LossPair, Reversed, Tails, mirrored
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 

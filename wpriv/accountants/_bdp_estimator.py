@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.special import stdtrit
 
-from wpriv.core.sampling import log_binomial_excess
+from wpriv.core.subsampling import log_binomial_excess
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 

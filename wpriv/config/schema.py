@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
-from wpriv.core.fields import (
+from wpriv.config.field_types import (
     Claim,
     Count,
     Expect,
@@ -21,7 +21,7 @@ from wpriv.core.fields import (
     Word,
     listed,
 )
-from wpriv.core.schema_train import Train
+from wpriv.config.train_schema import Train
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
 # tables of a process, with the columns that a published number may be about; all others are plug-ins, which name their own

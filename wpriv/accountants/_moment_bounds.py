@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core.curve import Bracket, Curve, safe_exp
-from wpriv.core.moments import log_moment
+from wpriv.core.guarantee import Bracket, Curve, safe_exp
+from wpriv.core.loss_moments import log_moment
 from wpriv.core.process import Process, Run, log_finite
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array

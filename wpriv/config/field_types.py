@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
-from wpriv.core.points import spread, whole
-from wpriv.core.process import MAX_COUNT
+from wpriv.config.sweep_values import spread, whole
+from wpriv.core.parameters import MAX_COUNT
 
 
 def _is_grid(values: Any) -> Any:

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.points import GOLDEN
-from wpriv.core.moments import LossClass, log_moment, loss_class
-from wpriv.core.normal import composed
-from wpriv.core.orders import LogMoments
-from wpriv.core.pair import AtomicPair, LossPair, Tails
-from wpriv.core.sampling import fixed, poisson
+from wpriv.accountants._moment_bounds import LogMoments
+from wpriv.accountants._normal_approximation import composed
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_moments import LossClass, log_moment, loss_class
+from wpriv.core.loss_pair import LossPair, Tails
+from wpriv.core.subsampling import fixed, poisson
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from wpriv.core.fields import Claim, Count, Expect, LocalNoise, Named, Positive, Probability, Strict, Time, Word, listed
-from wpriv.core.points import MAX_POINTS
+from wpriv.config.field_types import Claim, Count, Expect, LocalNoise, Named, Positive, Probability, Strict, Time, Word, listed
+from wpriv.config.sweep_values import MAX_POINTS
 
 
 class DataSet(Named):

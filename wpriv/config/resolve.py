@@ -7,15 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core import registry, training
-from wpriv.core.document import Document, Fault, Key, refuse
-from wpriv.core.faults import fields, model_faults, name_faults, shown
-from wpriv.core.fields import Claim, Expect, Time
-from wpriv.core.points import spread
-from wpriv.core.process import type_words
-from wpriv.core.schema import BOUND_COLUMNS, MODELS, PRICED, Budget, Compare, Panel
-from wpriv.core.schema_train import Train
+from wpriv.config import resolve_train
+from wpriv.config.diagnostics import fields, model_faults, name_faults, shown
+from wpriv.config.field_types import Claim, Expect, Time
+from wpriv.config.schema import BOUND_COLUMNS, MODELS, PRICED, Budget, Compare, Panel
+from wpriv.config.sweep_values import spread
+from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Document, Fault, Key, refuse
+from wpriv.core import registry
+from wpriv.core.parameters import type_words
 from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
 
 _GROUPS = (("process", "cases"), ("eps", "eps_per_n", "delta"))
 _NOT_MERGED = ("kind", "source", "panels", "quick", "expect", "name", "claims", "time")
@@ -105,8 +107,8 @@ def _compare(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
 
 
 def _train(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
-    data, model = training.resolve(document, quick, faults)
-    columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *training.results(model.task))
+    data, model = resolve_train.resolve(document, quick, faults)
+    columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *resolve_train.results(model.task))
     labels = {"accountant", *(axis.over for axis in model.sweep or [])}
     checks = [Check("", _expect_row(document, ("expect", i), columns, labels, faults)) for i in range(len(model.expect))]
     return Recipe(_stem(document.name), "train", model.source, data, (), tuple(checks), quick, model, tuple(model.claims), model.time)
@@ -196,7 +198,7 @@ def _table_faults(panel: Panel, swept: list[str], at: Callable[[str], tuple[int,
     faults = _senseless(panel, keys, at) + _unknown_axes(swept, sorted(own), at)
     for key, value in (panel.params or {}).items():
         if key not in own:
-            near = registry.did_you_mean(key, list(own)) or f". {panel.table} takes {', '.join(own) or 'no parameters'}"
+            near = did_you_mean(key, list(own)) or f". {panel.table} takes {', '.join(own) or 'no parameters'}"
             faults.append(Fault(at("params"), f"unknown parameter {key[:60]!r}{near}"))
         elif "str" in type_words(own[key]) and not isinstance(value, str):
             faults.append(Fault(at("params"), f"{key} must be text; found {shown(value)}"))
@@ -220,7 +222,7 @@ def _senseless(panel: Panel, keys: tuple[str, ...], at: Callable[[str], tuple[in
 def _unknown_axes(swept: list[str], known: list[str], at: Callable[[str], tuple[int, int]]) -> list[Fault]:
     wrong = [over for over in swept if over not in known]
     told = ", ".join(known) or "none"
-    return [Fault(at("sweep"), f"cannot sweep over {w!r}{registry.did_you_mean(w, known)}. Known: {told}") for w in wrong]
+    return [Fault(at("sweep"), f"cannot sweep over {w!r}{did_you_mean(w, known)}. Known: {told}") for w in wrong]
 
 
 def _parameters(panel: Panel) -> set[str]:
@@ -253,7 +255,7 @@ def _expect_row(document: Document, path: Key, known: tuple[str, ...], labels: s
     columns = expect.model_extra or {}
     for key, value in columns.items():
         if ALIASES.get(key, key) not in known:
-            said = f"unknown key {key!r}{registry.did_you_mean(key, [*known, *Expect.model_fields])}"
+            said = f"unknown key {key!r}{did_you_mean(key, [*known, *Expect.model_fields])}"
             faults.append(Fault(document.place((*path, key), at_key=True), said))
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
             faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {shown(value)}"))
@@ -261,7 +263,7 @@ def _expect_row(document: Document, path: Key, known: tuple[str, ...], labels: s
         faults.append(Fault(document.place(path), f"an expect row needs a number to meet, under one of {', '.join(known)}"))
     for key in expect.where:
         if key not in labels:
-            said = f"unknown column {key!r}{registry.did_you_mean(key, sorted(labels))}"
+            said = f"unknown column {key!r}{did_you_mean(key, sorted(labels))}"
             faults.append(Fault(document.place((*path, "where", key), at_key=True), said))
     return expect
 

@@ -1,0 +1,94 @@
+"""Parameters of plug-ins: fields with a help text and a range, checked when they are built."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import reprlib
+from dataclasses import dataclass, field
+from functools import cache
+from numbers import Integral, Real
+from typing import Any
+
+from wpriv.errors import UsageError
+
+MAX_COUNT = 2**40
+
+
+def plain(value: Any, name: str, *, whole: bool = False) -> Any:
+    """A Python float (an int where ``whole``) from a finite real number of any type, numpy's included; text is no number here.
+
+    Raises:
+        UsageError: it is none; the message names it.
+    """
+    # by far the most frequent case, and the cheap one: neither nan nor inf lies between
+    if type(value) is (int if whole else float) and -MAX_COUNT <= value <= MAX_COUNT:
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise UsageError(f"{name} must be a number; found {reprlib.repr(value)}")
+    try:
+        found = int(value) if isinstance(value, Integral) else float(value)
+        if not math.isfinite(found):
+            raise UsageError(f"{name} must be a finite number; found {found}")
+    except OverflowError:
+        raise UsageError(f"{name} is beyond the largest number that a computer holds (1.8e308)") from None
+    if whole and found != math.floor(found):
+        raise UsageError(f"{name} must be a whole number; found {found}")
+    return int(found) if whole else float(found)
+
+
+def type_words(f: dataclasses.Field[Any]) -> set[str]:
+    """The words of a field's type, which may be a class, or text as ``from __future__ import annotations`` leaves it."""
+    return set(re.findall(r"\w+", str(f.type)))
+
+
+def parameter(
+    help: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    above: float | None = None,
+    least: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A dataclass field of a plug-in: its help text and its range, checked by ``Parameters`` itself.
+
+    Args:
+        help: one line with the unit, as shown by ``--help`` and in tables.
+        default: the value where the user gives none.
+        above, least: open or closed lower end of the allowed range. choices: the words allowed, where it is one of a few.
+    """
+    return field(default=default, metadata={"help": help, "above": above, "least": least, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, checked against their ranges when it is built."""
+
+    def __post_init__(self) -> None:
+        plugin: type = type(self)
+        for name, words, above, least, choices in _ranges(plugin):
+            value = getattr(self, name)
+            if choices and value not in choices:
+                raise UsageError(f"{self.name}: {name} must be one of {', '.join(choices)}; found {reprlib.repr(value)}")
+            if words == {"bool"} and not isinstance(value, bool):
+                raise UsageError(f"{self.name}: {name} must be true or false; found {reprlib.repr(value)}")
+            if not words & {"int", "float"} or (value is None and "None" in words):
+                continue
+            value = plain(value, f"{self.name}: {name}", whole="float" not in words)
+            if above is not None and not value > above:
+                raise UsageError(f"{self.name}: {name} must be greater than {above:g}; found {value:g}")
+            if least is not None and not value >= least:
+                raise UsageError(f"{self.name}: {name} must be at least {least:g}; found {value:g}")
+            object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        """The name users type: the module's file name with dashes."""
+        return type(self).__module__.rpartition(".")[2].replace("_", "-")
+
+
+@cache
+def _ranges(plugin: type) -> list[tuple[Any, ...]]:
+    """Name, words of the type, open and closed lower end and choices of each field."""
+    return [(f.name, type_words(f), *(f.metadata.get(key) for key in ("above", "least", "choices"))) for f in dataclasses.fields(plugin)]
