@@ -83,9 +83,9 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
 
 def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: bool = False) -> Step:
-    from wpriv.train.clip import clipped_sum
-    from wpriv.train.noise import Noise
-    from wpriv.train.release import noisy
+    from wpriv.engine.clipping.clip import clipped_sum
+    from wpriv.engine.noise_stream import Noise
+    from wpriv.engine.release import noisy
 
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     parameters = list(model.parameters())
@@ -105,9 +105,9 @@ def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: b
 
 def noise(model: nn.Module, x: Tensor, y: Tensor, exact: bool = False) -> Step:
     """The noise of a step of wpriv alone, on a sum of zeros."""
-    from wpriv.train.exact import Sum
-    from wpriv.train.noise import Noise
-    from wpriv.train.release import Bounded, noisy
+    from wpriv.engine.exact_sums import Sum
+    from wpriv.engine.noise_stream import Noise
+    from wpriv.engine.release import Bounded, noisy
 
     parameters = list(model.parameters())
     zeros = Bounded([torch.zeros_like(p) for p in parameters], CLIP, "add-remove")

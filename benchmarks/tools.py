@@ -22,7 +22,7 @@ def wpriv(job: Job, tol: float | None = None) -> Ends:
     """Both ends, at a relative tolerance or at the default one; what is calibrated comes back as (value, value)."""
     from wpriv.core import registry
     from wpriv.core.process import Process, Sampling, Step
-    from wpriv.run import price
+    from wpriv.run.accounting import evaluate
 
     if job.solve:
         return _wpriv_calibrate(job, tol)
@@ -32,14 +32,14 @@ def wpriv(job: Job, tol: float | None = None) -> Ends:
         sampling = Sampling("poisson", part.rate) if part.rate < 1 else Sampling()
         steps.append(Step(mechanism, part.n, sampling))
     process = Process(tuple(steps))
-    curve = registry.load("accountants", "pld").account(process, tol=price.answer_tol(process) if tol is None else tol)
+    curve = registry.load("accountants", "pld").account(process, tol=evaluate.answer_tol(process) if tol is None else tol)
     found = curve.at(eps=job.eps, delta=job.delta)
     bracket = found.delta if job.delta is None else found.epsilon
     return bracket.lower, bracket.upper
 
 
 def _wpriv_calibrate(job: Job, tol: float | None) -> Ends:
-    from wpriv.run.calibrate import calibrate
+    from wpriv.run.accounting.calibrate import calibrate
 
     (part,) = job.parts
     given: dict[str, Any] = {"sigma": part.noise, "n": part.n, "rate": part.rate, **({} if tol is None else {"tol": tol})}

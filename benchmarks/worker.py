@@ -21,7 +21,13 @@ from benchmarks.tools import PROGRAMS
 
 # what each program loads before its first answer, so that its memory and its first answer are not those of the import
 IMPORTS = {
-    "wpriv": ("wpriv.accountants.pld", "wpriv.pld.sandwich", "wpriv.run.calibrate", "wpriv.mechanisms.gauss", "wpriv.mechanisms.laplace"),
+    "wpriv": (
+        "wpriv.accountants.pld",
+        "wpriv.pld.sandwich",
+        "wpriv.run.accounting.calibrate",
+        "wpriv.mechanisms.gauss",
+        "wpriv.mechanisms.laplace",
+    ),
     "dp_accounting": ("dp_accounting.pld", "dp_accounting.mechanism_calibration"),
     "prv_accountant": ("prv_accountant.dpsgd",),
     "opacus": ("opacus.accountants.utils",),

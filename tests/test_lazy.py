@@ -77,4 +77,4 @@ def test_privatising_loads_no_torch(tmp_path):
 def test_importing_wpriv_loads_neither_numpy_nor_its_own_floors():
     modules = set(loaded_by("import wpriv, sys, json; print(json.dumps(sorted(sys.modules)))"))
     assert "wpriv" in modules
-    assert not {m for m in modules if m.startswith(("numpy", "wpriv."))}
+    assert {m for m in modules if m.startswith(("numpy", "wpriv."))} == {"wpriv._version"}

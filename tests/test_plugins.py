@@ -21,8 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wpriv.core.loss_pair import AtomicPair, LossPair
-from wpriv.core.process import Mechanism, parameter
+from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ SQUARES = '''
 
 from dataclasses import dataclass
 
-from wpriv.core.process import Parameters, parameter
+from wpriv.core.parameters import Parameters, parameter
 
 COLUMNS = ("square",)
 
@@ -73,7 +75,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wpriv.core.process import Parameters
+from wpriv.core.parameters import Parameters
 from wpriv.data import Data
 
 ABOUT, GET = "parity of three bits", "It is made up."

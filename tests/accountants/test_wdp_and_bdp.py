@@ -17,8 +17,8 @@ from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.numerics.wasserstein_1d import subsampled_gauss
-from wpriv.run.attack import reading
-from wpriv.run.observe import observed
+from wpriv.run.accounting.attack import reading
+from wpriv.run.accounting.load_distances import observed
 
 SEEN = of_distances([0.3, 0.8, 1.5, 2.0], coordinates=10)
 POISSON = Sampling("poisson", 0.01)

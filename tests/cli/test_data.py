@@ -70,8 +70,6 @@ def test_one_data_set_is_shown_with_parameters_and_checksums(root, capsys):
         ("data --data-root nowhere", 4, "no such folder"),
         ("data --json show mnist", 2, "go behind show"),
         ("data shw", 2, "did you mean 'show'"),
-        ("data convert mnist a b", 2, "nothing converts 'mnist'"),
-        ("data convert cifar10 a b", 4, "a: lacks data_batch_1.png"),
     ],
 )
 def test_every_error_is_one_paragraph_with_its_code(root, capsys, monkeypatch, line, code, told):

@@ -17,9 +17,9 @@ import torch
 
 from tests.points import ROOT
 from wpriv.cli.main import main
+from wpriv.engine import ledger
 from wpriv.files import file_lock
-from wpriv.run import folder
-from wpriv.train import ledger
+from wpriv.run.results import file_names
 
 STEPS = 6
 RECIPE = f"""\
@@ -58,7 +58,7 @@ def budget(capsys, *words):
 
 def stop_after(monkeypatch, steps):
     """Makes the next training stop by itself."""
-    from wpriv.train.loop import Engine
+    from wpriv.engine.loop import Engine
 
     real = Engine.run
 
@@ -69,7 +69,7 @@ def stop_after(monkeypatch, steps):
 
 
 def statement(out):
-    return json.loads((out / folder.STATEMENT).read_text())
+    return json.loads((out / file_names.STATEMENT).read_text())
 
 
 def chained(releases):
@@ -82,7 +82,7 @@ def chained(releases):
     return b"".join(lines)
 
 
-@pytest.mark.parametrize("gone", [[], [folder.PROVENANCE], [folder.STATEMENT, folder.TOLD], [folder.METRICS]])
+@pytest.mark.parametrize("gone", [[], [file_names.PROVENANCE], [file_names.STATEMENT, file_names.STATEMENT_TEXT], [file_names.METRICS]])
 def test_every_fork_is_paid_for_whatever_else_is_deleted_between(out, capsys, gone):
     assert run(capsys)[0] == 0
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
@@ -90,13 +90,13 @@ def test_every_fork_is_paid_for_whatever_else_is_deleted_between(out, capsys, go
         (out / name).unlink()
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.125")[0] == 0
     assert statement(out)["steps"] == 3 * STEPS
-    assert [entry.run for entry in ledger.entries(out / folder.LEDGER)] == [1] * STEPS + [2] * STEPS + [3] * STEPS
+    assert [entry.run for entry in ledger.entries(out / file_names.LEDGER)] == [1] * STEPS + [2] * STEPS + [3] * STEPS
 
 
 def test_a_run_number_that_was_edited_into_the_provenance_changes_nothing(out, capsys):
     assert run(capsys)[0] == 0
-    about = json.loads((out / folder.PROVENANCE).read_text())
-    (out / folder.PROVENANCE).write_text(json.dumps({**about, "run": 7}))
+    about = json.loads((out / file_names.PROVENANCE).read_text())
+    (out / file_names.PROVENANCE).write_text(json.dumps({**about, "run": 7}))
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
     assert statement(out)["steps"] == 2 * STEPS
 
@@ -120,41 +120,41 @@ def louder(path):
 @pytest.mark.parametrize("concluded", [True, False])
 def test_nothing_is_stated_by_a_ledger_that_was_changed_after_the_run(out, capsys, change, concluded):
     assert run(capsys)[0] == 0
-    change(out / folder.LEDGER)
+    change(out / file_names.LEDGER)
     if not concluded:
-        (out / folder.STATEMENT).unlink()
+        (out / file_names.STATEMENT).unlink()
     for words in ([], ["--resume"], ["--fork", "--set", "optimizer.lr=0.25"]):
         assert run(capsys, *words)[0] == USAGE
-    assert (out / folder.STATEMENT).is_file() == concluded
-    if concluded and (out / folder.LEDGER).is_file():
-        code, answer, _ = budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5")
+    assert (out / file_names.STATEMENT).is_file() == concluded
+    if concluded and (out / file_names.LEDGER).is_file():
+        code, answer, _ = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")
         assert (code, answer) == (USAGE, "")
 
 
 def test_a_plan_that_was_changed_in_the_ledger_and_the_model_is_held_against_the_recipe(out, capsys):
-    from wpriv.train import checkpoint
+    from wpriv.engine import checkpoint
 
     assert run(capsys)[0] == 0
-    (out / folder.STATEMENT).unlink()
-    louder(out / folder.LEDGER)
-    stored = checkpoint.load(out / folder.MODEL)
-    stored["ledger"] = ledger.position(ledger.entries(out / folder.LEDGER)).as_dict()
-    checkpoint.save(out / folder.MODEL, stored)
+    (out / file_names.STATEMENT).unlink()
+    louder(out / file_names.LEDGER)
+    stored = checkpoint.load(out / file_names.MODEL)
+    stored["ledger"] = ledger.position(ledger.entries(out / file_names.LEDGER)).as_dict()
+    checkpoint.save(out / file_names.MODEL, stored)
     assert run(capsys)[0] == USAGE
-    assert not (out / folder.STATEMENT).exists()
+    assert not (out / file_names.STATEMENT).exists()
 
 
 def test_a_ledger_cut_short_is_not_accounted_for_and_that_of_an_unfinished_run_is_with_a_note(out, capsys, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys)[0] == 75
-    code, answer, notes = budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5")
+    code, answer, notes = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")
     assert code == 0
     assert f"4 of its {STEPS} planned steps" in answer + notes
     assert run(capsys, "--resume")[0] == 0
-    assert budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5")[0] == 0
+    assert budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")[0] == 0
     alone = tmp_path / "alone.jsonl"
-    shutil.copy(out / folder.LEDGER, alone)
+    shutil.copy(out / file_names.LEDGER, alone)
     assert budget(capsys, "--history", alone, "--delta", "1e-5")[0] == 0
     for lines in range(STEPS):
         cut(alone, lines)
@@ -167,11 +167,11 @@ def test_steps_whose_checkpoint_is_gone_are_not_dropped_without_a_word(out, caps
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys)[0] == 75
-    (out / folder.CHECKPOINT).unlink()
+    (out / file_names.CHECKPOINT).unlink()
     code, message = run(capsys, *words)
     assert code == USAGE
     assert "--fresh" in message
-    assert len(ledger.entries(out / folder.LEDGER)) == 4
+    assert len(ledger.entries(out / file_names.LEDGER)) == 4
 
 
 def test_a_fork_whose_checkpoint_is_gone_does_not_begin_again_unpaid(out, capsys, monkeypatch):
@@ -179,7 +179,7 @@ def test_a_fork_whose_checkpoint_is_gone_does_not_begin_again_unpaid(out, capsys
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 75
-    (out / folder.CHECKPOINT).unlink()
+    (out / file_names.CHECKPOINT).unlink()
     for words in ([], ["--resume"]):
         assert run(capsys, "--set", "optimizer.lr=0.25", *words)[0] == USAGE
     assert run(capsys, "--set", "optimizer.lr=0.25", "--fork")[0] == 0
@@ -194,7 +194,7 @@ def test_what_was_spent_before_a_fresh_start_is_named_with_the_cost_of_all_toget
     assert [(row["folder"], row["steps"], row["problem"]) for row in stated["earlier_runs"]] == [("before-1", STEPS, None)]
     [sentence] = [line for line in stated["warnings"] if "earlier runs" in line]
     assert "before-1: 6 steps" in sentence
-    assert sentence in (out / folder.TOLD).read_text()
+    assert sentence in (out / file_names.STATEMENT_TEXT).read_text()
     # oracle: the calculator on the steps of both runs
     (out / "both.json").write_text(json.dumps(stated["earlier_runs"][0]["process"] + stated["process"]))
     code, answer, _ = budget(capsys, "--history", out / "both.json", "--delta", "1e-5", "--json")
@@ -213,9 +213,9 @@ def test_a_run_without_privacy_that_was_moved_aside_is_named(out, capsys):
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 nothing"])
 def test_a_finished_run_whose_model_is_gone_or_broken_is_not_shown_as_done(out, capsys, content):
     assert run(capsys)[0] == 0
-    (out / folder.MODEL).unlink()
+    (out / file_names.MODEL).unlink()
     if content is not None:
-        (out / folder.MODEL).write_bytes(content)
+        (out / file_names.MODEL).write_bytes(content)
     assert run(capsys)[0] == USAGE
 
 
@@ -242,7 +242,7 @@ def test_of_several_processes_at_once_one_trains_and_no_step_is_lost(out, capsys
     ends = [(child.communicate()[1].decode(), child.returncode) for child in children]
     assert 0 in [code for _, code in ends]
     assert {code for _, code in ends} <= {0, USAGE}, ends
-    assert len(ledger.entries(out / folder.LEDGER)) == STEPS
+    assert len(ledger.entries(out / file_names.LEDGER)) == STEPS
     assert run(capsys)[0] == 0
 
 
@@ -276,35 +276,35 @@ def test_a_checkpoint_of_another_run_does_not_go_on_behind_this_runs_steps(out, 
         with monkeypatch.context() as patch:
             stop_after(patch, stop)
             assert run(capsys, *words)[0] == 75
-    entries = ledger.entries(out / folder.LEDGER)
-    assert {entry.stream for entry in entries}.isdisjoint(entry.stream for entry in ledger.entries(out / "before-1" / folder.LEDGER))
-    shutil.copy(out / "before-1" / folder.CHECKPOINT, out / folder.CHECKPOINT)
+    entries = ledger.entries(out / file_names.LEDGER)
+    assert {entry.stream for entry in entries}.isdisjoint(entry.stream for entry in ledger.entries(out / "before-1" / file_names.LEDGER))
+    shutil.copy(out / "before-1" / file_names.CHECKPOINT, out / file_names.CHECKPOINT)
     assert run(capsys, "--resume")[0] == USAGE
-    assert ledger.entries(out / folder.LEDGER) == entries
+    assert ledger.entries(out / file_names.LEDGER) == entries
 
 
 def test_a_checkpoint_from_before_the_first_step_draws_no_second_noise_for_steps_that_are_spent(out, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, 0)
-        patch.setattr("wpriv.train.loop.Engine.step", lambda self: None)
+        patch.setattr("wpriv.engine.loop.Engine.step", lambda self: None)
         assert run(capsys)[0] == 75
-    first = (out / folder.CHECKPOINT).read_bytes()
+    first = (out / file_names.CHECKPOINT).read_bytes()
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys, "--fresh")[0] == 75
-    (out / folder.CHECKPOINT).write_bytes(first)
+    (out / file_names.CHECKPOINT).write_bytes(first)
     assert run(capsys, "--resume")[0] == USAGE
-    assert len(ledger.entries(out / folder.LEDGER)) == 4
+    assert len(ledger.entries(out / file_names.LEDGER)) == 4
 
 
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: cut(path, 2), lambda path: cut(path, 0), louder])
 def test_an_earlier_run_whose_ledger_was_changed_is_named_as_not_known(out, capsys, change):
     assert run(capsys)[0] == 0
     assert run(capsys, "--fresh", "--set", "optimizer.lr=0.25")[0] == 0
-    change(out / "before-1" / folder.LEDGER)
+    change(out / "before-1" / file_names.LEDGER)
     # the statement of the run after it no longer fits what is there, and says so
     assert run(capsys, "--set", "optimizer.lr=0.25")[0] == USAGE
-    (out / folder.STATEMENT).unlink()
+    (out / file_names.STATEMENT).unlink()
     assert run(capsys, "--set", "optimizer.lr=0.25")[0] == 0
     [row] = statement(out)["earlier_runs"]
     assert (row["folder"], "6 entries" in row["problem"]) == ("before-1", True)
@@ -320,7 +320,7 @@ def test_a_private_run_that_went_on_without_privacy_has_no_cost_together_with_a_
     assert not any("All runs together" in line for line in statement(out)["warnings"])
 
 
-@pytest.mark.parametrize("gone", [folder.MODEL, folder.LEDGER, folder.RECIPE, folder.STATEMENT])
+@pytest.mark.parametrize("gone", [file_names.MODEL, file_names.LEDGER, file_names.RECIPE, file_names.STATEMENT])
 @pytest.mark.parametrize("moved", [True, False])
 def test_a_run_without_privacy_is_named_whatever_of_it_is_deleted(out, capsys, gone, moved):
     assert run(capsys, "--set", "privacy=none")[0] == 0
@@ -338,7 +338,7 @@ def test_weights_trained_without_privacy_are_known_by_themselves_and_not_by_thei
     if before:
         assert run(capsys)[0] == 0
     assert run(capsys, *before, "--set", "privacy=none")[0] == 0
-    recipe = out / folder.RECIPE
+    recipe = out / file_names.RECIPE
     recipe.write_text(recipe.read_text().replace("privacy: none", "privacy: {sigma: 2.0, delta: 1.0e-05}"))
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == UNSUPPORTED
 
@@ -364,15 +364,15 @@ def test_steps_under_other_neighbours_are_not_added_up(out, capsys):
     [row] = statement(out)["earlier_runs"]
     assert (row["steps"], row["problem"]) == (STEPS, None)
     assert not any("All runs together" in line for line in statement(out)["warnings"])
-    code, answer, _ = budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5", "--json")
+    code, answer, _ = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5", "--json")
     assert (code, json.loads(answer)["adjacency"]) == (0, "replace-one")
-    assert budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5", "--adjacency", "add-remove")[0] == USAGE
+    assert budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5", "--adjacency", "add-remove")[0] == USAGE
 
 
 def test_a_fork_under_other_sampling_is_refused_before_its_first_step(out, capsys):
     assert run(capsys)[0] == 0
     assert run(capsys, "--fork", "--set", "privacy.sampling=fixed")[0] == UNSUPPORTED
-    assert len(ledger.entries(out / folder.LEDGER)) == STEPS
+    assert len(ledger.entries(out / file_names.LEDGER)) == STEPS
     assert run(capsys)[0] == 0
 
 
@@ -385,14 +385,14 @@ def test_a_statement_that_is_not_that_of_its_folder_is_refused_and_written_anew_
     assert run(capsys, "--fresh")[0] == 0
     right = statement(out)
     if content is None:
-        content = (out / "before-1" / folder.STATEMENT).read_bytes()
+        content = (out / "before-1" / file_names.STATEMENT).read_bytes()
     elif isinstance(content, str):
         changed = {"steps": 1, "earlier_runs": [], "process": [{**right["process"][0], "sigma": 20.0}]}[content]
         content = json.dumps({**right, content: changed}).encode()
-    (out / folder.STATEMENT).write_bytes(content)
+    (out / file_names.STATEMENT).write_bytes(content)
     code, message = run(capsys)
     assert (code, "Delete" in message) == (USAGE, True)
-    (out / folder.STATEMENT).unlink()
+    (out / file_names.STATEMENT).unlink()
     assert run(capsys)[0] == 0
     assert statement(out)["guarantees"] == right["guarantees"]
 
@@ -400,29 +400,29 @@ def test_a_statement_that_is_not_that_of_its_folder_is_refused_and_written_anew_
 def test_a_statement_that_names_earlier_runs_by_something_else_than_a_list_is_refused(out, capsys):
     assert run(capsys)[0] == 0
     assert run(capsys, "--fresh")[0] == 0
-    (out / folder.STATEMENT).write_text(json.dumps({**statement(out), "earlier_runs": 5}))
+    (out / file_names.STATEMENT).write_text(json.dumps({**statement(out), "earlier_runs": 5}))
     assert run(capsys)[0] == USAGE
 
 
 def test_the_statement_of_the_run_before_a_fork_is_not_that_of_the_fork(out, capsys):
     assert run(capsys)[0] == 0
-    old = (out / folder.STATEMENT).read_bytes()
+    old = (out / file_names.STATEMENT).read_bytes()
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
-    (out / folder.STATEMENT).write_bytes(old)
+    (out / file_names.STATEMENT).write_bytes(old)
     assert run(capsys, "--set", "optimizer.lr=0.25")[0] == USAGE
 
 
 @pytest.mark.parametrize("content", [None, b"", b"a,b\n1,2\n", b"\xff\n"])
 def test_metrics_that_are_lost_are_written_anew_from_the_model(out, capsys, content):
     assert run(capsys)[0] == 0
-    right = (out / folder.METRICS).read_text()
-    (out / folder.METRICS).unlink()
+    right = (out / file_names.METRICS).read_text()
+    (out / file_names.METRICS).unlink()
     if content is not None:
-        (out / folder.METRICS).write_bytes(content)
+        (out / file_names.METRICS).write_bytes(content)
     assert run(capsys)[0] == USAGE
-    (out / folder.STATEMENT).unlink()
+    (out / file_names.STATEMENT).unlink()
     assert run(capsys)[0] == 0
-    assert (out / folder.METRICS).read_text() == right
+    assert (out / file_names.METRICS).read_text() == right
 
 
 @pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"epoch,step\n1,x\n", b"\xff\n1\n"])
@@ -430,11 +430,11 @@ def test_a_run_goes_on_once_metrics_that_were_changed_are_deleted(out, capsys, m
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         assert run(capsys)[0] == 75
-    (out / folder.METRICS).write_bytes(content)
+    (out / file_names.METRICS).write_bytes(content)
     assert run(capsys, "--resume")[0] == USAGE
-    (out / folder.METRICS).unlink()
+    (out / file_names.METRICS).unlink()
     assert run(capsys, "--resume")[0] == 0
-    assert len((out / folder.METRICS).read_text().splitlines()) == 1 + 2  # both epochs
+    assert len((out / file_names.METRICS).read_text().splitlines()) == 1 + 2  # both epochs
 
 
 def test_a_ledger_cut_short_is_held_against_the_checkpoint_where_there_is_no_statement_yet(out, capsys, monkeypatch):
@@ -443,8 +443,8 @@ def test_a_ledger_cut_short_is_held_against_the_checkpoint_where_there_is_no_sta
         stop_after(patch, 4)
         assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 75
     for lines in (STEPS + 2, STEPS):
-        cut(out / folder.LEDGER, lines)
-        code, answer, _ = budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5")
+        cut(out / file_names.LEDGER, lines)
+        code, answer, _ = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")
         assert (code, answer) == (USAGE, "")
 
 
@@ -452,16 +452,16 @@ def test_a_ledger_is_held_against_its_statement_also_through_a_link(out, capsys)
     assert run(capsys)[0] == 0
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
     link = out.parent / "link.jsonl"
-    link.symlink_to(out / folder.LEDGER)
+    link.symlink_to(out / file_names.LEDGER)
     assert budget(capsys, "--history", link, "--delta", "1e-5")[0] == 0
-    cut(out / folder.LEDGER, STEPS)
+    cut(out / file_names.LEDGER, STEPS)
     assert budget(capsys, "--history", link, "--delta", "1e-5")[0] == USAGE
 
 
 def test_a_ledger_with_runs_before_it_is_accounted_for_with_a_note(out, capsys):
     assert run(capsys)[0] == 0
     assert run(capsys, "--fresh")[0] == 0
-    code, answer, notes = budget(capsys, "--history", out / folder.LEDGER, "--delta", "1e-5")
+    code, answer, notes = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5")
     assert (code, "before-1" in answer + notes) == (0, True)
 
 
@@ -475,7 +475,7 @@ def test_a_dry_run_counts_the_steps_before_a_fork_that_was_killed_before_its_fir
     words = ["toy.yaml", "--out", "out", "--set", "optimizer.lr=0.25"]
     assert run(capsys)[0] == 0
     with monkeypatch.context() as patch:
-        patch.setattr("wpriv.train.loop.Engine.__init__", kill)
+        patch.setattr("wpriv.engine.loop.Engine.__init__", kill)
         with pytest.raises(Killed):
             main(["train", *words, "--fork"])
     capsys.readouterr()

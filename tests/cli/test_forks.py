@@ -13,7 +13,8 @@ from wpriv.accountants import rdp_filter
 from wpriv.cli.main import main
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.mechanisms.gauss import Gauss
-from wpriv.run import folder, price
+from wpriv.run.accounting import evaluate
+from wpriv.run.results import file_names
 
 RECIPE = """\
 kind: train
@@ -38,7 +39,7 @@ def trained(tmp_path, monkeypatch, capsys):
     def train(*words: str) -> dict:
         assert main(["train", "toy.yaml", "--out", "out", *words]) == 0
         capsys.readouterr()
-        return json.loads((tmp_path / "out" / folder.STATEMENT).read_text())
+        return json.loads((tmp_path / "out" / file_names.STATEMENT).read_text())
 
     return train
 
@@ -59,7 +60,7 @@ def test_the_statement_and_the_history_of_a_run_give_one_figure(trained, capsys)
 
 def test_the_last_epoch_of_the_metrics_has_the_figure_of_the_statement(trained, tmp_path):
     pld = trained()["guarantees"][0]
-    lines = (tmp_path / "out" / folder.METRICS).read_text().splitlines()
+    lines = (tmp_path / "out" / file_names.METRICS).read_text().splitlines()
     last = dict(zip(lines[0].split(","), lines[-1].split(","), strict=True))
     assert float(last["epsilon"]) == pytest.approx(pld["epsilon"], rel=1e-12)
 
@@ -89,11 +90,11 @@ def test_the_statement_of_a_fork_holds_both_figures_and_what_each_assumes(traine
     steps = (*planned.steps, Step(Gauss(said["noise"]["multiplier"]), said["steps"] - first["steps"], Sampling("poisson", rate)))
     curve = rdp_filter.filtered(Process(steps), rdp_filter.orders(planned, delta=1e-5))
     assert figures["adaptive"]["epsilon"] == pytest.approx(curve.epsilon(1e-5).safe, rel=1e-12)
-    assert figures["adaptive"]["epsilon_lower"] == price.curve(Process(steps), "pld", 1e-6).at(delta=1e-5).epsilon.lower
+    assert figures["adaptive"]["epsilon_lower"] == evaluate.curve(Process(steps), "pld", 1e-6).at(delta=1e-5).epsilon.lower
     # the noise was found for eps = 5 as if both runs had been planned together
     assert figures["adaptive"]["epsilon"] > 5
     assert any("after seeing" in line for line in said["warnings"])
-    told = (tmp_path / "out" / folder.TOLD).read_text()
+    told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
     assert figures["fixed"]["assumes"] in told
     assert figures["adaptive"]["assumes"] in told
 

@@ -13,7 +13,7 @@ import torch
 import wpriv
 from wpriv.cli.main import main
 from wpriv.models import mlp
-from wpriv.run.train import train
+from wpriv.run.training.train import train
 
 OWN = """
 kind: train

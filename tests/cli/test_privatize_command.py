@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.points import ROOT
 from wpriv.cli.main import main
 from wpriv.files import file_lock
-from wpriv.run import read
+from wpriv.run import load_recipe
 
 JOB = "privatize --data rows.npy --mech local-gauss --radius 1 --eps 2 --delta 1e-5"
 RECIPE = """\
@@ -153,7 +153,7 @@ def test_a_recipe_is_checked_and_part_of_the_schema(capsys):
     assert "a sound recipe of kind privatize" in capsys.readouterr().out
     assert main(["recipe", "schema"]) == 0
     assert "privatize" in json.loads(capsys.readouterr().out)["discriminator"]["mapping"]
-    assert read.privatize("r.yaml")["limit"] == 3
+    assert load_recipe.privatize("r.yaml")["limit"] == 3
 
 
 SANE = ["0.3", "1", "2", "10", "1e-5", "1000", "2**12"]

@@ -93,7 +93,9 @@ runpy.run_module("wpriv", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("module", ["wpriv.cli.main", "typer", "wpriv.cli.budget", "wpriv.run.build", "numpy", "scipy.special"])
+@pytest.mark.parametrize(
+    "module", ["wpriv.cli.main", "typer", "wpriv.cli.budget", "wpriv.run.accounting.build_process", "numpy", "scipy.special"]
+)
 def test_ctrl_c_while_a_module_is_loaded_shows_no_traceback(module):
     done = subprocess.run([sys.executable, "-c", INTERRUPTED.format(module=module)], capture_output=True, text=True, timeout=60)
     # the interpreter may end itself by the signal, which a shell shows as 130 as well

@@ -19,9 +19,11 @@ import wpriv
 from tests.points import ROOT
 from wpriv import data
 from wpriv.cli.main import main
+from wpriv.engine import checkpoint, ledger
 from wpriv.errors import CheckFailed, UsageError
-from wpriv.run import conclude, expect, folder, read, source, train
-from wpriv.train import checkpoint, ledger
+from wpriv.run import load_recipe
+from wpriv.run.results import expectations, file_names
+from wpriv.run.training import finalize, load_data, train
 
 RECIPE = """\
 kind: train
@@ -53,7 +55,7 @@ def run(capsys, *words):
 
 
 def weights(out):
-    return checkpoint.load(out / folder.MODEL)["weights"]
+    return checkpoint.load(out / file_names.MODEL)["weights"]
 
 
 def same(one, other):
@@ -67,9 +69,9 @@ def test_a_run_leaves_every_file_it_names_and_accounts_for_what_ran(recipe, tmp_
     assert "an upper bound by rdp" in out
     assert "read as: n = 18 steps = ceil(3 epochs x 6 steps an epoch), rounded up once over the whole run" in err
     assert re.search(r"step 18 of 18, epoch 3: loss .*, accuracy .*, eps 4, ", err)
-    assert {path.name for path in (tmp_path / "done").iterdir()} == set(folder.RESULTS)
-    said = json.loads((tmp_path / "done" / folder.STATEMENT).read_text())
-    spent = ledger.process(ledger.entries(tmp_path / "done" / folder.LEDGER), said["adjacency"])
+    assert {path.name for path in (tmp_path / "done").iterdir()} == set(file_names.TRAINING)
+    said = json.loads((tmp_path / "done" / file_names.STATEMENT).read_text())
+    spent = ledger.process(ledger.entries(tmp_path / "done" / file_names.LEDGER), said["adjacency"])
     assert spent.describe() == said["process"]
     sigma, rate = said["noise"]["multiplier"], said["sampling"]["rate"]
     assert said["process"] == [{"mech": "gauss", "sigma": sigma, "sensitivity": 1.0, "n": 18, "sampling": "poisson", "rate": rate}]
@@ -79,7 +81,7 @@ def test_a_run_leaves_every_file_it_names_and_accounts_for_what_ran(recipe, tmp_
 
 def test_the_statement_says_what_is_promised_and_what_is_not(recipe, tmp_path, capsys):
     run(capsys, recipe, "--out", "done")
-    told = (tmp_path / "done" / folder.TOLD).read_text()
+    told = (tmp_path / "done" / file_names.STATEMENT_TEXT).read_text()
     for words in (
         "one training record with its label", "add-remove", "sampling accounted | poisson", "every record joins every step by a coin",
         "certified by pld", "each record's gradient, to an l2 norm of 1 (computed by ghost)", "before it is divided by the batch",
@@ -93,7 +95,7 @@ def test_a_training_that_promises_next_to_nothing_is_warned_about(recipe, tmp_pa
     for change, words in (("privacy.delta=0.1", "1 / records = 0.00333"), ("privacy.eps=100", "eps above 20")):
         code, _, err = run(capsys, recipe, "--set", change, "--set", "epochs=1", "--out", change)
         assert (code, words in err) == (0, True)
-        assert any(words in line for line in json.loads((tmp_path / change / folder.STATEMENT).read_text())["warnings"])
+        assert any(words in line for line in json.loads((tmp_path / change / file_names.STATEMENT).read_text())["warnings"])
 
 
 def test_without_privacy_nothing_is_promised(recipe, tmp_path, capsys):
@@ -101,7 +103,7 @@ def test_without_privacy_nothing_is_promised(recipe, tmp_path, capsys):
     assert code == 0
     assert "no guarantee" in out
     assert "eps =" not in out
-    assert json.loads((tmp_path / "done" / folder.STATEMENT).read_text())["private"] is False
+    assert json.loads((tmp_path / "done" / file_names.STATEMENT).read_text())["private"] is False
 
 
 def test_the_published_procedure_says_that_it_is_not_private(recipe, tmp_path, capsys):
@@ -110,7 +112,7 @@ def test_the_published_procedure_says_that_it_is_not_private(recipe, tmp_path, c
     code, out, err = run(capsys, recipe, "--out", "done")
     assert code == 0
     assert "NOT differentially private in any useful sense" in err
-    assert "NOT differentially private in any useful sense" in (tmp_path / "done" / folder.TOLD).read_text()
+    assert "NOT differentially private in any useful sense" in (tmp_path / "done" / file_names.STATEMENT_TEXT).read_text()
     assert re.search(r"eps = \d{6,} .*moments:order=16", out)
     assert "(bdp), as published" in out
     assert "(wdp), as published" in out
@@ -135,15 +137,15 @@ def test_stopping_with_a_signal_ends_with_75_and_resuming_gives_the_same_weights
     assert (code, "Go on with --resume" in err) == (2, True)
     assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
-    assert len(ledger.entries(tmp_path / "cut" / folder.LEDGER)) == 150
+    assert len(ledger.entries(tmp_path / "cut" / file_names.LEDGER)) == 150
 
 
 def test_a_finished_run_is_shown_again_and_not_made_again(recipe, tmp_path, capsys):
     _, first, _ = run(capsys, recipe, "--out", "done")
-    before = (tmp_path / "done" / folder.MODEL).stat().st_mtime_ns
+    before = (tmp_path / "done" / file_names.MODEL).stat().st_mtime_ns
     code, again, _ = run(capsys, recipe, "--out", "done")
     assert (code, again) == (0, first)
-    assert (tmp_path / "done" / folder.MODEL).stat().st_mtime_ns == before
+    assert (tmp_path / "done" / file_names.MODEL).stat().st_mtime_ns == before
 
 
 def test_another_recipe_in_the_same_folder_is_refused_forked_or_moved_aside(recipe, tmp_path, capsys):
@@ -159,11 +161,11 @@ def test_another_recipe_in_the_same_folder_is_refused_forked_or_moved_aside(reci
     assert 4 < found <= 5
     assert "in 2 kinds of step" in out
     assert not same(old, weights(tmp_path / "done"))
-    assert [e.run for e in ledger.entries(tmp_path / "done" / folder.LEDGER)] == [1] * 18 + [2] * 18
+    assert [e.run for e in ledger.entries(tmp_path / "done" / file_names.LEDGER)] == [1] * 18 + [2] * 18
     code, out, _ = run(capsys, recipe, "--out", "done", "--fresh")
     assert code == 0
-    assert len(ledger.entries(tmp_path / "done" / folder.LEDGER)) == 18
-    kept = [len(ledger.entries(path)) for path in (tmp_path / "done").glob(f"before-*/{folder.LEDGER}")]
+    assert len(ledger.entries(tmp_path / "done" / file_names.LEDGER)) == 18
+    kept = [len(ledger.entries(path)) for path in (tmp_path / "done").glob(f"before-*/{file_names.LEDGER}")]
     assert kept == [36]
 
 
@@ -178,28 +180,28 @@ def killed(*_, **__):
 def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_again(recipe, tmp_path, capsys, monkeypatch):
     recipe.write_text(RECIPE.replace("seed: 1\n", ""))
     with monkeypatch.context() as patch:
-        patch.setattr(conclude.statement, "statement", killed)
+        patch.setattr(finalize.statement, "statement", killed)
         with pytest.raises(Killed):
             run(capsys, recipe, "--out", "done")
-    before, lines = weights(tmp_path / "done"), (tmp_path / "done" / folder.LEDGER).read_text()
-    assert not (tmp_path / "done" / folder.CHECKPOINT).exists()
+    before, lines = weights(tmp_path / "done"), (tmp_path / "done" / file_names.LEDGER).read_text()
+    assert not (tmp_path / "done" / file_names.CHECKPOINT).exists()
     # made again, it would draw other noise: a second release of the same records
     code, out, _ = run(capsys, recipe, "--out", "done", "--resume")
     assert (code, "certified by pld" in out) == (0, True)
     assert same(before, weights(tmp_path / "done"))
-    assert (tmp_path / "done" / folder.LEDGER).read_text() == lines
+    assert (tmp_path / "done" / file_names.LEDGER).read_text() == lines
     assert not list((tmp_path / "done").glob("before-*"))
 
 
 def test_a_fork_that_was_killed_before_its_first_step_is_still_a_fork(recipe, tmp_path, capsys, monkeypatch):
     run(capsys, recipe, "--out", "done")
     with monkeypatch.context() as patch:
-        patch.setattr("wpriv.train.launch.Engine", killed)
+        patch.setattr("wpriv.engine.launch.Engine", killed)
         with pytest.raises(Killed):
             run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--fork")
     code, out, _ = run(capsys, recipe, "--set", "privacy.eps=5", "--out", "done", "--resume")
     assert (code, "in 2 kinds of step" in out) == (0, True)
-    assert [e.run for e in ledger.entries(tmp_path / "done" / folder.LEDGER)] == [1] * 18 + [2] * 18
+    assert [e.run for e in ledger.entries(tmp_path / "done" / file_names.LEDGER)] == [1] * 18 + [2] * 18
 
 
 def test_weights_trained_without_privacy_are_never_the_start_of_a_private_run(recipe, tmp_path, capsys):
@@ -211,7 +213,7 @@ def test_weights_trained_without_privacy_are_never_the_start_of_a_private_run(re
 def test_a_budget_and_a_noise_stop_the_run_before_the_budget_is_exceeded(recipe, tmp_path, capsys):
     code, _, _ = run(capsys, recipe, "--set", "privacy.sigma=1.5", "--set", "privacy.eps=2", "--out", "done")
     assert code == 0
-    steps = len(ledger.entries(tmp_path / "done" / folder.LEDGER))
+    steps = len(ledger.entries(tmp_path / "done" / file_names.LEDGER))
     assert steps < 18
     given = {"sigma": 1.5, "sampling": "poisson", "rate": 50 / 300, "delta": 1e-5, "tol": 1e-4}
     assert wpriv.budget("gauss", n=steps, **given).epsilon.safe <= 2 < wpriv.budget("gauss", n=steps + 1, **given).epsilon.safe
@@ -351,7 +353,7 @@ def signalled(function):
 
 def test_a_signal_while_data_are_read_ends_with_75_after_the_first_step(recipe, tmp_path, capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(source, "data", signalled(source.data))
+        patch.setattr(load_data, "data", signalled(load_data.data))
         code, _, err = run(capsys, recipe, "--out", "cut")
     assert (code, "stopped by SIGUSR1 after step 1 of 18" in err) == (75, True)
     assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0
@@ -360,7 +362,7 @@ def test_a_signal_while_data_are_read_ends_with_75_after_the_first_step(recipe, 
 def test_a_signal_while_one_training_of_a_sweep_is_concluded_stops_the_sweep_before_the_next(recipe, tmp_path, capsys, monkeypatch):
     recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + "sweep: {over: seed, values: [0, 1]}\n")
     with monkeypatch.context() as patch:
-        patch.setattr(conclude, "conclude", signalled(conclude.conclude))
+        patch.setattr(finalize, "conclude", signalled(finalize.conclude))
         code, _, err = run(capsys, recipe, "--out", "grid")
     assert (code, "stopped by SIGUSR1 after 1 of 2 trainings" in err) == (75, True)
     code, out, _ = run(capsys, recipe, "--out", "grid")
@@ -399,7 +401,7 @@ def recipe_alone(path, rest):
 
 
 def test_the_verb_and_the_folder_share_a_name(recipe, tmp_path):
-    import wpriv.train.ledger as module
+    import wpriv.engine.ledger as module
 
     done = wpriv.train(recipe, out=tmp_path / "done", set={"epochs": 1, "privacy.eps": 1.5})
     assert done.guarantees[0].epsilon.safe <= 1.5
@@ -411,7 +413,7 @@ def test_two_runs_without_a_seed_differ_and_say_nothing_of_it(recipe, tmp_path):
     recipe.write_text(RECIPE.replace("seed: 1\n", ""))
     one, other = (wpriv.train(recipe, out=tmp_path / name, set={"epochs": 1}) for name in "ab")
     assert not same(weights(one.out), weights(other.out))
-    assert "not recorded" in (one.out / folder.TOLD).read_text()
+    assert "not recorded" in (one.out / file_names.STATEMENT_TEXT).read_text()
 
 
 def test_a_number_is_held_shown_or_needs_only_be_reached(recipe):
@@ -424,18 +426,18 @@ def test_a_number_is_held_shown_or_needs_only_be_reached(recipe):
         ("held: false,", 0.5, "ok"),
     ):
         recipe.write_text(base % extra)
-        verdicts = expect.verdicts(read.recipe(recipe), [{"accuracy": found}], first=True)
+        verdicts = expectations.verdicts(load_recipe.recipe(recipe), [{"accuracy": found}], first=True)
         assert [v.word for v in verdicts] == [word]
         if word != "MISSED":
-            expect.require(verdicts)
+            expectations.require(verdicts)
         else:
             with pytest.raises(CheckFailed, match="accuracy"):
-                expect.require(verdicts)
+                expectations.require(verdicts)
 
 
 def test_a_resolved_recipe_is_the_recipe(recipe, tmp_path, capsys):
     run(capsys, recipe, "--set", "epochs=1", "--out", "done")
-    again = read.recipe(tmp_path / "done" / folder.RECIPE)
+    again = load_recipe.recipe(tmp_path / "done" / file_names.RECIPE)
     assert again.data == train.recipe_of(recipe, changes={"epochs": 1}).data
 
 

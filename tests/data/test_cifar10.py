@@ -1,8 +1,7 @@
-"""CIFAR-10 from both official forms and from sheets, made small here; a pickle runs nothing."""
+"""CIFAR-10 from both official forms, made small here; a pickle runs nothing."""
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 
@@ -10,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from wpriv import data
-from wpriv.data import _sheets, cifar10
-from wpriv.errors import MissingResource, UsageError
+from wpriv.data import cifar10
+from wpriv.errors import MissingResource
 
 RNG = np.random.default_rng(1)
 IMAGES = RNG.integers(0, 256, (6, 3, 3, 32, 32), dtype=np.uint8)  # six batches of three
@@ -32,14 +30,6 @@ def as_binary(folder):
     folder.mkdir(parents=True, exist_ok=True)
     for name, x, y in zip(cifar10.BINARIES, IMAGES, LABELS, strict=True):
         (folder / name).write_bytes(b"".join(bytes([label]) + image.tobytes() for image, label in zip(x, y, strict=True)))
-
-
-def as_sheets(folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, x in zip(cifar10.PICKLES, IMAGES, strict=True):
-        Image.fromarray(x.transpose(0, 2, 3, 1).reshape(3, 1024, 3)).save(folder / f"{name}.png")
-    (folder / "train_lables.json").write_text(json.dumps(LABELS[:5].ravel().tolist()))
-    (folder / "test_lables.json").write_text(json.dumps(LABELS[5].tolist()))
 
 
 def check(found):
@@ -73,15 +63,6 @@ def test_a_pickle_as_python_2_wrote_it_is_read():
 def test_the_binary_version_is_read(tmp_path):
     as_binary(tmp_path / "cifar10" / "cifar-10-batches-bin")
     check(data.read("cifar10", root=tmp_path, verify=False))
-
-
-def test_sheets_become_the_binary_version(tmp_path):
-    as_sheets(tmp_path / "sheets"), as_binary(tmp_path / "wanted")
-    written = _sheets.convert(tmp_path / "sheets", tmp_path / "cifar10")
-    assert [path.read_bytes() for path in written] == [(tmp_path / "wanted" / path.name).read_bytes() for path in written]
-    check(data.read("cifar10", root=tmp_path, verify=False))
-    with pytest.raises(UsageError, match="is there already"):
-        _sheets.convert(tmp_path / "sheets", tmp_path / "cifar10")
 
 
 def test_all_forms_have_one_fingerprint(tmp_path):
@@ -168,47 +149,3 @@ def test_a_truncated_binary_passes_only_at_the_end_of_a_record(tmp_path, cut):
     else:
         with pytest.raises(MissingResource, match="whole records of 3073 bytes"):
             data.read("cifar10", root=tmp_path, verify=False)
-
-
-def _not_json(folder):
-    (folder / "test_lables.json").write_text("[1, 2")
-
-
-def _wrong_label(folder):
-    (folder / "test_lables.json").write_text("[1, 2, 10]")
-
-
-def _too_few(folder):
-    (folder / "test_lables.json").write_text("[1, 2]")
-
-
-def _narrow(folder):
-    Image.new("RGB", (32, 32)).save(folder / "test_batch.png")
-
-
-def _cut(folder):
-    path = folder / "test_batch.png"
-    path.write_bytes(path.read_bytes()[:200])
-
-
-def _gone(folder):
-    (folder / "data_batch_3.png").unlink()
-
-
-@pytest.mark.parametrize(
-    ("harm", "told"),
-    [
-        (_not_json, "not a JSON list"),
-        (_wrong_label, "labels from 0 to 9"),
-        (_too_few, "have 17 labels"),
-        (_narrow, "found RGB, 32 x 32"),
-        (_cut, "not a whole picture"),
-        (_gone, "lacks data_batch_3.png"),
-    ],
-)
-def test_wrong_sheets_are_told_and_nothing_is_written(tmp_path, harm, told):
-    as_sheets(tmp_path / "sheets")
-    harm(tmp_path / "sheets")
-    with pytest.raises(MissingResource, match=told):
-        _sheets.convert(tmp_path / "sheets", tmp_path / "to")
-    assert not (tmp_path / "to").exists()

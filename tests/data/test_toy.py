@@ -13,7 +13,7 @@ from wpriv.config.resolve import check
 from wpriv.config.yaml_document import Document
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
-from wpriv.run import reports, source, train
+from wpriv.run.training import load_data, privatized_data, train
 
 
 @pytest.mark.parametrize("law", registry.load("data", "toy").LAWS)
@@ -38,34 +38,37 @@ def recipe(**asked):
 
 def test_the_noise_of_a_recipe_is_that_of_privatize_with_its_seed():
     clear = data.read("toy", points=2000)
-    found = reports.privatised(recipe(), clear, None)
+    found = privatized_data.privatised(recipe(), clear, None)
     alone = wpriv.privatize(clear.x_train, "local-gauss", sigma=0.5, delta=1e-3, radius=3, seed=4)
     assert np.array_equal(found.x_train, alone.x)
     assert np.array_equal(found.x_test, clear.x_test)
     assert (found.noise.p, found.noise.scale, found.noise.lam, found.noise.domain) == (2, 0.5, 0.5, "as read")
     assert found.noise.statement["guarantees"] == alone.statement["guarantees"]
     assert set(found.y_train) == {0}
-    other = reports.privatised(recipe(seed=5), clear, None)
+    other = privatized_data.privatised(recipe(seed=5), clear, None)
     assert not np.array_equal(other.x_train, found.x_train)
-    assert reports.privatised(recipe(mech="local-laplace", sigma=None, scale=2.0, delta=None, dct=True), clear, None).noise.domain == "dct"
+    assert (
+        privatized_data.privatised(recipe(mech="local-laplace", sigma=None, scale=2.0, delta=None, dct=True), clear, None).noise.domain
+        == "dct"
+    )
 
 
 def test_noise_that_could_not_be_drawn_again_or_twice_is_refused(tmp_path):
     made = recipe()
     clear = data.read("toy", points=50)
     with pytest.raises(UsageError, match="already"):
-        reports.privatised(made, reports.privatised(made, clear, None), None)
+        privatized_data.privatised(made, privatized_data.privatised(made, clear, None), None)
     without = check(Document("toy", [], {key: value for key, value in made.data.items() if key != "seed"}))
     with pytest.raises(UsageError, match=r"give seed\. Or privatise once"):
-        reports.privatised(without, clear, None)
+        privatized_data.privatised(without, clear, None)
     with pytest.raises(UsageError, match=r"toy: data: privatize: .*--radius"):
-        reports.privatised(recipe(radius=None), clear, None)
+        privatized_data.privatised(recipe(radius=None), clear, None)
 
 
 def test_only_training_records_are_cut_by_first(tmp_path):
     made = train.changed(recipe(), {"data.first": 30})
     assert train.planned(made, tmp_path / "out")[0].records == 30
-    found = source.data(made, None)
+    found = load_data.data(made, None)
     assert (len(found.x_train), len(found.x_test)) == (30, 2000)
 
 

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import MissingResource, Unsupported, UsageError
-from wpriv.mechanisms import _table
+from wpriv.mechanisms import _histogram_csv
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.histogram import Histogram
 from wpriv.mechanisms.truncated_gauss import TruncatedGaussPair
@@ -44,7 +44,7 @@ def test_a_histogram_is_its_plain_sum_with_distinguishing_events_in_both_orders(
 def test_samples_are_counted_into_bins_of_the_given_width(write):
     """Bins [0, 0.5) and [0.5, 1) and [-0.5, 0); one column is longer, and a byte-order mark and blank lines do no harm."""
     file = write("\ufeffp,q\n0.1,0.6\n\n0.49,0.7\n0.5,-0.1\n,0.2\n")
-    table = _table.read(file, 0.5)
+    table = _histogram_csv.read(file, 0.5)
     np.testing.assert_allclose(table.centres, [-0.25, 0.25, 0.75])
     np.testing.assert_allclose(table.p, [0, 2 / 3, 1 / 3])
     np.testing.assert_allclose(table.q, [0.25, 0.25, 0.5])

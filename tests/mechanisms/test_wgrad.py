@@ -13,8 +13,8 @@ from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.wgrad import Wgrad
-from wpriv.run import price
-from wpriv.run.explain import explain
+from wpriv.run.accounting import evaluate
+from wpriv.run.accounting.explain import explain
 
 PARITY = {"bound": 1, "lipschitz_x": 1, "size_x": 2900, "size_z": 3100, "alpha": 0.75, "clip": 5}
 RUN = {"sampling": "fixed", "rate": 0.2, "n": 500}
@@ -38,7 +38,7 @@ def test_it_is_priced_like_a_gauss_mechanism_of_that_sensitivity():
     plain = Process((Step(Gauss(0.05, Wgrad(0.05, **PARITY).sensitivity), 500, Sampling("fixed", 0.2)),))
     assert own.adjacency == "replace-within-group"
     for accountant in ("pld", "gdp-clt", "rdp"):
-        ours, theirs = (price.curve(p, accountant).at(delta=DELTA).epsilon for p in (own, plain))
+        ours, theirs = (evaluate.curve(p, accountant).at(delta=DELTA).epsilon for p in (own, plain))
         assert ours == theirs
 
 

@@ -9,13 +9,16 @@ import pytest
 from tests.points import ROOT
 from wpriv.config.schema import PRICED
 from wpriv.core import registry
-from wpriv.run import compare, duration, expect, grid, plot, read, sweep, train
+from wpriv.run import load_recipe, recipe_duration
+from wpriv.run.comparison import compare, grid
+from wpriv.run.results import expectations, plot
+from wpriv.run.training import sweep, train
 
 RECIPES = ROOT / "recipes"
 EVERY = sorted(RECIPES.rglob("*.yaml"))
-FILES = [path for path in EVERY if read.recipe(path).kind == "compare"]
-TRAININGS = [path for path in EVERY if read.recipe(path).kind == "train"]
-CLAIMING = [path for path in EVERY if read.recipe(path).claims]
+FILES = [path for path in EVERY if load_recipe.recipe(path).kind == "compare"]
+TRAININGS = [path for path in EVERY if load_recipe.recipe(path).kind == "train"]
+CLAIMING = [path for path in EVERY if load_recipe.recipe(path).claims]
 # nothing is published that its numbers could be held against: a picture, and data that are made up
 WITHOUT_NUMBERS = {"fig1-laplace-loss", "fig6-timing", "table1-office-caltech", "fig3", "swae-mnist", "swae-fashion-mnist"}
 
@@ -24,12 +27,12 @@ def test_the_recipes_are_seen():
     assert len(FILES) >= 27
     assert len(TRAININGS) >= 12
     assert len(CLAIMING) >= 8
-    assert {path.resolve() for path in EVERY} == {path.resolve() for path in read.shipped().values()}
+    assert {path.resolve() for path in EVERY} == {path.resolve() for path in load_recipe.shipped().values()}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_a_recipe_meets_its_published_numbers_quickly(path, tmp_path):
-    done = compare.run(read.recipe(path, quick=True), tmp_path / "out")
+    done = compare.run(load_recipe.recipe(path, quick=True), tmp_path / "out")
     done.require()
     assert done.verdicts or path.stem in WITHOUT_NUMBERS
     assert (tmp_path / "out" / "figure.png").stat().st_size > 5000
@@ -38,7 +41,7 @@ def test_a_recipe_meets_its_published_numbers_quickly(path, tmp_path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_a_recipe_is_sound_as_a_whole_and_says_how_it_is_run_and_what_it_costs(path):
-    made = read.recipe(path)
+    made = load_recipe.recipe(path)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     folder = path.parent.name
     assert re.fullmatch(rf"# wpriv compare recipes/{folder}/{path.name} +\(\d+ s, \d+ MB\)", first)
@@ -49,20 +52,20 @@ def test_a_recipe_is_sound_as_a_whole_and_says_how_it_is_run_and_what_it_costs(p
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda p: p.stem)
 def test_a_recipe_states_how_long_it_takes_and_its_first_line_agrees(path):
-    made = read.recipe(path)
+    made = load_recipe.recipe(path)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     if made.kind == "compare":
         assert made.time.seconds == int(re.search(r"\((\d+) s, ", first)[1])
     else:
-        assert f"{duration.words(made.time.seconds)} of one core" in first
+        assert f"{recipe_duration.words(made.time.seconds)} of one core" in first
         # also a dry run of its quick settings
-        assert read.recipe(path, quick=True).time is not None
+        assert load_recipe.recipe(path, quick=True).time is not None
 
 
 @pytest.mark.parametrize("path", CLAIMING, ids=lambda p: p.stem)
 def test_what_a_claim_of_a_recipe_quotes_is_what_the_recipe_expects(path):
     """Every decimal number of what is found stands among the expected numbers, or is the ratio of two of one panel."""
-    made = read.recipe(path)
+    made = load_recipe.recipe(path)
     quoted = [float(word) for claim in made.claims for word in re.findall(r"(?<![\w.])\d*\.\d+", claim.found)]
     panels: dict[str, list[float]] = {}
     for check in made.checks:
@@ -77,12 +80,12 @@ def test_what_a_claim_of_a_recipe_quotes_is_what_the_recipe_expects(path):
 
 def may_hold(cell, where):
     given = {**cell.specs[0], **cell.labels}
-    return all(expect._same(given[k], v) for k, v in where.items() if k in given)
+    return all(expectations._same(given[k], v) for k, v in where.items() if k in given)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
-    made = read.recipe(path)
+    made = load_recipe.recipe(path)
     cells = grid.cells(made)
     rows = [{**c.specs[0], **c.labels, "accountant": c.accountant, "epsilon": c.eps, "delta": c.delta} for c in cells if c.table in PRICED]
     for check in made.checks:
@@ -90,7 +93,7 @@ def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
         # what a table of its own kind answers only it can say
         own = [c for c in cells if c.table not in PRICED and c.labels.get("panel", "") == check.panel and may_hold(c, where)]
         found = [row for row in rows + [row for c in own for row in compare.compute(c, {})] if row.get("panel", "") == check.panel]
-        hits = [row for row in found if all(expect._same(row.get(k), v) for k, v in where.items())]
+        hits = [row for row in found if all(expectations._same(row.get(k), v) for k, v in where.items())]
         assert len(hits) == 1, f"{check.where} names {len(hits)} rows"
 
 
@@ -98,7 +101,7 @@ def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
 def test_a_training_says_how_it_is_run_and_what_is_expected_of_it_and_can_be_planned_without_data(path, tmp_path):
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert re.fullmatch(rf"# wpriv train recipes/{path.parent.name}/{path.name}( --device cuda)? +\(.+\)", first)
-    made = read.recipe(path)
+    made = load_recipe.recipe(path)
     assert made.checks or path.stem in WITHOUT_NUMBERS
     cells = [cell.recipe for cell in sweep.cells(made)] if made.training.sweep else [made]
     # one of a sweep, a private one if there is one; where it says how many records it counts on
@@ -108,7 +111,7 @@ def test_a_training_says_how_it_is_run_and_what_is_expected_of_it_and_can_be_pla
         wanted = cell.training.privacy
         assert wanted is None or wanted.eps is None or plan.eps() <= wanted.eps
         assert plan.epoch_ends[-1] == plan.steps
-    quick = read.recipe(path, quick=True)
+    quick = load_recipe.recipe(path, quick=True)
     assert not quick.checks or quick.data.get("expect")
 
 

@@ -11,8 +11,11 @@ import stat
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from PIL import Image
 
+import wpriv.data
 from tests.points import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -54,7 +57,22 @@ def test_the_gate_prices_both_kinds_of_step(with_wpriv):
 
 @pytest.mark.parametrize("name", ["budget", "calibrate"])
 def test_the_docstring_of_a_verb_is_true(name):
-    module = importlib.import_module(f"wpriv.run.{name}")
+    module = importlib.import_module(f"wpriv.run.accounting.{name}")
     results = doctest.testmod(module)
     assert results.attempted >= 1
     assert results.failed == 0
+
+
+def test_sheets_of_cifar10_become_the_binary_version(with_wpriv, tmp_path):
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (6, 2, 1024, 3), np.uint8), rng.integers(0, 10, (6, 2))
+    sheets, target = tmp_path / "sheets", tmp_path / "cifar10"
+    sheets.mkdir()
+    for name, sheet in zip((*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"), images, strict=True):
+        Image.fromarray(sheet).save(sheets / f"{name}.png")
+    (sheets / "train_lables.json").write_text(json.dumps(labels[:5].ravel().tolist()))
+    (sheets / "test_lables.json").write_text(json.dumps(labels[5].tolist()))
+    subprocess.run([sys.executable, EXAMPLES / "cifar10_from_png.py", sheets, target], env=with_wpriv, check=True, timeout=120)
+    data = wpriv.data.read("cifar10", root=tmp_path, verify=False)
+    assert np.array_equal(data.x_train, images[:5].reshape(10, 32, 32, 3).transpose(0, 3, 1, 2))
+    assert np.array_equal(data.y_test, labels[5])

@@ -15,11 +15,13 @@ from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Document
 from wpriv.core import registry
 from wpriv.core.process import Process, Sampling, Step
+from wpriv.engine.release import Bounded
 from wpriv.errors import MissingResource, UsageError
-from wpriv.run import price, read, sweep, train
+from wpriv.run import load_recipe
+from wpriv.run.accounting import evaluate
+from wpriv.run.training import sweep, train
 from wpriv.tasks import _adapt, adapt
 from wpriv.tasks._adapt_nets import Networks, Work, moved, refuse
-from wpriv.train.release import Bounded
 
 RECORDS, BATCH, INPUTS = 40, 8, 5
 PRIVATE = {"delta": 1e-3, "sampling": "fixed"}
@@ -214,7 +216,7 @@ def test_the_eps_that_the_paper_prints_is_that_of_its_program(records, sigma):
 def test_the_noise_of_the_published_dp_dann_holds_far_more_than_it_promises():
     # 17 on each of 128 gradients of 8 tensors of norm 1, 41,600 steps of 128 of 7438: priced by pld, an independent road from the run
     step = Step(adapt.Gauss(17 * 128**0.5, 2 * 8**0.5), 41_600, Sampling("fixed", 128 / 7438))
-    found = price.ask(price.curve(Process((step,)), "pld"), delta=1e-5)
+    found = evaluate.ask(evaluate.curve(Process((step,)), "pld"), delta=1e-5)
     assert found.epsilon.safe < 1
 
 
@@ -229,8 +231,8 @@ def test_the_source_alone_learns_the_same_whatever_the_target_is(root):
 
 @pytest.mark.parametrize("name", ["dp-swd", "dp-swd-projections"])
 def test_a_run_that_is_cut_short_goes_on_as_if_it_had_not_been(name, root):
+    from wpriv.engine.loop import Engine
     from wpriv.errors import Interrupted
-    from wpriv.train.loop import Engine
 
     whole = ran(root, name, "whole")
     path = root / "cut.yaml"
@@ -316,7 +318,7 @@ def test_the_task_measures_what_recipes_may_expect():
     "name", ["table1-mnist-usps", "table1-usps-mnist", "table1-office-caltech", "table1-office31", "table1-visda", "fig3"]
 )
 def test_a_recipe_runs_quickly_where_its_data_are_there(name, tmp_path):
-    made = read.recipe(f"dpswd/{name}", quick=True)
+    made = load_recipe.recipe(f"dpswd/{name}", quick=True)
     try:
         done = sweep.run(made, tmp_path / "out")
     except MissingResource as error:

@@ -20,10 +20,10 @@ from wpriv.config.resolve import check
 from wpriv.config.train_schema import Optimizer
 from wpriv.config.yaml_document import Document
 from wpriv.data import Noise
+from wpriv.engine import checkpoint
 from wpriv.errors import Interrupted, UsageError
-from wpriv.run import progress
+from wpriv.run.training import progress
 from wpriv.tasks import denoise
-from wpriv.train import checkpoint
 from wpriv.transport.sinkhorn import entropic
 
 RECIPE = {

@@ -15,11 +15,12 @@ from tests.tasks.test_adapt import root  # noqa: F401
 from tests.tasks.test_generation import bars  # noqa: F401
 from wpriv.cli.main import main
 from wpriv.core import registry
+from wpriv.engine import checkpoint, job, loop
+from wpriv.engine.release import exact_form, noisy
 from wpriv.errors import UsageError
-from wpriv.run import read, train
+from wpriv.run import load_recipe
+from wpriv.run.training import train
 from wpriv.tasks import merf
-from wpriv.train import checkpoint, job, loop
-from wpriv.train.release import exact_form, noisy
 
 SUMS = {"classify", "cgan", "merf"}
 CLASSIFY = """\
@@ -157,8 +158,8 @@ def test_adaptation_by_clipped_gradients_trains_with_exact_noise(root, releases)
 def private() -> dict[str, str]:
     """The shipped trainings with privacy, by name, and their tasks."""
     names = {}
-    for name, path in read.shipped().items():
-        made = read.recipe(path)
+    for name, path in load_recipe.shipped().items():
+        made = load_recipe.recipe(path)
         if made.training is not None and made.training.privacy is not None:
             names[name] = made.training.task
     return names
@@ -167,7 +168,7 @@ def private() -> dict[str, str]:
 def test_every_private_task_that_ships_takes_exact_noise_or_refuses_it_by_name():
     seen: dict[bool, set[str]] = {True: set(), False: set()}
     for name, task in private().items():
-        made = read.recipe(read.shipped()[name])
+        made = load_recipe.recipe(load_recipe.shipped()[name])
         mean = made.training.privacy.clip == "batch-mean"
         wanted = task in SUMS and not mean
         if task == "adapt":

@@ -13,7 +13,8 @@ import wpriv
 from wpriv import data
 from wpriv.errors import MissingResource, UsageError
 from wpriv.figures import losses, noise, odds, parity, scores
-from wpriv.run import read, sweep, train
+from wpriv.run import load_recipe
+from wpriv.run.training import sweep, train
 from wpriv.tasks import _fairness, fair
 
 RECIPE = """\
@@ -194,7 +195,7 @@ def test_columns_are_brought_from_their_ranges_and_cut():
 
 @pytest.mark.parametrize("name", ["fig1-parity", "fig2-odds", "fig9-regression", "tight-or-paper", "adult", "german"])
 def test_a_shipped_recipe_runs_with_its_quick_settings(name, tmp_path):
-    made = read.recipe(f"wgrad/{name}", quick=True)
+    made = load_recipe.recipe(f"wgrad/{name}", quick=True)
     try:
         done = sweep.run(made, tmp_path)
     except MissingResource as error:
@@ -216,7 +217,7 @@ def test_a_sweep_puts_together_what_its_trainings_leave(recipe, tmp_path, capsys
     assert {(row["panel"], row["case"]) for row in rows} == {("α = 0", "ε = ∞"), ("α = 0", "ε = 4")}
     with (tmp_path / "grid" / "scores.csv").open() as file:
         assert {row["panel"] for row in csv.DictReader(file)} == {"α = 0, ε = ∞", "α = 0, ε = 4"}
-    again = read.recipe(tmp_path / "grid" / "recipe.yaml")
+    again = load_recipe.recipe(tmp_path / "grid" / "recipe.yaml")
     assert again.data == train.recipe_of("toy.yaml").data
     capsys.readouterr()
     assert main(["plot", "grid", "--format", "svg"]) == 0

@@ -14,14 +14,14 @@ from PIL import Image
 from tests.points import ROOT
 from wpriv.core import registry
 from wpriv.core.process import Process, Step
+from wpriv.engine import checkpoint
+from wpriv.engine.job import Door
+from wpriv.engine.noise_stream import Noise
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
-from wpriv.run import plan, train
+from wpriv.run.training import plan, train
 from wpriv.tasks import _generation, _projected, merf, swd_generate
-from wpriv.train import checkpoint
-from wpriv.train.job import Door
-from wpriv.train.noise import Noise
 from wpriv.transport import sliced
 
 CPU = torch.device("cpu")

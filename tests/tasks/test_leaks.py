@@ -14,7 +14,7 @@ from tests.tasks.test_sliced_tasks import AUTOENCODE, MATCH, REPRESENT
 from wpriv import models
 from wpriv.cli.main import main
 from wpriv.errors import Unsupported
-from wpriv.run import train
+from wpriv.run.training import train
 
 CLASSIFY = """\
 kind: train

@@ -15,14 +15,16 @@ import wpriv
 from wpriv import data
 from wpriv.cli.main import main
 from wpriv.core import registry
+from wpriv.engine.penalty.gradient import penalised_gradient
+from wpriv.engine.penalty.objective import Objective, penalty_of
+from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
 from wpriv.figures import codes, points
-from wpriv.run import plot, read, train
-from wpriv.tasks import _codes, _sliced, autoencode, represent
+from wpriv.run import load_recipe
+from wpriv.run.results import plot
+from wpriv.run.training import train
+from wpriv.tasks import _code_probe, _sliced, autoencode, represent
 from wpriv.tasks import match as matching
-from wpriv.train.penalised import Objective, penalty_of
-from wpriv.train.penalty import Penalty
-from wpriv.train.wasserstein import penalised_gradient
 from wpriv.transport.sliced import random_directions
 
 REPRESENT = """\
@@ -166,15 +168,15 @@ def test_logistic_regression_is_that_of_a_general_optimizer():
 
     # oracle: BFGS of scipy, which knows nothing of Newton steps
     exact = optimize.minimize(cost, np.zeros(3), tol=1e-10)
-    np.testing.assert_allclose(_codes.logistic(x, y), exact.x, atol=1e-5)
+    np.testing.assert_allclose(_code_probe.logistic(x, y), exact.x, atol=1e-5)
 
 
 def test_logistic_regression_stays_finite_where_the_classes_are_apart():
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.normal(-50, 1, (100, 2)), rng.normal(50, 1, (100, 2))])
     labels = np.repeat([0, 1], 100)
-    assert (_codes.chosen(points, labels) == labels[_codes.split(200)[1]]).all()
-    assert _codes.chosen(np.zeros((10, 2)), np.arange(10) % 2).shape == (4,)
+    assert (_code_probe.chosen(points, labels) == labels[_code_probe.split(200)[1]]).all()
+    assert _code_probe.chosen(np.zeros((10, 2)), np.arange(10) % 2).shape == (4,)
 
 
 def test_points_of_the_ball_are_uniform():
@@ -293,7 +295,7 @@ def test_matched_points_are_protected_on_both_sides_and_kept_along_the_way(ran, 
 def test_a_goal_alone_costs_half_of_what_those_that_are_moved_cost(private, factor, tmp_path):
     path = tmp_path / "toy.yaml"
     path.write_text(MATCH.replace("shown: [0, 2]", f"private: {private}"))
-    found = matching.release(read.recipe(path, kind="train").training, {"records": 1000, "normal": 500, "circle": 500})
+    found = matching.release(load_recipe.recipe(path, kind="train").training, {"records": 1000, "normal": 500, "circle": 500})
     assert found.sensitivity == pytest.approx(factor * 2 / 100)
 
 
@@ -324,8 +326,8 @@ def test_an_autoencoder_leaves_samples_and_its_points_of_the_ball_are_nobodys(ra
 
 @pytest.mark.parametrize("text", [REPRESENT, MATCH, AUTOENCODE])
 def test_the_same_seed_gives_the_same_run_also_when_it_was_cut_short(text, ran, tmp_path, monkeypatch):
+    from wpriv.engine import checkpoint, loop
     from wpriv.errors import Interrupted
-    from wpriv.train import checkpoint, loop
 
     whole = ran(text)
     step = loop.Engine.step

@@ -14,10 +14,11 @@ from torch import nn
 
 import wpriv
 from wpriv.config.field_types import Named
+from wpriv.engine import checkpoint
 from wpriv.errors import Interrupted, MissingResource, UsageError
-from wpriv.run import read, train
-from wpriv.tasks import _critic
-from wpriv.train import checkpoint
+from wpriv.run import load_recipe
+from wpriv.run.training import train
+from wpriv.tasks import _wgan_critic
 
 TOY = {
     "kind": "train",
@@ -80,7 +81,7 @@ class Line(nn.Module):
 
 def test_the_critic_loss_of_a_linear_critic_is_that_of_means_and_one_slope():
     generator = nn.Linear(2, 3)
-    own = _critic.Pair(generator, Line(torch.tensor([3.0, 0.0, 4.0])), 2, 0, penalty=10.0)
+    own = _wgan_critic.Pair(generator, Line(torch.tensor([3.0, 0.0, 4.0])), 2, 0, penalty=10.0)
     real = torch.randn(500, 3)
     torch.manual_seed(7)
     found = float(own.critic_loss(real, torch.zeros(500, dtype=torch.int64)).detach())
@@ -92,14 +93,14 @@ def test_the_critic_loss_of_a_linear_critic_is_that_of_means_and_one_slope():
 
 
 def test_the_generator_goes_where_the_critic_sends_it():
-    own = _critic.Pair(nn.Linear(1, 2), Line(torch.tensor([1.0, -2.0])), 1, 0, penalty=10.0)
+    own = _wgan_critic.Pair(nn.Linear(1, 2), Line(torch.tensor([1.0, -2.0])), 1, 0, penalty=10.0)
     own.generator_loss(torch.zeros(8, dtype=torch.int64)).backward()
     # -mean D moves with the bias by minus the slope
     assert own.generator.bias.grad.tolist() == pytest.approx([-1.0, 2.0])
 
 
 def test_with_labels_both_networks_are_told_them():
-    own = _critic.pair(Named(name="dcgan-28", latent=3, width=2), Named(name="critic-28", width=2), (1, 28, 28), 4, 10.0)
+    own = _wgan_critic.pair(Named(name="dcgan-28", latent=3, width=2), Named(name="critic-28", width=2), (1, 28, 28), 4, 10.0)
     latents = own.latents(4)
     own.eval()
     one, other = (own(latents, torch.full((4,), k)) for k in (0, 3))
@@ -186,13 +187,13 @@ def test_without_wavelets_pywavelets_is_not_loaded(run, monkeypatch):
 def test_an_interrupted_run_goes_on_bit_for_bit(run, tmp_path):
     whole = run(IMAGES)
     asked = []
-    made = read.recipe(tmp_path / "made.yaml", kind="train")
+    made = load_recipe.recipe(tmp_path / "made.yaml", kind="train")
 
     def stop():
         asked.append(1)
         return "a test" if len(asked) == 3 else None
 
-    from wpriv.train import launch
+    from wpriv.engine import launch
 
     real = launch.launch
     with pytest.MonkeyPatch.context() as patched:
@@ -227,9 +228,9 @@ def test_what_does_not_go_together_is_refused(run, changes, told):
 
 def test_networks_that_do_not_fit_are_refused():
     with pytest.raises(UsageError, match="wgan trains a generator, and mlp is none; take dcgan-28"):
-        _critic.pair(Named(name="mlp"), Named(name="mlp"), (2,), 0, 1.0)
+        _wgan_critic.pair(Named(name="mlp"), Named(name="mlp"), (2,), 0, 1.0)
     with pytest.raises(UsageError, match="critic-28 takes images"):
-        _critic.pair(Named(name="mlp-generator"), Named(name="critic-28"), (2,), 0, 1.0)
+        _wgan_critic.pair(Named(name="mlp-generator"), Named(name="critic-28"), (2,), 0, 1.0)
 
 
 def test_a_run_is_repeated_by_its_seed(run):

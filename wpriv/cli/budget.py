@@ -39,18 +39,20 @@ def command(
 
     wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4
     """
-    from wpriv.run import build
+    from wpriv.run.accounting import build_process
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
     if recipe is None:
         names, question = job.accountant or ["pld"], job.question()
-        made = build.job(job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history, observed=observed)
+        made = build_process.job(
+            job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history, observed=observed
+        )
     else:
-        from wpriv.run import read
+        from wpriv.run import load_recipe
 
         flags.no_flags(recipe, job, history=history, observed=observed)
-        made, names, question = read.budget(recipe)
+        made, names, question = load_recipe.budget(recipe)
     if limit is not None and ("delta" not in question or curve):
         raise UsageError("--max-eps is about the eps at one --delta; give --delta, and no --curve")
     if curve and (quiet or explain):
@@ -66,15 +68,15 @@ def command(
 
 
 def _curve(job: Any, name: str, question: dict[str, Any], mode: str) -> None:
-    from wpriv.cli import show
-    from wpriv.run import budget
+    from wpriv.cli import guarantee_output
+    from wpriv.run.accounting import budget
 
-    show.points(budget.curve(job, name, **question), mode)
+    guarantee_output.points(budget.curve(job, name, **question), mode)
 
 
 def _answer(job: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool) -> None:
-    from wpriv.cli import show
-    from wpriv.run import budget, price
+    from wpriv.cli import guarantee_output
+    from wpriv.run.accounting import budget, evaluate
 
     single = len(names) == 1 and names != ["all"]
     if single:
@@ -82,17 +84,17 @@ def _answer(job: Any, names: list[str], question: dict[str, Any], limit: float |
     else:
         answers = budget.table(job, names, **question)
     rows = answers.rows if limit is None else budget.gated(job, answers.rows, limit, question.get("tol"))
-    rows = [price.with_warnings(row, budget.implausible(row, job.records)) for row in rows]
+    rows = [evaluate.with_warnings(row, budget.implausible(row, job.records)) for row in rows]
     rows = [_explained(row) for row in rows] if explain else rows
     if single:
-        show.one(rows[0], mode, limit)
+        guarantee_output.one(rows[0], mode, limit)
     else:
-        show.several(rows, [{"accountant": r.accountant, "reason": r.reason} for r in answers.refused], mode, limit)
+        guarantee_output.several(rows, [{"accountant": r.accountant, "reason": r.reason} for r in answers.refused], mode, limit)
     if limit is not None:
         budget.check_max_eps(rows, limit)
 
 
 def _explained(row: Any) -> Any:
-    from wpriv.run.explain import explain
+    from wpriv.run.accounting.explain import explain
 
     return row.with_extra(explain=explain(row))

@@ -30,24 +30,24 @@ def command(
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
     """
-    from wpriv.cli import show, terminal
-    from wpriv.run.calibrate import calibrate
+    from wpriv.cli import guarantee_output, terminal
+    from wpriv.run.accounting.calibrate import calibrate
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     if recipe is None:
         asked = _asked(job)
     else:
-        from wpriv.run import read
+        from wpriv.run import load_recipe
 
         flags.no_flags(recipe, job)
-        asked = read.calibrate(recipe)
+        asked = load_recipe.calibrate(recipe)
     with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):
         row = calibrate(**asked, compare_classical=compare_classical)
     if explain:
-        from wpriv.run.explain import explain as explained
+        from wpriv.run.accounting.explain import explain as explained
 
         row = row.with_extra(explain=explained(row))
-    show.one(row, mode)
+    guarantee_output.one(row, mode)
 
 
 def _asked(job: flags.Job) -> dict[str, Any]:

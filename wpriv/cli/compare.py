@@ -44,13 +44,14 @@ def command(
 
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,65536 --accountant all
     """
-    from wpriv.cli import tables, terminal
-    from wpriv.run import compare, read
+    from wpriv.cli import comparison_output, terminal
+    from wpriv.run import load_recipe
+    from wpriv.run.comparison import compare
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     if recipe is not None:
         flags.no_flags(recipe, job, history=history, observed=observed, sweep=sweep, figure=figure, why=why)
-        asked = read.recipe(recipe, quick=quick, kind="compare")
+        asked = load_recipe.recipe(recipe, quick=quick, kind="compare")
         out = out or compare.default_out(asked)
     elif quick or not (any(vars(job).values()) or history or observed or sweep or figure or why):
         raise UsageError("compare takes a recipe (`wpriv recipe ls` lists them), or a job in flags, as in --mech gauss --sigma 4")
@@ -66,24 +67,24 @@ def command(
         }
         if given := [name for name, value in others.items() if value]:
             raise UsageError(f"--why reads one mechanism in its own set of ways; leave out --{given[0]}")
-        tables.why(compare.readings({"mech": job.mech, **job.params(), **job.schedule()}, **job.question()), mode)
+        comparison_output.why(compare.readings({"mech": job.mech, **job.params(), **job.schedule()}, **job.question()), mode)
         return
     else:
-        axes = [read.sweep(text) for text in sweep or []]
-        asked = read.from_flags(_recipe(job, history, observed, axes, flags.folded(figure)))
+        axes = [load_recipe.sweep(text) for text in sweep or []]
+        asked = load_recipe.from_flags(_recipe(job, history, observed, axes, flags.folded(figure)))
         if figure is not None and out is None:
             raise UsageError("--figure is drawn into the folder of the results; give --out DIR")
     with contextlib.nullcontext() if quiet else terminal.counting("cells") as progress:
         done = compare.run(asked, out, fresh=fresh, progress=progress)
-    tables.comparison(done, mode)
+    comparison_output.comparison(done, mode)
     done.require()
 
 
 def _recipe(job: flags.Job, history: str | None, observed: str | None, axes: list[dict[str, Any]], figure: str | None) -> dict[str, Any]:
     """The keys of a recipe that the flags amount to."""
-    from wpriv.run import read
+    from wpriv.run import load_recipe
 
     data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
     data |= {key: value for key, value in (("figure", figure), ("sweep", axes)) if value}
     swept = [axis["over"] for axis in axes]
-    return data | read.steps_of_flags(job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed)
+    return data | load_recipe.steps_of_flags(job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed)

@@ -17,8 +17,6 @@ Root = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set of the list.")]
 Param = Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter of its reader; repeatable.")]
-Source = Annotated[Path, typer.Argument(metavar="FROM", help="The folder with the files as they are.")]
-Target = Annotated[Path, typer.Argument(metavar="TO", help="The folder for those that wpriv reads.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -33,21 +31,21 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
         if data_root is not None or as_json:
             raise UsageError(f"--data-root and --json go behind {ctx.invoked_subcommand}, as in wpriv data show mnist --data-root DIR")
         return
-    from wpriv.cli import show
+    from wpriv.cli import guarantee_output
     from wpriv.data import HOW_TO_NAME, looked
-    from wpriv.run import data
+    from wpriv.run import list_data
 
-    rows = data.listing(data_root)
+    rows = list_data.listing(data_root)
     if as_json:
-        return show.emit(show.rows_of(rows, "wpriv.data/1"))
+        return guarantee_output.emit(guarantee_output.rows_of(rows, "wpriv.data/1"))
     body = [[str(row["name"]), str(row["status"]), *_cells(row)] for row in rows]
-    show.emit(show.table(["data set", "status", "train", "test", "example", "checksums", "where"], body))
+    guarantee_output.emit(guarantee_output.table(["data set", "status", "train", "test", "example", "checksums", "where"], body))
     for row in rows:
         if row["status"] == "damaged":
-            show.emit(row["reason"])
+            guarantee_output.emit(row["reason"])
         elif row["status"] != "found":
-            show.emit(f"{row['name']}: {row['about']}. {row['get']}")
-    show.say("note", f"looked in {looked(data_root)}. Each data set lies in a folder of its name there; {HOW_TO_NAME}")
+            guarantee_output.emit(f"{row['name']}: {row['about']}. {row['get']}")
+    guarantee_output.say("note", f"looked in {looked(data_root)}. Each data set lies in a folder of its name there; {HOW_TO_NAME}")
 
 
 @app.command("show")
@@ -56,37 +54,26 @@ def details(name: Name, param: Param = None, data_root: Root = None, as_json: fl
 
     wpriv data show table --param file=people.csv --param target=income
     """
-    from wpriv.cli import show
+    from wpriv.cli import guarantee_output
     from wpriv.data import VERDICTS
-    from wpriv.run import data
+    from wpriv.run import list_data
 
-    found = data.details(name, data_root, flags.params(param))
+    found = list_data.details(name, data_root, flags.params(param))
     if as_json:
-        return show.emit(show.rows_of([found], "wpriv.data/1"))
+        return guarantee_output.emit(guarantee_output.rows_of([found], "wpriv.data/1"))
     size = " x ".join(str(side) for side in found["shape"])
-    show.emit(show.bold(f"{found['name']}: {found['train']} to train on and {found['test']} to test on, {size} {found['dtype']}"))
-    show.emit(f"classes: {', '.join(found['classes'])}")
+    guarantee_output.emit(
+        guarantee_output.bold(f"{found['name']}: {found['train']} to train on and {found['test']} to test on, {size} {found['dtype']}")
+    )
+    guarantee_output.emit(f"classes: {', '.join(found['classes'])}")
     if found["sensitive"]:
-        show.emit(f"sensitive: {found['sensitive']}")
-    show.emit(f"source: {found['source']}")
-    show.emit(f"fingerprint: {found['fingerprint']}")
+        guarantee_output.emit(f"sensitive: {found['sensitive']}")
+    guarantee_output.emit(f"source: {found['source']}")
+    guarantee_output.emit(f"fingerprint: {found['fingerprint']}")
     for file in found["files"]:
-        show.emit(f"file: {file['path']}, sha256 {file['sha256']}, {file['verdict']}: {VERDICTS[file['verdict']]}")
+        guarantee_output.emit(f"file: {file['path']}, sha256 {file['sha256']}, {file['verdict']}: {VERDICTS[file['verdict']]}")
     for note in found["notes"]:
-        show.say("note", note)
-
-
-@app.command()
-def convert(name: Name, source: Source, to: Target) -> None:
-    """Bring a data set from another form into one that wpriv reads: cifar10 from PNG sheets.
-
-    wpriv data convert cifar10 sheets ~/data/cifar10
-    """
-    from wpriv.cli import show
-    from wpriv.run import data
-
-    for path in data.convert(name, source, to):
-        show.emit(str(path))
+        guarantee_output.say("note", note)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from wpriv import __version__
+from wpriv._version import __version__
 from wpriv.cli import streams
 from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError
 

@@ -18,8 +18,8 @@ def command(source: Source, figure: Figure = None, formats: Format = "png", out:
 
     wpriv plot results/fig7-dpsgd --format pdf,svg
     """
-    from wpriv.cli import flags, show
-    from wpriv.run import plot
+    from wpriv.cli import flags, guarantee_output
+    from wpriv.run.results import plot
 
     for path in plot.plot(source, figure=flags.folded(figure), formats=[f.strip() for f in formats.split(",") if f.strip()], out=out):
-        show.emit(str(path))
+        guarantee_output.emit(str(path))

@@ -11,7 +11,7 @@ from wpriv.cli import flags
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
-    from wpriv.run.privatize import Privatized
+    from wpriv.run.local.privatize import Privatized
 
 Recipe = Annotated[flags.Text, typer.Argument(metavar="RECIPE", help="Instead of flags, a recipe of kind privatize.")]
 Data = Annotated[
@@ -76,8 +76,8 @@ def command(
 
     wpriv privatize --data mnist --mech local-gauss --radius 8 --eps 35 --delta 1e-4 --out private.npz
     """
-    from wpriv.cli import show
-    from wpriv.run.privatize import privatize
+    from wpriv.cli import guarantee_output
+    from wpriv.run.local.privatize import privatize
 
     given = {
         "data": data, "mech": mech, "eps": eps, "delta": delta, "sigma": sigma, "scale": scale, "radius": radius, "center": center,
@@ -89,19 +89,21 @@ def command(
     if out is None and not dry_run:
         raise UsageError("give --out FILE.npz, where the noisy records go (or --dry-run)")
     root = asked.pop("root", None) if data_root is None else data_root
-    done = privatize(**{**asked, "root": root}, out=out, dry_run=dry_run, say=lambda line: show.say("note", line))
+    done = privatize(**{**asked, "root": root}, out=out, dry_run=dry_run, say=lambda line: guarantee_output.say("note", line))
     if as_json:
-        show.emit(show.as_json({**done.statement, "written": [str(file) for file in done.files]}))
+        guarantee_output.emit(guarantee_output.as_json({**done.statement, "written": [str(file) for file in done.files]}))
     else:
         _tell(done, dry_run)
     for line in done.statement["warnings"]:
-        show.say("warning", line)
-    show.say("note", "all that is made of the noisy records is post-processing; noise put on the same records again is paid for again")
+        guarantee_output.say("warning", line)
+    guarantee_output.say(
+        "note", "all that is made of the noisy records is post-processing; noise put on the same records again is paid for again"
+    )
 
 
 def _asked(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
     """What the flags ask for, the parameters of the data set's reader in their types."""
-    from wpriv.run.data import typed
+    from wpriv.run.list_data import typed
 
     if given["data"] is None:
         raise UsageError("privatize needs records: give --data NAME or FILE, or a recipe")
@@ -111,21 +113,21 @@ def _asked(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
 
 def _of_recipe(recipe: str, given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
     """What a recipe asks for, beside which no flag may say anything."""
-    from wpriv.run import read
+    from wpriv.run import load_recipe
 
     flags.no_flags(recipe, flags.Job(param=param), **given)
-    return read.privatize(recipe)
+    return load_recipe.privatize(recipe)
 
 
 def _tell(done: Privatized, dry_run: bool) -> None:
     """Says what was done to how many records, and where the files are."""
-    from wpriv.cli import show
-    from wpriv.run import local_statement
+    from wpriv.cli import guarantee_output
+    from wpriv.run.local import local_statement
 
     said = done.statement
     count = f"{said['data']['records']} records of {' x '.join(str(side) for side in said['data']['shape'])}"
-    show.emit(show.bold(f"{count} {'would be ' * dry_run}privatised: {local_statement.headline(said)}"))
+    guarantee_output.emit(guarantee_output.bold(f"{count} {'would be ' * dry_run}privatised: {local_statement.headline(said)}"))
     for word, line in local_statement.facts(said):
-        show.emit(f"{word}: {line}")
+        guarantee_output.emit(f"{word}: {line}")
     for file in done.files:
-        show.emit(f"written: {file}")
+        guarantee_output.emit(f"written: {file}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from wpriv.config import yaml_document
 from wpriv.errors import UsageError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -32,35 +33,35 @@ def ls(beginning: Beginning = None) -> None:
 
     wpriv recipe ls plc
     """
-    from wpriv.cli import show, terminal
-    from wpriv.run import duration, read
+    from wpriv.cli import guarantee_output, terminal
+    from wpriv.run import load_recipe, recipe_duration
 
-    rows = [[row.name, row.kind, duration.short(row.time), row.data or "-", row.source] for row in read.listing(beginning)]
-    terminal.print_table(show.table(["recipe", "kind", "time", "data", "source"], rows))
+    rows = [[row.name, row.kind, recipe_duration.short(row.time), row.data or "-", row.source] for row in load_recipe.listing(beginning)]
+    terminal.print_table(guarantee_output.table(["recipe", "kind", "time", "data", "source"], rows))
 
 
 @app.command()
 def check(recipes: Names) -> None:
     """Check recipes: every fault of the first faulty one with file, line and column."""
-    from wpriv.cli import show
-    from wpriv.run import read
+    from wpriv.cli import guarantee_output
+    from wpriv.run import load_recipe
 
     kinds = []
     for name in recipes:
         for quick in (False, True):
-            recipe = read.recipe(name, quick=quick)
+            recipe = load_recipe.recipe(name, quick=quick)
         kinds.append(recipe.kind)
     for name, kind in zip(recipes, kinds, strict=True):
-        show.emit(f"{name}: a sound recipe of kind {kind}")
+        guarantee_output.emit(f"{name}: a sound recipe of kind {kind}")
 
 
 @app.command("show")
 def resolved(recipe: Name, quick: Quick = False) -> None:
     """Show a recipe as resolved: panels complete, overrides applied."""
-    from wpriv.cli import show
-    from wpriv.run import read, write
+    from wpriv.cli import guarantee_output
+    from wpriv.run import load_recipe
 
-    show.emit(write.as_yaml(read.recipe(recipe, quick=quick).data).rstrip("\n"))
+    guarantee_output.emit(yaml_document.as_yaml(load_recipe.recipe(recipe, quick=quick).data).rstrip("\n"))
 
 
 @app.command()
@@ -68,17 +69,17 @@ def schema() -> None:
     """Print the JSON Schema of recipes, for editors that check while you write."""
     import json
 
-    from wpriv.cli import show
+    from wpriv.cli import guarantee_output
     from wpriv.config.schema import json_schema
 
-    show.emit(json.dumps(json_schema(), indent=2))
+    guarantee_output.emit(json.dumps(json_schema(), indent=2))
 
 
 @app.command()
 def cp(recipe: Name, to: Target = Path()) -> None:
     """Copy a shipped recipe, and the files it reads, to change them."""
-    from wpriv.cli import show
-    from wpriv.run import read
+    from wpriv.cli import guarantee_output
+    from wpriv.run import load_recipe
 
-    for path in read.copy(recipe, to):
-        show.emit(str(path))
+    for path in load_recipe.copy(recipe, to):
+        guarantee_output.emit(str(path))

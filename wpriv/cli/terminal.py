@@ -72,7 +72,7 @@ def _bars(*columns: Any) -> Progress:
 class Training:
     """Progress of trainings: a bar with steps, eps and the time left, below the lines that stay.
 
-    It is called with a line, as ``wpriv.run.progress`` calls any listener, and is one of its meters.
+    It is called with a line, as ``wpriv.run.training.progress`` calls any listener, and is one of its meters.
     """
 
     def __init__(self) -> None:

@@ -51,8 +51,8 @@ def command(
     """
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.cli import terminal, trained
-    from wpriv.run import processes, sweep, train
+    from wpriv.cli import terminal, training_output
+    from wpriv.run.training import process_group, sweep, train
 
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device is cpu or cuda; found {device!r}")
@@ -65,22 +65,22 @@ def command(
             told = "--fork and --fresh are for one training, and a sweep's many each go on where they were"
             raise UsageError(f"{told}. Name another folder with --out to begin all of it again")
         if dry_run:
-            trained.dry_sweep(made, sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json)
+            training_output.dry_sweep(made, sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json)
             return
         with terminal.training() as say:
             swept = sweep.run(made, where, jobs=jobs, part=shard or "1/1", backend=backend, device=device, root=data_root, say=say)
-        trained.swept(swept, as_json)
+        training_output.swept(swept, as_json)
         return
     if shard is not None or jobs > 1:
         raise UsageError("--jobs and --shard split a sweep, and the recipe has no 'sweep'")
     if dry_run:
         plan, place = train.planned(made, where, root=data_root, **how)
-        trained.dry(plan, place, as_json)
+        training_output.dry(plan, place, as_json)
         return
     with terminal.training() as say:
         done = train.run(made, where, device=device, root=data_root, say=say, **how)
-    if processes.first():  # of several processes (torchrun) one speaks
-        trained.results(done, as_json)
+    if process_group.first():  # of several processes (torchrun) one speaks
+        training_output.results(done, as_json)
     done.require()
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, StringConstraints, WithJsonSchema
+
+# tasks declare their options with these two; nothing outside of config/ knows pydantic
+from pydantic import BeforeValidator as BeforeValidator
+from pydantic import Field as Field
 
 from wpriv.config.sweep_values import spread, whole
 from wpriv.core.parameters import MAX_COUNT

@@ -228,3 +228,19 @@ def _broken(error: yaml.YAMLError, text: str) -> Fault:
 
 def _kind_of(data: Any) -> str:
     return "nothing" if data is None else "a list" if isinstance(data, list) else f"the single value {str(data)[:40]!r}"
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes every value out, also one that stands in several places: the loader refuses anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+# what our loader reads as a number is not always one to PyYAML: inf, 1e5
+_Plain.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain(text) else "'"))
+
+
+def as_yaml(data: dict[str, Any]) -> str:
+    """A recipe's data as YAML, in its own order; reads back as the same data."""
+    return str(yaml.dump(data, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=140))

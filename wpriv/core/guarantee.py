@@ -107,7 +107,7 @@ class Guarantee:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line (schema ``wpriv.guarantee/1``), with infinities still floats."""
-        from wpriv import __version__
+        from wpriv._version import __version__
 
         return {
             "schema": SCHEMA,

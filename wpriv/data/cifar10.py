@@ -74,13 +74,6 @@ def read(root: Path | None, params: Params) -> Data:
     )
 
 
-def convert(source: Path, target: Path) -> list[Path]:
-    """Makes the binary version from PNG sheets; returns the files written (see ``_sheets``)."""
-    from wpriv.data import _sheets
-
-    return _sheets.convert(source, target)
-
-
 def binary(raw: bytes, path: Path) -> tuple[Array, Array]:
     """Records of one byte of label and 3072 bytes of pixels: all red, all green, all blue."""
     if not raw or len(raw) % (1 + PIXELS):

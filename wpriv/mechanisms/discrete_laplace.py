@@ -13,7 +13,7 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import Unsupported
-from wpriv.mechanisms._checks import ratio, whole_number
+from wpriv.mechanisms._validation import ratio, whole_number
 
 MAX_SENSITIVITY = 2**20
 

@@ -14,7 +14,7 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
-from wpriv.mechanisms import _table
+from wpriv.mechanisms import _histogram_csv
 from wpriv.numerics.arrays import Array
 
 REACH = 37.0  # noise beyond 37 sigma has a chance below 1e-299
@@ -69,11 +69,11 @@ class Histogram(Mechanism):
             MissingResource: the file cannot be read.
             UsageError: it is not a valid table, or smoothing it needs too many cells.
         """
-        table = _table.read(self.file, self.bin_width)
+        table = _histogram_csv.read(self.file, self.bin_width)
         if not self.sigma:
             return _pair_of(table.p, table.q)
         endless = not self.bound or self.bound > REACH * self.sigma
-        p, q = self._smoothed(_table.numbers(self.file, table), np.stack([table.p, table.q]))
+        p, q = self._smoothed(_histogram_csv.numbers(self.file, table), np.stack([table.p, table.q]))
         return _pair_of(p, q, rare=RARE if endless else 0.0)
 
     def _smoothed(self, outcomes: Array, laws: Array) -> Array:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.mechanisms._checks import ratio
+from wpriv.mechanisms._validation import ratio
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp, log_exp_excess
 

@@ -10,7 +10,7 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
-from wpriv.mechanisms._checks import ANY_TWO, NO_BATCH, ratio
+from wpriv.mechanisms._validation import ANY_TWO, NO_BATCH, ratio
 from wpriv.mechanisms.gauss import GaussPair
 
 

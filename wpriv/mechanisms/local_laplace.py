@@ -8,7 +8,7 @@ from typing import ClassVar
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.mechanisms._checks import ANY_TWO, NO_BATCH, ratio
+from wpriv.mechanisms._validation import ANY_TWO, NO_BATCH, ratio
 from wpriv.mechanisms.laplace import LaplacePair
 
 

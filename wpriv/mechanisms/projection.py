@@ -12,8 +12,8 @@ from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
-from wpriv.mechanisms._checks import ratio, whole_number
 from wpriv.mechanisms._mixture import GaussMixture
+from wpriv.mechanisms._validation import ratio, whole_number
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.projected_length import lengths, log_moment
 

@@ -14,7 +14,7 @@ from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.mechanisms._checks import ratio
+from wpriv.mechanisms._validation import ratio
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp

@@ -13,7 +13,7 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
-from wpriv.mechanisms._checks import whole_number
+from wpriv.mechanisms._validation import whole_number
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import WITHIN_GROUP, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
-from wpriv.mechanisms._checks import ratio, whole_number
+from wpriv.mechanisms._validation import ratio, whole_number
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.numerics.gradient_sensitivity import FORMULAS, penalised_gradient, wasserstein_gradient
 

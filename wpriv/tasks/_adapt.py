@@ -14,16 +14,16 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from wpriv import models
 from wpriv.config.train_schema import Train
 from wpriv.data.pair import Pair
+from wpriv.engine.clipping.choose_method import check_evaluation
+from wpriv.engine.clipping.clip import choose, clipped_sum, method_of
+from wpriv.engine.clipping.common import clip_factors
+from wpriv.engine.job import Job, optimizer_of
+from wpriv.engine.penalty.gradient import method_for, penalised_gradient
+from wpriv.engine.release import Bounded
+from wpriv.engine.sampler import Indices
 from wpriv.errors import UsageError
 from wpriv.tasks._adapt_nets import AT_ONCE, FIRST, Networks, Work, accuracy, gradients, images, moved, ready, refuse, side_loss
-from wpriv.tasks.adapt import RADIUS, Options, claimed, penalty
-from wpriv.train.bound import clip_factors
-from wpriv.train.clip import choose, clipped_sum, method_of
-from wpriv.train.job import Job, optimizer_of
-from wpriv.train.method import check_evaluation
-from wpriv.train.release import Bounded
-from wpriv.train.sampler import Indices
-from wpriv.train.wasserstein import method_for, penalised_gradient
+from wpriv.tasks._adapt_options import RADIUS, Options, claimed, penalty
 from wpriv.transport import line, sliced
 
 Noisy = Callable[[Bounded], list[Tensor]]

@@ -14,10 +14,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from wpriv.core import registry
 from wpriv.data.pair import Pair
+from wpriv.engine.clipping.common import clip_factors
 from wpriv.errors import UsageError
-from wpriv.tasks._inputs import floats, normalised
-from wpriv.tasks.adapt import RADIUS, TENSORS, Options
-from wpriv.train.bound import clip_factors
+from wpriv.tasks._adapt_options import RADIUS, TENSORS, Options
+from wpriv.tasks._normalisation import floats, normalised
 
 AT_ONCE = 1000
 OF_SOURCE = 2000

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.errors import UsageError
-from wpriv.tasks import _points
+from wpriv.tasks import _point_csv
 
 BINS = 40
 POINTS = 1000
@@ -82,7 +82,7 @@ def spread(scores: NDArray[Any], groups: Labels, labels: Labels | None) -> list[
             own = scores[(groups == group) if labels is None else (groups == group) & (labels == label)]
             about = {"group": group, **({} if label is None else {"label": label})}
             if scores.shape[1] > 1:
-                rows += [{**about, **_points.xy(point)} for point in own[:POINTS]]
+                rows += [{**about, **_point_csv.xy(point)} for point in own[:POINTS]]
                 continue
             counts, edges = np.histogram(own[:, 0], BINS, (0.0, 1.0))
             density = counts * BINS / max(len(own), 1)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
 from wpriv import models
-from wpriv.config.field_types import Count, Strict
+from wpriv.config.field_types import Count, Field, Strict
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from wpriv.data import Data
+    from wpriv.engine.job import Job, Learn
     from wpriv.models._generator import Generator
-    from wpriv.train.job import Job, Learn
 
 # shares of test images that classifiers get right which learnt from samples alone, and the sliced distance of samples to test images
 RESULTS = ("logistic", "mlp", "sliced")
@@ -74,7 +72,7 @@ def job(generator: Generator, others: dict[str, nn.Module], learn: Learn, data: 
     """
     from torch import nn
 
-    from wpriv.train.job import Job
+    from wpriv.engine.job import Job
 
     return Job(
         nn.ModuleDict({"generator": generator, **others}),

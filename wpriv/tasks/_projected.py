@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, one_hot
 
+from wpriv.engine.job import Door
+from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
 from wpriv.models._generator import Generator
 from wpriv.tasks._generation import even
-from wpriv.tasks.swd_generate import FEATURE_SEED, FEATURE_WIDTHS, SENSITIVITY, Options
-from wpriv.train.job import Door
-from wpriv.train.release import Bounded
+from wpriv.tasks._swd_generate_options import FEATURE_SEED, FEATURE_WIDTHS, SENSITIVITY, Options
 from wpriv.transport import line
 
 

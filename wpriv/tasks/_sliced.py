@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
 from wpriv import models
-from wpriv.config.field_types import Count, Positive, Strict
+from wpriv.config.field_types import Count, Field, Positive, Strict
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
+from wpriv.engine import release_spec
+from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
-from wpriv.train import account
-from wpriv.train.penalty import Penalty
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +51,7 @@ def shares(recipe: Train, counts: Sequence[int]) -> list[int]:
         UsageError: the batch is larger than all groups together.
     """
     records = sum(counts)
-    _, batch = account.drawn(recipe, records)
+    _, batch = release_spec.drawn(recipe, records)
     return [max(1, count * batch // records) for count in counts]
 
 
@@ -107,7 +105,7 @@ def fixed(width: int, count: int) -> Tensor:
 
 def distance(x: Tensor, z: Tensor) -> float:
     """Sliced W_2^2 between [n, d] and [m, d] along 50 directions that are always the same, nothing clipped."""
-    from wpriv.train.wasserstein import weights
+    from wpriv.engine.penalty.gradient import weights
 
     return float(weights(x, z, fixed(x.shape[1], EVALUATED_ALONG).to(x)).cost)
 

@@ -7,76 +7,29 @@ too, and not the projections alone (``variant: sound``). The source is public an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from wpriv.config.field_types import Count, Positive, Strict
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
-from wpriv.core import registry
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.engine import release_spec
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
-from wpriv.tasks import _inputs
-from wpriv.train import account
-from wpriv.train.penalty import Penalty
+from wpriv.tasks._adapt_options import RADIUS, TENSORS, Options, claimed, penalty
 
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.job import Job
+    from wpriv.engine.job import Job
 
 # the numbers it measures: the share of the target's held-out records that is labelled rightly, that of the target records which were
 # adapted to, and that of (up to 2000 records of) the source; and of the published DP-SWD the eps of its noise by the bound of its program
 RESULTS = ("accuracy", "transductive", "on_source", "claimed")
 PRIVATE = ("dp-dann", "dp-swd")
-RADIUS = 0.5
-"""Norm to which features are clipped before they are projected, so that two records are at most 1 apart."""
-TENSORS = 8
-"""Weights and biases of two layers of features and two of the discriminator, each clipped by itself in the published DP-DANN."""
 UNIT = "one record of the target (private) data set; the source data set is public, and the target's labels are not used"
 MEASURED = ("transductive in metrics.csv: measured on the target records that were adapted to, with their labels. Do not publish it",)
-
-
-class Published(Strict):
-    """The counts with which the paper accounts for its noise, and the eps that it prints (Table 4); those of the run are others."""
-
-    d: Count
-    k: Count
-    records: Count
-    batch: Count
-    epochs: Count
-    delta: Annotated[float, Field(gt=0, lt=1)]
-    eps: Positive = Field(10.0, description="the eps that the paper prints for its noise")
-
-
-class Options(Strict):
-    """What a recipe may say under ``options``."""
-
-    method: Literal["none", "dann", "swd", "dp-dann", "dp-swd"] = Field(description="none learns on the source alone")
-    variant: Literal["sound", "paper"] = Field("sound", description="paper: as published, with its gaps")
-    route: Literal["gradient", "projections"] = Field(
-        "gradient", description="of the sound dp-swd: clipped gradients of all it compares, or noisy projections of features held fixed"
-    )
-    weight: Positive = Field(1.0, description="of the alignment beside the classification loss")
-    warmup: Annotated[int, Field(ge=0)] = Field(0, description="steps on the source alone that come first")
-    directions: Count = Field(200, description="random directions of a step, each step its own")
-    bound: Positive = Field(1.0, description="route gradient: projections are clipped to so many standard deviations of the source's")
-    lipschitz: Positive = Field(1.0, description="route gradient: Jacobians are clipped to so many times the source's median norm")
-    moves: list[str] = Field(
-        default_factory=list, description="layers of the features that a private gradient moves, as ['0']; all by default"
-    )
-    dimension: Count | None = Field(None, description="route projections: number of features that are compared")
-    sigma: Positive | None = Field(None, description="dp-swd as published: standard deviation of the noise on a projection")
-    published: Published | None = Field(None, description="dp-swd as published: what the paper counts")
-    normalise: _inputs.Normalise | None = None
-    shares: bool = Field(False, description="each record is divided by its sum first (counts)")
-    standardise: bool = Field(False, description="inputs are brought to mean 0 and deviation 1, those of the source")
 
 
 def faults(train: Train) -> list[tuple[Key, str]]:
@@ -102,7 +55,7 @@ def faults(train: Train) -> list[tuple[Key, str]]:
     return found
 
 
-def release(train: Train, sizes: Mapping[str, int]) -> account.Release:
+def release(train: Train, sizes: Mapping[str, int]) -> release_spec.Release:
     """What a step releases of the target: a sum of clipped gradients, a clipped Wasserstein gradient, or noisy projections."""
     own, records = Options.model_validate(train.options), sizes["records"]
     if own.method == "dp-dann":
@@ -114,9 +67,9 @@ def release(train: Train, sizes: Mapping[str, int]) -> account.Release:
     raise UsageError(f"method {own.method} is not private")
 
 
-def _dann(train: Train, own: Options, records: int) -> account.Release:
+def _dann(train: Train, own: Options, records: int) -> release_spec.Release:
     found = replace(
-        account.gradients(train, records),
+        release_spec.gradients(train, records),
         unit=UNIT,
         clipped="each target record's gradient of the discriminator's loss, by features and discriminator together",
         not_covered=MEASURED,
@@ -138,17 +91,9 @@ def exact(train: Train) -> bool:
     return own.method == "dp-dann" and own.variant == "sound"
 
 
-def penalty(batch: int, bound: float = 1.0, lipschitz: float = 1.0) -> Penalty:
-    """One Wasserstein gradient between projections of target and source on a direction, or the mean of such over directions.
-
-    Each direction's own is bounded by this, and so is their mean (triangle inequality). By default in units of both bounds.
-    """
-    return Penalty(1.0, bound=bound, lipschitz=lipschitz, sizes=((batch, batch),), private="x")
-
-
-def _gradient(train: Train, own: Options, records: int) -> account.Release:
-    _, batch = account.drawn(train, records)
-    found = account.penalised(
+def _gradient(train: Train, own: Options, records: int) -> release_spec.Release:
+    _, batch = release_spec.drawn(train, records)
+    found = release_spec.penalised(
         train,
         penalty(batch),
         [(records, max(records, batch))],
@@ -162,14 +107,14 @@ def _gradient(train: Train, own: Options, records: int) -> account.Release:
     return replace(found, batch=batch)
 
 
-def _projections(train: Train, own: Options, records: int) -> account.Release:
-    sampling, batch = account.drawn(train, records)
+def _projections(train: Train, own: Options, records: int) -> release_spec.Release:
+    sampling, batch = release_spec.drawn(train, records)
     assert own.dimension is not None
 
     def at(multiplier: float) -> Projection:
         return Projection(d=own.dimension or 0, k=own.directions, sigma=multiplier, sensitivity=2 * RADIUS)
 
-    return account.Release(
+    return release_spec.Release(
         at,
         sampling,
         batch,
@@ -181,20 +126,6 @@ def _projections(train: Train, own: Options, records: int) -> account.Release:
         unit=UNIT,
         not_covered=MEASURED,
     )
-
-
-def claimed(own: Options) -> float | None:
-    """The eps of a noise by the tail bound of the published program and the paper's own counts; None where they are not given."""
-    if own.method != "dp-swd" or own.variant != "paper" or own.sigma is None or own.published is None:
-        return None
-    as_told = own.published
-    # floor(N/B) + 1 steps an epoch, as the published program counts them
-    steps = (as_told.records // as_told.batch + 1) * as_told.epochs
-    step = Step(Projection(as_told.d, as_told.k, own.sigma), steps, Sampling("fixed", as_told.batch / as_told.records))
-    found: float = (
-        registry.load("accountants", "swd-tail").account(Process((step,)), w="bernstein-code").at(delta=as_told.delta).epsilon.safe
-    )
-    return found if math.isfinite(found) else None
 
 
 def remarks(train: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:

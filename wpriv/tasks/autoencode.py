@@ -13,22 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
 
-from wpriv.config.field_types import Positive, Share
+from wpriv.config.field_types import Field, Positive, Share
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
 from wpriv.data import scaled
+from wpriv.engine import release_spec
+from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import Unsupported
 from wpriv.tasks import _quality, _sliced
-from wpriv.train import account
-from wpriv.train.penalty import Penalty
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from wpriv.train.job import Job
+    from wpriv.engine.job import Job
 
 RESULTS = ("reconstruction", "distance", *_quality.SCORES, "loss")
 FIGURES = {"samples.npz": "samples", "reconstructions.npz": "samples"}
@@ -61,11 +60,11 @@ def faults(recipe: Train) -> list[tuple[Key, str]]:
     return found
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
     """A step releases the penalised gradient over a batch of fixed size; the points of the ball are nobody's."""
     penalty = _penalty(recipe, sizes["records"])
     drawn = "every step takes a fresh uniformly random set of exactly the batch size, without replacement: all records are one group"
-    return account.penalised(recipe, penalty, [(sizes["records"], penalty.batch)], unit=UNIT, drawn=drawn)
+    return release_spec.penalised(recipe, penalty, [(sizes["records"], penalty.batch)], unit=UNIT, drawn=drawn)
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -76,8 +75,8 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     """
     import torch
 
-    from wpriv.train.job import Job
-    from wpriv.train.penalised import Objective
+    from wpriv.engine.job import Job
+    from wpriv.engine.penalty.objective import Objective
 
     options = Options.model_validate(recipe.options)
     if options.judged and len(data.shape) != 3:
@@ -140,5 +139,5 @@ def _shown(x: Tensor) -> Tensor:
 def _penalty(recipe: Train, records: int) -> Penalty:
     """As many points of the ball as records in the batch; these alone are private."""
     options = Options.model_validate(recipe.options)
-    batch = account.drawn(recipe, records)[1]
+    batch = release_spec.drawn(recipe, records)[1]
     return _sliced.penalty(recipe, options, options.alpha, (batch, batch), fixed=True, private="x")

@@ -13,19 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from wpriv.config.field_types import Count, Positive
+from wpriv.config.field_types import Count, Field, Positive
 from wpriv.config.train_schema import Privacy, Train
+from wpriv.engine import release_spec
 from wpriv.tasks import _generation
-from wpriv.train import account
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from wpriv.train.job import Door, Job
-    from wpriv.train.release import Bounded
+    from wpriv.engine.job import Door, Job
+    from wpriv.engine.release import Bounded
 
 RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
 
@@ -49,9 +47,9 @@ def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
     return found
 
 
-def release(train: Train, sizes: Mapping[str, int]) -> account.Release:
+def release(train: Train, sizes: Mapping[str, int]) -> release_spec.Release:
     """The sum of the discriminator's clipped gradients on records."""
-    return account.gradients(train, sizes["records"])
+    return release_spec.gradients(train, sizes["records"])
 
 
 def exact(train: Train) -> bool:
@@ -69,8 +67,8 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     from torch import nn
     from torch.nn.functional import one_hot
 
-    from wpriv.train import clip
-    from wpriv.train.job import optimizer_of
+    from wpriv.engine.clipping import clip
+    from wpriv.engine.job import optimizer_of
 
     options = Options.model_validate(train.options)
     generator = _generation.generator(train, data, options, device)
@@ -111,8 +109,8 @@ def _on_records(judge: nn.Module, real: Tensor, private: Privacy | None, adjacen
     """The sum of the discriminator's gradients on records, and [3] how many, the sum of their losses, how many were clipped."""
     import torch
 
-    from wpriv.train.clip import clipped_sum
-    from wpriv.train.release import Bounded
+    from wpriv.engine.clipping.clip import clipped_sum
+    from wpriv.engine.release import Bounded
 
     if private is None:
         losses, clipped = _loss(judge(real), 1.0), real.new_zeros(())

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from wpriv import models
 from wpriv.config.field_types import Strict
 from wpriv.config.train_schema import Train
-from wpriv.tasks import _inputs
-from wpriv.train import account, cost
+from wpriv.engine import cost_estimate, release_spec
+from wpriv.tasks import _normalisation
 
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.job import Job
+    from wpriv.engine.job import Job
 
 # the numbers it measures, under the names that `expect:` knows
 RESULTS = ("accuracy", "loss")
@@ -35,12 +35,12 @@ SHAPES = {
 class Options(Strict):
     """What a recipe may say under ``options``."""
 
-    normalise: _inputs.Normalise | None = None
+    normalise: _normalisation.Normalise | None = None
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
     """A step releases the sum of the records' clipped gradients."""
-    return account.gradients(recipe, sizes["records"])
+    return release_spec.gradients(recipe, sizes["records"])
 
 
 def exact(recipe: Train) -> bool:
@@ -48,10 +48,10 @@ def exact(recipe: Train) -> bool:
     return recipe.privacy is not None and recipe.privacy.clip != "batch-mean"
 
 
-def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost.Guess | None:
+def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost_estimate.Guess | None:
     """The time and memory of a training, for a dry run; None where model or data set are not among those that are known."""
     shape = SHAPES.get(recipe.data.name)
-    found = None if shape is None else cost.of(recipe.model.name, recipe.model.parameters(), shape, 10)
+    found = None if shape is None else cost_estimate.of(recipe.model.name, recipe.model.parameters(), shape, 10)
     if shape is None or found is None:
         return None
     # as they are read, and as numbers of 4 bytes; a fifth more for those that test it
@@ -59,7 +59,7 @@ def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> co
     own = recipe.physical
     private = recipe.privacy
     how = {"private": private is not None, "exact": private is not None and private.exact}
-    return cost.guess(found, steps=steps, batch=batch, physical=own, budget=recipe.memory, data=data, **how)
+    return cost_estimate.guess(found, steps=steps, batch=batch, physical=own, budget=recipe.memory, data=data, **how)
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -72,8 +72,9 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     import torch
     from torch.nn.functional import cross_entropy
 
-    from wpriv.train import clip, gather, memory, watch
-    from wpriv.train.job import Job
+    from wpriv.engine import batch_gradient, memory, watched_pairs
+    from wpriv.engine.clipping import clip
+    from wpriv.engine.job import Job
 
     private = recipe.privacy
     options = Options.model_validate(recipe.options)
@@ -105,13 +106,13 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         method = clip.choose_for(model, loss, tuple(inputs.shape[1:]), len(data.classes), clip.method_of(private))
     two = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
-    batches = gather.Batches(model, loss, fetch, physical)
-    gathered = gather.of(batches, private, adjacency, recipe.batch or len(inputs), method)
-    return Job(model, gathered, evaluate, watch.of(batches, recipe, adjacency), method=method)
+    batches = batch_gradient.Batches(model, loss, fetch, physical)
+    gathered = batch_gradient.of(batches, private, adjacency, recipe.batch or len(inputs), method)
+    return Job(model, gathered, evaluate, watched_pairs.of(batches, recipe, adjacency), method=method)
 
 
 def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Records as the model takes them and classes as whole numbers, on the device."""
     import torch
 
-    return _inputs.normalised(_inputs.floats(x, device), options.normalise), torch.tensor(y, device=device).long()
+    return _normalisation.normalised(_normalisation.floats(x, device), options.normalise), torch.tensor(y, device=device).long()

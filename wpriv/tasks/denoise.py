@@ -13,24 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from pydantic import BeforeValidator, Field
+from typing import TYPE_CHECKING, Any
 
 from wpriv import models
-from wpriv.config.field_types import Count, Strict
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
 from wpriv.core import registry
 from wpriv.data import scaled
 from wpriv.errors import UsageError
 from wpriv.tasks import _quality
+from wpriv.tasks._denoise_options import Options
 
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.tasks._meeting import Meeting
-    from wpriv.train.job import Door, Job
+    from wpriv.engine.job import Door, Job
+    from wpriv.tasks._denoising_loss import Meeting
 
 # variance: of the generated numbers, their mean over the places of a record; the last three are means over the plans of an epoch
 RESULTS = ("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged")
@@ -39,32 +37,6 @@ FILES = ("generated.npz",)
 PUBLISH = {"generated.npz": "made by the generator alone: post-processing"}
 TESTED = False  # whoever trains on privatised records may have no others
 ACROSS, DOWN = 20, 6  # images in a row of the picture, and rows of generated ones
-
-
-def _lam(value: Any) -> Any:
-    if value in ("theorem", "corollary-1") or (type(value) in (int, float) and 0 < value < float("inf")):
-        return value
-    raise ValueError("must be a number above 0, theorem (p sigma^p of the noise) or corollary-1 (1/b of Laplace noise)")
-
-
-class Options(Strict):
-    """What a recipe may say under ``options``."""
-
-    loss: Literal["entropic", "plain", "sinkhorn-divergence"] = Field(
-        "entropic", description="plain: optimal transport without entropy, exact; it and the debiased divergence learn the noise as well"
-    )
-    lam: Annotated[Any, BeforeValidator(_lam)] = Field(
-        "theorem", description="lambda; theorem: p sigma^p of the noise; corollary-1: 1/b of Laplace noise, as printed, which is wrong"
-    )
-    p: Literal[1, 2] | None = Field(None, description="the order of the cost; that of the noise where left out")
-    rise: Annotated[int, Field(ge=0)] = Field(
-        0, description="steps in which lambda rises from a quarter to the whole: at the whole a generator of one record only rests long"
-    )
-    latent: Literal["uniform", "gauss"] = Field("uniform", description="law of the numbers that go in: on [0, 1], or standard normal")
-    generated: Count | None = Field(None, description="generated records of a step (default: as many as noisy ones)")
-    tol: Annotated[float, Field(gt=1e-6, lt=1)] = Field(1e-3, description="marginal error at which a plan counts as converged")
-    most: Annotated[int, Field(ge=1)] = Field(400, description="Sinkhorn iterations of a step at most")
-    compared: Annotated[int, Field(ge=2, le=5000)] = Field(1000, description="generated records that are measured, at most")
 
 
 def faults(recipe: Train) -> list[tuple[Key, str]]:
@@ -88,8 +60,8 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     import numpy as np
     import torch
 
-    from wpriv.tasks import _meeting
-    from wpriv.train.job import Job, optimizer_of
+    from wpriv.engine.job import Job, optimizer_of
+    from wpriv.tasks import _denoising_loss
 
     options = Options.model_validate(recipe.options)
     params = registry.params("models", recipe.model.name, recipe.model.parameters())
@@ -101,7 +73,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         generator = generator.to(memory_format=torch.channels_last)
     domain = "as read" if data.noise is None else data.noise.domain
     problem = problem_of(options, data.noise)
-    meeting = _meeting.Meeting(generator, params.latent, options, problem, domain).to(device)
+    meeting = _denoising_loss.Meeting(generator, params.latent, options, problem, domain).to(device)
     meeting.begin(noisy)
     optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
     # the same latents at every look, so that two epochs differ by the weights alone

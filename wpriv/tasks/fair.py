@@ -7,23 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
 
 from wpriv import models
-from wpriv.config.field_types import Count, Number, Share
+from wpriv.config.field_types import Count, Field, Number, Share
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
+from wpriv.engine import release_spec
+from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
-from wpriv.tasks import _fairness, _points, _sliced
-from wpriv.train import account
-from wpriv.train.penalty import Penalty
+from wpriv.tasks import _fairness, _point_csv, _sliced
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from wpriv.train.job import Job
+    from wpriv.engine.job import Job
 
 RESULTS = ("accuracy", "disparate_impact", "parity_gap", "eo0", "eo1", "odds_gap", "od0", "od1", "risk", "distance", "loss")
 FIGURES = {"scores.csv": "scores"}
@@ -79,11 +78,11 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
     return {"records": data.records, **found}
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
     """A step releases the penalised gradient over a batch of fixed parts."""
     options, counts = Options.model_validate(recipe.options), _sliced.counted(sizes)
     unit = UNIT[options.notion]
-    return account.penalised(recipe, _penalty(recipe, options, counts), _sliced.pairs(counts), unit=unit, not_covered=(GROUPS,))
+    return release_spec.penalised(recipe, _penalty(recipe, options, counts), _sliced.pairs(counts), unit=unit, not_covered=(GROUPS,))
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -97,8 +96,8 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     """
     import torch
 
-    from wpriv.train.job import Job
-    from wpriv.train.penalised import Objective, penalty_of
+    from wpriv.engine.job import Job
+    from wpriv.engine.penalty.objective import Objective, penalty_of
 
     options = Options.model_validate(recipe.options)
     classifies, by_label = options.kind == "classification", options.notion == "odds"
@@ -133,7 +132,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     def leave(folder: Path) -> None:
         with torch.no_grad():
             found = model(tests).sigmoid().cpu().numpy()
-        _points.write(folder / "scores.csv", _fairness.spread(found, data.sensitive_test, data.y_test if by_label else None))
+        _point_csv.write(folder / "scores.csv", _fairness.spread(found, data.sensitive_test, data.y_test if by_label else None))
 
     directions = None if width == 1 else _sliced.drawn(width, options.directions, device)
     objective = Objective(model, loss, fetch, penalty, scores, directions)

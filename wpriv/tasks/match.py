@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
 
 from wpriv import models
-from wpriv.config.field_types import Positive
+from wpriv.config.field_types import Field, Positive
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
 from wpriv.data import scaled
+from wpriv.engine import release_spec
+from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
-from wpriv.tasks import _points, _sliced
-from wpriv.train import account
-from wpriv.train.penalty import Penalty
+from wpriv.tasks import _point_csv, _sliced
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from wpriv.train.job import Door, Job
+    from wpriv.engine.job import Door, Job
 
 RESULTS = ("distance", "loss")
 FIGURES = {"points.csv": "points"}
@@ -60,14 +59,14 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
     return {"records": data.records, **{data.classes[k]: len(places) for k, places in enumerate(_classes(data, data.y_train))}}
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
     """A step releases the gradient of the sliced distance over a batch of fixed parts of both classes."""
     options = Options.model_validate(recipe.options)
     counts = _sliced.counted(sizes)
     penalty = _penalty(recipe, counts)
     clipped = f"scores and points (norm {penalty.bound:g}) and the Jacobians of scores (norm {penalty.lipschitz:g}), all by themselves"
     words = {"unit": UNIT[options.private], "clipped": clipped, "of": "the gradient of the sliced distance"}
-    found = account.penalised(recipe, penalty, _sliced.pairs(counts), **words)
+    found = release_spec.penalised(recipe, penalty, _sliced.pairs(counts), **words)
     return dataclasses.replace(found, batch=sum(penalty.sizes[0]))
 
 
@@ -79,9 +78,9 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     """
     import torch
 
-    from wpriv.train.gather import clipped
-    from wpriv.train.job import Job, optimizer_of
-    from wpriv.train.penalised import Objective
+    from wpriv.engine.batch_gradient import clipped
+    from wpriv.engine.job import Job, optimizer_of
+    from wpriv.engine.penalty.objective import Objective
 
     options = Options.model_validate(recipe.options)
     groups, held = _classes(data, data.y_train), _classes(data, data.y_test)
@@ -127,7 +126,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     def leave(folder: Path) -> None:
         taken = int(model.taken)
         shown = {step: model.get_buffer(f"shown_{step}") for step in sorted(set(options.shown)) if step < taken}
-        _points.write(folder / "points.csv", _rows({**shown, taken: picture()}, goal[:POINTS]))
+        _point_csv.write(folder / "points.csv", _rows({**shown, taken: picture()}, goal[:POINTS]))
 
     drawn = list(zip(groups, penalty.sizes[0], strict=True))
     return Job(model, None, evaluate, learn=learn, optimizers={"network": optimizer}, groups=drawn, leave=leave)
@@ -148,7 +147,7 @@ def _model(network: nn.Module, points: Tensor, steps: Sequence[int]) -> Any:
 def _rows(shown: dict[int, Tensor], goal: Tensor) -> list[dict[str, Any]]:
     """The points of every panel of the figure: after each of some steps where they lay, over where they are to lie."""
     return [
-        {"panel": f"step {step}", "kind": kind, **_points.xy(point)}
+        {"panel": f"step {step}", "kind": kind, **_point_csv.xy(point)}
         for step, moved in shown.items()
         for kind, points in (("target", goal), ("moved", moved))
         for point in points.tolist()

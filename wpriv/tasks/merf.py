@@ -14,21 +14,19 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from wpriv.config.field_types import Count, Positive
+from wpriv.config.field_types import Count, Field, Positive
 from wpriv.config.train_schema import Train
 from wpriv.core.process import Sampling
+from wpriv.engine.release_spec import Release
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.tasks import _generation
-from wpriv.train.account import Release
 
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.job import Door, Job
-    from wpriv.train.release import Bounded
+    from wpriv.engine.job import Door, Job
+    from wpriv.engine.release import Bounded
 
 RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
 # features have norm 1; those of a record and its replacement are at most this far apart
@@ -88,8 +86,8 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     import torch
     from torch import nn
 
-    from wpriv.train.job import optimizer_of
-    from wpriv.train.release import Bounded
+    from wpriv.engine.job import optimizer_of
+    from wpriv.engine.release import Bounded
 
     options = Options.model_validate(train.options)
     generator = _generation.generator(train, data, options, device)
@@ -142,12 +140,12 @@ def _exact_sum(x: torch.Tensor, y: torch.Tensor, frequencies: torch.Tensor, opti
     """The sum over all records without floating-point error: each by itself, clipped to norm 1, added to its class."""
     import torch
 
-    from wpriv.train import exact
-    from wpriv.train.release import Bounded
+    from wpriv.engine import exact_sums
+    from wpriv.engine.release import Bounded
 
-    if len(x) > exact.MOST:
-        raise UsageError(f"noise: exact adds up to {exact.MOST} records; found {len(x)}")
-    sums = [exact.Sum([frequencies.new_empty(options.features)], 1.0) for _ in range(options.classes)]
+    if len(x) > exact_sums.MOST:
+        raise UsageError(f"noise: exact adds up to {exact_sums.MOST} records; found {len(x)}")
+    sums = [exact_sums.Sum([frequencies.new_empty(options.features)], 1.0) for _ in range(options.classes)]
     for image, label in zip(x, y.tolist(), strict=True):
         sums[label].add([_features(image.unsqueeze(0).clone(), frequencies)])
     columns = [total.bounded("replace-one").parts[0] for total in sums]

@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import Field
 
-from wpriv.config.field_types import Count, Share
+from wpriv.config.field_types import Count, Field, Share
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
 from wpriv.data import scaled
+from wpriv.engine import release_spec
+from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
-from wpriv.tasks import _codes, _fairness, _points, _sliced
-from wpriv.train import account
-from wpriv.train.penalty import Penalty
+from wpriv.tasks import _code_probe, _fairness, _point_csv, _sliced
 
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.job import Job
+    from wpriv.engine.job import Job
 
 RESULTS = ("reconstruction", "core", "distance", "accuracy", "disparate_impact", "parity_gap", "group_accuracy", "loss")
 FIGURES = {"codes.csv": "codes"}
@@ -47,10 +46,10 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
     return {"records": data.records, **{name: len(places) for name, places in _fairness.groups(data).items()}}
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> account.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
     """A step releases the penalised gradient over a batch of fixed parts."""
     counts = _sliced.counted(sizes)
-    return account.penalised(recipe, _penalty(recipe, counts), _sliced.pairs(counts), unit=UNIT)
+    return release_spec.penalised(recipe, _penalty(recipe, counts), _sliced.pairs(counts), unit=UNIT)
 
 
 def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -61,8 +60,8 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     """
     import torch
 
-    from wpriv.train.job import Job
-    from wpriv.train.penalised import Objective
+    from wpriv.engine.job import Job
+    from wpriv.engine.penalty.objective import Objective
 
     options = Options.model_validate(recipe.options)
     groups = _fairness.groups(data)
@@ -95,7 +94,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         with torch.no_grad():
             codes = model(tests)[0]
         shown = ((group, codes[own[:POINTS]].tolist()) for group, own in enumerate((first, second)))
-        _points.write(folder / "codes.csv", [{"group": group, **_points.xy(code)} for group, own in shown for code in own])
+        _point_csv.write(folder / "codes.csv", [{"group": group, **_point_csv.xy(code)} for group, own in shown for code in own])
 
     axes = _sliced.drawn(_sliced.width(model, tests), options.directions, device)
     objective = Objective(
@@ -107,9 +106,9 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
 
 def _told(codes: Any, groups: Any, labels: Any) -> dict[str, float]:
     """What classifiers make of the codes of one part of the test records that were fitted to the other: labels, fairly, and groups."""
-    judged = _codes.split(len(labels))[1]
-    decided = _fairness.decisions(_codes.chosen(codes, labels), groups[judged], labels[judged])
-    right = _codes.chosen(codes, groups) == (groups[judged] == 1)
+    judged = _code_probe.split(len(labels))[1]
+    decided = _fairness.decisions(_code_probe.chosen(codes, labels), groups[judged], labels[judged])
+    right = _code_probe.chosen(codes, groups) == (groups[judged] == 1)
     kept = {name: value for name, value in decided.items() if name in ("accuracy", "disparate_impact", "parity_gap")}
     return {**kept, "group_accuracy": float(right.mean())}
 

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
-
-from wpriv.config.field_types import Count, Named, Positive, Strict
+from wpriv.config.field_types import Count, Field, Named, Positive, Strict
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
 from wpriv.core import registry
@@ -25,7 +23,7 @@ from wpriv.tasks import _quality
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.train.job import Door, Job
+    from wpriv.engine.job import Door, Job
 
 # loss: the critic's, an estimate of W_1 with its sign turned. logistic: of a classifier fitted to conditional samples
 RESULTS = ("loss", *_quality.SCORES, "logistic", "noisy_distance", "wavelet_distance")
@@ -74,8 +72,8 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     import numpy as np
     import torch
 
-    from wpriv.tasks import _critic, _learners
-    from wpriv.train.job import Job, optimizer_of
+    from wpriv.engine.job import Job, optimizer_of
+    from wpriv.tasks import _learners, _wgan_critic
 
     options = Options.model_validate(recipe.options)
     classes = len(data.classes) if options.conditional else 0
@@ -85,7 +83,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     given = _pixels(data)
     seen, measured = _denoised(given, data) if options.wavelet and data.noise is not None else (given, {})
     records, labels = torch.from_numpy(seen).to(device), torch.tensor(data.y_train, device=device)
-    pair = _critic.pair(recipe.model, options.critic, data.shape, classes, options.penalty).to(device)
+    pair = _wgan_critic.pair(recipe.model, options.critic, data.shape, classes, options.penalty).to(device)
     optimizers = {name: optimizer_of(part.parameters(), recipe.optimizer) for name, part in pair.parts()}
     # the same latents and labels at every look, so that two epochs differ by the weights alone
     looks, wanted = pair.latents(options.compared), torch.arange(options.compared) % max(classes, 1)

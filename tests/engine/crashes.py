@@ -1,0 +1,200 @@
+"""Kills a training before each of its file operations in turn, and goes on in every way that a user may.
+
+Every noisy sum that is drawn is noted outside the folder by its bits, so that what was released can be held against what is stated.
+Run as a process of its own (``python -m tests.engine.crashes``), since it forks: each training is a child that ends as a kill ends it,
+without any cleaning up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from wpriv.engine import ledger, loop
+from wpriv.errors import Interrupted, WprivError
+from wpriv.files import durable_writes, file_lock
+from wpriv.run.results import file_names
+from wpriv.run.training import finalize, train
+
+KILLED, REFUSED, STOPPED, DONE = 9, 2, 75, 0
+CHANGES = ("open", "write", "replace", "rename", "unlink", "truncate", "makedirs")
+RECIPE = """\
+kind: train
+source: "a test"
+task: classify
+data: {name: digits, limit: 40}
+model: {name: mlp, width: 3, depth: 1, activation: tanh}
+privacy: {sigma: 2, delta: 1e-5}
+optimizer: {name: sgd, lr: LR}
+batch: 10
+steps: 3
+checkpoint: 1e-9
+accountants: [rdp]
+"""
+STEPS = 3
+
+
+class KillingOs:
+    """The os module, which kills the process before the k-th operation that changes a file (in the middle of it, where it is a write)."""
+
+    def __init__(self, k: int):
+        self.left = k
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in CHANGES:
+            return real
+
+        def operation(*args: Any, **given: Any) -> Any:
+            if name == "open" and not args[1] & os.O_CREAT:
+                return real(*args, **given)
+            self.left -= 1
+            if self.left == 0:
+                if name == "write":
+                    real(args[0], args[1][: len(args[1]) // 2])
+                os._exit(KILLED)
+            return real(*args, **given)
+
+        return operation
+
+
+class Trial:
+    """A folder, the noisy sums that were drawn for it, and trainings in it."""
+
+    def __init__(self, home: Path):
+        self.out, self.log = home / "out", home / "drawn"
+        self.log.touch()
+        self.recipes = {lr: home / f"lr{lr}.yaml" for lr in ("0.5", "0.25")}
+        for lr, path in self.recipes.items():
+            path.write_text(RECIPE.replace("LR", lr))
+
+    def train(self, lr: str = "0.5", *, kill: int = 0, stop: int = 0, **how: bool) -> tuple[int, int]:
+        """One training in a child: how it ended, and how many operations were left until it would have been killed."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            code = 70
+            try:
+                code, left = self._train(lr, kill or 10**6, stop, how)
+                os.write(writer, str(left).encode())
+            finally:
+                os._exit(code)
+        os.close(writer)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with os.fdopen(reader) as pipe:
+            return code, int(pipe.read() or 0)
+
+    def _train(self, lr: str, kill: int, stop: int, how: dict[str, bool]) -> tuple[int, int]:
+        killer = KillingOs(kill)
+        for module in (durable_writes, ledger, file_lock):
+            module.os = killer  # type: ignore[attr-defined]
+        real, steps = loop.noisy, [0]
+
+        def noisy(total: Any, *args: Any, **given: Any) -> Any:
+            parts = real(total, *args, **given)
+            bits = hashlib.sha256(b"".join(part.numpy().tobytes() for part in parts)).hexdigest()
+            with self.log.open("a") as file:
+                file.write(bits + "\n")
+            steps[0] += 1
+            return parts
+
+        loop.noisy = noisy
+        try:
+            recipe = train.recipe_of(self.recipes[lr])
+            train.run(recipe, self.out, stop=lambda: "a test" if stop and steps[0] == stop else None, **how)
+        except Interrupted:
+            return STOPPED, killer.left
+        except WprivError as error:
+            sys.stderr.write(f"{error}\n")
+            return REFUSED, killer.left
+        return DONE, killer.left
+
+    def drawn(self) -> int:
+        return len(set(self.log.read_text().split()))
+
+    def stated(self) -> int:
+        """The releases that the statement counts or names as spent before it."""
+        statement = json.loads((self.out / file_names.STATEMENT).read_text())
+        return statement["steps"] + sum(row["steps"] for row in statement["earlier_runs"])
+
+
+def no_pictures(plot: ModuleType) -> None:
+    """Leaves the figures out, which take most of the time of so short a training."""
+    plot.draw = lambda *_: []  # type: ignore[attr-defined]
+    plot.made = lambda *_: []  # type: ignore[attr-defined]
+
+
+def finished(trial: Trial) -> None:
+    assert trial.train()[0] == DONE
+
+
+def stopped(trial: Trial) -> None:
+    assert trial.train(stop=2)[0] == STOPPED
+
+
+# what was there before, what is killed, and what a user may do then: each is tried in turn until one succeeds
+SCENARIOS: dict[str, tuple[Callable[[Trial], None], dict[str, Any], list[dict[str, Any]]]] = {
+    "begin": (lambda trial: None, {}, [{}, {"resume": True}, {"fresh": True}]),
+    "begin, then fresh": (lambda trial: None, {}, [{"fresh": True}, {}]),
+    "resume": (stopped, {"resume": True}, [{}, {"resume": True}, {"fresh": True}]),
+    "fork": (finished, {"lr": "0.25", "fork": True}, [{"lr": "0.25"}, {"lr": "0.25", "resume": True}, {"lr": "0.25", "fork": True}]),
+    "fork, then fork": (finished, {"lr": "0.25", "fork": True}, [{"lr": "0.25", "fork": True}]),
+    "fork of a stopped run": (stopped, {"lr": "0.25", "fork": True}, [{"lr": "0.25", "resume": True}, {"lr": "0.25", "fork": True}]),
+    "fork, then the first recipe": (finished, {"lr": "0.25", "fork": True}, [{"resume": True}, {"fresh": True}]),
+    "fresh": (finished, {"fresh": True}, [{}, {"resume": True}, {"fresh": True}]),
+    "fresh of a stopped run": (stopped, {"fresh": True}, [{"resume": True}, {"fresh": True}]),
+}
+
+
+@contextlib.contextmanager
+def trial_in(home: Path, name: str) -> Iterator[Trial]:
+    path = home / name
+    path.mkdir()
+    yield Trial(path)
+    shutil.rmtree(path)
+
+
+def killed_everywhere(scenario: str, home: Path) -> dict[str, Any]:
+    """Kills a scenario before every operation in turn: how many there are, and a line for each outcome that must not be."""
+    before, killed, ways = SCENARIOS[scenario]
+    with trial_in(home, "whole") as trial:
+        before(trial)
+        code, left = trial.train(**killed)
+        operations, faults = 10**6 - left, [] if code == DONE else [f"not killed at all, it ends with {code}"]
+    for k in range(1, operations + 1):
+        with trial_in(home, str(k)) as trial:
+            before(trial)
+            code, _ = trial.train(kill=k, **killed)
+            if code not in (KILLED, DONE):
+                faults.append(f"operation {k}: the killed training ended with {code}")
+            codes = []
+            for way in ways:
+                codes.append(trial.train(**way)[0])
+                if codes[-1] == DONE:
+                    break
+            if codes[-1] != DONE or set(codes) - {DONE, REFUSED}:
+                faults.append(f"operation {k}: going on ended with {codes}")
+            elif trial.drawn() > trial.stated():
+                faults.append(f"operation {k}: {trial.drawn()} noisy sums were drawn and {trial.stated()} are stated (after {codes})")
+    return {"scenario": scenario, "operations": operations, "faults": faults}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    no_pictures(finalize.plot)
+    with tempfile.TemporaryDirectory() as home:
+        with trial_in(Path(home), "warm") as warm:  # loads here what every child would load anew
+            train.run(train.recipe_of(warm.recipes["0.5"]), warm.out, stop=lambda: None)
+        for scenario in sys.argv[1:] or SCENARIOS:
+            print(json.dumps(killed_everywhere(scenario, Path(home))), flush=True)

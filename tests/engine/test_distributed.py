@@ -1,0 +1,108 @@
+"""Two processes are one: every record drawn once, noise added once, the same weights in each."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.engine.toys import engine, schedule, weights
+from tests.points import ROOT
+from wpriv.engine import checkpoint, ledger
+from wpriv.engine.loop import LEDGER, MODEL
+
+SCRIPT = """
+import sys; sys.path.insert(0, {root!r})
+import torch
+from pathlib import Path
+from tests.engine.toys import engine, schedule, weights
+from wpriv.train import spread
+spread.join()
+assert spread.size() == 2
+own = engine(Path({folder!r}), schedule(15, multiplier={multiplier}, exact={exact}), seed=4)
+own.run()
+torch.save(weights(own), Path({folder!r}) / f"rank{{spread.rank()}}.pt")
+spread.leave()
+"""
+
+GRID = """
+import sys; sys.path.insert(0, {root!r})
+import torch
+from pathlib import Path
+from tests.engine.toys import engine, schedule
+from wpriv.train import spread
+spread.join()
+seen, real = [], torch._foreach_div_
+def divided(parts, divisor):
+    seen.extend(part.double().reshape(-1) for part in parts)
+    return real(parts, divisor)
+torch._foreach_div_ = divided
+engine(Path({folder!r}), schedule(5), seed=4).run()
+torch.save(torch.cat(seen), Path({folder!r}) / f"rank{{spread.rank()}}.pt")
+spread.leave()
+"""
+
+
+def together(folder: Path, multiplier: float, exact: bool = False) -> None:
+    """Runs the toy in two processes."""
+    folder.mkdir()
+    script = SCRIPT.format(root=str(ROOT), folder=str(folder), multiplier=multiplier, exact=exact)
+    run_two(script)
+
+
+def run_two(script: str) -> None:
+    """Runs a script in two processes that talk over gloo."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    children = [
+        subprocess.Popen([sys.executable, "-c", script], env={**shared, "RANK": str(r), "LOCAL_RANK": str(r)}, stderr=subprocess.PIPE)
+        for r in range(2)
+    ]
+    for child in children:
+        error = child.communicate(timeout=120)[1]
+        assert child.returncode == 0, error.decode()
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+@pytest.mark.parametrize("multiplier", [0.7, 0.0])
+def test_two_processes_end_with_the_weights_of_one(tmp_path, multiplier):
+    # the same seeds draw the same records and the same noise: only the order of adding up differs
+    single = engine(tmp_path / "one", schedule(15, multiplier=multiplier), seed=4)
+    rows = single.run()
+    together(tmp_path / "two", multiplier)
+    first, second = (torch.load(tmp_path / "two" / f"rank{r}.pt", weights_only=True) for r in range(2))
+    assert torch.equal(first, second)
+    assert torch.allclose(first, weights(single), atol=1e-5)
+    assert len(ledger.entries(tmp_path / "two" / LEDGER)) == (15 if multiplier else 0)
+    assert [r["step"] for r in rows] == [3, 6, 9, 12, 15]
+    assert (tmp_path / "two" / MODEL).is_file()
+    assert torch.allclose(torch.cat([w.reshape(-1) for w in checkpoint.load(tmp_path / "two" / MODEL)["weights"].values()]), first)
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_two_processes_with_exact_noise_end_with_the_bits_of_one(tmp_path):
+    # exact sums have no order: the first process adds the noise of one to the sum of one
+    single = engine(tmp_path / "one", schedule(15, exact=True), seed=4)
+    single.run()
+    together(tmp_path / "two", 0.7, exact=True)
+    for rank in range(2):
+        assert torch.equal(torch.load(tmp_path / "two" / f"rank{rank}.pt", weights_only=True), weights(single))
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+def test_what_two_processes_release_lies_on_the_grid_of_the_noise(tmp_path):
+    # oracle: the weights of a model that moves by its releases alone, in steps of the grid over the divisor
+    folder = tmp_path / "two"
+    folder.mkdir()
+    script = GRID.format(root=str(ROOT), folder=str(folder))
+    run_two(script)
+    for rank in range(2):
+        multiples = torch.load(folder / f"rank{rank}.pt", weights_only=True) / 2.0**-22
+        assert torch.equal(multiples, multiples.round())

@@ -1,0 +1,61 @@
+"""The readings of one job. Oracle: the spread that other tools give for the same flags (MNIST, 60000 records, batch 256, 60 epochs)."""
+
+from __future__ import annotations
+
+import pytest
+
+from wpriv.errors import UsageError
+from wpriv.run.accounting.interpretations import readings, why
+
+JOB = {"mech": "gauss", "sigma": 1.12, "records": 60000, "batch": 256, "epochs": 60}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return why(JOB, delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("accountant", "sampling", "adjacency", "eps"),
+    [
+        ("gdp-clt", "poisson", "add-remove", 2.257),
+        ("pld", "poisson", "add-remove", 2.310),
+        ("rdp", "poisson", "add-remove", 2.519),
+        ("rdp-mironov", "poisson", "add-remove", 2.922),
+    ],
+)
+def test_the_known_readings_give_the_known_figures(rows, accountant, sampling, adjacency, eps):
+    (row,) = [r for r in rows if (r["accountant"], r["sampling"], r["adjacency"]) == (accountant, sampling, adjacency)]
+    assert row["epsilon_estimate"] == pytest.approx(eps, abs=1.2e-3)
+
+
+def test_without_amplification_eps_is_the_published_one(rows):
+    (row,) = [r for r in rows if (r["n"], r["sampling"], r["adjacency"]) == (60, "none", "add-remove")]
+    assert row["epsilon"] == pytest.approx(52.6, abs=0.05)
+
+
+def test_every_reading_says_what_it_assumes_and_a_refused_one_why(rows):
+    assert all(row["assumption"] for row in rows)
+    (refused,) = [r for r in rows if r["reason"]]
+    assert (refused["sampling"], refused["adjacency"]) == ("poisson", "replace-one")
+    assert refused["epsilon"] is None
+
+
+def test_replacing_a_record_doubles_the_sensitivity_given():
+    found = [r.spec.get("sensitivity") for r in readings({**JOB, "sensitivity": 0.5}) if r.adjacency == "replace-one"]
+    assert found == [0.5, 0.5, 1.0, 1.0]
+
+
+def test_a_job_without_sampling_has_readings_too():
+    assert {r.spec.get("sampling", "none") for r in readings({"mech": "laplace", "scale": 20, "n": 10})} == {"none"}
+
+
+@pytest.mark.parametrize("question", [{}, {"eps": 1, "delta": 1e-5}])
+def test_one_question_is_asked(question):
+    with pytest.raises(UsageError, match="--why"):
+        why(JOB, **question)
+
+
+def test_an_unknown_mechanism_is_refused():
+    with pytest.raises(UsageError, match="did you mean"):
+        why({"mech": "gaus", "sigma": 1}, delta=1e-5)

@@ -1,0 +1,79 @@
+"""Records to privatise from files: which array is taken, and what is refused in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wpriv.errors import MissingResource, UsageError
+from wpriv.run.local.records import records
+
+X = np.arange(12.0).reshape(4, 3)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("named.npz", x=X, y=np.arange(4), other=X)
+    np.savez("one.npz", rows=X)
+    np.savez("two.npz", a=X, b=2 * X)
+    np.savez_compressed("packed.npz", x=X)
+    np.save("plain.npy", X)
+    (tmp_path / "plain.csv").write_text("\n".join(",".join(str(v) for v in row) for row in X))
+    (tmp_path / "headed.csv").write_text("a,b,c\n0,1,2\n3,4,5\n6,7,8\n9,10,11\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["named.npz", "one.npz", "packed.npz", "plain.npy", "plain.csv", "headed.csv"])
+def test_every_form_of_the_same_rows_is_read_the_same(folder, name):
+    found = records(name)
+    assert np.array_equal(found.x, X)
+    assert found.shape == (3,)
+    assert (found.labels is not None) == (name == "named.npz")
+
+
+def test_an_array_is_chosen_by_name_and_a_limit_cuts_both(folder):
+    assert np.array_equal(records("two.npz", array="b").x, 2 * X)
+    found = records("named.npz", limit=2)
+    assert (len(found.x), len(found.labels)) == (2, 2)
+
+
+def test_data_sets_are_read_by_name_and_part():
+    train, test = records("digits"), records("digits:test", limit=7)
+    assert train.name == "digits:train"
+    assert (train.shape, len(test.x), len(test.labels)) == ((1, 8, 8), 7, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error", "told"),
+    [
+        ("two.npz", None, UsageError, r"several arrays; name the records by --array. Found a \[4, 3\]"),
+        ("bad.npz", "PK nothing", MissingResource, "not a whole .npz file"),
+        ("bad.npy", "nothing", MissingResource, "not a whole .npy file"),
+        ("empty.npy", "", MissingResource, "not a whole .npy file"),
+        ("words.csv", "a,b\n1,x\n", MissingResource, "wanted a number in every cell"),
+        ("ragged.csv", "1,2\n3\n", MissingResource, "wanted a number in every cell"),
+        ("typo.csv", "a,b\n1,2\n\n3,4x\n", MissingResource, "line 4: could not convert string '4x'"),
+        ("twice.csv", "a,a\n1,2\n", MissingResource, "each by another name"),
+        ("empty.csv", "", MissingResource, "no records"),
+        ("header.csv", "a,b\n", MissingResource, "no records"),
+        ("nan.csv", "1,2\nnan,3\n", MissingResource, "record 1 has one that is not"),
+        ("nowhere.csv", None, MissingResource, "no such file"),
+    ],
+)
+def test_files_that_hold_no_records_are_refused_in_words(folder, name, text, error, told, recwarn):
+    if text is not None:
+        (folder / name).write_text(text)
+    with pytest.raises(error, match=told):
+        records(name)
+    assert not [str(w.message) for w in recwarn]
+
+
+def test_pickles_and_unknown_arrays_are_refused(folder):
+    np.save("pickled.npy", np.array([{"a": 1}], object), allow_pickle=True)
+    with pytest.raises(MissingResource, match=r"not a whole \.npy"):
+        records("pickled.npy")
+    with pytest.raises(UsageError, match="has no array called 'z'"):
+        records("named.npz", array="z")
+    with pytest.raises(UsageError, match="are for the reader of a data set"):
+        records("plain.npy", given={"verify": False})

@@ -1,0 +1,63 @@
+"""A results directory belongs to one recipe, is resumed cell by cell, and is written in one piece."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from wpriv.config import resolve, yaml_document
+from wpriv.errors import UsageError
+from wpriv.run.results import file_names, write
+
+TEXT = 'kind: compare\nsource: "a test"\nprocess: [{mech: gauss, sigma: 1}]\naccountants: [gdp]\neps: 1\n'
+
+
+def made(text: str = TEXT):
+    return resolve.check(yaml_document.parse(text, "r.yaml"))
+
+
+def test_another_recipe_is_never_overwritten_silently(tmp_path):
+    write.claim(tmp_path, made())
+    write.claim(tmp_path, made(TEXT + "title: a change of words\n"))
+    with pytest.raises(UsageError, match="--out"):
+        write.claim(tmp_path, made(TEXT.replace("sigma: 1", "sigma: 2")))
+    write.claim(tmp_path, made(TEXT.replace("sigma: 1", "sigma: 2")), fresh=True)
+
+
+def test_files_that_are_not_ours_are_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    for fresh in (False, True):
+        with pytest.raises(UsageError, match="not a comparison's results"):
+            write.claim(tmp_path, made(), fresh=fresh)
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="--out"):
+        write.claim(tmp_path / "file" / "deeper", made())
+
+
+def test_the_resolved_recipe_reads_back_as_the_same_run(tmp_path):
+    panels = TEXT + "panels:\n  - {name: a, eps: 1e-300}\n  - {name: b, delta: 1e-5}\n"
+    write.claim(tmp_path, made(panels))
+    assert resolve.check(yaml_document.read(tmp_path / file_names.RECIPE)).data == made(panels).data
+
+
+def test_a_line_cut_short_costs_only_its_own_cell(tmp_path):
+    write.keep(tmp_path, "a", [{"delta": 1e-300, "epsilon": float("inf")}])
+    with (tmp_path / file_names.CELLS).open("a") as file:
+        file.write('{"key": "b", "rows": [{"del')
+    write.keep(tmp_path, "c", [{"delta": 0.5}])
+    assert write.finished(tmp_path) == {"a": [{"delta": 1e-300, "epsilon": float("inf")}], "c": [{"delta": 0.5}]}
+
+
+def test_provenance_names_versions_device_and_the_absence_of_a_seed(tmp_path):
+    write.results(tmp_path, [{"a": 1}], {"cells": 1})
+    told = json.loads((tmp_path / file_names.PROVENANCE).read_text())
+    assert {"wpriv", "python", "numpy", "scipy", "platform", "device", "seed", "git_commit", "command", "cells"} <= set(told)
+    assert (tmp_path / file_names.TABLE).read_text() == "a\n1\n"
+
+
+def test_columns_that_say_nothing_are_left_out():
+    assert write.columns([{"a": 1, "b": None, "c": "", "process": [1]}, {"d": 0}]) == ["a", "d"]

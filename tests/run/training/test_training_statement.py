@@ -1,0 +1,124 @@
+"""The statement of a training and of local reports: who sees what, what may be published, and what is no guarantee."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import wpriv
+from wpriv.core import registry
+from wpriv.run.local import local_statement
+from wpriv.run.results import file_names, publication
+from wpriv.run.training import train
+
+RECIPE = """\
+kind: train
+source: "a test"
+task: classify
+data: {name: digits, limit: 300}
+model: {name: mlp, width: 8, depth: 1, activation: tanh}
+privacy: {eps: 4, delta: 1e-5}
+optimizer: {name: sgd, lr: 1.0}
+batch: 50
+steps: 3
+accountants: [pld, gdp-clt]
+"""
+
+
+def trained(tmp_path, text=RECIPE):
+    (tmp_path / "r.yaml").write_text(text)
+    return train.train(tmp_path / "r.yaml", out=tmp_path / "out")
+
+
+def answers(said):
+    return {entry["file"]: entry["publish"] for entry in said["publish"]}
+
+
+def section(text, title):
+    return re.split(r"\n## ", text.partition(f"## {title}\n")[2])[0]
+
+
+def test_an_approximate_eps_stands_apart_from_the_certified_one(tmp_path):
+    said = trained(tmp_path).statement
+    told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
+    assert [row["accountant"] for row in said["guarantees"]] == ["pld"]
+    assert [(row["accountant"], row["claim"]) for row in said["for_comparison"]] == [("gdp-clt", "approximate")]
+    assert "by gdp-clt" not in told.partition("\n## ")[0]
+    assert "by gdp-clt" in section(told, "For comparison only, no guarantee")
+
+
+def test_figures_of_other_notions_are_no_guarantees_either(tmp_path):
+    text = RECIPE.replace("{eps: 4, delta: 1e-5}", "{clip: batch-mean, sigma: 0.01, delta: 1e-5}")
+    said = trained(tmp_path, text.replace("[pld, gdp-clt]", "['moments:order=16', 'wdp:order=16']")).statement
+    assert [row["accountant"] for row in said["guarantees"]] == ["moments:order=16"]
+    assert [row["accountant"] for row in said["for_comparison"]] == ["wdp:order=16"]
+    assert answers(said)["model.pt"] == "no"
+
+
+def test_the_statement_says_who_sees_what_and_keeps_what_is_not_covered_and_not_assessed(tmp_path):
+    said = trained(tmp_path).statement
+    told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
+    for title, key in (("Trust model", "trust_model"), ("Not covered", "not_covered"), ("Not assessed", "not_assessed")):
+        assert said[key]
+        assert all(line in section(told, title) for line in said[key])
+    assert any("curator" in line and "trusted" in line for line in said["trust_model"])
+    assert any(line.startswith("floating point") for line in said["not_assessed"])
+    assert any(line.startswith("buffers") for line in said["not_assessed"])
+
+
+def test_delta_is_set_against_one_over_the_records(tmp_path):
+    found = trained(tmp_path).statement["delta"]
+    assert (found["value"], found["records"]) == (1e-5, 300)
+    assert found["times_records"] == pytest.approx(0.003)
+    assert "0.003 / records" in (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
+    assert "NOT below 1 / records" in publication.share(0.1, 300)["meaning"]
+    assert publication.share(0.0, 300)["meaning"].startswith("pure DP")
+
+
+def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record_made_is_a_yes(tmp_path):
+    said = trained(tmp_path).statement
+    found = answers(said)
+    assert {path.name for path in (tmp_path / "out").iterdir()} <= set(found)
+    assert {name for name, answer in found.items() if answer == "yes"} == {"statement.json", "statement.md", "ledger.jsonl", "recipe.yaml"}
+    assert found["model.pt"] == "in part"
+    assert found["checkpoint.pt"] == found["metrics.csv"] == found["provenance.json"] == found["the training records"] == "no"
+    # why the whole model.pt is none: what it holds beside the weights
+    stored = torch.load(tmp_path / "out" / file_names.MODEL, weights_only=True)
+    assert "loss" in json.loads(stored["rows"])[0]
+    assert said == json.loads((tmp_path / "out" / file_names.STATEMENT).read_text())
+
+
+def test_a_fixed_seed_leaves_nothing_to_publish(tmp_path):
+    said = trained(tmp_path, RECIPE + "seed: 1\n").statement
+    assert set(answers(said).values()) == {"no"}
+
+
+def test_a_training_without_privacy_leaves_its_settings_alone_to_publish(tmp_path):
+    said = trained(tmp_path, RECIPE.replace("{eps: 4, delta: 1e-5}", "none")).statement
+    assert {name for name, answer in answers(said).items() if answer == "yes"} == {"statement.json", "statement.md", "recipe.yaml"}
+
+
+@pytest.mark.parametrize("task", registry.names("tasks"))
+def test_every_task_names_files_of_its_own_alone_for_publication(task):
+    module = registry.load("tasks", task)
+    assert set(getattr(module, "PUBLISH", {})) <= {*getattr(module, "FIGURES", {}), *getattr(module, "FILES", ())}
+    found = {entry["file"]: entry for entry in publication.of_training(task, private=True, reports=False, seed=None)}
+    assert set(file_names.of_training(task)) <= set(found)
+    # test records are in these pictures
+    assert all(found[name]["publish"] == "no" for name in ("reconstructions.npz", "reconstructions.png", "scores.csv") if name in found)
+
+
+def test_local_reports_say_who_sees_what_and_what_may_be_published():
+    records = np.ones((4, 3))
+    about = {"mech": "local-gauss", "radius": 1.0, "eps": 2.0, "delta": 1e-5}
+    said = wpriv.privatize(records, **about).statement
+    assert answers(said) == {"the .npz": "yes", "the .statement.json and .statement.md": "yes", "the records": "no"}
+    assert said["delta"]["times_records"] == pytest.approx(4e-5)
+    told = local_statement.told(said)
+    assert all(line in section(told, "Trust model") for line in said["trust_model"])
+    assert "| the records | no |" in section(told, "Files")
+    assert set(answers(wpriv.privatize(records, seed=1, **about).statement).values()) == {"no"}

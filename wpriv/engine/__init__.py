@@ -1,0 +1,1 @@
+"""The training engine: sampling, clipping, noise, the ledger and checkpoints."""

@@ -1,0 +1,168 @@
+"""The state that a model keeps between calls: buffers, tensors in Python attributes, extra state, and how to put all of it back."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wpriv.engine.model_checks.tensor_agreement import same
+
+INTERNAL = frozenset(vars(nn.Module())) | {"training"}
+"""Attributes of every module that hold its parameters, buffers, submodules and hooks."""
+DEPTH = 4
+"""Levels of lists, tuples and dictionaries in an attribute that are looked into."""
+Values = dict[str, Tensor]
+
+
+def buffers(model: nn.Module) -> Values:
+    """Copies of what ``model.pt`` would hold beside trainable parameters, and of buffers that are not saved, by name."""
+    values = {f"the buffer {name!r}": buffer for name, buffer in model.named_buffers()}
+    values |= {f"the parameter {name!r}": parameter for name, parameter in model.named_parameters()}
+    for name, module in model.named_modules():
+        if type(module).get_extra_state is not nn.Module.get_extra_state:
+            values |= _tensors(module.get_extra_state(), f"the extra state of {name or 'the model'!r}", plain=True)
+    return {name: value.detach().clone() for name, value in values.items()}
+
+
+def attributes(model: nn.Module) -> Values:
+    """Copies of the tensors and arrays in Python attributes of the modules, by name."""
+    values: Values = {}
+    for name, module in model.named_modules():
+        for key, value in vars(module).items():
+            if key not in INTERNAL:
+                values |= _tensors(value, f"the attribute {f'{name}.{key}' if name else key!r}")
+    return {name: value.detach().clone() for name, value in values.items()}
+
+
+def changed(before: Values, after: Values) -> str | None:
+    """The name of the first value that is not the same in both, or of one that only ``after`` has; None where there is none."""
+    for name, value in after.items():
+        if name not in before or not same(before[name], value):
+            return name
+    return None
+
+
+def unregistered(model: nn.Module) -> dict[Tensor, str]:
+    """The tensors in Python attributes that require a gradient, by themselves and not computed, with their names."""
+    registered = set(model.parameters())
+    names: dict[Tensor, str] = {}
+    for name, module in model.named_modules():
+        for key, value in vars(module).items():
+            if key in INTERNAL:
+                continue
+            for tensor in _tensors(value, "").values():
+                if tensor.requires_grad and tensor.is_leaf and tensor not in registered:
+                    names[tensor] = f"the attribute {key!r} of {name or 'the model'!r} ({type(module).__name__})"
+    return names
+
+
+@contextlib.contextmanager
+def kept(model: nn.Module) -> Iterator[None]:
+    """Put everything that the model keeps back when the block ends: modes, parameters, buffers, attributes and gradients."""
+    modules = [(module, module.training, _copied(_state(module), 0)) for module in model.modules()]
+    tensors = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    try:
+        yield
+    finally:
+        for module, training, state in modules:
+            module.training = training
+            _put_back(module, state)
+        with torch.no_grad():
+            for tensor, value in tensors:
+                # a write counts as a change of the tensor: only where there was one
+                if not same(tensor.detach(), value):
+                    tensor.copy_(value)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+
+
+def _state(module: nn.Module) -> dict[str, Any]:
+    """The attributes of a module that its forward pass may replace: its own ones, and the tables of its parameters and buffers."""
+    tables = ("_buffers", "_parameters")
+    return {key: value for key, value in vars(module).items() if key not in INTERNAL or key in tables}
+
+
+def _put_back(module: nn.Module, state: dict[str, Any]) -> None:
+    table = vars(module)
+    for key in [key for key in _state(module) if key not in state]:
+        del table[key]
+    for key, saved in state.items():
+        table[key] = saved.restored() if isinstance(saved, _Saved) else saved
+
+
+class _Saved:
+    """A tensor, an array or a container with a copy of its content, which ``restored`` writes back into it."""
+
+    def __init__(self, value: Any, level: int):
+        self.value = value
+        self.content: Any
+        if isinstance(value, Tensor):
+            self.content = None if isinstance(value, nn.Parameter) else value.detach().clone()
+        elif isinstance(value, np.ndarray):
+            self.content = value.copy()
+        elif isinstance(value, dict):
+            self.content = {key: _copied(item, level + 1) for key, item in value.items()}
+        else:
+            self.content = [_copied(item, level + 1) for item in value]
+
+    def restored(self) -> Any:
+        value, content = self.value, self.content
+        if isinstance(value, Tensor):
+            if content is not None and not same(value.detach(), content):
+                with torch.no_grad():
+                    value.copy_(content)
+        elif isinstance(value, np.ndarray):
+            value[...] = content
+        elif isinstance(value, dict):
+            value.clear()
+            value.update({key: _restored(item) for key, item in content.items()})
+        elif isinstance(value, (set, tuple)):
+            items = [_restored(item) for item in content]
+            if isinstance(value, set):
+                value.clear()
+                value.update(items)
+        else:
+            items = [_restored(item) for item in content]
+            value.clear()
+            value.extend(items)
+        return value
+
+
+def _copied(value: Any, level: int) -> Any:
+    if isinstance(value, dict) and level == 0:
+        return {key: _copied(item, 1) for key, item in value.items()}
+    kinds = (Tensor, np.ndarray, list, dict, set, tuple, collections.deque)
+    return _Saved(value, level) if isinstance(value, kinds) and level <= DEPTH else value
+
+
+def _restored(value: Any) -> Any:
+    return value.restored() if isinstance(value, _Saved) else value
+
+
+def _tensors(value: Any, name: str, level: int = 0, plain: bool = False) -> Values:
+    """The tensors and arrays in a value and in the containers within it; with ``plain`` numbers and texts as well."""
+    if isinstance(value, Tensor):
+        return {name: value}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return {name: torch.from_numpy(value.copy())}
+    if level < DEPTH and isinstance(value, dict):
+        items = [(f"{name}[{key!r}]", item) for key, item in value.items()]
+    elif level < DEPTH and isinstance(value, (list, tuple, collections.deque)):
+        items = [(f"{name}[{place}]", item) for place, item in enumerate(value)]
+    elif plain and isinstance(value, (bool, int, float)):
+        return {name: torch.tensor(value, dtype=torch.float64)}
+    elif plain and isinstance(value, (str, bytes)):
+        return {name: torch.tensor(list(value.encode() if isinstance(value, str) else value), dtype=torch.uint8)}
+    else:
+        return {}
+    values: Values = {}
+    for label, item in items:
+        values |= _tensors(item, label, level + 1, plain)
+    return values

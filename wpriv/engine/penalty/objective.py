@@ -1,0 +1,123 @@
+"""What a step of a penalised training takes from the groups of its records: the clipped gradient, or without privacy the plain one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from wpriv.config.train_schema import Privacy
+from wpriv.core.mechanism import WITHIN_GROUP
+from wpriv.engine.batch_gradient import Gathered
+from wpriv.engine.clipping.common import Loss, losses_of
+from wpriv.engine.penalty.gradient import method_for, penalised_gradient, weights
+from wpriv.engine.penalty.penalty import Penalty
+from wpriv.engine.release import Bounded
+from wpriv.engine.sampler import Indices
+
+# the objective is a mean already, over each group's fixed part of the batch
+DIVISOR = 1.0
+
+
+@dataclass(frozen=True)
+class Objective:
+    """(1-alpha) mean loss + (alpha/R) sum over pairs of groups of (sliced) W_2^2 between scores; places come group after group.
+
+    Args:
+        model, loss: as in ``penalised_gradient``. fetch: inputs and targets of the records at some places.
+        penalty: the groups' sizes in the batch, alpha and the clips. scores: outputs -> [n, d], what is compared between groups.
+        directions: draws those of one step, [d, k]; None where scores are numbers.
+        points: with ``penalty.fixed``, the second groups [m, d] of a step, from its places or drawn; ``fetch`` gives the first alone.
+    """
+
+    model: nn.Module
+    loss: Loss | None
+    fetch: Callable[[Indices], tuple[Tensor, Tensor | None]]
+    penalty: Penalty
+    scores: Callable[[Any], Tensor]
+    directions: Callable[[], Tensor] | None = None
+    points: Callable[[Indices], Tensor] | None = None
+
+    def gather(self, private: Privacy | None, inputs: Tensor, targets: Tensor | None) -> Callable[[Indices], Gathered]:
+        """Return ``clipped`` for a private training, after a trial of the model on made-up examples; else ``plain``.
+
+        Args:
+            inputs, targets: tensors [N, ...] of whose records only shape and type are used; None where there is no loss.
+        Raises:
+            Unsupported: as ``penalised_gradient``.
+        """
+        if private is None:
+            return self.plain
+        loss, goals = self.loss if self.penalty.alpha < 1 else None, None if targets is None else targets[:0]
+        method_for(self.model, loss, inputs[:0], goals, scores=self.scores)
+        return self.clipped
+
+    def clipped(self, indices: Indices) -> Gathered:
+        """The gradient with every record's part in it bounded. ``seen`` has the objective, once for each record, in place of its loss.
+
+        Raises:
+            UsageError, Unsupported: as ``penalised_gradient``.
+        """
+        inputs, targets = self.fetch(indices)
+        found = penalised_gradient(
+            self.model, self.loss, inputs, targets, self.penalty, directions=self._axes(), scores=self.scores, points=self._points(indices)
+        )
+        over = math.nan if found.norms is None else (found.norms > self.penalty.clip).sum()
+        return Gathered(found.total, DIVISOR, self._seen(found.losses, found.cost, over))
+
+    def plain(self, indices: Indices) -> Gathered:
+        """The gradient as it is, neither clipped nor projected: training without privacy."""
+        inputs, targets = self.fetch(indices)
+        with torch.enable_grad():
+            outputs = self.model(inputs)
+            scores = self.scores(outputs)
+            value, cost = penalty_of(scores, self.penalty.sizes, self._axes(), self._points(indices))
+            objective, losses = self.penalty.alpha * value, None
+            if self.loss is not None and targets is not None:
+                losses = losses_of(outputs, targets, self.loss)
+                objective = objective + (1 - self.penalty.alpha) * losses.mean()
+            trainable = [p for p in self.model.parameters() if p.requires_grad]
+            parts = list(torch.autograd.grad(objective, trainable, allow_unused=True, materialize_grads=True))
+        return Gathered(Bounded(parts, 0.0, WITHIN_GROUP), DIVISOR, self._seen(None if losses is None else losses.detach(), cost, math.nan))
+
+    def _axes(self) -> Tensor | None:
+        return None if self.directions is None else self.directions()
+
+    def _points(self, indices: Indices) -> Tensor | None:
+        return None if self.points is None else self.points(indices)
+
+    def _seen(self, losses: Tensor | None, cost: Tensor, over: Tensor | float) -> Tensor:
+        value = self.penalty.alpha * cost
+        if losses is not None:
+            value = value + (1 - self.penalty.alpha) * losses.mean()
+        return torch.stack([cost.new_tensor(self.penalty.batch), value * self.penalty.batch, torch.as_tensor(over).to(cost)])
+
+
+def penalty_of(
+    scores: Tensor, sizes: tuple[tuple[int, int], ...], directions: Tensor | None, points: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The mean over pairs of groups of (sliced) W_2^2 between their scores [n, d], which come group after group.
+
+    With ``points`` the scores are of the first groups alone, and the points [m, d] those of the second ones.
+
+    Returns:
+        A number whose derivatives by the scores are those of the mean (and whose value means nothing), and the mean itself.
+    """
+    if points is None:
+        groups = torch.split(scores.detach(), list(itertools.chain.from_iterable(sizes)))
+        firsts, seconds = groups[::2], groups[1::2]
+    else:
+        firsts, seconds = (
+            torch.split(both, [pair[side] for pair in sizes]) for side, both in enumerate((scores.detach(), points.to(scores.dtype)))
+        )
+    pulls, costs = [], []
+    for x, z in zip(firsts, seconds, strict=True):
+        found = weights(x, z, directions)
+        pulls += [found.x] if points is not None else [found.x, found.z]
+        costs.append(found.cost)
+    return (scores * torch.cat(pulls)).sum() / len(sizes), torch.stack(costs).mean()

@@ -1,0 +1,181 @@
+"""What holds of a history where the noise, the rates or the number of steps may have been chosen from earlier outputs.
+
+Composition theorems for privacy loss distributions, f-DP and moments let the queries depend on earlier outputs, not the parameters. Two
+accountings allow both: sums of mu^2 where every step is plain Gauss, and sums of Renyi divergences of orders
+fixed in advance (``rdp-filter``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wpriv.accountants._moment_bounds import LogMoments
+from wpriv.core import registry
+from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.loss_pair import gaussian_mu
+from wpriv.core.process import Process, Step
+from wpriv.errors import Unsupported
+from wpriv.numerics.arrays import Array
+from wpriv.numerics.safe_rounding import text
+from wpriv.run.accounting import evaluate
+
+FILTER, GAUSS = "rdp-filter", "gdp"
+FIXED = (
+    "holds where noise, sampling rates and the number of steps of all runs were fixed before the first release; queries may depend on "
+    "earlier outputs"
+)
+FILTERED = (
+    "holds where noise, sampling rates and the number of steps were chosen from earlier outputs, by a rule under which {what} "
+    "would never have exceeded what it is now, whatever the outputs"
+)
+SUMS = {FILTER: "this figure", GAUSS: "the sum of (sensitivity / sigma)^2"}
+LOSS = (
+    "without such a rule: with probability at least 1 - delta over the outputs, the privacy loss of what was released by now "
+    "is at most this"
+)
+EXCEEDED = (
+    "eps = {eps:g} is kept where the noise, the rates and the lengths of all runs were fixed before the first one; they were chosen after "
+    "seeing it, if anything that it showed led to this fork, and then eps = {found} holds, by {name}"
+)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What was fixed before the first release of a history.
+
+    Args:
+        step: the first kind of step, n as planned. runs: how many runs the history has; the parameters of all but the first may have
+            been chosen from what those before showed.
+    """
+
+    step: Step
+    runs: int = 1
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """The two figures of a history, and what each assumes.
+
+    Args:
+        fixed: for parameters fixed in advance; None where pld refuses. adaptive: for parameters chosen from earlier outputs; its lower
+            end is that of ``fixed``. orders: of the Renyi divergences that were added up; None where there was no need of them.
+        loss: what the privacy loss itself exceeds with probability delta at most; None where delta is the unknown.
+    """
+
+    fixed: Guarantee | None
+    adaptive: Guarantee
+    orders: tuple[float, ...] | None
+    loss: float | None
+    runs: int = 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``extra["parameters"]`` of a guarantee, and a statement, hold: each figure with what it assumes."""
+        what = SUMS[GAUSS if self.orders is None else FILTER]
+        adaptive = _figure(self.adaptive, FILTERED.format(what=what))
+        adaptive["orders"] = None if self.orders is None else list(self.orders)
+        loss = {"epsilon": self.loss, "delta": self.adaptive.delta.safe, "assumes": LOSS}
+        return {
+            "runs": self.runs,
+            "fixed": None if self.fixed is None else _figure(self.fixed, FIXED),
+            "adaptive": adaptive,
+            "loss": None if self.loss is None else loss,
+        }
+
+
+def _figure(row: Guarantee, assumes: str) -> dict[str, Any]:
+    ends = {"epsilon": row.epsilon.safe, "epsilon_lower": row.epsilon.lower, "delta": row.delta.safe, "delta_lower": row.delta.lower}
+    return {"accountant": row.accountant, "claim": row.claim, **ends, "assumes": assumes}
+
+
+def lines(parameters: Mapping[str, Any] | None) -> list[str]:
+    """The figures of ``Adaptive.as_dict`` in words, each with what it assumes; none where there are no such figures."""
+    words = []
+    for name, title in (("fixed", "fixed in advance"), ("adaptive", "chosen from earlier outputs"), ("loss", "chosen without a limit")):
+        figure = None if parameters is None else parameters[name]
+        if figure is not None:
+            by = f", {figure['claim']} by {figure['accountant']}" if "claim" in figure else ""
+            shown = f"eps = {text(figure['epsilon'], up=True)} at delta = {text(figure['delta'], up=True)}{by}"
+            words.append(f"parameters {title}: {shown}; {figure['assumes']}")
+    return words
+
+
+def gaussian(process: Process) -> bool:
+    """Whether every step is a Gauss mechanism on all records, so that mu^2 adds up even where it is chosen adaptively.
+
+    Proof. Let W be a Brownian motion of drift 1 under D and 0 under D'. A step that is mu-GDP is a function of an observation N(mu, 1)
+    under D and N(0, 1) under D' (Dong, Roth, Su 2019, Theorem 2.10), such as (W(s + mu^2) - W(s)) / mu. Where the past decides mu, take
+    for s the sum of mu^2 so far: all outputs are then made of W up to time B, if the sum never exceeds B, and W up to B is as good as
+    W(B), which is N(B, B) under D and N(0, B) under D': the whole is sqrt(B)-GDP (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023).
+    """
+    return all(gaussian_mu(pair) is not None for run in process.runs() for pair, _ in run)
+
+
+def account(
+    process: Process,
+    declared: Declared | None = None,
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    tol: float,
+    fixed: Guarantee | None = None,
+) -> Adaptive:
+    """Both figures of a history, at one eps or one delta.
+
+    The orders of the Renyi divergences are those for the first run as planned, at the delta (or eps) that is asked: they depend on nothing
+    that was released. The lower end is that of pld, since steps fixed in advance are a special case of adaptive ones.
+
+    Args:
+        declared: what was fixed in advance; by default the first kind of step of the process. fixed: pld's answer, where it is known.
+    Raises:
+        Unsupported: some step has distinguishing events.
+    """
+    fixed = _fixed(process, eps, delta, tol) if fixed is None else fixed
+    runs = 1 if declared is None else declared.runs
+    filters = registry.load("accountants", FILTER)
+    first = filters.first_kind(process) if declared is None else Process((declared.step,), process.adjacency)
+    plain = gaussian(process)
+    orders = filters.orders(first, eps=eps, delta=delta)
+    row = evaluate.ask(evaluate.curve(process, GAUSS, tol) if plain else filters.filtered(process, first), eps=eps, delta=delta)
+    loss = None if delta is None else _loss(process, orders.lam, orders.share, delta)
+    shown = None if plain else tuple(map(float, 1 + orders.lam))
+    if plain or fixed is None:
+        return Adaptive(fixed, row, shown, loss, runs)
+    name = "epsilon" if delta is not None else "delta"
+    upper, lower = getattr(row, name).safe, getattr(fixed, name).lower or 0.0
+    if lower > upper * (1 + 1e-8):
+        raise ArithmeticError(f"{FILTER} bounds {name} by {upper!r}, which pld certifies to be at least {lower!r}")
+    bracket = Bracket(upper, min(lower, upper), upper)
+    row = dataclasses.replace(row, source=f"{row.source}; lower end by pld, for the same steps fixed in advance")
+    row = dataclasses.replace(row, epsilon=bracket) if name == "epsilon" else dataclasses.replace(row, delta=bracket)
+    return Adaptive(fixed, row, shown, loss, runs)
+
+
+def _fixed(process: Process, eps: float | None, delta: float | None, tol: float) -> Guarantee | None:
+    """The answer of pld; None where it has none."""
+    try:
+        return evaluate.ask(evaluate.curve(process, "pld", tol), eps=eps, delta=delta)
+    except Unsupported:
+        return None
+
+
+def _loss(process: Process, lam: Array, share: Array, delta: float) -> float | None:
+    """The privacy loss that what was released exceeds with probability ``delta`` at most, whatever chose the parameters and the end.
+
+    Proof. With the symbols of ``rdp-filter``, V_t of the order a_j is a nonnegative supermartingale under P of mean at most 1. By Ville's
+    inequality it exceeds 1/(w_j delta) at some t with probability at most w_j delta. Else, at every t and for every j, the loss is at most
+    the sum of r_s(a_j) up to t plus ln(1/(w_j delta)) / (a_j - 1), and so the least of these (compare Whitehouse, Ramdas, Rogers, Wu 2023).
+
+    Args:
+        lam: [k] orders less one. share: [k] shares of delta.
+    Returns:
+        The bound in the worse order of the neighbours; None where every divergence is infinite.
+    """
+    bounds = [(LogMoments(run)(lam) - np.log(share * delta)) / lam for run in process.runs()]
+    value = max(float(np.min(bound)) for bound in bounds)
+    return value if math.isfinite(value) else None

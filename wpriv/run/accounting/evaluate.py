@@ -1,0 +1,139 @@
+"""Evaluate one accountant on one process and validate the result: never nan, never negative, never an infinite eps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from wpriv.core import registry
+from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, Guarantee
+from wpriv.core.parameters import plain
+from wpriv.core.process import Process, between, log_finite
+from wpriv.errors import Unsupported, UsageError
+
+# the width of a bracket where none is asked for: of the cells of a comparison
+DEFAULT_TOL = 1e-3
+# and of a single answer, or of what a run recorded, where every printed digit is then right; the second is for mechanisms whose law is
+# known between two others only, where a narrower bracket takes ten times as long
+ANSWER_TOL, ANSWER_BETWEEN = 1e-6, 1e-3
+# the notions in which a larger delta buys a smaller eps
+EPS_DELTA = ("approximate-dp", "probabilistic-dp")
+
+
+def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options: float) -> Curve:
+    """The curve of one accountant, found by its name.
+
+    Args:
+        accountant: a name, with options where it has any (``wdp:order=16``); ``options`` are added to those.
+        tol: relative width asked of a certified bracket, in [1e-9, 0.5].
+    Raises:
+        UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the process, or
+            some step of it hides nothing at all.
+    """
+    tol = checked_tol(tol)
+    module, own = registry.accountant(accountant)
+    if infinity_mass(process) >= 1:
+        raise Unsupported(_why_certain(process))
+    found: Curve = module.account(process, tol=tol, **own, **options)
+    others = getattr(module, "OTHER_BOUNDS", ())
+    if others and found.claim == "certified":
+        from wpriv.run.accounting.other_bounds import intersected
+
+        return intersected(found, others)
+    return found
+
+
+def checked_tol(tol: float) -> float:
+    """A relative width of a bracket; UsageError where it is none that can be asked for."""
+    tol = plain(tol, "--tol")
+    if not 1e-9 <= tol <= 0.5:
+        raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
+    return tol
+
+
+def answer_tol(process: Process) -> float:
+    """The width of the bracket of a single answer, where none is asked for: so narrow that every digit that is printed is right."""
+    return ANSWER_BETWEEN if any(between(run, ANSWER_BETWEEN) is not None for run in process.runs()) else ANSWER_TOL
+
+
+def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> Guarantee:
+    """The guarantee at one eps or one delta, refused where it says nothing; ``extra["asked"]`` names the unknown.
+
+    Raises:
+        Unsupported: no finite eps holds at this delta (the message says why). UsageError: as ``Curve.at``.
+    """
+    return checked(on.at(eps=eps, delta=delta)).with_extra(asked="delta" if eps is not None else "eps")
+
+
+def checked(row: Guarantee) -> Guarantee:
+    """The row itself, or the error that ``ask`` documents."""
+    for name, bracket in (("eps", row.epsilon), ("delta", row.delta)):
+        _check_ends(name, bracket, row.accountant)
+    if math.isinf(row.epsilon.safe):
+        raise Unsupported(_why_infinite(row))
+    return row
+
+
+def no_guarantee(row: Guarantee) -> str | None:
+    """Why a figure is no (eps, delta)-DP guarantee, and which accountants give one; None where it is one."""
+    if row.notion == "approximate-dp" and row.claim in RIGOROUS:
+        return None
+    what = f"a figure of the notion {row.notion!r}" if row.notion != "approximate-dp" else f"an answer of the claim {row.claim!r}"
+    return f"{row.accountant} gives {what}, which is no (eps, delta)-DP guarantee; these give one: {', '.join(rigorous_accountants())}"
+
+
+def rigorous_accountants() -> list[str]:
+    """The accountants whose answers are rigorous bounds of (eps, delta)-DP."""
+    modules = {name: registry.load("accountants", name) for name in registry.names("accountants")}
+    return [name for name, module in modules.items() if module.NOTION == "approximate-dp" and module.CLAIM in RIGOROUS]
+
+
+def with_warnings(row: Guarantee, warnings: list[str]) -> Guarantee:
+    """The row with more warnings behind its own."""
+    return replace(row, warnings=(*row.warnings, *warnings))
+
+
+def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
+    ends = [v for v in (bracket.lower, bracket.estimate, bracket.upper) if v is not None]
+    if any(math.isnan(v) or v < 0 for v in ends) or ends != sorted(ends):
+        raise ArithmeticError(f"{accountant} answered {name} = {bracket}, which is not an ordered bracket of numbers of at least 0")
+
+
+def _why_certain(process: Process) -> str:
+    if any(math.isinf(log_finite(run)) for run in process.runs()):
+        return "some step tells the neighbours apart for certain: delta is 1 at every eps. Use noise that hides every outcome"
+    log10 = min(log_finite(run) for run in process.runs()) / math.log(10)
+    return (
+        f"over all steps, outcomes that only one of two neighbours can have are all but certain: delta is at least 1 - 10^{log10:.4g} "
+        f"at every eps. Use noise that hides every outcome, or fewer steps"
+    )
+
+
+def _why_infinite(row: Guarantee) -> str:
+    revealed, delta = infinity_mass(row.process), row.delta.safe
+    if revealed > delta:
+        return (
+            f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability {revealed:.6g} > delta. "
+            f"Ask for a larger delta, or use noise that hides every outcome"
+        )
+    if row.notion not in EPS_DELTA:
+        return f"{row.accountant} has no finite {row.notion} eps here, and none at any other delta. Use --accountant pld"
+    if row.accountant == "pld":
+        return f"no finite eps was found at delta = {delta:g}. Add noise, or run fewer steps"
+    return (
+        f"no finite eps holds at delta = {delta:g} by {row.accountant}, whose bound never falls that low. "
+        f"Raise --delta, or use --accountant pld"
+    )
+
+
+def infinity_mass(process: Process) -> float:
+    """The probability that some step of the process tells its input outright, in the worse order of the neighbours."""
+    return max(-math.expm1(log_finite(run)) for run in process.runs())
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why one accountant has no answer."""
+
+    accountant: str
+    reason: str

@@ -1,0 +1,112 @@
+"""``compare --why``: one set of flags under every reading that some tool or paper gives it, and the assumption that moves each figure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.core.mechanism import ADJACENCIES
+from wpriv.core.process import SAMPLINGS
+from wpriv.errors import Unsupported, UsageError
+from wpriv.run.accounting import build_process, evaluate
+from wpriv.run.parse_numbers import number, shown
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a job: the step it amounts to, under which neighbouring relation, priced by whom, assuming what."""
+
+    spec: dict[str, Any]
+    adjacency: str
+    accountant: str
+    assumption: str
+
+
+def why(spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float | None = None) -> list[dict[str, Any]]:
+    """Prices one step specification under every reading.
+
+    Args:
+        spec: ``{mech, <parameters>, n | epochs, rate | batch with records}``; its own ``sampling`` is only one of the readings.
+    Returns:
+        One row a reading: sampling, n, rate, adjacency, accountant, both brackets, claim, ``assumption``; ``reason`` is set where an
+        accountant refuses.
+    Raises:
+        UsageError: the step is faulty, or not exactly one of eps and delta is given.
+    """
+    if (eps is None) == (delta is None):
+        raise UsageError("--why asks at one eps or at one delta; give --eps or --delta")
+    return [_row(reading, eps, delta, tol) for reading in readings(spec)]
+
+
+def readings(spec: Mapping[str, Any]) -> list[Reading]:
+    """The readings of a job, from the tightest accountant on the reading it is usually given to no amplification at all."""
+    base = {k: v for k, v in spec.items() if k not in (*build_process.SCHEDULE_KEYS, "sampling")}
+    own = build_process.mechanism(base).adjacencies
+    if not set(own) & set(ADJACENCIES):
+        raise Unsupported(
+            f"--why sets readings under {' and '.join(ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only. Use budget"
+        )
+    given = {k: spec.get(k) for k in build_process.SCHEDULE_KEYS}
+    sampled = given["rate"] is not None or given["batch"] is not None
+    plan = build_process.schedule(**given, sampling="poisson" if sampled else "none")
+    if spec.get("sampling") not in (None, *SAMPLINGS):
+        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {shown(spec['sampling'])}")
+    n = 1 if plan.n is None else plan.n
+    wide = _replaced(base)
+    if plan.rate is None:
+        return _unsampled({**base, "n": n}, {**wide, "n": n}, "every record takes part in every step")
+    poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
+    fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
+    told = spec.get("epochs")
+    passes = max(1, math.ceil((n * plan.rate if told is None else number(told, "epochs")) * (1 - 1e-9)))
+    shuffled = "shuffled batches: each record in one batch an epoch, no amplification claimed"
+    return [
+        *_by_all(poisson, "add-remove", "each record joins each step by itself with the same chance; neighbours differ by one record"),
+        Reading(poisson, "replace-one", "pld", "Poisson sampling, but one record is replaced by another"),
+        Reading({**base, **fixed}, "replace-one", "pld", "fixed-size batches; one record is replaced, sigma is relative to that change"),
+        Reading({**wide, **fixed}, "replace-one", "pld", "the same, sigma relative to one record: replacing it moves a sum twice as far"),
+        *_unsampled({**base, "n": passes}, {**wide, "n": passes}, shuffled)[:1],
+        Reading({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
+        Reading({**base, "n": n}, "add-remove", "pld", "the same records might be in every batch: all steps, no sampling"),
+    ]
+
+
+def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Reading]:
+    return [
+        Reading(spec, adjacency, "pld", f"{assumption}; tight, certified"),
+        Reading(spec, adjacency, "rdp", "the same, through Renyi moments with the conversion of 2020: an upper bound"),
+        Reading(spec, adjacency, "rdp-mironov", "the same with the conversion used before 2020: a looser upper bound"),
+        Reading(spec, adjacency, "gdp-clt", "the same, by a central limit: an estimate, often below the truth"),
+        Reading(spec, adjacency, "clt", "the same, by the class of the privacy loss: an estimate, may be below the truth"),
+    ]
+
+
+def _unsampled(own: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Reading]:
+    return [*_by_all(own, "add-remove", assumption), Reading(wide, "replace-one", "pld", f"{assumption}; one record is replaced")]
+
+
+def _replaced(base: dict[str, Any]) -> dict[str, Any]:
+    """The step with twice the sensitivity: a record that is replaced is one taken away and one added."""
+    step = build_process.step(base)  # tells what is missing or unknown
+    if not any(f.name == "sensitivity" for f in dataclasses.fields(step.mechanism)):
+        return base
+    return {**base, "sensitivity": 2 * step.describe()["sensitivity"]}
+
+
+def _row(reading: Reading, eps: float | None, delta: float | None, tol: float | None) -> dict[str, Any]:
+    spec = reading.spec
+    row = {"sampling": spec.get("sampling", "none"), "n": spec["n"], "rate": spec.get("rate"), "adjacency": reading.adjacency}
+    row |= {"sensitivity": spec.get("sensitivity"), "accountant": reading.accountant, "assumption": reading.assumption}
+    row["asked"] = "delta" if eps is None else "epsilon"
+    try:
+        process = build_process.process([spec], reading.adjacency)
+        width = evaluate.answer_tol(process) if tol is None else tol
+        found = evaluate.ask(evaluate.curve(process, reading.accountant, width), eps=eps, delta=delta)
+    except Unsupported as error:
+        return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}
+    told = found.as_dict()
+    return {**row, "notion": found.notion, "claim": found.claim, **{k: told[k] for k in BOUND_COLUMNS}, "reason": None}

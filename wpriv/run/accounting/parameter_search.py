@@ -1,0 +1,342 @@
+"""Solve for a parameter: few evaluations, and the answer has been evaluated itself and meets the target.
+
+An evaluation has one of four outcomes. The target is met; it is missed for certain; it lies inside a bracket that is
+as narrow as asked; or nothing narrow can be said, since the accountant refuses or answers with a wide bracket only. The
+last one is no miss: the search looks on both sides of such values, and the solution names them where they leave open
+whether it is the least.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from wpriv.errors import Unsupported
+from wpriv.numerics.safe_rounding import DIGITS
+from wpriv.run.accounting.search_parameter import Knob
+
+MOST_EVALUATIONS = 120
+# how often the search looks on the less private side of values without an answer for one that meets the target
+MOST_LOOKS = 8
+# a move of half an e-fold or more that changes ln(found / wanted) by less than this has reached a limit
+FLAT = 1e-6
+
+
+class Outcome(enum.Enum):
+    """What is known of the target at one value of the parameter."""
+
+    MEETS = "meets"
+    MISSES = "misses"
+    OPEN = "open"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One evaluation.
+
+    Args:
+        excess: ln(found / wanted) of the end that may be promised; negative or zero where the target is met; +-inf
+            allowed.
+        floor: ln(found / wanted) of what is known from below; positive where the target is missed for certain.
+        refusal: why nothing narrow can be said here; empty where something can. It does not count where the target is
+            met.
+    """
+
+    excess: float
+    floor: float = -math.inf
+    refusal: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.excess <= 0:
+            return Outcome.MEETS
+        if self.floor > 0:
+            return Outcome.MISSES
+        return Outcome.REFUSED if self.refusal else Outcome.OPEN
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The least private value found that meets the target.
+
+    Args:
+        missed: the nearest less private value that misses the target for certain; None where none was met with.
+        beside: the nearest less private value that was tried; None where there is none. slope: d excess / d u there.
+        refusal: why values between ``missed`` and ``value`` have no answer; empty where all that were tried have one.
+    """
+
+    value: float
+    missed: float | None
+    beside: float | None
+    slope: float
+    refusal: str = ""
+
+
+class Unreachable(Exception):
+    """No value that was tried meets the target.
+
+    Args:
+        best: the value that comes nearest to it. miss: how near, as ``Reply.excess``.
+        refusal: why more private values than ``best`` have no answer; empty where none of those that were tried lacks
+            one.
+    """
+
+    def __init__(self, best: float, miss: float, refusal: str = ""):
+        super().__init__(f"best value {best:g}, {miss:g} short of the target")
+        self.best, self.miss, self.refusal = best, miss, refusal
+
+
+@dataclass
+class Search:
+    """The values that were tried, in u = sign * ln x, which grows with privacy."""
+
+    knob: Knob
+    ask: Callable[[float], Reply]
+    seen: dict[float, Reply] = field(default_factory=dict)
+
+    def at(self, x: float) -> Reply:
+        """What is known at x, asked once for each x."""
+        if x not in self.seen:
+            if len(self.seen) >= MOST_EVALUATIONS:
+                raise Unsupported(f"no {self.knob.name} found within {MOST_EVALUATIONS} evaluations of the accountant")
+            self.seen[x] = self.ask(x)
+        return self.seen[x]
+
+    def excess(self, x: float) -> float:
+        return self.at(x).excess
+
+    def unreachable(self) -> Unreachable:
+        best = min(self.seen, key=lambda x: self.seen[x].excess)
+        silent = [x for x in self.seen if self.seen[x].outcome is Outcome.REFUSED and self.u(x) >= self.u(best)]
+        return Unreachable(best, self.seen[best].excess, self.seen[min(silent, key=self.u)].refusal if silent else "")
+
+    def u(self, x: float) -> float:
+        return self.knob.sign * math.log(x)
+
+    def x(self, u: float, toward: int = +1) -> float:
+        return self.knob.snap(self.knob.sign * u, toward)
+
+    def below(self, value: float, *outcomes: Outcome) -> float | None:
+        """The nearest less private value that was tried and had one of these outcomes (any where none is given)."""
+        tried = [x for x, reply in self.seen.items() if self.u(x) < self.u(value) and (not outcomes or reply.outcome in outcomes)]
+        return max(tried, key=self.u, default=None)
+
+
+def solve(
+    knob: Knob,
+    ask: Callable[[float], Reply],
+    guess: float,
+    slope: float,
+    rtol: float,
+    *,
+    seen: dict[float, Reply] | None = None,
+    looks: int = MOST_LOOKS,
+    show: bool = True,
+) -> Solution:
+    """The least private grid value that meets the target, to within ``rtol`` relative; it was evaluated and meets it.
+
+    Where values without an answer lie beside it, less private ones are looked at too: one of them may have an answer
+    that meets the target.
+
+    Args:
+        ask: what is known at a grid value. guess: a value near the answer. slope: a rough d excess / d ln x towards
+            privacy (negative).
+        seen: evaluations that are known already; those made are added. looks: how many evaluations may go into looking
+            for one.
+        show: try one value more, so that a value is known that misses the target for certain.
+    Raises:
+        Unreachable: nothing in [low, high] that was tried meets it.
+    """
+    search = Search(knob, ask, {} if seen is None else seen)
+    good, bad = _bracket(search, guess, slope, rtol)
+    while bad is not None:
+        good, bad = _narrowed(search, good, bad, rtol)
+        if search.at(bad).outcome is not Outcome.REFUSED or looks <= 0:
+            break
+        before = len(search.seen)
+        better = _beyond(search, bad, looks, rtol)
+        looks -= len(search.seen) - before
+        if better is None:
+            break
+        good, bad = better
+    slope = _slope(search, good, rtol, slope)
+    if show:
+        good = _round(search, good, rtol)
+        _show(search, good, bad, slope, rtol)
+    missed = search.below(good, Outcome.MISSES)
+    silent = search.below(good, Outcome.REFUSED)
+    open_below = silent is not None and (missed is None or search.u(missed) < search.u(silent))
+    refusal = search.at(silent).refusal if open_below and silent is not None else ""
+    return Solution(good, missed, search.below(good), slope, refusal)
+
+
+def _round(search: Search, good: float, rtol: float) -> float:
+    """A less private number of fewer digits, where one lies within ``rtol`` of ``good`` and meets the target as well."""
+    short = replace(search.knob, digits=DIGITS).snap(math.log(good), -1)
+    if search.knob.whole or not 0 < search.u(good) - search.u(short) <= rtol:
+        return good
+    return short if search.at(short).outcome is Outcome.MEETS else good
+
+
+def _slope(search: Search, good: float, rtol: float, slope: float) -> float:
+    """d excess / d u towards a less private value that is far enough from ``good`` to tell, else as it was given."""
+    far = [x for x, reply in search.seen.items() if search.u(good) - search.u(x) > 5 * rtol and math.isfinite(reply.excess)]
+    if not far:
+        return slope
+    x = max(far, key=search.u)
+    rise = (search.excess(good) - search.excess(x)) / (search.u(good) - search.u(x))
+    return rise if math.isfinite(rise) and rise < 0 else slope
+
+
+def _show(search: Search, good: float, bad: float | None, slope: float, rtol: float) -> None:
+    """Try one value more, a little beyond those whose bracket holds the target, which should miss it for certain."""
+    floor = search.at(good).floor
+    if bad is None or search.at(bad).outcome is Outcome.REFUSED or not math.isfinite(floor):
+        return
+    aim = search.u(good) + 1.2 * floor / abs(slope) - rtol
+    missed = search.below(good, Outcome.MISSES)
+    if missed is not None and search.u(missed) >= 2 * aim - search.u(good):
+        return
+    x = search.x(aim, -1)
+    search.at(search.knob.beside(good, -1) if x == good else x)
+
+
+def _narrowed(search: Search, good: float, bad: float, rtol: float) -> tuple[float, float]:
+    """By false position, a value that meets the target within ``rtol`` of one that is not known to, and that one."""
+    weight = {good: search.excess(good), bad: search.excess(bad)}
+    last = 0
+    while not _close(search, good, bad, rtol):
+        x = _between(search, good, bad, weight, rtol)
+        f = search.excess(x)
+        if f <= 0:
+            # a side that stays put is given half its weight (the Illinois rule), so that both sides close in
+            weight = {x: f, bad: weight[bad] / 2 if last == 1 else weight[bad]}
+            good, last = x, 1
+        else:
+            weight = {x: f, good: weight[good] / 2 if last == -1 else weight[good]}
+            bad, last = x, -1
+    return good, bad
+
+
+def _beyond(search: Search, silent: float, looks: int, rtol: float) -> tuple[float, float | None] | None:
+    """A value less private than one without an answer that meets the target, and its neighbour as ``_bracket`` has it;
+    None if none is found.
+
+    Steps away from ``silent`` until a value misses the target, then halves the distance between the two.
+    """
+    knob, end = search.knob, len(search.seen) + looks
+    low = search.below(silent, Outcome.MISSES, Outcome.OPEN)
+    high, step = silent, max(0.1, 2 * rtol)
+    while low is None and not knob.at_end(high, -1):
+        if len(search.seen) >= end:
+            return None
+        x = search.x(search.u(high) - step, -1)
+        x = knob.beside(high, -1) if x == high else x
+        outcome = search.at(x).outcome
+        if outcome is Outcome.MEETS:
+            return _descended(search, x, step)
+        high, low, step = (x, None, 2 * step) if outcome is Outcome.REFUSED else (high, x, step)
+    while low is not None and not _close(search, high, low, rtol):
+        if len(search.seen) >= end:
+            return None
+        x = _middle(search, high, low)
+        outcome = search.at(x).outcome
+        if outcome is Outcome.MEETS:
+            return x, low
+        high, low = (x, low) if outcome is Outcome.REFUSED else (high, x)
+    return None
+
+
+def _descended(search: Search, good: float, step: float) -> tuple[float, float | None]:
+    """The last value that meets the target on the way down from ``good``, and the first that is not known to, if any."""
+    while not search.knob.at_end(good, -1):
+        x = search.x(search.u(good) - step, -1)
+        x = search.knob.beside(good, -1) if x == good else x
+        if search.excess(x) > 0:
+            return good, x
+        good, step = x, 2 * step
+    return good, None
+
+
+def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[float, float | None]:
+    """A value that meets the target, and a less private one that is not known to; None where all less private ones do."""
+    knob = search.knob
+    x = search.x(search.u(guess))
+    f, step = search.excess(x), 0.0
+    toward = 1 if f > 0 else -1
+    while True:
+        if knob.at_end(x, toward):
+            if f <= 0:
+                return x, None
+            # a count: more of it is never more private
+            if knob.whole and search.at(x).outcome is not Outcome.REFUSED:
+                raise search.unreachable()
+            return _scan(search, guess)
+        # aim a little beyond the root that the slope promises, so that the root ends up between the two
+        aim = abs(f / slope) * 1.03 + rtol if math.isfinite(f) else 0.0
+        step = max(min(aim, 3.0), 2 * step if step else 0.0) or 1.0
+        before, f_before = x, f
+        x = search.x(search.u(before) + toward * step, toward)
+        if x == before:
+            x = knob.beside(before, toward)
+        f = search.excess(x)
+        if (f > 0) != (toward > 0):
+            return (x, before) if toward > 0 else (before, x)
+        if toward > 0 and step > 0.5 and math.isfinite(f) and f > f_before - FLAT:
+            if f < f_before + FLAT and search.at(x).outcome is not Outcome.REFUSED:
+                raise search.unreachable()
+            return _scan(search, guess)
+        if math.isfinite(f) and math.isfinite(f_before) and f != f_before:
+            slope = min((f - f_before) / (search.u(x) - search.u(before)), slope / 4)
+
+
+def _scan(search: Search, guess: float) -> tuple[float, float | None]:
+    """Look everywhere once: more noise may mean less privacy (truncated noise), so that good values may lie in a valley."""
+    knob = search.knob
+    centre = search.u(guess)
+    values = {search.x(centre + k * 0.5) for k in range(-24, 25)}
+    if knob.whole or knob.high <= 1:
+        values |= {search.x(math.inf), search.x(-math.inf)}
+    ordered = sorted(values, key=search.u)
+    for i, x in enumerate(ordered):
+        if search.excess(x) <= 0:
+            return (x, ordered[i - 1]) if i else (x, None)
+    raise search.unreachable()
+
+
+def _close(search: Search, good: float, bad: float, rtol: float) -> bool:
+    knob = search.knob
+    if knob.beside(good, -1) == bad or good == bad:
+        return True
+    width = search.u(good) - search.u(bad)
+    if knob.whole and good * rtol < 1:
+        return False
+    f_good, f_bad = search.excess(good), search.excess(bad)
+    if f_good <= 0 < f_bad and math.isfinite(f_good) and math.isfinite(f_bad) and width < 0.1:
+        # the chord of so short a bracket tells how far the root is
+        return width * f_good / (f_good - f_bad) <= rtol
+    return width <= rtol
+
+
+def _between(search: Search, good: float, bad: float, weight: dict[float, float], rtol: float) -> float:
+    """A grid value strictly between: a hair on the private side of where the chord meets zero, else the middle."""
+    u_good, u_bad = search.u(good), search.u(bad)
+    f_good, f_bad = weight[good], weight[bad]
+    if not (math.isfinite(f_good) and math.isfinite(f_bad) and f_good < f_bad):
+        return _middle(search, good, bad)
+    u = u_bad + (u_good - u_bad) * f_bad / (f_bad - f_good) + 0.4 * rtol
+    # a root so near the good end: the value at ``rtol`` from it settles whether it is near enough
+    return _inside(search, good, bad, u if u < u_good - 0.1 * rtol else max(u_good - rtol, (u_good + u_bad) / 2))
+
+
+def _middle(search: Search, good: float, bad: float) -> float:
+    return _inside(search, good, bad, (search.u(good) + search.u(bad)) / 2)
+
+
+def _inside(search: Search, good: float, bad: float, u: float) -> float:
+    """The grid value next to u, strictly between two others that are not next to each other."""
+    inner = sorted((search.knob.beside(good, -1), search.knob.beside(bad, +1)))
+    return min(max(search.x(u), inner[0]), inner[1])

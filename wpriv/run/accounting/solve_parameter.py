@@ -1,0 +1,320 @@
+"""The parameter at which a process meets a target: what the accountant is asked, and what follows for the best value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.process import Process, between
+from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.numerics.safe_rounding import DIGITS
+from wpriv.run.accounting import evaluate
+from wpriv.run.accounting.parameter_search import MOST_LOOKS, Outcome, Reply, Solution, Unreachable, solve
+from wpriv.run.accounting.search_parameter import Knob
+
+# relative width of the accountant's bracket at the answer; eps falls at least as fast as the noise grows, so that the
+# noise is as near the least
+TOL = 1e-6
+# the same for mechanisms whose law is known between two others only, where each digit more takes ten times as long
+TOL_BETWEEN = 1e-4
+# the part of it at which the search itself ends; the width of the brackets with which it begins, and by how much each
+# next one is narrower
+SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
+# where n is solved for, a bracket that holds the target is made as narrow as this
+FINEST = 5e-8
+# an exact figure is taken to be right to this, relative, where a target is held against it
+ROUNDING = 1e-11
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A parameter that was solved for.
+
+    Args:
+        knob: the parameter. value: the least private one found that meets the target. row: its guarantee at the target.
+        missed: the nearest less private value that misses the target for certain (by the accountant's own figure where
+            that has no lower end); None where none was met with.
+        refusal: why values between the two have no narrow answer, where some have none.
+    """
+
+    knob: Knob
+    value: float
+    row: Guarantee
+    missed: float | None
+    refusal: str = ""
+
+    @property
+    def most(self) -> bool:
+        """Whether no less private value on the grid meets the target: the next one misses it, or there is none."""
+        return self.knob.at_end(self.value, -1) or self.missed == self.knob.beside(self.value, -1)
+
+    @property
+    def within(self) -> float | None:
+        """How far, relative, the value may lie from the best one; None where that is not known."""
+        if self.knob.at_end(self.value, -1):
+            return 0.0
+        if self.missed is None:
+            return None
+        # the best whole number is at most the last one before that which misses
+        best = self.missed - 1 if self.knob.whole else self.missed
+        return abs(best - self.value) / self.value
+
+    def as_dict(self) -> dict[str, Any]:
+        """The content of ``extra["calibrated"]``: parameter, value, misses, within, and most for n and the rate."""
+        number = int if self.knob.whole else float
+        misses = None if self.missed is None else number(self.missed)
+        row = {"parameter": self.knob.name, "value": number(self.value), "misses": misses, "within": self.within}
+        return row | ({"most": self.most} if self.knob.sign < 0 else {})
+
+    def warnings(self) -> list[str]:
+        """That the value is not bounded by the target, or that a better one was not ruled out."""
+        name, accountant = self.knob.name, self.row.accountant
+        if self.knob.sign < 0 and self.value == self.knob.high:
+            return [f"every {name} up to the largest allowed meets the target"]
+        if self.refusal:
+            best = "most" if self.knob.sign < 0 else "least"
+            until = "beyond it" if self.missed is None else f"between it and {self.missed:.12g}, which misses the target"
+            return [f"{name} = {self.value:.12g} may not be the {best}: {accountant} has no narrow answer {until} ({self.refusal})"]
+        if self.knob.whole and not self.most:
+            last = "" if self.missed in (None, self.value + 2) else " and more" if self.missed is None else f" to {self.missed - 1:.12g}"
+            return [f"n = {self.value + 1:.12g}{last} may meet the target as well: the bracket of {accountant} is too wide to tell"]
+        return []
+
+
+def solved(
+    knob: Knob,
+    at: Callable[[float], Process],
+    accountant: str,
+    eps: float,
+    delta: float,
+    tol: float = TOL,
+    *,
+    finest: float = FINEST,
+) -> Calibrated:
+    """The best value of a parameter at which the process ``at(value)`` meets a target, and its guarantee there.
+
+    Searches by coarse brackets first, then by those of ``tol``, and ends within ``SEARCH_SHARE * tol`` of where their
+    upper end meets the target; a whole number ends at one whose successor is not shown to meet it. Values at which the
+    accountant refuses count as unknown.
+
+    Args:
+        finest: the width to which a bracket that holds the target is narrowed where the parameter is a whole number.
+    Raises:
+        UsageError: ``tol`` is out of range. Unsupported: no value meets the target; where the accountant has no answer
+            that could tell, this is its own reason.
+    """
+    tol = evaluate.checked_tol(tol)
+    knob = replace(knob, digits=max(DIGITS, math.ceil(-math.log10(tol)) + 2))
+    guess, slope = _guess(knob, at, eps, delta), -0.55 if knob.name == "n" else -1.1
+    question: Question | None = None
+    for width in _widths(tol):
+        last, before = width == tol, question
+        question = Question(knob, at, accountant, (eps, delta), width, finest if last else max(width, finest))
+        if before is not None:
+            question.take(before)
+        try:
+            exact = last and question.counts_at(guess)
+            solution = question.solve(guess, slope, 0.0 if exact else SEARCH_SHARE * width, MOST_LOOKS, last)
+        except Unreachable as error:
+            if last or not question.undecided():
+                raise question.why_not(error) from None
+            continue  # by narrower brackets some value may meet it
+        guess, slope = solution.value, solution.slope
+        if question.is_final(solution):
+            solution = question.solve(guess, slope, SEARCH_SHARE * tol, 0, True)
+            break
+    assert question is not None  # the last width is never left without a solution
+    return question.answer(solution)
+
+
+def default_tol(knob: Knob, at: Callable[[float], Process]) -> float:
+    """The width of the bracket where none is asked for."""
+    try:
+        runs = at(min(max(1.0, knob.low), knob.high)).runs()
+    except (Unsupported, UsageError):
+        return TOL
+    return TOL_BETWEEN if any(between(run, TOL_BETWEEN) is not None for run in runs) else TOL
+
+
+def _widths(tol: float) -> list[float]:
+    """The widths of brackets to search by, one after the other, down to ``tol``."""
+    count = max(0, math.ceil(math.log(COARSE / tol) / math.log(REFINEMENT) - 1e-9)) if tol < COARSE else 0
+    return [COARSE / REFINEMENT**k for k in range(count)] + [tol]
+
+
+@dataclass
+class Question:
+    """Whether a target is met, asked of an accountant at values of one parameter.
+
+    Args:
+        target: eps and delta; eps is held against at delta, unless it is 0: then delta is, at eps = 0.
+        width: relative width asked of a bracket. finest: as in ``solved``.
+    """
+
+    knob: Knob
+    at: Callable[[float], Process]
+    accountant: str
+    target: tuple[float, float]
+    width: float
+    finest: float
+    rows: dict[float, Guarantee] = field(default_factory=dict, init=False)
+    seen: dict[float, Reply] = field(default_factory=dict, init=False)
+    trouble: list[WprivError] = field(default_factory=list, init=False)
+
+    def solve(self, guess: float, slope: float, rtol: float, looks: int, show: bool) -> Solution:
+        """The least private value that meets the target, see ``search.solve``; Unreachable where none does."""
+        return solve(self.knob, self.reply, guess, slope, rtol, seen=self.seen, looks=looks, show=show)
+
+    def counts_at(self, value: float) -> bool:
+        """Whether whole numbers of this size can be told apart: exactly, or by a bracket as narrow as ``finest``."""
+        exact = bool(self.rows) and all(row.claim != "certified" for row in self.rows.values())
+        return self.knob.whole and (exact or value * self.finest < 1)
+
+    def undecided(self) -> bool:
+        """Whether some value may meet the target by a narrower bracket."""
+        return any(reply.outcome is Outcome.OPEN for reply in self.seen.values())
+
+    def take(self, other: Question) -> None:
+        """Take over the answers to the same question at another width that do not depend on the width."""
+        fixed = {value for value, row in other.rows.items() if row.claim != "certified"}
+        self.rows |= {value: other.rows[value] for value in fixed}
+        self.seen |= {value: other.seen[value] for value in fixed}
+
+    def reply(self, value: float) -> Reply:
+        """Ask at one value. One out of the accountant's reach, or of the mechanism's range, is refused: no miss."""
+        certain = False
+        try:
+            process = self.at(value)
+            certain = evaluate.infinity_mass(process) >= 1
+            row, wide = self._row(process, self.counts_at(value))
+        except (Unsupported, UsageError) as error:
+            self.trouble.append(error)
+            return Reply(math.inf, math.inf if certain else -math.inf, str(error))
+        except MemoryError:
+            why = f"{self.accountant} needs more memory than there is at {self.knob.name} = {value:g}. Raise --tol, or use rdp"
+            self.trouble.append(Unsupported(why))
+            return Reply(math.inf, refusal=why)
+        self.rows[value] = row
+        bracket, wanted = self._held(row)
+        lower = bracket.lower if row.claim == "certified" else bracket.safe * (1 - ROUNDING)
+        refusal = bracket.refusal or (f"its bracket of [{lower:.6g}, {bracket.safe:.6g}] cannot be made narrower" if wide else "")
+        return Reply(_log_ratio(bracket.safe, wanted), _log_ratio(lower or 0.0, wanted), refusal)
+
+    def _row(self, process: Process, counts: bool) -> tuple[Guarantee, bool]:
+        """The answer at the target, and whether its bracket says next to nothing: it is wider than ``COARSE``.
+
+        Where whole numbers can be told apart (``counts``), the bracket is made narrower until it does not hold the
+        target.
+        """
+        (eps, delta), tol = self.target, self.width
+        while True:
+            curve = evaluate.curve(process, self.accountant, tol)
+            row = curve.at(delta=delta) if eps > 0 else curve.at(eps=0.0)
+            bracket, wanted = self._held(row)
+            wide = row.claim == "certified" and replace(curve, tol=COARSE).is_wide(bracket)
+            undecided = row.claim == "certified" and (bracket.lower or 0.0) <= wanted < bracket.safe
+            if not (counts and undecided and tol > self.finest) or curve.is_wide(bracket):
+                return row, wide
+            tol = max(tol / 5, self.finest)
+
+    def _held(self, row: Guarantee) -> tuple[Bracket, float]:
+        """The bracket that the target is held against, and the target: eps at delta, or delta where eps is 0."""
+        eps, delta = self.target
+        return (row.epsilon, eps) if eps > 0 else (row.delta, delta)
+
+    def is_final(self, solution: Solution) -> bool:
+        """Whether narrower brackets than these cannot be had where they would be needed."""
+        replies = [self.seen[x] for x in (solution.value, solution.beside) if x is not None]
+        return all(reply.refusal for reply in replies) and self.rows[solution.value].claim == "certified"
+
+    def answer(self, solution: Solution) -> Calibrated:
+        """The solution with its guarantee."""
+        row = evaluate.checked(self.rows[solution.value])
+        return Calibrated(self.knob, solution.value, row, solution.missed, solution.refusal)
+
+    def why_not(self, error: Unreachable) -> WprivError:
+        """Why no value meets the target: what the best one gives; or why the accountant cannot tell."""
+        knob, (eps, delta), row = self.knob, self.target, self.rows.get(error.best)
+        if not self.rows:
+            return self.trouble[0]
+        reach = "from 1 to 2^40" if knob.whole else f"up to {knob.high:g}"
+        wanted = f"no {knob.name} {reach} gives eps <= {eps:g} at delta = {delta:g} by {self.accountant}"
+        if row is None:
+            return Unsupported(f"{wanted}; {self.trouble[-1]}")
+        if math.isinf(row.epsilon.safe):
+            mass = evaluate.infinity_mass(row.process)
+            why = f": at {knob.name} = {error.best:g} the distinguishing events alone have probability {mass:.6g}" if mass > delta else ""
+            return Unsupported(f"{wanted}; no finite eps was found{why}. Ask for a larger delta")
+        best = f"eps = {row.epsilon.safe:.6g}" if eps > 0 else f"delta = {row.delta.safe:.6g} at eps = 0"
+        best = f"{wanted}; the best found is {best} (at {knob.name} = {error.best:g})"
+        if error.refusal:
+            return Unsupported(f"{best}, and of values with more privacy {self.accountant} says: {error.refusal}")
+        return Unsupported(f"{best}. Relax the target, or change what was held fixed")
+
+
+def _log_ratio(found: float, wanted: float) -> float:
+    """ln(found / wanted), -inf where nothing was found."""
+    return math.log(found / wanted) if found > 0 else -math.inf
+
+
+def _guess(knob: Knob, at: Callable[[float], Process], eps: float, delta: float) -> float:
+    """The answer of a central limit: n rate^2 chi^2 of one step is the mu^2 of a Gauss mechanism that meets the target."""
+    wanted = _gauss_mu(eps, delta) ** 2
+
+    def spread(value: float) -> float:
+        try:
+            step = at(value).steps[0]
+        except (Unsupported, UsageError):
+            return math.inf
+        return float(step.n * step.sampling.rate**2 * _chi_square(step.mechanism))
+
+    if knob.whole:
+        return _clamp(wanted / max(spread(1), 1e-300), knob)
+    if knob.sign < 0:
+        return _clamp(math.sqrt(wanted / max(spread(1.0), 1e-300)), knob)
+    value = 1.0
+    for _ in range(60):
+        # chi^2 falls like 1 / value^2 once it is small, and exponentially fast before
+        ratio = spread(value) / wanted
+        move = 0.5 * math.log(min(max(ratio, 1e-300), 1e300))
+        move = min(max(move, -7.0), 0.7 if ratio > 1e3 else 7.0)
+        value = _clamp(value * math.exp(move), knob)
+        if abs(move) < 1e-3:
+            break
+    return value
+
+
+def _clamp(value: float, knob: Knob) -> float:
+    return min(max(value, knob.low), knob.high)
+
+
+def _chi_square(mechanism: Mechanism) -> float:
+    """The chi-square divergence of one release, distinguishing events left out; capped where it overflows."""
+    pair = mechanism.pair()
+    if pair.infinity >= 1:
+        return math.inf
+    from wpriv.core.loss_moments import log_moment
+
+    return math.expm1(min(float(log_moment(pair, np.ones(1), finite=True)[0]), 600.0))
+
+
+def _gauss_mu(eps: float, delta: float) -> float:
+    """The mu at which N(mu, 1) against N(0, 1) has delta at eps, to a few digits."""
+    low, high = 1e-12, 1e6
+    for _ in range(60):
+        mu = math.sqrt(low * high)
+        a, b = float(log_ndtr(mu / 2 - eps / mu)), eps + float(log_ndtr(-mu / 2 - eps / mu))
+        if math.exp(a) * -math.expm1(min(b - a, 0.0)) > delta:
+            high = mu
+        else:
+            low = mu
+        if high < low * (1 + 1e-4):
+            break
+    return low

@@ -1,0 +1,47 @@
+"""Options of generation by private sliced distances, and the constants of its features."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from wpriv.config.field_types import Count, Field, Positive, Probability, Share
+from wpriv.tasks import _generation
+
+# rows have no negative number and a norm of at most 1: |x - x'|^2 = |x|^2 + |x'|^2 - 2 x.x' <= 2
+SENSITIVITY = math.sqrt(2)
+# of the fixed features, which are public: never learnt from records
+FEATURE_SEED = 8192
+FEATURE_WIDTHS = (64, 128, 256, 512)
+
+
+class Options(_generation.Options):
+    """What a recipe may say under ``options``."""
+
+    directions: Count = Field(1000, description="directions of one release")
+    labels: Literal["appended", "joint", "public", "none"] = Field("appended", description="how a class is learnt")
+    bound: Positive = Field(10.0, description="norm to which every image (or its features) is clipped")
+    share: Probability = Field(0.5, description="labels: appended: length of the one-hot part of a row of norm 1")
+    pool: Count = Field(1, description="images are compared in cells of so many by so many pixels, whose number is what is projected")
+    features: Literal["pixels", "random-conv"] = Field(
+        "pixels",
+        description="what is compared: pixels, or the 512 x (side / 16)^2 outputs of four fixed random convolutions, for colour images",
+    )
+    releases: Count = Field(1, description="releases that one move of the generator is compared with: more of them, less noise in a move")
+    means: Literal["pending", "all"] = Field(
+        "pending", description="the means that generated rows meet: those of the releases of a move, or of all releases so far"
+    )
+    spread: Share = Field(1.0, description="weight of what is left of a squared distance once means are taken off")
+    smallest: Count | None = Field(None, description="labels: public: the number of records of the smallest class, on which privacy hangs")
+
+    @property
+    def projected(self) -> int:
+        """Numbers in what is compared of one image."""
+        if self.features == "random-conv":
+            return FEATURE_WIDTHS[-1] * (self.dimension // 3) // 256
+        return self.dimension // self.pool**2
+
+    @property
+    def row(self) -> int:
+        """The dimension of the space that is projected."""
+        return {"appended": self.projected + self.classes, "joint": self.projected * self.classes}.get(self.labels, self.projected)
