@@ -31,14 +31,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer runs, cut at 5 s, and without the slow peers")
     parser.add_argument("--jobs", default="", help="only jobs whose name holds this text")
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="comma-separated; wpriv is always run")
-    parser.add_argument("--seconds", type=float, default=60.0, help="what one run may take before it is cut (default 60)")
-    parser.add_argument("--mib", type=int, default=4096, help="memory a program may take above its import (default 4096)")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="what one run may take before it is cut (default 60)"
+    )
+    parser.add_argument(
+        "--mib", type=int, default=4096, help="memory a program may take above its import (default 4096)"
+    )
     parser.add_argument("--out", type=Path, help="a folder for benchmarks.md and benchmarks.csv")
     flags = parser.parse_args(argv)
     limits = QUICK if flags.quick else Limits(seconds=flags.seconds, mib=flags.mib)
     wanted = flags.programs.split(",")
     check_programs(wanted)
-    programs = installed([p for p in dict.fromkeys([report.MINE, report.COARSE, *wanted]) if not (flags.quick and p in SLOW)])
+    programs = installed(
+        [p for p in dict.fromkeys([report.MINE, report.COARSE, *wanted]) if not (flags.quick and p in SLOW)]
+    )
     rows = []
     for index, job in enumerate(JOBS):
         if flags.jobs in job.name:

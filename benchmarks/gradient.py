@@ -55,7 +55,9 @@ def programs(job: Job) -> dict[str, Callable[[], Any]]:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    layers = [layer for a, b in zip(job.widths, job.widths[1:], strict=False) for layer in (nn.Linear(a, b), nn.ReLU())][:-1]
+    layers = [
+        layer for a, b in zip(job.widths, job.widths[1:], strict=False) for layer in (nn.Linear(a, b), nn.ReLU())
+    ][:-1]
     model, half, d = nn.Sequential(*layers), job.n // 2, job.widths[-1]
     inputs = torch.randn(job.n, job.widths[0])
     inputs[half:] += 0.5
@@ -134,16 +136,22 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         goal = "" if row["wanted"] is None else f">= {row['wanted']:g}: {'yes' if row['met'] else 'NO'}"
         difference = "" if row["difference"] is None else f"{row['difference']:.1e}"
-        lines.append(f"| {row['job']} | {row['program']} | {row['ms']:.3g} | {row['ratio']:.3g} | {goal} | {difference} |")
+        lines.append(
+            f"| {row['job']} | {row['program']} | {row['ms']:.3g} | {row['ratio']:.3g} | {goal} | {difference} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark; 0 where every target is met, 1 where one is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks gradient", description="the private Wasserstein gradient beside others")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks gradient", description="the private Wasserstein gradient beside others"
+    )
     parser.add_argument("--quick", action="store_true", help="three runs of each program")
     parser.add_argument("--jobs", default="", help="only jobs whose name holds this text")
-    parser.add_argument("--seconds", type=float, default=30.0, help="CPU seconds for all programs of a job (default 30)")
+    parser.add_argument(
+        "--seconds", type=float, default=30.0, help="CPU seconds for all programs of a job (default 30)"
+    )
     parser.add_argument("--out", type=Path, help="a folder for gradient.md and gradient.csv")
     flags = parser.parse_args(argv)
     warnings.simplefilter("ignore")

@@ -33,7 +33,9 @@ class Job:
     def nudged(self, k: int) -> Job:
         """The same job with its noise (its rate, where the noise is asked for) changed by k parts in 10^10: no cache knows the answer."""
         field = "rate" if self.solve == "noise" else "noise"
-        return replace(self, parts=tuple(replace(part, **{field: getattr(part, field) * (1 + k * 1e-10)}) for part in self.parts))
+        return replace(
+            self, parts=tuple(replace(part, **{field: getattr(part, field) * (1 + k * 1e-10)}) for part in self.parts)
+        )
 
 
 def _gauss(sigma: float, n: int, rate: float = 1.0) -> tuple[Part, ...]:

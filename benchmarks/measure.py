@@ -66,7 +66,9 @@ class Worker:
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         command = [sys.executable, "-m", "benchmarks.worker", program, str(job), str(limits.mib)]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, cwd=ROOT, env=_environment())
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=self.errors, cwd=ROOT, env=_environment()
+        )
         self._read(60.0)
 
     def ask(self, k: int, seconds: float) -> dict[str, float]:
@@ -96,7 +98,9 @@ class Worker:
         self.errors.seek(0)
         said = self.errors.read().decode(errors="replace").strip().splitlines()
         words = said[-1] if said else f"ended with status {status}"
-        return "out of memory" if "MemoryError" in words or "Unable to allocate" in words or status == -9 else words[:160]
+        return (
+            "out of memory" if "MemoryError" in words or "Unable to allocate" in words or status == -9 else words[:160]
+        )
 
     def close(self) -> None:
         self.process.kill()
@@ -164,7 +168,13 @@ def start_times(repeats: int) -> tuple[float, float] | None:
 
 def _environment() -> dict[str, str]:
     """One thread for every numerical library."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
 
 
 def check_programs(names: list[str]) -> None:

@@ -66,7 +66,15 @@ def questions(rows: list[Measured]) -> str:
         mine, coarse = row.results[MINE], row.results[COARSE]
         mark = "" if not mine.answered or holds(mine, row.job.truth) else " MISSED"
         ends = f"{_number(mine.lower)} .. {_number(mine.upper)}{mark}" if mine.answered else mine.note
-        cells = [row.job.name, _number(row.job.truth), ends, f"{width(mine):.1e}", _ms(mine), _ms(coarse), f"{mine.mib:.0f}"]
+        cells = [
+            row.job.name,
+            _number(row.job.truth),
+            ends,
+            f"{width(mine):.1e}",
+            _ms(mine),
+            _ms(coarse),
+            f"{mine.mib:.0f}",
+        ]
         lines.append(cells + [cell for peer in PEERS for cell in _peer(row, peer)])
     return _table(lines) if len(lines) > 1 else ""
 
@@ -94,22 +102,41 @@ def targets(rows: list[Measured], start: tuple[float, float] | None) -> list[Tar
     found = [
         _most("relative width", 1e-6, "{:.2e}", asked, lambda r: width(r.results[MINE])),
         _most("time of one answer", 200, "{:.1f} ms", few, lambda r: 1e3 * r.results[MINE].seconds()),
-        _most("time of one answer, 50 and 100 kinds", 500, "{:.1f} ms", many, lambda r: 1e3 * r.results[MINE].seconds()),
+        _most(
+            "time of one answer, 50 and 100 kinds", 500, "{:.1f} ms", many, lambda r: 1e3 * r.results[MINE].seconds()
+        ),
         _fewest("dp_accounting", 3, asked),
         _fewest("prv_accountant", 50, asked),
         _most("time at tol 1e-3", 75, "{:.0f} ms", asked, lambda r: 1e3 * r.results[COARSE].seconds()),
         _most("calibrate sigma, time", 200, "{:.0f} ms", sigma, lambda r: 1e3 * r.results[MINE].seconds()),
-        _most("calibrate sigma, above the least", 1e-6, "{:.1e}", sigma, lambda r: r.results[MINE].upper / r.job.truth - 1),
+        _most(
+            "calibrate sigma, above the least", 1e-6, "{:.1e}", sigma, lambda r: r.results[MINE].upper / r.job.truth - 1
+        ),
         _most("error of eps, delta 1e-15 to 1e-100", 1e-6, "{:.1e}", tiny, _error),
         _most(
-            "peak memory above import", 300, "{:.0f} MiB", rows, lambda r: max(r.results[n].mib for n in (MINE, COARSE) if n in r.results)
+            "peak memory above import",
+            300,
+            "{:.0f} MiB",
+            rows,
+            lambda r: max(r.results[n].mib for n in (MINE, COARSE) if n in r.results),
         ),
     ]
-    missed = [f"{row.job.name} ({name})" for row in rows for name in (MINE, COARSE) if not _right(row.job, row.results[name])]
-    found.append(Target("truth inside, calibrated value safe", "always, at both tolerances", ", ".join(missed) or "always", not missed))
+    missed = [
+        f"{row.job.name} ({name})" for row in rows for name in (MINE, COARSE) if not _right(row.job, row.results[name])
+    ]
+    found.append(
+        Target(
+            "truth inside, calibrated value safe",
+            "always, at both tolerances",
+            ", ".join(missed) or "always",
+            not missed,
+        )
+    )
     if start is not None:
         times = f"{start[0] / start[1]:.2f} ({1e3 * start[0]:.0f} ms against {1e3 * start[1]:.0f} ms)"
-        found.append(Target("start of `wpriv calibrate`, times its imports", "<= 1.5", times, start[0] <= 1.5 * start[1]))
+        found.append(
+            Target("start of `wpriv calibrate`, times its imports", "<= 1.5", times, start[0] <= 1.5 * start[1])
+        )
     return [target for target in found if target is not None]
 
 
@@ -122,12 +149,16 @@ def _right(job: Job, result: Result) -> bool:
     )
 
 
-def _most(figure: str, limit: float, show: str, rows: list[Measured], value: Callable[[Measured], float]) -> Target | None:
+def _most(
+    figure: str, limit: float, show: str, rows: list[Measured], value: Callable[[Measured], float]
+) -> Target | None:
     """The largest value over the rows, which must not exceed the limit; None where there are no rows."""
     if not rows:
         return None
     row = max(rows, key=value)
-    return Target(figure, f"<= {show.format(limit)}", f"{show.format(value(row))} ({row.job.name})", value(row) <= limit)
+    return Target(
+        figure, f"<= {show.format(limit)}", f"{show.format(value(row))} ({row.job.name})", value(row) <= limit
+    )
 
 
 def _fewest(peer: str, limit: float, rows: list[Measured]) -> Target | None:
@@ -145,19 +176,39 @@ def _error(row: Measured) -> float:
 
 
 def target_table(found: list[Target]) -> str:
-    return _table([["figure", "wanted", "worst found", "met"], *([t.figure, t.wanted, t.found, "yes" if t.met else "NO"] for t in found)])
+    return _table(
+        [
+            ["figure", "wanted", "worst found", "met"],
+            *([t.figure, t.wanted, t.found, "yes" if t.met else "NO"] for t in found),
+        ]
+    )
 
 
 def write_csv(rows: list[Measured], path: Path) -> None:
     """One line for each program on each job; seconds and MiB in full."""
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
-        out.writerow(["job", "truth", "program", "lower", "upper", "cpu_seconds", "wall_seconds", "runs", "mib_above_import", "note"])
+        out.writerow(
+            [
+                "job",
+                "truth",
+                "program",
+                "lower",
+                "upper",
+                "cpu_seconds",
+                "wall_seconds",
+                "runs",
+                "mib_above_import",
+                "note",
+            ]
+        )
         for row in rows:
             for r in row.results.values():
                 ends = [repr(r.lower), repr(r.upper)] if r.answered else ["", ""]
                 times = [f"{r.seconds():.6g}", f"{r.seconds('wall'):.6g}"] if r.answered else ["", ""]
-                out.writerow([row.job.name, repr(row.job.truth), r.program, *ends, *times, len(r.cpu), f"{r.mib:.1f}", r.note])
+                out.writerow(
+                    [row.job.name, repr(row.job.truth), r.program, *ends, *times, len(r.cpu), f"{r.mib:.1f}", r.note]
+                )
 
 
 def publish(text: str, rows: list[dict[str, Any]], out: Path | None, name: str) -> int:

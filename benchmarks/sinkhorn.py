@@ -46,7 +46,12 @@ def images(count: int, generator: Any) -> Any:
     found = torch.zeros(count, SIDE, SIDE)
     for _ in range(4):
         draws = torch.rand(4, count, 1, 1, generator=generator)
-        down, right, angle, length = row - 6 - 16 * draws[0], column - 6 - 16 * draws[1], 3.14 * draws[2], 3 + 5 * draws[3]
+        down, right, angle, length = (
+            row - 6 - 16 * draws[0],
+            column - 6 - 16 * draws[1],
+            3.14 * draws[2],
+            3 + 5 * draws[3],
+        )
         along, across = down * angle.sin() + right * angle.cos(), down * angle.cos() - right * angle.sin()
         found = torch.maximum(found, torch.exp(-((across / 1.6) ** 2) - (along / length) ** 4))
     return found.reshape(count, -1)
@@ -100,7 +105,9 @@ def gradient(loss: Callable[..., Any], x: Any, y: Any, job: Job, **options: Any)
 
 def main(argv: list[str] | None = None) -> int:
     """Prints one table a job; 0 where wpriv's gradient is right to ERROR on each, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks sinkhorn", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks sinkhorn", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--repeats", type=int, default=7, help="interleaved runs, whose median is shown (default 7)")
     flags = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -136,7 +143,9 @@ def _programs(x: Any, y: Any, job: Job, truth: Any) -> dict[str, Callable[[Any, 
     """The programs that are installed, by name."""
     found = {"wpriv": lambda x, y: gradient(wpriv, x, y, job)}
     if find_spec("ot"):
-        stop = next((s for s in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7) if _off(gradient(pot, x, y, job, stop=s), truth) <= ERROR), 1e-8)
+        stop = next(
+            (s for s in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7) if _off(gradient(pot, x, y, job, stop=s), truth) <= ERROR), 1e-8
+        )
         found[f"POT log, stop {stop:g}"] = lambda x, y: gradient(pot, x, y, job, stop=stop)
         found["POT log, as it comes"] = lambda x, y: gradient(pot, x, y, job)
         found["POT scaling, as it comes"] = lambda x, y: gradient(pot, x, y, job, method="sinkhorn")

@@ -26,7 +26,9 @@ def cnn() -> nn.Module:
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)
+    )
 
 
 class Block(nn.Module):
@@ -85,7 +87,7 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: bool = False) -> Step:
     from wpriv.engine.clipping.clip import clipped_sum
     from wpriv.engine.noise_stream import Noise
-    from wpriv.engine.release import noisy
+    from wpriv.engine.release import add_noise
 
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     parameters = list(model.parameters())
@@ -94,7 +96,7 @@ def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: b
 
     def step() -> None:
         found = clipped_sum(model, loss, x, y, norm=CLIP, adjacency="add-remove", method=method, exact=exact)
-        parts = noisy(found.total, NOISE, source, exact=exact)
+        parts = add_noise(found.total, NOISE, source, exact=exact)
         torch._foreach_div_(parts, len(x))
         for parameter, grad in zip(parameters, parts, strict=True):
             parameter.grad = grad
@@ -107,7 +109,7 @@ def noise(model: nn.Module, x: Tensor, y: Tensor, exact: bool = False) -> Step:
     """The noise of a step of wpriv alone, on a sum of zeros."""
     from wpriv.engine.exact_sums import Sum
     from wpriv.engine.noise_stream import Noise
-    from wpriv.engine.release import Bounded, noisy
+    from wpriv.engine.release import Bounded, add_noise
 
     parameters = list(model.parameters())
     zeros = Bounded([torch.zeros_like(p) for p in parameters], CLIP, "add-remove")
@@ -115,7 +117,7 @@ def noise(model: nn.Module, x: Tensor, y: Tensor, exact: bool = False) -> Step:
     source = Noise(device=x.device)
 
     def step() -> None:
-        noisy(total, NOISE, source, exact=exact)
+        add_noise(total, NOISE, source, exact=exact)
 
     return step
 
@@ -144,7 +146,9 @@ def opacus_ghost(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
     wrapped = GradSampleModuleFastGradientClipping(model, max_grad_norm=CLIP)
     sgd = torch.optim.SGD(wrapped.parameters(), lr=RATE)
-    optimizer = DPOptimizerFastGradientClipping(sgd, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=len(x))
+    optimizer = DPOptimizerFastGradientClipping(
+        sgd, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=len(x)
+    )
     loss = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss())
 
     def step() -> None:

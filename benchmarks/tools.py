@@ -32,7 +32,9 @@ def wpriv(job: Job, tol: float | None = None) -> Ends:
         sampling = Sampling("poisson", part.rate) if part.rate < 1 else Sampling()
         steps.append(Step(mechanism, part.n, sampling))
     process = Process(tuple(steps))
-    curve = registry.load("accountants", "pld").account(process, tol=evaluate.answer_tol(process) if tol is None else tol)
+    curve = registry.load("accountants", "pld").account(
+        process, tol=evaluate.answer_tol(process) if tol is None else tol
+    )
     found = curve.at(eps=job.eps, delta=job.delta)
     bracket = found.delta if job.delta is None else found.epsilon
     return bracket.lower, bracket.upper
@@ -42,7 +44,12 @@ def _wpriv_calibrate(job: Job, tol: float | None) -> Ends:
     from wpriv.run.accounting.calibrate import calibrate
 
     (part,) = job.parts
-    given: dict[str, Any] = {"sigma": part.noise, "n": part.n, "rate": part.rate, **({} if tol is None else {"tol": tol})}
+    given: dict[str, Any] = {
+        "sigma": part.noise,
+        "n": part.n,
+        "rate": part.rate,
+        **({} if tol is None else {"tol": tol}),
+    }
     del given["sigma" if job.solve == "noise" else job.solve]
     assert job.eps is not None
     assert job.delta is not None
@@ -80,13 +87,17 @@ def _dp_accounting_calibrate(job: Job) -> Ends:
 
     def event(value: float) -> dp_event.DpEvent:
         noise, n, rate = (value if job.solve == field else getattr(part, field) for field in ("noise", "n", "rate"))
-        return dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise)), int(n))
+        return dp_event.SelfComposedDpEvent(
+            dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise)), int(n)
+        )
 
     bracket = {"noise": (1, 10), "n": (1, 10**5), "rate": (1e-4, 0.1)}[job.solve]
     interval = mechanism_calibration.ExplicitBracketInterval(*bracket)
     assert job.eps is not None
     assert job.delta is not None
-    value = mechanism_calibration.calibrate_dp_mechanism(PLDAccountant, event, job.eps, job.delta, interval, discrete=job.solve == "n")
+    value = mechanism_calibration.calibrate_dp_mechanism(
+        PLDAccountant, event, job.eps, job.delta, interval, discrete=job.solve == "n"
+    )
     return value, value
 
 
@@ -107,7 +118,9 @@ def prv_accountant(job: Job) -> Ends:
     counts = [part.n for part in job.parts]
     delta = 1e-5 if job.delta is None else job.delta
     variables = [variable(part) for part in job.parts]
-    accountant = prv.PRVAccountant(variables, eps_error=0.01, delta_error=DELTA_SHARE * delta, max_self_compositions=counts)
+    accountant = prv.PRVAccountant(
+        variables, eps_error=0.01, delta_error=DELTA_SHARE * delta, max_self_compositions=counts
+    )
     if job.delta is None:
         low, _, high = accountant.compute_delta(job.eps, counts)
     else:
@@ -137,7 +150,12 @@ def opacus(job: Job) -> Ends:
     if job.solve:
         (part,) = job.parts
         value = get_noise_multiplier(
-            target_epsilon=job.eps, target_delta=job.delta, sample_rate=part.rate, steps=part.n, accountant="prv", epsilon_tolerance=0.01
+            target_epsilon=job.eps,
+            target_delta=job.delta,
+            sample_rate=part.rate,
+            steps=part.n,
+            accountant="prv",
+            epsilon_tolerance=0.01,
         )
         return value, value
     accountant = PRVAccountant()

@@ -150,11 +150,23 @@ def verdicts(job: Job, found: dict[str, Steps]) -> list[tuple[str, str, str, boo
     peers = {name: steps.typical() for name, steps in found.items() if name.startswith("opacus")}
     if job.best is not None and peers:
         name, least = min(peers.items(), key=lambda item: item[1])
-        rows.append((f"times faster than the best of Opacus ({name})", f">= {job.best}", f"{least / mine:.2f}", least >= job.best * mine))
+        rows.append(
+            (
+                f"times faster than the best of Opacus ({name})",
+                f">= {job.best}",
+                f"{least / mine:.2f}",
+                least >= job.best * mine,
+            )
+        )
     hooks = [seconds for name, seconds in peers.items() if "hooks" in name]
     if job.default is not None and hooks:
         rows.append(
-            ("times faster than Opacus by default", f">= {job.default}", f"{min(hooks) / mine:.2f}", min(hooks) >= job.default * mine)
+            (
+                "times faster than Opacus by default",
+                f">= {job.default}",
+                f"{min(hooks) / mine:.2f}",
+                min(hooks) >= job.default * mine,
+            )
         )
     for name, step in (("noise", "wpriv"), ("noise exact", "wpriv exact")):
         if name in found and step in found:
@@ -166,17 +178,25 @@ def verdicts(job: Job, found: dict[str, Steps]) -> list[tuple[str, str, str, boo
 
 def main(argv: list[str] | None = None) -> int:
     """Prints the tables; 0 where every target is met, 1 where one is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks training", description="private training steps beside plain ones")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks training", description="private training steps beside plain ones"
+    )
     parser.add_argument("--quick", action="store_true", help="three steps of each program, without Opacus")
     parser.add_argument("--jobs", default="", help="only jobs whose name holds this text")
-    parser.add_argument("--programs", default=",".join(PROGRAMS), help="comma-separated; plain and wpriv are always run")
+    parser.add_argument(
+        "--programs", default=",".join(PROGRAMS), help="comma-separated; plain and wpriv are always run"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     flags = parser.parse_args(argv)
     if flags.worker:
         worker(*flags.worker)
         return 0
-    wanted = [p for p in flags.programs.split(",") if not p.startswith("opacus") or (find_spec("opacus") is not None and not flags.quick)]
+    wanted = [
+        p
+        for p in flags.programs.split(",")
+        if not p.startswith("opacus") or (find_spec("opacus") is not None and not flags.quick)
+    ]
     programs = list(dict.fromkeys(["plain", "wpriv", *wanted]))
     known = CUDA if flags.device == "cuda" else CPU
     jobs = [job for job in known if flags.jobs in job.name]

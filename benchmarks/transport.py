@@ -41,7 +41,16 @@ def _line(n: int, m: int, dtype: str) -> Job:
     return Job(f"line n={n} m={m} {dtype}", n, m, 0, dtype, (("emd_1d", 1.0), ("wasserstein_1d", 4.0)))
 
 
-_PAIRS = ((1000, 1000), (1000, 700), (10**4, 10**4), (10**4, 7001), (10**5, 10**5), (10**5, 30001), (10**6, 10**6), (10**6, 700_001))
+_PAIRS = (
+    (1000, 1000),
+    (1000, 700),
+    (10**4, 10**4),
+    (10**4, 7001),
+    (10**5, 10**5),
+    (10**5, 30001),
+    (10**6, 10**6),
+    (10**6, 700_001),
+)
 _SLICED = ((1000, 50, 3.0), (1000, 1000, 8.0), (10**4, 50, 4.0), (10**4, 1000, 15.0), (10**5, 50, 6.0))
 JOBS = (
     *(_line(n, m, dtype) for n, m in _PAIRS for dtype in ("float64", "float32")),
@@ -107,7 +116,10 @@ def worst_error(job: Job, name: str) -> float | None:
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(size, generator=generator) for size in (job.n, job.m))
     truth = line.gradients(x.double(), y.double())[1:]
-    return max(float((mine - right).abs().max() / right.abs().max()) for mine, right in zip(programs(job)[name](), truth, strict=True))
+    return max(
+        float((mine - right).abs().max() / right.abs().max())
+        for mine, right in zip(programs(job)[name](), truth, strict=True)
+    )
 
 
 def peak(index: int, name: str) -> float:
@@ -132,9 +144,13 @@ def _peak_here(index: int, name: str) -> float:
 def main(argv: list[str] | None = None) -> int:
     """Runs the benchmark; 0 where every target is met, 1 where one is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks transport", description="transport beside POT")
-    parser.add_argument("--quick", action="store_true", help="about a second a program and job, and only jobs of up to 10^5 numbers")
+    parser.add_argument(
+        "--quick", action="store_true", help="about a second a program and job, and only jobs of up to 10^5 numbers"
+    )
     parser.add_argument("--jobs", default="", help="only jobs whose name holds this text")
-    parser.add_argument("--seconds", type=float, default=10.0, help="CPU seconds for each program on a job (default 10)")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="CPU seconds for each program on a job (default 10)"
+    )
     parser.add_argument("--out", type=Path, help="a folder for transport.md and transport.csv")
     flags = parser.parse_args(argv)
     warnings.simplefilter("ignore")
@@ -173,7 +189,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         goal = "" if row["wanted"] is None else f">= {row['wanted']:g}: {'yes' if row['met'] else 'NO'}"
         error, mib = ("" if row[key] is None else f"{row[key]:.2g}" for key in ("error", "MiB"))
         mib = "" if row["MiB"] is None else f"{row['MiB']:.0f}"
-        lines.append(f"| {row['job']} | {row['program']} | {row['ms']:.3g} | {row['ratio']:.3g} | {goal} | {error} | {mib} |")
+        lines.append(
+            f"| {row['job']} | {row['program']} | {row['ms']:.3g} | {row['ratio']:.3g} | {goal} | {error} | {mib} |"
+        )
     return "\n".join(lines) + "\n"
 
 

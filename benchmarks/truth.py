@@ -41,7 +41,9 @@ def eps_at(parts: tuple[Part, ...], delta: float) -> float:
     low, high = 0.0, 1.0
     while log_delta(parts, high) > math.log(delta):
         low, high = high, 2 * high
-    return float(brentq(lambda eps: log_delta(parts, eps) - math.log(delta), max(low, 1e-3), high, xtol=1e-12, rtol=1e-11))
+    return float(
+        brentq(lambda eps: log_delta(parts, eps) - math.log(delta), max(low, 1e-3), high, xtol=1e-12, rtol=1e-11)
+    )
 
 
 def log_delta(parts: tuple[Part, ...], eps: float) -> float:
@@ -115,7 +117,11 @@ def _log_mgf(part: Part, s: Complex, order: str) -> Complex:
     z = power[:, None] * loss
     near = np.abs(z) < 0.1
     small = np.where(near, z, 0)
-    series = small * small * (1 / 2 + small * (1 / 6 + small * (1 / 24 + small * (1 / 120 + small * (1 / 720 + small / 5040)))))
+    series = (
+        small
+        * small
+        * (1 / 2 + small * (1 / 6 + small * (1 / 24 + small * (1 / 120 + small * (1 / 720 + small / 5040)))))
+    )
     series = series + small**8 / 40320 * (1 + small / 9 * (1 + small / 10))
     quadratic = np.where(np.abs(loss) < 0.1, _exp_minus_linear(loss), np.expm1(np.minimum(loss, 700)) - loss)
     far = np.exp(z + weight) - (1 + z) * np.exp(weight)

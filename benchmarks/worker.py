@@ -62,7 +62,13 @@ def main() -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         lower, upper = PROGRAMS[program](asked)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        row = {"wall": wall, "cpu": cpu, "lower": float(lower), "upper": float(upper), "mib": max(memory("VmHWM") - base, 0.0)}
+        row = {
+            "wall": wall,
+            "cpu": cpu,
+            "lower": float(lower),
+            "upper": float(upper),
+            "mib": max(memory("VmHWM") - base, 0.0),
+        }
         print(json.dumps(row), file=reply, flush=True)
 
 

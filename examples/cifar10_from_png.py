@@ -24,7 +24,9 @@ def convert(source: Path, target: Path) -> None:
     if any(sheet.shape[1:] != (1024, 3) for sheet in sheets) or len(labels) != sum(map(len, sheets)):
         raise SystemExit(f"{source}: wanted sheets 1024 pixels wide with one label for each of their rows")
     target.mkdir(parents=True, exist_ok=True)
-    for name, sheet, part in zip(NAMES, sheets, np.split(labels, np.cumsum([len(s) for s in sheets])[:-1]), strict=True):
+    for name, sheet, part in zip(
+        NAMES, sheets, np.split(labels, np.cumsum([len(s) for s in sheets])[:-1]), strict=True
+    ):
         planes = sheet.transpose(0, 2, 1).reshape(len(sheet), -1)
         (target / f"{name}.bin").write_bytes(np.concatenate([part[:, None], planes], axis=1).tobytes())
 

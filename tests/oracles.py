@@ -90,7 +90,9 @@ def contour_delta(steps: list[tuple[LogMoment, int]], eps: float, *, rtol: float
     return math.exp(contour_log_delta(steps, eps, rtol=rtol, most=most))
 
 
-def contour_log_delta(steps: list[tuple[LogMoment, int]], eps: float, *, rtol: float = 1e-11, most: int = 1 << 15) -> float:
+def contour_log_delta(
+    steps: list[tuple[LogMoment, int]], eps: float, *, rtol: float = 1e-11, most: int = 1 << 15
+) -> float:
     """ln of ``contour_delta``, for deltas of any size.
 
     Raises:
@@ -167,7 +169,9 @@ def atoms_delta(laws: list[tuple[np.ndarray, np.ndarray, int]], eps: float) -> f
     keep = math.prod(total**n for total, n in kept if abs(total - 1) > 1e-13)
     y, log_p = np.zeros(1), np.zeros(1)
     for losses, p, n in laws:
-        counts = np.array([c for c in itertools.product(range(n + 1), repeat=len(losses) - 1) if sum(c) <= n]).reshape(-1, len(losses) - 1)
+        counts = np.array([c for c in itertools.product(range(n + 1), repeat=len(losses) - 1) if sum(c) <= n]).reshape(
+            -1, len(losses) - 1
+        )
         counts = np.column_stack([counts, n - counts.sum(axis=1)])
         ways = gammaln(n + 1) - gammaln(counts + 1).sum(axis=1) + counts @ np.log(p)
         y, log_p = np.add.outer(y, counts @ losses).ravel(), np.add.outer(log_p, ways).ravel()

@@ -18,7 +18,11 @@ from benchmarks.truth import answer, log_delta
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "golden.json"
-CHECKED = ("gauss sigma=100 n=1000, eps at 1e-15", "q=.01 sigma=4 n=65536, delta at eps 1", "laplace 20 n=1000, eps at 1e-5")
+CHECKED = (
+    "gauss sigma=100 n=1000, eps at 1e-15",
+    "q=.01 sigma=4 n=65536, delta at eps 1",
+    "laplace 20 n=1000, eps at 1e-5",
+)
 
 
 @pytest.mark.slow

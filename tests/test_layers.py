@@ -124,11 +124,15 @@ def test_a_file_imports_only_from_the_floors_below_it(path):
 
 
 def test_no_files_import_each_other():
-    modules = {f"wpriv.{name.removesuffix('.py').replace('/', '.')}": path for name, path in zip(NAMES, FILES, strict=True)}
+    modules = {
+        f"wpriv.{name.removesuffix('.py').replace('/', '.')}": path for name, path in zip(NAMES, FILES, strict=True)
+    }
     graph = {}
     for module, path in modules.items():
         names = imported(path.read_text(encoding="utf-8"))
-        graph[module] = {other for other in modules if other in names or any(name.startswith(f"{other}.") for name in names)}
+        graph[module] = {
+            other for other in modules if other in names or any(name.startswith(f"{other}.") for name in names)
+        }
         graph[module].discard(module)
     assert circles(graph) == []
 
@@ -173,9 +177,15 @@ def test_an_import_from_above_is_seen(name, source):
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("core/x.py", "import math\nimport numpy as np\nfrom scipy.special import ndtr\nfrom wpriv.errors import UsageError"),
+        (
+            "core/x.py",
+            "import math\nimport numpy as np\nfrom scipy.special import ndtr\nfrom wpriv.errors import UsageError",
+        ),
         ("config/schema.py", "import pydantic"),
-        ("mechanisms/x.py", "from wpriv.mechanisms._validation import ratio\nfrom wpriv.core.loss_pair import LossPair"),
+        (
+            "mechanisms/x.py",
+            "from wpriv.mechanisms._validation import ratio\nfrom wpriv.core.loss_pair import LossPair",
+        ),
         ("accountants/pld.py", "from wpriv.pld.composition import Composition"),
         ("engine/x.py", "import torch\nfrom wpriv.transport import line"),
         ("cli/x.py", "from wpriv import run\nimport typer"),

@@ -35,7 +35,14 @@ def loaded_by_command(*argv: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "argv",
-    [("--version",), ("--help",), ("budget", "--help"), ("calibrate", "--help"), ("data", "--help"), ("privatize", "--help")],
+    [
+        ("--version",),
+        ("--help",),
+        ("budget", "--help"),
+        ("calibrate", "--help"),
+        ("data", "--help"),
+        ("privatize", "--help"),
+    ],
     ids=" ".join,
 )
 def test_version_and_help_load_no_numpy(argv):

@@ -31,7 +31,7 @@ from wpriv.core.parameters import parameter
 class Coin(Mechanism):
     """Shows the record with a probability, else nothing."""
 
-    share: float = parameter("probability of showing the record", above=0.0)
+    share: float = parameter("probability of showing the record", exclusive_minimum=0.0)
 
     def pair(self) -> LossPair:
         return AtomicPair(np.zeros(1), np.log1p([-self.share]), self.share, self.share, symmetric=True)
@@ -59,8 +59,8 @@ COLUMNS = ("square",)
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    start: float = parameter("the first number", above=0.0)
-    count: int = parameter("how many", default=2, least=1)
+    start: float = parameter("the first number", exclusive_minimum=0.0)
+    count: int = parameter("how many", default=2, minimum=1)
     name: str = parameter("a word", default="x")
 
 

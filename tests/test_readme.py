@@ -88,16 +88,26 @@ def check_shown(shown: str, printed: str) -> None:
     The unit is there because the last digit hangs on the rounding of an FFT, which differs between machines.
     """
     pieces = [p for p in re.split(rf"(\.\.\.|{NUMBER}|\s+)", shown.strip()) if p]
-    patterns = {p: f"({NUMBER})" for p in pieces if is_long(p)} | {p: r"\s+" for p in pieces if p.isspace()} | {"...": r"[\s\S]*?"}
+    patterns = (
+        {p: f"({NUMBER})" for p in pieces if is_long(p)}
+        | {p: r"\s+" for p in pieces if p.isspace()}
+        | {"...": r"[\s\S]*?"}
+    )
     found = re.fullmatch("".join(patterns.get(p, re.escape(p)) for p in pieces), printed.strip())
     assert found, f"README shows\n{shown}\nfound\n{printed}"
     for told, got in zip(filter(is_long, pieces), found.groups(), strict=True):
-        assert abs(float(told) - float(got)) <= 1.01 * unit(told), f"README shows {told} in\n{shown}\nfound {got} in\n{printed}"
+        assert abs(float(told) - float(got)) <= 1.01 * unit(told), (
+            f"README shows {told} in\n{shown}\nfound {got} in\n{printed}"
+        )
 
 
 def is_long(text: str) -> bool:
     """A decimal number of four or more significant digits."""
-    return "." in text and bool(re.fullmatch(NUMBER, text)) and len(text.partition("e")[0].replace(".", "").lstrip("+-0")) >= 4
+    return (
+        "." in text
+        and bool(re.fullmatch(NUMBER, text))
+        and len(text.partition("e")[0].replace(".", "").lstrip("+-0")) >= 4
+    )
 
 
 def unit(number: str) -> float:
@@ -157,7 +167,9 @@ def test_the_new_mechanism_is_one_file_that_every_command_finds(tmp_path, monkey
     sys.modules.pop("wpriv.mechanisms.kary_response", None)
 
 
-PLUGINS = [name for folder in ("mechanisms", "accountants", "figures", "data", "models") for name in registry.names(folder)]
+PLUGINS = [
+    name for folder in ("mechanisms", "accountants", "figures", "data", "models") for name in registry.names(folder)
+]
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *PLUGINS])
@@ -190,7 +202,8 @@ def tables() -> str:
         cls = registry.mechanism(name)
         fields = [told(f) for f in dataclasses.fields(cls)]
         cells = [
-            ", ".join(a for a in dict.fromkeys((*ADJACENCIES, *cls.adjacencies)) if process(name, kind, a)) or "refused" for kind in KINDS
+            ", ".join(a for a in dict.fromkeys((*ADJACENCIES, *cls.adjacencies)) if process(name, kind, a)) or "refused"
+            for kind in KINDS
         ]
         lines.append(f"| `{name}` | {', '.join(fields)} | {' | '.join(cells)} |")
     lines += ["", f"| accountant | claim | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
@@ -205,7 +218,11 @@ def told(f: dataclasses.Field) -> str:
     """A parameter with its default; in brackets where it may be left out and then follows from the others."""
     if f.default is None:
         return f"[{f.name}]"
-    return f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default if isinstance(f.default, str) else format(f.default, 'g')}"
+    return (
+        f.name
+        if f.default is dataclasses.MISSING
+        else f"{f.name}={f.default if isinstance(f.default, str) else format(f.default, 'g')}"
+    )
 
 
 def process(name: str, kind: str, adjacency: str = "", observed: Observed | None = None) -> Process | None:
@@ -219,7 +236,8 @@ def process(name: str, kind: str, adjacency: str = "", observed: Observed | None
 def answers(accountant: str, name: str) -> str:
     """The letters of the samplings under which an accountant prices two releases of a mechanism, or does once they were observed."""
     plain, seen = (
-        "".join(letter for kind, letter in KINDS.items() if priced(accountant, process(name, kind, observed=what))) for what in (None, SEEN)
+        "".join(letter for kind, letter in KINDS.items() if priced(accountant, process(name, kind, observed=what)))
+        for what in (None, SEEN)
     )
     return plain or (f"{seen} observed" if seen else "-")
 

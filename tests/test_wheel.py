@@ -56,7 +56,9 @@ def closure(requirements: list[str]) -> dict[str, metadata.Distribution]:
         if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
             continue
         found[name] = metadata.distribution(name)
-        assert requirement.specifier.contains(found[name].version, prereleases=True), f"{requirement} found {found[name].version}"
+        assert requirement.specifier.contains(found[name].version, prereleases=True), (
+            f"{requirement} found {found[name].version}"
+        )
         for wanted in ("", *requirement.extras):
             if (name, wanted) not in done:
                 done.add((name, wanted))
@@ -69,7 +71,9 @@ def link(distribution: metadata.Distribution, others: set[Path], target: Path) -
     for file in distribution.files or []:
         if ".." in file.parts or "__pycache__" in file.parts or file.suffix == ".pth":
             continue
-        depth = next((depth for depth in range(1, len(file.parts)) if Path(*file.parts[:depth]) not in others), len(file.parts))
+        depth = next(
+            (depth for depth in range(1, len(file.parts)) if Path(*file.parts[:depth]) not in others), len(file.parts)
+        )
         place = target.joinpath(*file.parts[:depth])
         if not place.is_symlink() and not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +85,18 @@ def wheel(tmp_path_factory):
     """The wheel of this checkout, built without a download where hatchling is installed."""
     folder = tmp_path_factory.mktemp("wheel")
     isolated = ["--no-build-isolation"] if find_spec("hatchling") else []
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolated, "--wheel-dir", str(folder), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        *isolated,
+        "--wheel-dir",
+        str(folder),
+        str(ROOT),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (path,) = folder.glob("wpriv-*.whl")
@@ -120,7 +135,9 @@ def fresh(wheel, tmp_path_factory):
     env["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
 
     def run(line: str, folder: Path) -> tuple[int, str]:
-        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, cwd=folder, timeout=300, check=False)
+        done = subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, env=env, cwd=folder, timeout=300, check=False
+        )
         return done.returncode, done.stdout + done.stderr
 
     return run
@@ -170,7 +187,12 @@ def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("session", SESSIONS, ids=[session[0][0][:60] for session in SESSIONS])
 def test_commands_of_the_readme_run_in_a_fresh_environment(session, fresh, tmp_path):
-    lines = [(part, shown) for line, shown in session for part in line.split(" && ") if not part.startswith(("pip ", "python "))]
+    lines = [
+        (part, shown)
+        for line, shown in session
+        for part in line.split(" && ")
+        if not part.startswith(("pip ", "python "))
+    ]
     for line, shown in lines:
         wanted = int(shown.split()[-1]) if line.endswith("; echo $?") else 0
         code, printed = fresh(line.removesuffix("; echo $?"), tmp_path)

@@ -6,7 +6,9 @@ The verbs of the command line are functions of the same names: ``wpriv.budget``,
 
 from wpriv._version import __version__ as __version__
 
-TYPE_CHECKING = False  # type checkers take it as true; the module typing would be a quarter of the time to load this one
+TYPE_CHECKING = (
+    False  # type checkers take it as true; the module typing would be a quarter of the time to load this one
+)
 __all__ = ["budget", "calibrate", "compare", "privatize", "train"]
 
 if TYPE_CHECKING:

@@ -45,7 +45,9 @@ class Interrupted(WprivError):
     exit_code = 75
 
 
-def of_file(error: OSError, path: str | Path, done: str = "written", other: str = "name another place with --out") -> WprivError:
+def of_file(
+    error: OSError, path: str | Path, done: str = "written", other: str = "name another place with --out"
+) -> WprivError:
     """Turn an error of the operating system at a file into one of wpriv that names the file.
 
     Args:

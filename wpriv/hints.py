@@ -19,15 +19,31 @@ _GROUPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mu", ("sigma", "gauss"), _MU),
     ("b laplace-scale", ("scale",), "the scale b of Laplace noise"),
     ("steps num-steps compositions iterations iters iter rounds releases queries count t k", ("n",), _STEPS),
-    ("q sample-rate sampling-rate sampling-probability sampling-prob prob probability subsampling-rate gamma fraction", ("rate",), _RATE),
-    ("lot lot-size batch-size batchsize minibatch mini-batch expected-batch-size", ("batch",), "the size of a batch or lot"),
-    ("dataset-size data-size num-examples examples num-samples samples sample-size size num-records population", ("records",), _RECORDS),
+    (
+        "q sample-rate sampling-rate sampling-probability sampling-prob prob probability subsampling-rate gamma fraction",
+        ("rate",),
+        _RATE,
+    ),
+    (
+        "lot lot-size batch-size batchsize minibatch mini-batch expected-batch-size",
+        ("batch",),
+        "the size of a batch or lot",
+    ),
+    (
+        "dataset-size data-size num-examples examples num-samples samples sample-size size num-records population",
+        ("records",),
+        _RECORDS,
+    ),
     ("num-epochs passes", ("epochs",), ""),
     ("epsilon", ("eps",), ""),
     ("target-epsilon target-eps", ("eps", "epsilon"), ""),
     ("target-delta", ("delta",), ""),
     ("max-epsilon epsilon-limit", ("max-eps",), ""),
-    ("max-grad-norm l2-norm-clip clip-norm clipping-norm norm-bound l2-sensitivity delta-f df", ("clip", "sensitivity"), _CLIP),
+    (
+        "max-grad-norm l2-norm-clip clip-norm clipping-norm norm-bound l2-sensitivity delta-f df",
+        ("clip", "sensitivity"),
+        _CLIP,
+    ),
     ("clip", ("sensitivity",), _CLIP),
     ("mechanism noise-type distribution", ("mech",), ""),
     ("accounting method", ("accountant", "accountants"), ""),
@@ -56,8 +72,16 @@ _GROUPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("bernoulli binomial iid", ("poisson",), "each record takes part by a coin of its own"),
     ("uniform without-replacement swor subset fixed-size", ("fixed",), "batches of a fixed size, without replacement"),
     ("full full-batch no", ("none",), ""),
-    ("add-or-remove add-or-remove-one add-remove-one unbounded zero-out", ("add-remove",), "one data set has one record more"),
-    ("bounded substitute substitution swap replace replacement change-one", ("replace-one",), "one record is replaced by another"),
+    (
+        "add-or-remove add-or-remove-one add-remove-one unbounded zero-out",
+        ("add-remove",),
+        "one data set has one record more",
+    ),
+    (
+        "bounded substitute substitution swap replace replacement change-one",
+        ("replace-one",),
+        "one record is replaced by another",
+    ),
 )
 ALIASES = {word: (targets, why) for words, targets, why in _GROUPS for word in words.split()}
 

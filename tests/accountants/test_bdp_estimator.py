@@ -25,7 +25,9 @@ def test_costs_are_those_of_an_independent_run(steps, cost):
 def test_the_log_moment_is_the_published_figure_and_the_renyi_divergence():
     assert float(_bdp_estimator.log_moments(np.array([1.0]), 0.01, 1.0, 16)[0]) == pytest.approx(57.7123, abs=5e-5)
     for order, q, d in ((1, 0.01, 1.0), (4, 0.1, 0.3), (7, 0.5, 2.0), (3, 1e-4, 1e-3)):
-        exact = float(log_moment(poisson(GaussPair(d), q), np.array([order + 1e-9]))[0])  # by quadrature: 1e-9 off the closed form
+        exact = float(
+            log_moment(poisson(GaussPair(d), q), np.array([order + 1e-9]))[0]
+        )  # by quadrature: 1e-9 off the closed form
         assert float(_bdp_estimator.log_moments(np.array([d]), q, 1.0, order)[0]) == pytest.approx(exact, rel=1e-6)
 
 

@@ -26,7 +26,11 @@ def summed(n: int, eps0: float, delta0: float, eps: float) -> mp.mpf:
     e0, d0, e = mp.mpf(eps0), mp.mpf(delta0), mp.mpf(eps)
     p = 1 / (1 + mp.exp(-e0))
     hinges = [(k, 1 - mp.exp(e - e0 * (2 * k - n))) for k in range(n + 1) if e0 * (2 * k - n) > e]
-    return 1 - (1 - d0) ** n + (1 - d0) ** n * mp.fsum(mp.binomial(n, k) * p**k * (1 - p) ** (n - k) * h for k, h in hinges)
+    return (
+        1
+        - (1 - d0) ** n
+        + (1 - d0) ** n * mp.fsum(mp.binomial(n, k) * p**k * (1 - p) ** (n - k) * h for k, h in hinges)
+    )
 
 
 @pytest.mark.parametrize("key", [k for k in GOLDEN if k.startswith("002-arr-") and k != "002-arr-pub"])
@@ -36,7 +40,9 @@ def test_the_golden_deltas_of_randomized_response(key: str) -> None:
     found = math.exp(response_log_delta(int(i["n"]), float(i["xi"]), log_delta0, float(i["eps"])))
     assert found == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-12)
     process = Process((Step(RandomizedResponse(float(i["xi"]), float(i["Delta"])), int(i["n"])),))
-    assert kov.account(process).at(eps=float(i["eps"])).delta.safe == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-11)
+    assert kov.account(process).at(eps=float(i["eps"])).delta.safe == pytest.approx(
+        float(GOLDEN[key]["value"]), rel=1e-11
+    )
 
 
 @settings(max_examples=50, deadline=None)
@@ -86,7 +92,7 @@ def test_blocks_of_terms_bound_the_sum_from_above_and_closely() -> None:
 def test_kov_is_exact_for_randomized_response(eps0: float, delta0: float, n: int, z: float) -> None:
     """Oracle: the n-fold pair of randomized response itself."""
     step = RandomizedResponse(eps0, delta0)
-    whole = step.pair().power(n)
+    whole = step.pair().self_compose(n)
     assert whole is not None
     eps = min(math.sqrt(n) * eps0 * z, 0.999 * n * eps0)
     exact = math.exp(float(whole.log_delta(eps)))
@@ -128,7 +134,11 @@ def test_pure_dp_composes_by_the_printed_closed_forms() -> None:
     """Oracle: Kairouz, Oh, Viswanath, Theorem 3.5 at delta_i = 0: min of n e, n e tanh(e/2) + e sqrt(2 n ln(1/d)) and its sharper twin."""
     e, n, d = 0.05, 1000, 1e-6
     drift, root = n * e * math.tanh(e / 2), e * math.sqrt(2 * n)
-    want = min(n * e, drift + root * math.sqrt(math.log(1 / d)), drift + root * math.sqrt(math.log(math.e + e * math.sqrt(n) / d)))
+    want = min(
+        n * e,
+        drift + root * math.sqrt(math.log(1 / d)),
+        drift + root * math.sqrt(math.log(math.e + e * math.sqrt(n) / d)),
+    )
     found = advanced.account(Process((Step(RandomizedResponse(e), n),))).at(delta=d).epsilon.safe
     assert found <= want * (1 + 1e-9)
     assert found == pytest.approx(want, rel=1e-3)
@@ -153,7 +163,9 @@ def test_kov_refuses_unequal_steps_and_merges_equal_ones() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(sigma=st.floats(-3, 5).map(lambda x: 10**x), log_delta=st.floats(-600, -0.1), rate=st.floats(0.001, 1))
-def test_the_eps_of_one_release_meets_its_delta_and_a_hair_less_does_not(sigma: float, log_delta: float, rate: float) -> None:
+def test_the_eps_of_one_release_meets_its_delta_and_a_hair_less_does_not(
+    sigma: float, log_delta: float, rate: float
+) -> None:
     (step,) = one_steps(Process((Step(Gauss(sigma), 5, Sampling("poisson", rate)),)))
     eps = float(step.epsilon(np.array([log_delta]))[0])
     assert float(step.log_delta(np.array([eps]))[0]) <= log_delta

@@ -51,7 +51,9 @@ def processes(n: int, noise: float) -> dict[str, Process]:
 
 
 # accountants of (eps, delta)-DP price the sensitivity, whatever was observed
-OBSERVED = [name for name in NAMES if registry.load("accountants", name).NOTION not in ("approximate-dp", "probabilistic-dp")]
+OBSERVED = [
+    name for name in NAMES if registry.load("accountants", name).NOTION not in ("approximate-dp", "probabilistic-dp")
+]
 # a projection is a mixture of many Gauss pairs: slow, and nothing new, for those who read it as they read any law
 PROJECTED = {"projection": ("pld", "rdp", "swd-tail", "pdp", "nagaev"), "fixed-size projection": ("pld", "swd-tail")}
 ASKED = {"observed gauss": OBSERVED, **PROJECTED}

@@ -47,7 +47,9 @@ def test_the_golden_deltas_of_both_conversions_are_those_of_the_accountants() ->
         (Process((Step(Gauss(50.0), 10**6, Sampling("poisson", 0.5)),)), 1e-5, 96.1),
     ],
 )
-def test_real_orders_are_at_most_and_barely_below_the_published_rdp_figures(process: Process, delta: float, eps: float) -> None:
+def test_real_orders_are_at_most_and_barely_below_the_published_rdp_figures(
+    process: Process, delta: float, eps: float
+) -> None:
     """Oracle: the figures of dp_accounting and Opacus, whose orders are a finite list."""
     found = rdp.account(process).at(delta=delta).epsilon.safe
     assert 0.997 * eps < found < eps * 1.0005
@@ -67,7 +69,9 @@ def test_the_published_deltas_of_markov_and_rdp_for_dpsgd() -> None:
     name=st.sampled_from(range(4)),
     n=st.integers(0, 40).map(lambda k: 2**k),
 )
-def test_the_bound_lies_above_the_exact_gauss_and_meets_its_own_delta(mu: float, log_delta: float, name: int, n: int) -> None:
+def test_the_bound_lies_above_the_exact_gauss_and_meets_its_own_delta(
+    mu: float, log_delta: float, name: int, n: int
+) -> None:
     """Oracle: Theorem 5 (the gdp accountant) for any n up to 2^40."""
     process, delta = gauss(math.sqrt(n) / mu, n), math.exp(log_delta)
     curve, exact = UPPER[name].account(process), gdp.account(process)
@@ -128,21 +132,32 @@ def test_the_golden_sums_of_theorem_3(key: str) -> None:
     """With Gauss's exact tail bound T(y) = exp(-(y - m)^2/(2 v)), and again with T by the search over moments."""
     i = {name: float(value) for name, value in GOLDEN[key]["inputs"].items()}
     variance = i["n"] / i["sigma"] ** 2
-    run = LogMoments(gauss(i["sigma"], int(i["n"])).runs()[0])
-    for tail in (lambda y: math.exp(-(max(y - variance / 2, 0) ** 2) / (2 * variance)), lambda y: markov.markov_tail(run, y)):
+    run = LogMoments(gauss(i["sigma"], int(i["n"])).directions()[0])
+    for tail in (
+        lambda y: math.exp(-(max(y - variance / 2, 0) ** 2) / (2 * variance)),
+        lambda y: markov.markov_tail(run, y),
+    ):
         found = markov.markov_sum(tail, i["eps"], i["step"], int(i["k"]))
         assert found == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-11)
 
 
 def test_the_golden_tail_bound_of_theorem_3() -> None:
     point = GOLDEN["002-thm3-T"]
-    found = markov.markov_tail(LogMoments(SGD.runs()[0]), float(point["inputs"]["y"]))
+    found = markov.markov_tail(LogMoments(SGD.directions()[0]), float(point["inputs"]["y"]))
     assert found == pytest.approx(float(point["value"]), rel=1e-9)
 
 
 @pytest.mark.parametrize(
     ("sigma", "n", "eps"),
-    [(1.0, 1, 1.0), (10.0, 64, 3.0), (100.0, 1000, 1.0), (1.0, 1, 30.0), (1e3, 7, 0.001), (0.05, 3, 100.0), (100.0, 1, 0.0)],
+    [
+        (1.0, 1, 1.0),
+        (10.0, 64, 3.0),
+        (100.0, 1000, 1.0),
+        (1.0, 1, 30.0),
+        (1e3, 7, 0.001),
+        (0.05, 3, 100.0),
+        (100.0, 1, 0.0),
+    ],
 )
 def test_markov_is_the_limit_of_fine_grids(sigma: float, n: int, eps: float) -> None:
     """Oracle: quadrature of e^{eps-y} T(y) with Gauss's T; ours lies above it by at most 5e-4, and the sum on a coarse grid above both."""

@@ -26,7 +26,7 @@ SGD = Process((Step(Gauss(4.0), 65536, Sampling("poisson", 0.01)),))
 @pytest.mark.parametrize("key", ["002-thm6-0", "002-thm6-2"])
 def test_the_golden_brackets_of_theorem_6(key: str) -> None:
     order = 0 if GOLDEN[key]["inputs"]["direction"] == "remove" else 1
-    found = composed(SGD.runs()[order]).bracket(1.0, nonuniform=False)
+    found = composed(SGD.directions()[order]).bracket(1.0, nonuniform=False)
     centre, upper = (float(value) for value in GOLDEN[key]["value"])
     assert (found.estimate, found.upper) == (pytest.approx(centre, rel=1e-8), pytest.approx(upper, rel=1e-8))
     assert found.lower == pytest.approx(2 * centre - upper, rel=1e-8)
@@ -35,11 +35,15 @@ def test_the_golden_brackets_of_theorem_6(key: str) -> None:
 def test_the_published_deltas_of_the_class_and_its_error() -> None:
     """Oracle: reference notes, mixture over N0 at n = 2^16; the error term is .003262."""
     for eps, delta in ((0, 0.25482), (0.5, 0.10270), (1, 0.027683), (1.5, 0.0047231), (2, 0.00049102)):
-        assert clt.account(SGD).at(eps=eps).delta.safe == pytest.approx(delta, abs=0.6 * 10 ** (math.floor(math.log10(delta)) - 4))
-    assert composed(SGD.runs()[0]).error(1.0, nonuniform=True) == pytest.approx(0.003262, abs=5e-7)
+        assert clt.account(SGD).at(eps=eps).delta.safe == pytest.approx(
+            delta, abs=0.6 * 10 ** (math.floor(math.log10(delta)) - 4)
+        )
+    assert composed(SGD.directions()[0]).error(1.0, nonuniform=True) == pytest.approx(0.003262, abs=5e-7)
 
 
-@pytest.mark.parametrize("key", [k for k in GOLDEN if k.startswith(("002-sgn-remove-", "002-lapn-", "002-lapbig-", "002-thm5-"))])
+@pytest.mark.parametrize(
+    "key", [k for k in GOLDEN if k.startswith(("002-sgn-remove-", "002-lapn-", "002-lapbig-", "002-thm5-"))]
+)
 @pytest.mark.parametrize("accountant", [berry_esseen, nagaev])
 def test_the_brackets_hold_the_golden_deltas(accountant: object, key: str) -> None:
     i = GOLDEN[key]["inputs"]
@@ -63,12 +67,14 @@ def test_the_brackets_hold_the_golden_deltas(accountant: object, key: str) -> No
     kinds=st.sampled_from([berry_esseen, nagaev]),
     split=st.booleans(),
 )
-def test_the_brackets_hold_the_exact_randomized_response(eps0: float, delta0: float, n: int, z: float, kinds: object, split: bool) -> None:
+def test_the_brackets_hold_the_exact_randomized_response(
+    eps0: float, delta0: float, n: int, z: float, kinds: object, split: bool
+) -> None:
     """Oracle: the n-fold atoms themselves, in one step or in two unequal halves of the same mechanism."""
     step = RandomizedResponse(eps0, delta0)
     process = Process((Step(step, n), Step(step, 2 * n)) if split else (Step(step, n),))
     total = 3 * n if split else n
-    whole = step.pair().power(total)
+    whole = step.pair().self_compose(total)
     assert whole is not None
     eps = max(0.0, total * eps0 * math.tanh(eps0 / 2) + z * math.sqrt(total) * eps0)
     exact = math.exp(float(whole.log_delta(eps)))
@@ -77,7 +83,9 @@ def test_the_brackets_hold_the_exact_randomized_response(eps0: float, delta0: fl
 
 
 @settings(max_examples=40, deadline=None)
-@given(mu=st.floats(-2, 1).map(lambda x: 10**x), n=st.integers(0, 20).map(lambda k: 2**k), log_delta=st.floats(-40, -0.3))
+@given(
+    mu=st.floats(-2, 1).map(lambda x: 10**x), n=st.integers(0, 20).map(lambda k: 2**k), log_delta=st.floats(-40, -0.3)
+)
 def test_the_eps_brackets_hold_the_exact_gauss(mu: float, n: int, log_delta: float) -> None:
     """Oracle: Theorem 5, by the gdp accountant."""
     process, delta = Process((Step(Gauss(math.sqrt(n) / mu), n),)), math.exp(log_delta)
@@ -110,7 +118,11 @@ def test_a_delta_below_the_error_is_out_of_reach_of_berry_esseen_only() -> None:
 def test_the_constant_for_equal_steps_is_used_for_equal_steps_only() -> None:
     """The constants that Sommer et al. (2019) state: Lemma 13 for equal steps, the remark after it for any others."""
     same, other = GaussPair(0.1), GaussPair(0.2)
-    for run, uniform in (([(same, 5)], 0.4748), ([(same, 2), (GaussPair(0.1), 3)], 0.4748), ([(same, 5), (other, 1)], 0.5600)):
+    for run, uniform in (
+        ([(same, 5)], 0.4748),
+        ([(same, 2), (GaussPair(0.1), 3)], 0.4748),
+        ([(same, 5), (other, 1)], 0.5600),
+    ):
         found = composed(run)
         ratio = found.third / found.variance**1.5
         assert found.error(math.inf, nonuniform=False) == pytest.approx(uniform * ratio, rel=1e-12)
@@ -144,7 +156,9 @@ def test_the_limit_formulas_of_gdp() -> None:
 def test_the_limit_is_exact_without_sampling_and_keeps_its_digits_at_huge_noise() -> None:
     """Oracle: mu^2 = q^2 n / sigma^2 for sigma -> inf, under either sampling."""
     plain = Process((Step(Gauss(3.0), 4), Step(Gauss(5.0), 6)))
-    assert gdp_clt.account(plain).at(eps=1.0).delta.safe == pytest.approx(gdp.account(plain).at(eps=1.0).delta.safe, rel=1e-10)
+    assert gdp_clt.account(plain).at(eps=1.0).delta.safe == pytest.approx(
+        gdp.account(plain).at(eps=1.0).delta.safe, rel=1e-10
+    )
     want = gdp.account(Process((Step(Gauss(1e6), 100),))).at(eps=1e-6).delta.safe
     for kind in ("poisson", "fixed"):
         process = Process((Step(Gauss(1e6), 10**4, Sampling(kind, 0.1)),))

@@ -23,7 +23,7 @@ from wpriv.pld.composition import Composition
 class HiddenGauss(GaussPair):
     """A Gauss pair that does not know how it composes."""
 
-    def power(self, n: int) -> GaussPair | None:  # type: ignore[override]
+    def self_compose(self, n: int) -> GaussPair | None:  # type: ignore[override]
         return self if n == 1 else None
 
 
@@ -54,7 +54,7 @@ def test_the_bracket_holds_the_gauss_eps(mu, n, log_delta):
 def test_the_bracket_holds_a_sum_over_all_outcomes():
     p, q, n = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.4, 0.25, 0.35, 0.0]), 5
     losses = np.log(p[:3] / q[:3])
-    pair = AtomicPair(losses, np.log(p[:3]), infinity=0.05, lost=0.0)
+    pair = AtomicPair(losses, np.log(p[:3]), mass_at_plus_infinity=0.05, mass_at_minus_infinity=0.0)
     order = _Certified(Composition([(pair, n)]), 3e-5)
     sums = [(sum(losses[list(word)]), math.prod(p[list(word)])) for word in itertools.product(range(3), repeat=n)]
     revealed = 1 - 0.95**n

@@ -26,7 +26,9 @@ def sgd(q: float, sigma: float, n: int) -> Process:
     return Process((Step(Gauss(sigma), n, Sampling("poisson", q)),))
 
 
-@pytest.mark.parametrize(("sigma", "n", "delta"), [(5.0, 1, 1e-5), (100.0, 1000, 1e-15), (9e5, 2**22, 1e-4), (40.0, 256, 1e-58)])
+@pytest.mark.parametrize(
+    ("sigma", "n", "delta"), [(5.0, 1, 1e-5), (100.0, 1000, 1e-15), (9e5, 2**22, 1e-4), (40.0, 256, 1e-58)]
+)
 def test_gauss_is_exact(sigma, n, delta):
     # oracle: the lattice path on the same pair, which must bracket the closed form
     from wpriv.pld.composition import Composition
@@ -140,7 +142,11 @@ SGD_ONCE = ((1e-3, 0.7, 10**5), (0.5, 5.0, 100), (256 / 60000, 1.1, 14040), (0.0
 DP_JOBS = [
     *((Gauss(sigma), "poisson", q, n, delta) for q, sigma, n in SGD_TWICE for delta in (1e-3, 1e-6)),
     *((Gauss(sigma), "poisson", q, n, 1e-5) for q, sigma, n in SGD_ONCE),
-    *((Gauss(sigma), "none", 1.0, n, delta) for sigma, n in ((100.0, 1000), (2.0, 1), (1.0, 10)) for delta in (1e-2, 1e-9)),
+    *(
+        (Gauss(sigma), "none", 1.0, n, delta)
+        for sigma, n in ((100.0, 1000), (2.0, 1), (1.0, 10))
+        for delta in (1e-2, 1e-9)
+    ),
     *((Laplace(b), "none", 1.0, n, delta) for b, n in ((20.0, 1000), (1.0, 3), (3.0, 40)) for delta in (1e-2, 1e-7)),
     *((Laplace(b), "poisson", q, n, 1e-5) for b, q, n in ((1.0, 0.01, 1000), (0.5, 0.1, 50))),
     *((DiscreteGauss(sigma=s), "none", 1.0, n, 1e-5) for s, n in ((3.0, 10), (20.0, 500))),

@@ -60,7 +60,9 @@ def test_the_exact_variant_is_the_length_of_a_shift_and_sees_no_noise():
         assert found.epsilon.safe == 3.0
     many = wdp.account(Process((Step(Gauss(1.0), 5),)), variant="exact").at(delta=1e-5)
     assert (many.claim, many.epsilon.safe) == ("upper-bound", 5.0)
-    charged, several = (wdp.account(Process((Step(Gauss(1.0)),)), variant="exact", **o).claim for o in ({"beta": 1.0}, {"group": 2.0}))
+    charged, several = (
+        wdp.account(Process((Step(Gauss(1.0)),)), variant="exact", **o).claim for o in ({"beta": 1.0}, {"group": 2.0})
+    )
     assert (charged, several) == ("as-published", "upper-bound")
 
 
@@ -103,9 +105,15 @@ def test_orders_up_to_1000_and_extreme_scales_give_numbers(variant):
 @pytest.mark.parametrize("variant", ["table1", "exact"])
 def test_budgets_without_path_randomness_grow_with_the_order(variant):
     """Below 1 in noise units; above, the printed Gauss budget falls with mu (errata E-000-5)."""
-    values = [wdp.account(Process((Step(Gauss(2.0)),)), variant=variant, order=mu).at(delta=0.1).epsilon.safe for mu in (1, 2, 10, 100)]
+    values = [
+        wdp.account(Process((Step(Gauss(2.0)),)), variant=variant, order=mu).at(delta=0.1).epsilon.safe
+        for mu in (1, 2, 10, 100)
+    ]
     assert values == sorted(values)
-    falling = [wdp.account(Process((Step(Gauss(0.2)),)), variant="table1", order=mu).at(delta=0.1).epsilon.safe for mu in (1, 2, 10)]
+    falling = [
+        wdp.account(Process((Step(Gauss(0.2)),)), variant="table1", order=mu).at(delta=0.1).epsilon.safe
+        for mu in (1, 2, 10)
+    ]
     assert falling == sorted(falling, reverse=True)
 
 
@@ -123,7 +131,9 @@ def test_groups_cost_as_many_times_as_they_have_records():
 def test_conversions_start_from_the_mechanisms_own_guarantee():
     laplace, gauss = Process((Step(Laplace(10.0)),)), Process((Step(Gauss(5.0)),))
     assert wdp.account(laplace, variant="prop9", order=1).at(delta=0.1).epsilon.safe == pytest.approx(0.0725, abs=5e-5)
-    assert wdp.account(gauss, variant="prop10", order=1, alpha=2).at(delta=0.1).epsilon.safe == pytest.approx(0.1414, abs=5e-5)
+    assert wdp.account(gauss, variant="prop10", order=1, alpha=2).at(delta=0.1).epsilon.safe == pytest.approx(
+        0.1414, abs=5e-5
+    )
     back = wdp.account(Process((Step(Laplace(1.0, 4.0)),)), variant="prop11", order=1, lipschitz=1).at(delta=0.1)
     assert (back.notion, back.claim, back.epsilon.safe) == ("approximate-dp", "as-published", 2.0)
 
@@ -174,7 +184,9 @@ def test_the_best_order_is_no_worse_than_any_and_the_weak_form_no_worse_than_the
     at = {"delta": 1e-6}
     best = bdp.account(seen()).at(**at).epsilon.safe
     for order in bdp.ORDERS:
-        strong, weak = (bdp.account(seen(), order=order, form=form).at(**at).epsilon.safe for form in ("strong", "weak"))
+        strong, weak = (
+            bdp.account(seen(), order=order, form=form).at(**at).epsilon.safe for form in ("strong", "weak")
+        )
         assert best <= strong * (1 + 1e-12)
         assert weak <= strong
 
@@ -184,7 +196,9 @@ def test_the_renyi_accountant_answers_table_1():
     assert renyi.account(Process((Step(Laplace(1.0)),)), order=1).at(delta=0.1).epsilon.safe == pytest.approx(
         t + math.exp(-t) - 1, rel=1e-9
     )
-    assert renyi.account(Process((Step(Gauss(2.0), 3),)), order=5).at(delta=0.1).epsilon.safe == pytest.approx(3 * 5 / 8, rel=1e-12)
+    assert renyi.account(Process((Step(Gauss(2.0), 3),)), order=5).at(delta=0.1).epsilon.safe == pytest.approx(
+        3 * 5 / 8, rel=1e-12
+    )
 
 
 def golden_attacks() -> list[dict]:
@@ -199,7 +213,14 @@ def test_the_golden_attack_probabilities(point):
 
 
 def test_the_paper_s_reading_stands_beside_what_the_notion_bounds():
-    wide = {"sigma": 0.2, "sampling": "poisson", "rate": 0.01, "delta": 1e-5, "observed": [0.1, 0.2, 0.3, 0.2], "attack": True}
+    wide = {
+        "sigma": 0.2,
+        "sampling": "poisson",
+        "rate": 0.01,
+        "delta": 1e-5,
+        "observed": [0.1, 0.2, 0.3, 0.2],
+        "attack": True,
+    }
     found = wpriv.budget("gauss", accountant="wdp:variant=code", **wide).extra["attack_reading"]
     assert 0.5 < found["paper"] < found["bound"] == 1.0
     row = wpriv.budget("gauss", accountant="bdp", **wide)

@@ -24,10 +24,16 @@ FORMULAS = {
     "000-prop11-": lambda i: _wdp_formulas.published_to_rdp(i["eps"], i["L"], i["mu"], i["alpha"]),
     "000-thm2-": lambda i: _wdp_formulas.published_step([i["d"]], i["q"], i["sigma"], i["mu"], int(i["n"])),
     "000-cor1-": lambda i: _wdp_formulas.published_epsilon(
-        i["T"] * _wdp_formulas.published_step([i["d"]], i["q"], i["sigma"], i["mu"], int(i["n"])), i["beta"], math.log(i["delta"])
+        i["T"] * _wdp_formulas.published_step([i["d"]], i["q"], i["sigma"], i["mu"], int(i["n"])),
+        i["beta"],
+        math.log(i["delta"]),
     ),
 }
-GOLDEN = [(p, next(f for key, f in FORMULAS.items() if p["id"].startswith(key))) for p in POINTS if p["id"].startswith(tuple(FORMULAS))]
+GOLDEN = [
+    (p, next(f for key, f in FORMULAS.items() if p["id"].startswith(key)))
+    for p in POINTS
+    if p["id"].startswith(tuple(FORMULAS))
+]
 
 
 def test_the_golden_values_are_seen():
@@ -69,7 +75,9 @@ def test_laws_with_lipschitz_log_densities_have_a_loss_beyond_every_formula_of_w
 def test_the_step_of_the_program_sums_over_pairs_and_that_of_the_paper_over_coordinates():
     d, q, s, mu = np.array([1.0, 2.0, 5.0]), 0.1, 0.7, 4
     single = np.array([_wdp_formulas.code_step([x], q, s, mu) for x in d])
-    assert _wdp_formulas.code_step(d, q, s, mu) == pytest.approx(math.exp(logsumexp(mu * np.log(single)) / mu), rel=1e-12)
+    assert _wdp_formulas.code_step(d, q, s, mu) == pytest.approx(
+        math.exp(logsumexp(mu * np.log(single)) / mu), rel=1e-12
+    )
     assert _wdp_formulas.published_step(d, q, s, mu, 7) == pytest.approx(7 ** (1 / mu) * single[0], rel=1e-12)
 
 
@@ -84,7 +92,9 @@ def test_the_published_step_loss_grows_with_the_noise_and_stays_positive_without
 def test_noise_dominated_losses_have_the_size_that_the_moments_of_a_normal_law_give():
     """28 pairs at mu = 16: (28 * 15!!)^(1/16) sqrt(2-2q+2q^2) s, about 4.28 s at batches of 1024 out of 60000."""
     double = math.prod(range(1, 16, 2))
-    assert _wdp_formulas.code_step(np.zeros(28), 1e-9, 1.0, 16) == pytest.approx((28 * double) ** (1 / 16) * math.sqrt(2), rel=1e-8)
+    assert _wdp_formulas.code_step(np.zeros(28), 1e-9, 1.0, 16) == pytest.approx(
+        (28 * double) ** (1 / 16) * math.sqrt(2), rel=1e-8
+    )
     assert _wdp_formulas.code_step(np.zeros(28), 1024 / 60000, 1.0, 16) == pytest.approx(4.28, rel=5e-4)
 
 

@@ -66,7 +66,18 @@ OUT_OF_RANGE = {
 }
 NAMES = {
     "--mech": ["gaus", "pld", "", "..", "gauss/../laplace", "_mixture", "__init__", "ğauss", "gauss:sigma=1"],
-    "--accountant": ["pdl", "gauss", "", "_x", "rdp:order", "wdp:order=x", "gdp:order=3", "all,pld", "wdp:variant=", "pld:"],
+    "--accountant": [
+        "pdl",
+        "gauss",
+        "",
+        "_x",
+        "rdp:order",
+        "wdp:order=x",
+        "gdp:order=3",
+        "all,pld",
+        "wdp:variant=",
+        "pld:",
+    ],
     "--sampling": ["poison", "", "shuffle", "0", "poisson,fixed"],
     "--adjacency": ["sideways", "", "0", "add"],
     "--sweep": [
@@ -217,11 +228,15 @@ KEYS = ["nope", "Kind", "''", "process", "eps", "delta", "sigma", "quick", "1", 
 def broken_recipe(text: str, rng: random.Random) -> tuple[bytes, bool]:
     """The bytes of a recipe with something broken, and whether that is so for certain."""
     lines = text.splitlines()
-    kind = rng.choice(["value", "value", "value", "key", "twice", "bytes", "encoding", "cut", "nest", "second", "tab", "drop", "mix"])
+    kind = rng.choice(
+        ["value", "value", "value", "key", "twice", "bytes", "encoding", "cut", "nest", "second", "tab", "drop", "mix"]
+    )
     if kind == "value":
         places = [i for i, char in enumerate(text) if char == ":" and text[i + 1 : i + 2] == " "]
         place = rng.choice(places) + 2
-        end = min(text.find(stop, place) if text.find(stop, place) >= 0 else len(text) for stop in (",", "}", "]", "\n"))
+        end = min(
+            text.find(stop, place) if text.find(stop, place) >= 0 else len(text) for stop in (",", "}", "]", "\n")
+        )
         return (text[:place] + rng.choice(VALUES) + text[end:]).encode(errors="replace"), False
     if kind == "key":
         return (text + f"{rng.choice(KEYS[:4])}x: 1\n").encode(), True
@@ -239,11 +254,15 @@ def broken_recipe(text: str, rng: random.Random) -> tuple[bytes, bool]:
         return f"{text}\tx: 1\n".encode(), True
     if kind == "drop":
         return (
-            "\n".join(line for line in lines if not line.startswith(("kind", "process", "mech", "task", "panels", "table"))) + "\n"
+            "\n".join(
+                line for line in lines if not line.startswith(("kind", "process", "mech", "task", "panels", "table"))
+            )
+            + "\n"
         ).encode(), True
     if kind == "mix":
         return text.replace(
-            lines[0], rng.choice(["kind: nope", "kind: [budget]", "kind: 7", "kind: ", "kinds: budget", "- kind: budget"])
+            lines[0],
+            rng.choice(["kind: nope", "kind: [budget]", "kind: 7", "kind: ", "kinds: budget", "- kind: budget"]),
         ).encode(), True
     return text[: rng.randrange(1, len(text) // 3)].encode(), False
 
@@ -259,7 +278,9 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
         elif how == "drop":
             del content[place : place + rng.choice([1, 4, 100])]
         elif how == "add":
-            content[place:place] = rng.choice([b"\xff", b"\0", b'"', b",", b"nan", b"-", b"\n", b"9" * 400, b"[" * 3000, b"\r", b"e999"])
+            content[place:place] = rng.choice(
+                [b"\xff", b"\0", b'"', b",", b"nan", b"-", b"\n", b"9" * 400, b"[" * 3000, b"\r", b"e999"]
+            )
         elif how == "cut":
             del content[place:]
         elif how == "zero":

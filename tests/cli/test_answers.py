@@ -41,13 +41,18 @@ def test_dp_sgd_budget_brackets_the_known_eps(capsys):
     assert found["epsilon_lower"] <= 2.300765 <= found["epsilon_upper"] == found["epsilon"]
     assert found["epsilon_upper"] / found["epsilon_lower"] < 1.001
     assert found["claim"] == "certified"
-    assert found["process"] == [{"mech": "gauss", "sigma": 4.0, "sensitivity": 1.0, "n": 65536, "sampling": "poisson", "rate": 0.01}]
+    assert found["process"] == [
+        {"mech": "gauss", "sigma": 4.0, "sensitivity": 1.0, "n": 65536, "sampling": "poisson", "rate": 0.01}
+    ]
 
 
 @pytest.mark.parametrize("accountant", ["wdp:variant=code,order=16", "wdp:variant=exact", "bdp", "renyi"])
 def test_other_notions_keep_the_published_schema(capsys, accountant):
     seen = "weibull:shape=0.5,records=8,coordinates=10,steps=3,quantile=0.5"
-    found = as_json(capsys, f"budget --mech gauss --sigma 1 --n 3 --delta 1e-5 --accountant {accountant} --observed {seen} --explain")
+    found = as_json(
+        capsys,
+        f"budget --mech gauss --sigma 1 --n 3 --delta 1e-5 --accountant {accountant} --observed {seen} --explain",
+    )
     assert found["notion"] != "approximate-dp"
     assert found["process"][0]["observed"] == seen
     assert ("attack_reading" in found) == (found["notion"] != "rdp")
@@ -92,7 +97,10 @@ def test_sampled_sigma_is_within_a_ten_thousandth_on_the_safe_side(capsys):
         ("calibrate --mech gauss --sigma 4 --n 10000 --sampling poisson --eps 1 --delta 1e-5", "rate"),
         ("calibrate --mech laplace --n 100 --eps 1 --delta 1e-5", "scale"),
         ("calibrate --mech truncated-gauss --sigma 12 --n 10 --eps 1 --delta 1e-3", "bound"),
-        ("calibrate --mech gauss --batch 256 --records 60000 --epochs 2 --sampling poisson --eps 2 --delta 1e-5", "sigma"),
+        (
+            "calibrate --mech gauss --batch 256 --records 60000 --epochs 2 --sampling poisson --eps 2 --delta 1e-5",
+            "sigma",
+        ),
     ],
 )
 def test_calibrate_solves_for_what_is_missing(capsys, line, parameter):
@@ -103,8 +111,18 @@ def test_calibrate_solves_for_what_is_missing(capsys, line, parameter):
 
 
 def test_headline_names_claim_bracket_neighbours_sampling_and_n(capsys):
-    first = run(capsys, "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4").splitlines()[0]
-    for words in ("eps = 2.30", "delta = 0.0001", "certified by pld", "[2.30", "add-remove", "poisson sampling at rate 0.01", "n = 65536"):
+    first = run(
+        capsys, "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4"
+    ).splitlines()[0]
+    for words in (
+        "eps = 2.30",
+        "delta = 0.0001",
+        "certified by pld",
+        "[2.30",
+        "add-remove",
+        "poisson sampling at rate 0.01",
+        "n = 65536",
+    ):
         assert words in first
 
 
@@ -116,8 +134,12 @@ def test_quiet_prints_one_number_rounded_to_the_safe_side(capsys):
 
 
 def test_quiet_sigma_meets_the_target_as_printed(capsys):
-    sigma = run(capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --sampling poisson --rate 0.01 --n 10000 --quiet").strip()
-    found = as_json(capsys, f"budget --mech gauss --sigma {sigma} --sampling poisson --rate 0.01 --n 10000 --delta 1e-5 --tol 1e-6")
+    sigma = run(
+        capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --sampling poisson --rate 0.01 --n 10000 --quiet"
+    ).strip()
+    found = as_json(
+        capsys, f"budget --mech gauss --sigma {sigma} --sampling poisson --rate 0.01 --n 10000 --delta 1e-5 --tol 1e-6"
+    )
     assert found["epsilon_upper"] <= 1
 
 
@@ -180,12 +202,21 @@ def test_csv_has_a_header_and_plain_rows(capsys):
 def test_explain_shows_formula_sources_readings_and_the_loss_class(capsys):
     job = "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4 --explain"
     text = run(capsys, job)
-    for words in ("formula", "Sommer", "noise multiplier", "number of compositions", "privacy loss class", "each record by itself"):
+    for words in (
+        "formula",
+        "Sommer",
+        "noise multiplier",
+        "number of compositions",
+        "privacy loss class",
+        "each record by itself",
+    ):
         assert words in text
     classes = as_json(capsys, job)["explain"]["loss_class"]
     for row, key in zip(classes, ("002-class-0", "002-class-1"), strict=True):
         assert row["order"] == GOLDEN[key]["inputs"]["direction"]
-        assert [row["mean"], row["variance"], row["third"]] == pytest.approx([float(v) for v in GOLDEN[key]["value"]], rel=1e-8)
+        assert [row["mean"], row["variance"], row["third"]] == pytest.approx(
+            [float(v) for v in GOLDEN[key]["value"]], rel=1e-8
+        )
 
 
 def test_compare_classical_shows_the_older_formulas(capsys):
@@ -210,9 +241,17 @@ def test_history_of_opacus_equals_the_same_flags(capsys, tmp_path):
 
 
 def test_a_limit_inside_the_bracket_is_decided_by_a_finer_one(capsys):
-    sigma = run(capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --sampling poisson --rate 0.01 --n 10000 --quiet").strip()
-    run(capsys, f"budget --mech gauss --sigma {sigma} --sampling poisson --rate 0.01 --n 10000 --delta 1e-5 --max-eps 1")
-    run(capsys, "budget --mech gauss --sigma 3.8 --sampling poisson --rate 0.01 --n 10000 --delta 1e-5 --max-eps 1", code=1)
+    sigma = run(
+        capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --sampling poisson --rate 0.01 --n 10000 --quiet"
+    ).strip()
+    run(
+        capsys, f"budget --mech gauss --sigma {sigma} --sampling poisson --rate 0.01 --n 10000 --delta 1e-5 --max-eps 1"
+    )
+    run(
+        capsys,
+        "budget --mech gauss --sigma 3.8 --sampling poisson --rate 0.01 --n 10000 --delta 1e-5 --max-eps 1",
+        code=1,
+    )
 
 
 def test_a_delta_that_a_record_can_hide_in_is_warned_of(capsys):

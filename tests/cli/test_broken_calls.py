@@ -66,7 +66,21 @@ def require(words: list[str], *, certain: bool) -> None:
 def files(folder):
     """Sound files of every kind that a verb reads, each with the calls that read it and whether any change makes it unsound."""
     again = ["train", "quick/digits", "--set", "epochs=1", "--set", "expect=[]", "--out", "run"]
-    compared = ["compare", "--mech", "gauss", "--sigma", "4", "--eps", "1", "--sweep", "n=1,2,4", "--accountant", "gdp", "--out", "done"]
+    compared = [
+        "compare",
+        "--mech",
+        "gauss",
+        "--sigma",
+        "4",
+        "--eps",
+        "1",
+        "--sweep",
+        "n=1,2,4",
+        "--accountant",
+        "gdp",
+        "--out",
+        "done",
+    ]
     local = ["privatize", "--data", "x.npy", "--mech", "local-gauss", "--radius", "4", "--eps", "3", "--delta", "1e-4"]
     for words in (again, compared, [*local, "--out", "p.npz"]):
         assert run(words)[0] == 0
@@ -75,7 +89,20 @@ def files(folder):
     np.savez(folder / "seen.npz", distances=np.array([0.5, 1.0]), coordinates=3)
     (folder / "seen.csv").write_text("step,distance\n1,0.5\n1,0.7\n")
     price = ["--delta", "1e-5", "--accountant", "rdp"]
-    seen = ["budget", "--mech", "gauss", "--sigma", "4", "--n", "1", "--delta", "1e-5", "--accountant", "bdp", "--observed"]
+    seen = [
+        "budget",
+        "--mech",
+        "gauss",
+        "--sigma",
+        "4",
+        "--n",
+        "1",
+        "--delta",
+        "1e-5",
+        "--accountant",
+        "bdp",
+        "--observed",
+    ]
     report = ["data", "show", "privatized", "--param", "file=p.npz", "--param", "test=digits"]
     return [
         ("steps.json", ["budget", "--history", "steps.json", *price], False),
@@ -127,7 +154,13 @@ def test_damaged_files_are_refused_or_answered_but_never_called_a_bug(shard, fol
     for _ in range(FILES):
         name, words, certain = rng.choice(files)
         whole = (folder / name).read_bytes()
-        content = rng.choice([damaged(whole, rng), damaged(whole, rng), rng.choice([b"", b"\0" * 9, b"PK\x03\x04", b"[]", b"\xff\xfe\0"])])
+        content = rng.choice(
+            [
+                damaged(whole, rng),
+                damaged(whole, rng),
+                rng.choice([b"", b"\0" * 9, b"PK\x03\x04", b"[]", b"\xff\xfe\0"]),
+            ]
+        )
         try:
             (folder / name).write_bytes(content)
             require(words, certain=certain and content != whole)
@@ -145,5 +178,7 @@ def test_the_calls_that_are_broken_here_are_sound_before(folder):
         code, _, err = run(words)
         assert code == 0, (words, err)
         for path in (folder / "new", folder / "new.npz", folder / "new.statement.json", folder / "new.statement.md"):
-            remove: Callable[[Path], None] = shutil.rmtree if path.is_dir() else lambda file: file.unlink(missing_ok=True)
+            remove: Callable[[Path], None] = (
+                shutil.rmtree if path.is_dir() else lambda file: file.unlink(missing_ok=True)
+            )
             remove(path)

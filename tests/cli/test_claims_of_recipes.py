@@ -54,7 +54,9 @@ def test_a_comparison_prints_its_claims_after_the_table_and_keeps_them(folder, c
     (folder / "r.yaml").write_text(COMPARE + CLAIMS)
     code, out = run(capsys, "compare", "r.yaml", "--out", "out")
     assert code == 0
-    assert out.index("gdp") < out.index("the paper says: the mean grows\nwe find: it falls from 2 to 1\nbecause: of a sign\n")
+    assert out.index("gdp") < out.index(
+        "the paper says: the mean grows\nwe find: it falls from 2 to 1\nbecause: of a sign\n"
+    )
     assert provenance(folder / "out")["claims"] == [CLAIM]
     code, out = run(capsys, "compare", "r.yaml", "--json")
     assert json.loads(out)["claims"] == [CLAIM]
@@ -94,6 +96,7 @@ def test_claims_that_are_written_later_do_not_make_results_those_of_another_reci
 @pytest.mark.parametrize("broken", ["found: ", "becuase: ", "because: ''"])
 def test_a_claim_that_lacks_a_part_is_refused(broken, folder, capsys):
     (folder / "r.yaml").write_text(
-        COMPARE + CLAIMS.replace('found: "it falls from 2 to 1"' if "found" in broken else 'because: "of a sign"', broken)
+        COMPARE
+        + CLAIMS.replace('found: "it falls from 2 to 1"' if "found" in broken else 'because: "of a sign"', broken)
     )
     assert run(capsys, "compare", "r.yaml")[0] == 2

@@ -51,7 +51,12 @@ def test_the_list_as_json_has_every_reader_and_its_status(root, capsys):
 
 def test_one_data_set_is_shown_with_parameters_and_checksums(root, capsys):
     line = ["data", "show", "table", "--data-root", str(root)]
-    assert main([*line, "--param", "file=german/german.csv", "--param", "target=credit-label", "--param", "test_share=1/4"]) == 0
+    assert (
+        main(
+            [*line, "--param", "file=german/german.csv", "--param", "target=credit-label", "--param", "test_share=1/4"]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert out.startswith("table:german: 15 to train on and 5 to test on, 2 float32\nclasses: 0, 1\n")
     assert "sha256 " in out

@@ -18,8 +18,31 @@ from wpriv.files import durable_writes
 
 COMPARE = ["compare", "plc/fig5-gauss", "--quick", "--quiet"]
 TRAIN = ["train", "quick/digits", "--set", "epochs=1", "--set", "expect=[]"]
-PRIVATIZE = ["privatize", "--data", "digits", "--mech", "local-gauss", "--radius", "4", "--eps", "3", "--delta", "1e-4", "--limit", "9"]
-SWEEP = ["train", "quick/digits", "--set", "epochs=1", "--set", "expect=[]", "--set", "sweep=[{over: seed, values: [0, 1]}]"]
+PRIVATIZE = [
+    "privatize",
+    "--data",
+    "digits",
+    "--mech",
+    "local-gauss",
+    "--radius",
+    "4",
+    "--eps",
+    "3",
+    "--delta",
+    "1e-4",
+    "--limit",
+    "9",
+]
+SWEEP = [
+    "train",
+    "quick/digits",
+    "--set",
+    "epochs=1",
+    "--set",
+    "expect=[]",
+    "--set",
+    "sweep=[{over: seed, values: [0, 1]}]",
+]
 WRITERS = {
     "compare": [*COMPARE, "--out", "{}/new/c"],
     "cp": ["recipe", "cp", "plc/fig5-gauss", "{}/new/x"],
@@ -60,7 +83,9 @@ def test_a_file_that_cannot_be_written_is_an_error_of_the_environment_that_names
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr
     assert str(tmp_path / "new") in done.stderr.splitlines()[-1]
-    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".png", ".npz", ".yaml") and path.stat().st_size == 0]
+    assert not [
+        path for path in tmp_path.rglob("*") if path.suffix in (".png", ".npz", ".yaml") and path.stat().st_size == 0
+    ]
 
 
 @pytest.mark.parametrize("verb", [verb for verb in WRITERS if verb != "sweep"])
@@ -78,7 +103,9 @@ def test_a_folder_that_nobody_may_create_is_refused_before_any_work(capsys, tabl
 
 
 @pytest.mark.parametrize("verb", list(WRITERS))
-@pytest.mark.parametrize("place", ["a\0b", "file", "file/below", "n" * 300, "\udcff/\ud800", "/proc/wpriv", "/dev/null/below"])
+@pytest.mark.parametrize(
+    "place", ["a\0b", "file", "file/below", "n" * 300, "\udcff/\ud800", "/proc/wpriv", "/dev/null/below"]
+)
 def test_a_path_that_can_be_no_place_for_results_is_refused_in_one_line(tmp_path, table, capsys, verb, place):
     (tmp_path / "file").write_text("a file\n")
     (tmp_path / "file.npz").write_text("a file\n")
@@ -100,7 +127,11 @@ def test_every_verb_creates_the_folders_that_are_missing(tmp_path, table, verb):
 
 
 def test_recipe_cp_takes_a_name_without_yaml_as_a_folder(tmp_path, capsys):
-    for to, file in (("new", "new/fig5-gauss.yaml"), ("deep/er/mine.yaml", "deep/er/mine.yaml"), ("deep", "deep/fig5-gauss.yaml")):
+    for to, file in (
+        ("new", "new/fig5-gauss.yaml"),
+        ("deep/er/mine.yaml", "deep/er/mine.yaml"),
+        ("deep", "deep/fig5-gauss.yaml"),
+    ):
         assert main(["recipe", "cp", "plc/fig5-gauss", str(tmp_path / to)]) == 0
         assert (tmp_path / file).is_file()
         assert main(["recipe", "check", str(tmp_path / file)]) == 0
@@ -138,7 +169,9 @@ def damage_model(path: Path, how: str) -> None:
     elif how == "other tensors":
         torch.save({"format": "wpriv.checkpoint/4", "a": torch.zeros(2)}, path)
     else:
-        path.write_bytes({"empty": b"", "text": b"hello\n", "half": whole[: len(whole) // 2], "a bit": b"Q" + whole[1:]}[how])
+        path.write_bytes(
+            {"empty": b"", "text": b"hello\n", "half": whole[: len(whole) // 2], "a bit": b"Q" + whole[1:]}[how]
+        )
 
 
 @pytest.mark.parametrize("how", ["missing", "empty", "text", "half", "a bit", "other code", "other tensors"])
@@ -157,14 +190,19 @@ def test_a_rerun_of_a_training_whose_model_is_damaged_is_refused_in_whole_senten
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"7", b'{"data": 7}', b'{"data": {"records": "x"}}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe", b"[]", b"7", b'{"data": 7}', b'{"data": {"records": "x"}}', b"[" * 100_000]
+)
 def test_a_broken_statement_is_named_by_whoever_reads_it(tmp_path, trained, capsys, content):
     folder = tmp_path / "t"
     folder.mkdir()
     for file in trained.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     (folder / "statement.json").write_bytes(content)
-    for line in ([*TRAIN, "--out", str(folder)], ["budget", "--history", str(folder / "ledger.jsonl"), "--delta", "1e-5"]):
+    for line in (
+        [*TRAIN, "--out", str(folder)],
+        ["budget", "--history", str(folder / "ledger.jsonl"), "--delta", "1e-5"],
+    ):
         capsys.readouterr()
         code = main(line)
         out, err = capsys.readouterr()

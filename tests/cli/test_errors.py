@@ -92,7 +92,18 @@ def test_an_error_is_one_plain_paragraph_with_its_exit_code(capsys, line, code, 
         assert out == ""
 
 
-FAULTY = ["", "{", "[]", "7", '[["a", 1, 2]]', "[[1, 2]]", '[{"mech": "gauss"}]', "[" * 100000, "[[1.0, 0.5, 1e400]]", "[[NaN, 0.5, 1]]"]
+FAULTY = [
+    "",
+    "{",
+    "[]",
+    "7",
+    '[["a", 1, 2]]',
+    "[[1, 2]]",
+    '[{"mech": "gauss"}]',
+    "[" * 100000,
+    "[[1.0, 0.5, 1e400]]",
+    "[[NaN, 0.5, 1]]",
+]
 
 
 @pytest.mark.parametrize("text", FAULTY, ids=lambda text: text[:20] or "empty")

@@ -82,7 +82,9 @@ def chained(releases):
     return b"".join(lines)
 
 
-@pytest.mark.parametrize("gone", [[], [file_names.PROVENANCE], [file_names.STATEMENT, file_names.STATEMENT_TEXT], [file_names.METRICS]])
+@pytest.mark.parametrize(
+    "gone", [[], [file_names.PROVENANCE], [file_names.STATEMENT, file_names.STATEMENT_TEXT], [file_names.METRICS]]
+)
 def test_every_fork_is_paid_for_whatever_else_is_deleted_between(out, capsys, gone):
     assert run(capsys)[0] == 0
     assert run(capsys, "--fork", "--set", "optimizer.lr=0.25")[0] == 0
@@ -144,7 +146,9 @@ def test_a_plan_that_was_changed_in_the_ledger_and_the_model_is_held_against_the
     assert not (out / file_names.STATEMENT).exists()
 
 
-def test_a_ledger_cut_short_is_not_accounted_for_and_that_of_an_unfinished_run_is_with_a_note(out, capsys, monkeypatch, tmp_path):
+def test_a_ledger_cut_short_is_not_accounted_for_and_that_of_an_unfinished_run_is_with_a_note(
+    out, capsys, monkeypatch, tmp_path
+):
     with monkeypatch.context() as patch:
         stop_after(patch, 4)
         assert run(capsys)[0] == 75
@@ -191,7 +195,9 @@ def test_what_was_spent_before_a_fresh_start_is_named_with_the_cost_of_all_toget
     alone = statement(out)["guarantees"][0]["epsilon"]
     assert run(capsys, "--fresh", "--set", "privacy.sigma=3")[0] == 0
     stated = statement(out)
-    assert [(row["folder"], row["steps"], row["problem"]) for row in stated["earlier_runs"]] == [("before-1", STEPS, None)]
+    assert [(row["folder"], row["steps"], row["problem"]) for row in stated["earlier_runs"]] == [
+        ("before-1", STEPS, None)
+    ]
     [sentence] = [line for line in stated["warnings"] if "earlier runs" in line]
     assert "before-1: 6 steps" in sentence
     assert sentence in (out / file_names.STATEMENT_TEXT).read_text()
@@ -237,7 +243,8 @@ def test_of_several_processes_at_once_one_trains_and_no_step_is_lost(out, capsys
     words = [sys.executable, "-m", "wpriv", "train", "toy.yaml", "--out", "out"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     children = [
-        subprocess.Popen(words, cwd=out.parent, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(3)
+        subprocess.Popen(words, cwd=out.parent, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(3)
     ]
     ends = [(child.communicate()[1].decode(), child.returncode) for child in children]
     assert 0 in [code for _, code in ends]
@@ -277,13 +284,17 @@ def test_a_checkpoint_of_another_run_does_not_go_on_behind_this_runs_steps(out, 
             stop_after(patch, stop)
             assert run(capsys, *words)[0] == 75
     entries = ledger.entries(out / file_names.LEDGER)
-    assert {entry.stream for entry in entries}.isdisjoint(entry.stream for entry in ledger.entries(out / "before-1" / file_names.LEDGER))
+    assert {entry.stream for entry in entries}.isdisjoint(
+        entry.stream for entry in ledger.entries(out / "before-1" / file_names.LEDGER)
+    )
     shutil.copy(out / "before-1" / file_names.CHECKPOINT, out / file_names.CHECKPOINT)
     assert run(capsys, "--resume")[0] == USAGE
     assert ledger.entries(out / file_names.LEDGER) == entries
 
 
-def test_a_checkpoint_from_before_the_first_step_draws_no_second_noise_for_steps_that_are_spent(out, capsys, monkeypatch):
+def test_a_checkpoint_from_before_the_first_step_draws_no_second_noise_for_steps_that_are_spent(
+    out, capsys, monkeypatch
+):
     with monkeypatch.context() as patch:
         stop_after(patch, 0)
         patch.setattr("wpriv.engine.loop.Engine.step", lambda self: None)
@@ -366,7 +377,9 @@ def test_steps_under_other_neighbours_are_not_added_up(out, capsys):
     assert not any("All runs together" in line for line in statement(out)["warnings"])
     code, answer, _ = budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5", "--json")
     assert (code, json.loads(answer)["adjacency"]) == (0, "replace-one")
-    assert budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5", "--adjacency", "add-remove")[0] == USAGE
+    assert (
+        budget(capsys, "--history", out / file_names.LEDGER, "--delta", "1e-5", "--adjacency", "add-remove")[0] == USAGE
+    )
 
 
 def test_a_fork_under_other_sampling_is_refused_before_its_first_step(out, capsys):
@@ -380,7 +393,9 @@ def test_a_fork_under_other_sampling_is_refused_before_its_first_step(out, capsy
     "content",
     [b"", b"{}", b"[]", b"\xff", None, "steps", "earlier_runs", "process"],
 )
-def test_a_statement_that_is_not_that_of_its_folder_is_refused_and_written_anew_where_it_is_deleted(out, capsys, content):
+def test_a_statement_that_is_not_that_of_its_folder_is_refused_and_written_anew_where_it_is_deleted(
+    out, capsys, content
+):
     assert run(capsys)[0] == 0
     assert run(capsys, "--fresh")[0] == 0
     right = statement(out)
@@ -518,7 +533,9 @@ def test_the_lock_does_not_hang_on_a_variable_that_other_launchers_set(out, caps
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EACCES, errno.EIO])
-def test_a_file_system_without_locks_is_an_error_of_the_environment_and_nothing_is_left_there(out, capsys, monkeypatch, number):
+def test_a_file_system_without_locks_is_an_error_of_the_environment_and_nothing_is_left_there(
+    out, capsys, monkeypatch, number
+):
     def refuse(*_args):
         raise OSError(number, os.strerror(number))
 
@@ -536,11 +553,19 @@ def test_all_processes_of_a_launch_are_refused_alike_where_another_holds_the_fol
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     words = [sys.executable, "-m", "wpriv", "train", "toy.yaml", "--out", "out"]
     with file_lock.locked(out / file_lock.LOCK, "held"):
         children = [
-            subprocess.Popen(words, env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE)
+            subprocess.Popen(
+                words, env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE
+            )
             for rank in ("0", "1")
         ]
         ends = [(child.communicate(timeout=120)[1].decode(), child.returncode) for child in children]

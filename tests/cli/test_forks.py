@@ -87,10 +87,15 @@ def test_the_statement_of_a_fork_holds_both_figures_and_what_each_assumes(traine
     # the orders are those of the first run, before anything was seen of it
     noise, rate = first["noise"]["multiplier"], first["sampling"]["rate"]
     planned = Process((Step(Gauss(noise), first["steps"], Sampling("poisson", rate)),))
-    steps = (*planned.steps, Step(Gauss(said["noise"]["multiplier"]), said["steps"] - first["steps"], Sampling("poisson", rate)))
+    steps = (
+        *planned.steps,
+        Step(Gauss(said["noise"]["multiplier"]), said["steps"] - first["steps"], Sampling("poisson", rate)),
+    )
     curve = rdp_filter.filtered(Process(steps), rdp_filter.orders(planned, delta=1e-5))
     assert figures["adaptive"]["epsilon"] == pytest.approx(curve.epsilon(1e-5).safe, rel=1e-12)
-    assert figures["adaptive"]["epsilon_lower"] == evaluate.curve(Process(steps), "pld", 1e-6).at(delta=1e-5).epsilon.lower
+    assert (
+        figures["adaptive"]["epsilon_lower"] == evaluate.curve(Process(steps), "pld", 1e-6).at(delta=1e-5).epsilon.lower
+    )
     # the noise was found for eps = 5 as if both runs had been planned together
     assert figures["adaptive"]["epsilon"] > 5
     assert any("after seeing" in line for line in said["warnings"])
@@ -100,7 +105,9 @@ def test_the_statement_of_a_fork_holds_both_figures_and_what_each_assumes(traine
 
 
 def test_a_fork_of_plain_gauss_steps_costs_no_more_for_being_one(trained, tmp_path):
-    (tmp_path / "toy.yaml").write_text(RECIPE.replace("batch: 50\n", "").replace("privacy: {", "privacy: {sampling: none, "))
+    (tmp_path / "toy.yaml").write_text(
+        RECIPE.replace("batch: 50\n", "").replace("privacy: {", "privacy: {sampling: none, ")
+    )
     trained()
     said = trained("--fork", "--set", "privacy.eps=5")
     figures = said["parameters"]

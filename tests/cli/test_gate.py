@@ -66,7 +66,14 @@ def test_the_figure_that_decides_is_the_bracket_that_is_shown(capsys):
     code, narrow, _ = call(capsys, f"{SAMPLED} --json --tol 1e-3 --max-eps 2.301")
     wide, narrow = json.loads(wide), json.loads(narrow)
     assert code == 0
-    assert wide["epsilon_lower"] <= narrow["epsilon_lower"] <= TRUTH <= narrow["epsilon_upper"] == narrow["epsilon"] <= 2.301
+    assert (
+        wide["epsilon_lower"]
+        <= narrow["epsilon_lower"]
+        <= TRUTH
+        <= narrow["epsilon_upper"]
+        == narrow["epsilon"]
+        <= 2.301
+    )
     assert wide["epsilon"] > 2.301
 
 
@@ -88,12 +95,20 @@ def test_a_recorded_history_is_gated_on_one_figure(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "accountant", ["clt", "gdp-clt", "renyi", "renyi:order=1", "pdp", "wdp:variant=exact", "wdp:variant=table1", "bdp", "wdp"]
+    "accountant",
+    ["clt", "gdp-clt", "renyi", "renyi:order=1", "pdp", "wdp:variant=exact", "wdp:variant=table1", "bdp", "wdp"],
 )
 @pytest.mark.parametrize("mode", ["", "--quiet", "--json"])
 def test_a_gate_refuses_what_is_no_guarantee_and_prints_no_figure(capsys, accountant, mode):
-    seen = "--observed weibull:shape=0.5,records=8,coordinates=10,steps=3,quantile=0.5" if accountant in ("bdp", "wdp") else ""
-    code, out, err = call(capsys, f"budget --mech gauss --sigma 1 --n 3 --delta 1e-5 --max-eps 1e6 --accountant {accountant} {seen} {mode}")
+    seen = (
+        "--observed weibull:shape=0.5,records=8,coordinates=10,steps=3,quantile=0.5"
+        if accountant in ("bdp", "wdp")
+        else ""
+    )
+    code, out, err = call(
+        capsys,
+        f"budget --mech gauss --sigma 1 --n 3 --delta 1e-5 --max-eps 1e6 --accountant {accountant} {seen} {mode}",
+    )
     assert code == 3
     assert out == ""
     assert "no (eps, delta)-DP guarantee" in err
@@ -101,7 +116,9 @@ def test_a_gate_refuses_what_is_no_guarantee_and_prints_no_figure(capsys, accoun
         assert name in err
 
 
-@pytest.mark.parametrize("accountant", ["pld", "gdp", "rdp", "rdp-mironov", "moments", "zcdp", "basic", "advanced", "kov", "markov"])
+@pytest.mark.parametrize(
+    "accountant", ["pld", "gdp", "rdp", "rdp-mironov", "moments", "zcdp", "basic", "advanced", "kov", "markov"]
+)
 def test_a_gate_decides_on_every_accountant_that_gives_a_guarantee(capsys, accountant):
     line = f"budget --mech gauss --sigma 10 --n 3 --delta 1e-5 --accountant {accountant}"
     assert call(capsys, f"{line} --max-eps 1e6")[0] == 0
@@ -143,9 +160,13 @@ def test_a_delta_too_small_for_a_double_is_bounded_and_never_zero(capsys):
     assert call(capsys, line)[1].startswith("delta <= 1e-300 at eps = 1000")
 
 
-@pytest.mark.parametrize("accountant", ["pld", "gdp", "rdp", "zcdp", "basic", "advanced", "kov", "markov", "moments", "clt"])
+@pytest.mark.parametrize(
+    "accountant", ["pld", "gdp", "rdp", "zcdp", "basic", "advanced", "kov", "markov", "moments", "clt"]
+)
 def test_no_accountant_rounds_a_positive_delta_to_zero(capsys, accountant):
-    row = json.loads(call(capsys, f"budget --mech gauss --sigma 1 --n 10 --eps 100000 --accountant {accountant} --json")[1])
+    row = json.loads(
+        call(capsys, f"budget --mech gauss --sigma 1 --n 10 --eps 100000 --accountant {accountant} --json")[1]
+    )
     assert row["delta"] > 0
 
 

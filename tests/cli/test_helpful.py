@@ -61,7 +61,9 @@ def test_the_end_of_a_training_says_how_its_weights_are_loaded(tmp_path, capsys)
         (90_000, ["--set", "options.normalise={mean: [40, 4e4, 0.5], std: [20, 2e4, 0.3]}"], False),
     ],
 )
-def test_columns_of_very_different_scales_are_warned_of_by_name_and_by_no_value(tmp_path, capsys, largest, change, warned):
+def test_columns_of_very_different_scales_are_warned_of_by_name_and_by_no_value(
+    tmp_path, capsys, largest, change, warned
+):
     rng = random.Random(0)
     rows = [f"{rng.random():.3f},{rng.randint(1, largest)},{rng.random():.3f},{rng.randint(0, 1)}" for _ in range(300)]
     (tmp_path / "people.csv").write_text("\n".join(["age,income,share,target", *rows, ""]))

@@ -38,7 +38,11 @@ def test_a_flag_of_other_programs_leads_to_the_one_here(capsys, flag, meant):
 
 
 def test_a_hint_says_how_the_quantities_are_related(capsys):
-    for flag, relation in (("--noise-multiplier", "sigma / sensitivity"), ("--rho", "sqrt(2 rho)"), ("--mu", "sensitivity / mu")):
+    for flag, relation in (
+        ("--noise-multiplier", "sigma / sensitivity"),
+        ("--rho", "sqrt(2 rho)"),
+        ("--mu", "sensitivity / mu"),
+    ):
         assert main(["budget", "--mech", "gauss", flag, "1"]) == 2
         assert relation in capsys.readouterr().err
 
@@ -63,7 +67,12 @@ def test_a_name_of_other_programs_leads_to_the_one_here(capsys, words, hint):
 
 def test_a_key_of_other_programs_in_a_recipe_leads_to_the_one_here(tmp_path, capsys):
     recipe = tmp_path / "r.yaml"
-    for key, meant in (("noise_multiplier: 1", "sigma"), ("steps: 9", "n"), ("q: 0.1", "rate"), ("batch_size: 9", "batch")):
+    for key, meant in (
+        ("noise_multiplier: 1", "sigma"),
+        ("steps: 9", "n"),
+        ("q: 0.1", "rate"),
+        ("batch_size: 9", "batch"),
+    ):
         recipe.write_text(f"kind: budget\nprocess: [{{mech: gauss, sigma: 1, {key}}}]\ndelta: 1e-5\n")
         assert main(["budget", str(recipe)]) == 2
         assert f"did you mean '{meant}'" in capsys.readouterr().err

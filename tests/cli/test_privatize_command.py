@@ -159,12 +159,20 @@ def test_a_recipe_is_checked_and_part_of_the_schema(capsys):
 SANE = ["0.3", "1", "2", "10", "1e-5", "1000", "2**12"]
 BAD = ["nan", "inf", "-inf", "", " ", "0", "-1", "1e400", "1e-400", "1/0", "2^20", "9**9999", "\x00"]
 value = st.one_of(st.sampled_from(SANE), st.sampled_from(BAD), st.floats().map(str), st.text(max_size=6))
-names = st.sampled_from(["eps", "delta", "sigma", "scale", "radius", "center", "quantile", "seed", "limit", "dtype", "formula", "public"])
+names = st.sampled_from(
+    ["eps", "delta", "sigma", "scale", "radius", "center", "quantile", "seed", "limit", "dtype", "formula", "public"]
+)
 mechs = st.sampled_from(["local-gauss", "local-laplace", "gauss", ""])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(mechs, st.lists(st.tuples(names, value), max_size=5), st.lists(st.sampled_from(["--dct", "--nonnegative"]), max_size=2))
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(
+    mechs,
+    st.lists(st.tuples(names, value), max_size=5),
+    st.lists(st.sampled_from(["--dct", "--nonnegative"]), max_size=2),
+)
 def test_no_flags_bring_a_traceback_or_a_bad_number(folder, mech, flags, switches):
     words = ["privatize", "--data", "rows.npy", "--mech", mech, "--dry-run", "--json", *switches]
     words += ["--radius", "1"] * all(name != "radius" for name, _ in flags)
@@ -190,7 +198,13 @@ def test_two_commands_at_once_never_overwrite_each_others_release(folder):
     statement = json.loads((folder / "x.statement.json").read_text())
     with np.load(folder / "x.npz") as stored:
         assert json.loads(str(stored["statement"])) == statement
-    assert {path.name for path in folder.iterdir()} == {"r.yaml", "rows.npy", "x.npz", "x.statement.json", "x.statement.md"}
+    assert {path.name for path in folder.iterdir()} == {
+        "r.yaml",
+        "rows.npy",
+        "x.npz",
+        "x.statement.json",
+        "x.statement.md",
+    }
 
 
 def test_a_file_that_another_command_is_writing_is_refused(folder, capsys):

@@ -31,7 +31,9 @@ def in_a_terminal(*words: str, **env: str) -> str:
     """What a command writes to a terminal of its own."""
     clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
     outer, inner = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-m", "wpriv", *words], stdout=inner, stderr=inner, env={**clean, "TERM": "xterm", **env})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wpriv", *words], stdout=inner, stderr=inner, env={**clean, "TERM": "xterm", **env}
+    )
     os.close(inner)
     out = b""
     while True:

@@ -28,7 +28,8 @@ def printed(capsys, line: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    "more", ["", "--json", "--csv", "--quiet", "--explain", "--json --explain", "--accountant pld", "--curve", "--max-eps 9"]
+    "more",
+    ["", "--json", "--csv", "--quiet", "--explain", "--json --explain", "--accountant pld", "--curve", "--max-eps 9"],
 )
 def test_a_budget_recipe_prints_what_its_flags_print(folder, capsys, more):
     if "--accountant" in more:
@@ -105,10 +106,18 @@ def test_what_contradicts_a_recipe_is_a_usage_error_that_names_both(folder, caps
     (folder / "tol.yaml").write_text(BUDGET + "tol: 0.9\n")
     (folder / "none.yaml").write_text("kind: budget\nprocess: []\ndelta: 1e-5\n")
     (folder / "list.yaml").write_text("kind: budget\nprocess: 3\ndelta: 1e-5\n")
-    (folder / "all.yaml").write_text("kind: calibrate\nprocess: [{mech: gauss}]\neps: 1\ndelta: 1e-5\naccountants: [all]\n")
-    (folder / "steps.yaml").write_text("kind: calibrate\nprocess: [{mech: gauss}, {mech: gauss}]\neps: 1\ndelta: 1e-5\n")
-    (folder / "full.yaml").write_text("kind: calibrate\nprocess: [{mech: gauss, sigma: 1, n: 3}]\neps: 1\ndelta: 1e-5\n")
-    (folder / "bad.yaml").write_text("kind: calibrate\nprocess: [{mech: gauss, sensitivity: -1}]\neps: 1\ndelta: 1e-5\n")
+    (folder / "all.yaml").write_text(
+        "kind: calibrate\nprocess: [{mech: gauss}]\neps: 1\ndelta: 1e-5\naccountants: [all]\n"
+    )
+    (folder / "steps.yaml").write_text(
+        "kind: calibrate\nprocess: [{mech: gauss}, {mech: gauss}]\neps: 1\ndelta: 1e-5\n"
+    )
+    (folder / "full.yaml").write_text(
+        "kind: calibrate\nprocess: [{mech: gauss, sigma: 1, n: 3}]\neps: 1\ndelta: 1e-5\n"
+    )
+    (folder / "bad.yaml").write_text(
+        "kind: calibrate\nprocess: [{mech: gauss, sensitivity: -1}]\neps: 1\ndelta: 1e-5\n"
+    )
     assert main(line.split()) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -49,7 +49,14 @@ def test_spaced_numbers_that_fall_together_are_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", ["figure=nope", "accountants=[nope]", "accountants=['wdp:nope=3']", "sweep=[{over: nope, values: [1]}]", "task=nope"]
+    "change",
+    [
+        "figure=nope",
+        "accountants=[nope]",
+        "accountants=['wdp:nope=3']",
+        "sweep=[{over: nope, values: [1]}]",
+        "task=nope",
+    ],
 )
 def test_a_training_with_an_unknown_name_is_refused_by_a_dry_run(tmp_path, capsys, change):
     assert main(["train", "quick/digits", "--set", change, "--dry-run", "--out", str(tmp_path / "t")]) == 2
@@ -59,7 +66,9 @@ def test_a_training_with_an_unknown_name_is_refused_by_a_dry_run(tmp_path, capsy
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("flag", [["--backend", "foo"], ["--shard", "1/2"], ["--jobs", "2"], ["--device", "tpu"], ["--jobs", "0"]])
+@pytest.mark.parametrize(
+    "flag", [["--backend", "foo"], ["--shard", "1/2"], ["--jobs", "2"], ["--device", "tpu"], ["--jobs", "0"]]
+)
 def test_a_flag_that_makes_no_sense_is_refused_by_a_dry_run_as_well(capsys, flag):
     assert main(["train", "quick/digits", "--dry-run", *flag]) == 2
     assert capsys.readouterr().out == ""

@@ -25,7 +25,9 @@ def shell(line: str, **env: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
-@pytest.mark.parametrize("words", [BUDGET, f"{WPRIV} recipe ls", f"{WPRIV} --help", f"{WPRIV} budget --help", f"{WPRIV} --version"])
+@pytest.mark.parametrize(
+    "words", [BUDGET, f"{WPRIV} recipe ls", f"{WPRIV} --help", f"{WPRIV} budget --help", f"{WPRIV} --version"]
+)
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_a_reader_that_leaves_ends_the_command_as_sigpipe_does(words, encoding):
     code, _, err = shell(f"{words} | true; exit ${{PIPESTATUS[0]}}", PYTHONIOENCODING=encoding)
@@ -94,10 +96,13 @@ runpy.run_module("wpriv", run_name="__main__")
 
 
 @pytest.mark.parametrize(
-    "module", ["wpriv.cli.main", "typer", "wpriv.cli.budget", "wpriv.run.accounting.build_process", "numpy", "scipy.special"]
+    "module",
+    ["wpriv.cli.main", "typer", "wpriv.cli.budget", "wpriv.run.accounting.build_process", "numpy", "scipy.special"],
 )
 def test_ctrl_c_while_a_module_is_loaded_shows_no_traceback(module):
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED.format(module=module)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(module=module)], capture_output=True, text=True, timeout=60
+    )
     # the interpreter may end itself by the signal, which a shell shows as 130 as well
     assert done.returncode in (130, -signal.SIGINT), done.stderr
     assert (done.stdout, done.stderr) == ("", "wpriv: interrupted\n")
@@ -110,7 +115,9 @@ def fail_with(monkeypatch, error):
     monkeypatch.setattr(budget_command.flags, "output", broken)
 
 
-@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied", "/x/y"), OSError(28, "No space left on device", "/x/y")])
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied", "/x/y"), OSError(28, "No space left on device", "/x/y")]
+)
 def test_an_error_of_the_system_that_nobody_named_is_no_bug_and_names_its_file(capsys, monkeypatch, error):
     monkeypatch.delenv("WPRIV_DEBUG", raising=False)
     fail_with(monkeypatch, error)

@@ -24,7 +24,22 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 TRAIN = ["train", "quick/digits", "--set", "epochs=2", "--set", "expect=[]"]
 COMPARE = ["compare", "plc/fig5-gauss", "--quick"]
-WHY = ["compare", "--mech", "gauss", "--sigma", "4", "--sampling", "poisson", "--rate", "0.01", "--n", "64", "--delta", "1e-4", "--why"]
+WHY = [
+    "compare",
+    "--mech",
+    "gauss",
+    "--sigma",
+    "4",
+    "--sampling",
+    "poisson",
+    "--rate",
+    "0.01",
+    "--n",
+    "64",
+    "--delta",
+    "1e-4",
+    "--why",
+]
 
 
 def run(folder, *words, out=False, err=False, code="", **env):
@@ -33,7 +48,9 @@ def run(folder, *words, out=False, err=False, code="", **env):
     folder.mkdir(exist_ok=True)
     streams = [Stream(on) for on in (out, err)]
     start = (
-        ["-c", f"import sys; sys.argv[0] = 'wpriv'\n{code}\nfrom wpriv.cli.main import main; sys.exit(main())"] if code else ["-m", "wpriv"]
+        ["-c", f"import sys; sys.argv[0] = 'wpriv'\n{code}\nfrom wpriv.cli.main import main; sys.exit(main())"]
+        if code
+        else ["-m", "wpriv"]
     )
     process = subprocess.Popen(
         [sys.executable, *start, *words],
@@ -150,7 +167,11 @@ t._bars, k.WORK = noted, waiting(k.WORK)
     ("words", "work", "shown"),
     [
         (COMPARE, "compute", rf"cells +{BARS} +\d+ of \d+"),
-        (["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"], "calibrate", r"calibrating +[-\\|/] 0:00:0\d"),
+        (
+            ["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"],
+            "calibrate",
+            r"calibrating +[-\\|/] 0:00:0\d",
+        ),
     ],
     ids=["compare", "calibrate"],
 )
@@ -168,7 +189,9 @@ def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, work, s
 
 def test_short_work_shows_nothing(tmp_path):
     patient = "import wpriv.cli.terminal as t; t.DELAY = 600"
-    _, seen, code = run(tmp_path, "calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", err=True, code=patient)
+    _, seen, code = run(
+        tmp_path, "calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", err=True, code=patient
+    )
     assert (seen, code) == ("", 0)
 
 

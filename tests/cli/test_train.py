@@ -74,7 +74,9 @@ def test_a_run_leaves_every_file_it_names_and_accounts_for_what_ran(recipe, tmp_
     spent = ledger.process(ledger.entries(tmp_path / "done" / file_names.LEDGER), said["adjacency"])
     assert spent.describe() == said["process"]
     sigma, rate = said["noise"]["multiplier"], said["sampling"]["rate"]
-    assert said["process"] == [{"mech": "gauss", "sigma": sigma, "sensitivity": 1.0, "n": 18, "sampling": "poisson", "rate": rate}]
+    assert said["process"] == [
+        {"mech": "gauss", "sigma": sigma, "sensitivity": 1.0, "n": 18, "sampling": "poisson", "rate": rate}
+    ]
     # oracle: the calculator on the same figures, given by hand
     assert wpriv.budget("gauss", sigma=sigma, sampling="poisson", rate=50 / 300, n=18, delta=1e-5).epsilon.lower <= 4
 
@@ -95,7 +97,9 @@ def test_a_training_that_promises_next_to_nothing_is_warned_about(recipe, tmp_pa
     for change, words in (("privacy.delta=0.1", "1 / records = 0.00333"), ("privacy.eps=100", "eps above 20")):
         code, _, err = run(capsys, recipe, "--set", change, "--set", "epochs=1", "--out", change)
         assert (code, words in err) == (0, True)
-        assert any(words in line for line in json.loads((tmp_path / change / file_names.STATEMENT).read_text())["warnings"])
+        assert any(
+            words in line for line in json.loads((tmp_path / change / file_names.STATEMENT).read_text())["warnings"]
+        )
 
 
 def test_without_privacy_nothing_is_promised(recipe, tmp_path, capsys):
@@ -112,7 +116,9 @@ def test_the_published_procedure_says_that_it_is_not_private(recipe, tmp_path, c
     code, out, err = run(capsys, recipe, "--out", "done")
     assert code == 0
     assert "NOT differentially private in any useful sense" in err
-    assert "NOT differentially private in any useful sense" in (tmp_path / "done" / file_names.STATEMENT_TEXT).read_text()
+    assert (
+        "NOT differentially private in any useful sense" in (tmp_path / "done" / file_names.STATEMENT_TEXT).read_text()
+    )
     assert re.search(r"eps = \d{6,} .*moments:order=16", out)
     assert "(bdp), as published" in out
     assert "(wdp), as published" in out
@@ -177,7 +183,9 @@ def killed(*_, **__):
     raise Killed
 
 
-def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_again(recipe, tmp_path, capsys, monkeypatch):
+def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_again(
+    recipe, tmp_path, capsys, monkeypatch
+):
     recipe.write_text(RECIPE.replace("seed: 1\n", ""))
     with monkeypatch.context() as patch:
         patch.setattr(finalize.statement, "statement", killed)
@@ -216,7 +224,11 @@ def test_a_budget_and_a_noise_stop_the_run_before_the_budget_is_exceeded(recipe,
     steps = len(ledger.entries(tmp_path / "done" / file_names.LEDGER))
     assert steps < 18
     given = {"sigma": 1.5, "sampling": "poisson", "rate": 50 / 300, "delta": 1e-5, "tol": 1e-4}
-    assert wpriv.budget("gauss", n=steps, **given).epsilon.safe <= 2 < wpriv.budget("gauss", n=steps + 1, **given).epsilon.safe
+    assert (
+        wpriv.budget("gauss", n=steps, **given).epsilon.safe
+        <= 2
+        < wpriv.budget("gauss", n=steps + 1, **given).epsilon.safe
+    )
 
 
 def test_a_dry_run_says_what_would_be_done_writes_nothing_and_loads_no_torch(recipe, tmp_path):
@@ -233,7 +245,12 @@ def test_a_dry_run_says_what_would_be_done_writes_nothing_and_loads_no_torch(rec
     eps = [row["epsilon"] for row in plan["epochs"]]
     assert [row["step"] for row in plan["epochs"]] == [20, 40, 60]
     assert eps == sorted(eps)
-    assert plan["guess"] == {"weights": 64 * 16 + 16 + 16 * 10 + 10, "seconds_of_one_core": 5.2, "megabytes": 300, "records_at_once": 50}
+    assert plan["guess"] == {
+        "weights": 64 * 16 + 16 + 16 * 10 + 10,
+        "seconds_of_one_core": 5.2,
+        "megabytes": 300,
+        "records_at_once": 50,
+    }
     assert list(tmp_path.iterdir()) == [recipe]
 
 
@@ -302,7 +319,10 @@ def test_a_model_that_mixes_examples_is_refused(recipe, capsys, monkeypatch):
     mlp, cnn = "name: mlp, width: 16, depth: 1, activation: tanh", "name: grey-cnn, norm: paper"
     recipe.write_text(RECIPE.replace(mlp, cnn))
     digits = data.read("digits")
-    big = {name: np.kron(getattr(digits, name), np.ones((1, 1, 4, 4), np.float32))[:, :, 2:30, 2:30] for name in ("x_train", "x_test")}
+    big = {
+        name: np.kron(getattr(digits, name), np.ones((1, 1, 4, 4), np.float32))[:, :, 2:30, 2:30]
+        for name in ("x_train", "x_test")
+    }
     monkeypatch.setattr(data, "read", lambda name, **_: dataclasses.replace(digits, **big))
     code, _, err = run(capsys, recipe)
     assert code == 3
@@ -359,7 +379,9 @@ def test_a_signal_while_data_are_read_ends_with_75_after_the_first_step(recipe, 
     assert run(capsys, recipe, "--out", "cut", "--resume")[0] == 0
 
 
-def test_a_signal_while_one_training_of_a_sweep_is_concluded_stops_the_sweep_before_the_next(recipe, tmp_path, capsys, monkeypatch):
+def test_a_signal_while_one_training_of_a_sweep_is_concluded_stops_the_sweep_before_the_next(
+    recipe, tmp_path, capsys, monkeypatch
+):
     recipe.write_text(RECIPE.replace("epochs: 3", "epochs: 1") + "sweep: {over: seed, values: [0, 1]}\n")
     with monkeypatch.context() as patch:
         patch.setattr(finalize, "conclude", signalled(finalize.conclude))
@@ -449,7 +471,9 @@ def test_a_recipe_of_another_kind_is_refused(capsys):
 
 def test_noise_that_a_limit_found_and_that_does_not_keep_its_eps_is_told(recipe, capsys):
     # oracle: the Gauss limit lies below the certified eps of few, rarely sampled steps
-    code, out, err = run(capsys, recipe, "--set", "privacy.accountant=gdp-clt", "--set", "batch=5", "--set", "epochs=1", "--out", "limit")
+    code, out, err = run(
+        capsys, recipe, "--set", "privacy.accountant=gdp-clt", "--set", "batch=5", "--set", "epochs=1", "--out", "limit"
+    )
     assert code == 0, err
     found = float(re.search(r"eps = ([\d.]+) at delta", out)[1])
     assert found > 4

@@ -36,10 +36,16 @@ def test_a_quick_sweep_given_as_a_mapping_replaces_the_whole_sweep():
 
 
 def test_a_quick_sweep_may_be_of_the_other_kind():
-    text = RECIPE.replace("sweep: {over: width, settings: {narrow: {model.width: 4}}}", "sweep: {over: model.width, values: [4]}")
+    text = RECIPE.replace(
+        "sweep: {over: width, settings: {narrow: {model.width: 4}}}", "sweep: {over: model.width, values: [4]}"
+    )
     assert axis(resolve.check(yaml_document.parse(text, "r.yaml"), quick=True).data)["values"] == [4]
 
 
 def test_other_mappings_of_a_quick_run_are_merged():
     text = RECIPE.replace("quick: {epochs: 1", "quick: {model: {depth: 1}, epochs: 1")
-    assert resolve.check(yaml_document.parse(text, "r.yaml"), quick=True).data["model"] == {"name": "mlp", "width": 16, "depth": 1}
+    assert resolve.check(yaml_document.parse(text, "r.yaml"), quick=True).data["model"] == {
+        "name": "mlp",
+        "width": 16,
+        "depth": 1,
+    }

@@ -123,8 +123,8 @@ def test_a_faulty_recipe_is_refused_in_words(old, new, word):
 def test_quick_overrides_apply_only_when_asked():
     whole = resolve.check(yaml_document.parse(SOUND, "r.yaml"))
     quick = resolve.check(yaml_document.parse(SOUND, "r.yaml"), quick=True)
-    assert sweep_values.spread(whole.panels[0].sweep[0].values) == [0, 1, 2, 3, 4]
-    assert sweep_values.spread(quick.panels[0].sweep[0].values) == [1]
+    assert sweep_values.expand_values(whole.panels[0].sweep[0].values) == [0, 1, 2, 3, 4]
+    assert sweep_values.expand_values(quick.panels[0].sweep[0].values) == [1]
 
 
 def test_a_panel_inherits_what_it_does_not_say_and_replaces_the_question():
@@ -132,19 +132,19 @@ def test_a_panel_inherits_what_it_does_not_say_and_replaces_the_question():
     text = SOUND[: SOUND.index("expect:")] + panels
     (panel,) = resolve.check(yaml_document.parse(text, "r.yaml")).panels
     assert (panel.accountants, panel.delta, panel.eps) == (["pld", "gdp"], 1e-4, None)
-    assert sweep_values.spread(panel.sweep[0].values) == [1, 2, 4, 8]
+    assert sweep_values.expand_values(panel.sweep[0].values) == [1, 2, 4, 8]
 
 
 def test_grids_end_where_they_say():
-    assert sweep_values.spread({"linspace": [0, 1, 11]})[-1] == 1.0
-    ends = sweep_values.spread({"geomspace": [0.1, 10, 5]})
+    assert sweep_values.expand_values({"linspace": [0, 1, 11]})[-1] == 1.0
+    ends = sweep_values.expand_values({"geomspace": [0.1, 10, 5]})
     assert (ends[0], ends[-1]) == (0.1, 10)
     assert math.isclose(ends[2], 1.0)
 
 
 @pytest.mark.parametrize(("given", "number"), [("2^20", 2**20), ("2**3", 8), (1e6, 10**6), (7, 7)])
 def test_counts_may_be_written_as_powers(given, number):
-    assert sweep_values.whole(given) == number
+    assert sweep_values.to_int(given) == number
 
 
 def test_the_sampling_kinds_of_a_recipe_are_those_of_a_process():
@@ -192,7 +192,9 @@ def test_any_text_is_either_a_recipe_or_refused(text):
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 WORDS = st.sampled_from(["gauss", "pld", "eps", "n", "compare"])
 KEYS = st.sampled_from(["over", "values", "mech", "name", "eps", "x"])
-VALUES = st.recursive(SCALARS | WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6)
+VALUES = st.recursive(
+    SCALARS | WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=6
+)
 
 
 @given(st.data())

@@ -48,14 +48,14 @@ class Exponential(LossPair):
     """A loss with density c e^{-c y}, y > 0, under P: E_P e^{lam L} = c/(c - lam), which diverges from lam = c on."""
 
     def __init__(self, c: float):
-        self.c, self.lost, self.support, self.atoms = c, 1 / (c + 1), (0.0, math.inf), np.zeros(1)
+        self.c, self.mass_at_minus_infinity, self.support, self.atoms = c, 1 / (c + 1), (0.0, math.inf), np.zeros(1)
 
     def tails(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)
         up = np.maximum(y, 0.0)
         sf_p, sf_q = -self.c * up, math.log(self.c / (self.c + 1)) - (self.c + 1) * up
         with np.errstate(divide="ignore"):
-            cdf_q = np.where(y < 0, math.log(self.lost), np.log1p(-np.exp(sf_q)))
+            cdf_q = np.where(y < 0, math.log(self.mass_at_minus_infinity), np.log1p(-np.exp(sf_q)))
             return Tails(sf_p, np.log(-np.expm1(sf_p)), sf_q, cdf_q)
 
 
@@ -69,7 +69,9 @@ def test_the_golden_renyi_divergences_of_subsampled_gauss(key: str) -> None:
 @pytest.mark.parametrize("key", golden("002-class-", 2))
 def test_the_golden_classes_of_subsampled_gauss(key: str) -> None:
     found = loss_class(subsampled(GOLDEN[key]["inputs"]))
-    assert [found.mean, found.variance, found.third] == pytest.approx([float(v) for v in GOLDEN[key]["value"]], rel=1e-12)
+    assert [found.mean, found.variance, found.third] == pytest.approx(
+        [float(v) for v in GOLDEN[key]["value"]], rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("key", golden("002-lapclass-", 4))
@@ -85,11 +87,15 @@ def test_quadrature_meets_the_closed_moments_of_gauss(mu: float, reduced: float)
     pair, lam = NumericGauss(mu), reduced / mu
     assert log_moment(pair, np.array([lam]))[0] == pytest.approx(lam * (lam + 1) * mu**2 / 2, rel=1e-11)
     found = loss_class(pair)
-    assert [found.mean, found.variance, found.third] == pytest.approx([mu**2 / 2, mu**2, math.sqrt(8 / math.pi) * mu**3], rel=1e-10)
+    assert [found.mean, found.variance, found.third] == pytest.approx(
+        [mu**2 / 2, mu**2, math.sqrt(8 / math.pi) * mu**3], rel=1e-10
+    )
 
 
 @settings(max_examples=40, deadline=None)
-@given(t=st.floats(-6, 2.5).map(lambda x: 10**x), rate=st.floats(0.001, 0.999), lam=st.floats(-3, 2).map(lambda x: 10**x))
+@given(
+    t=st.floats(-6, 2.5).map(lambda x: 10**x), rate=st.floats(0.001, 0.999), lam=st.floats(-3, 2).map(lambda x: 10**x)
+)
 def test_the_sum_of_sampled_randomized_response_is_right_to_the_last_digits(t: float, rate: float, lam: float) -> None:
     """Oracle: the two terms q e^{alpha l} of Poisson-sampled randomized response, in 40 digits."""
     with mp.workdps(40):
@@ -134,7 +140,7 @@ def test_moments_of_the_finite_loss_leave_distinguishing_events_out(sigma: float
         moments = [mp.log(mean_of(lambda y, a=a: mp.exp(a * y))) for a in (0.5, 2, 20)]
     found = loss_class(pair)
     assert [found.mean, found.variance] == pytest.approx([float(v) for v in exact], rel=1e-10)
-    assert found.infinity == pytest.approx(float(1 - finite), rel=1e-12)
+    assert found.mass_at_plus_infinity == pytest.approx(float(1 - finite), rel=1e-12)
     assert log_moment(pair, np.array([0.5, 2, 20]), finite=True) == pytest.approx([float(v) for v in moments], rel=1e-8)
     assert np.all(log_moment(pair, np.array([0.5, 2, 20])) == np.inf)
 
@@ -142,7 +148,7 @@ def test_moments_of_the_finite_loss_leave_distinguishing_events_out(sigma: float
 def test_the_inner_loss_of_uniform_noise_is_zero() -> None:
     """Oracle: Example 2: w(0) = 1 - 1/m, w(inf) = 1/m, so that E[e^{lam L}; L < inf] = 1 - 1/m at every lam."""
     found = loss_class(Uniform(outcomes=10).pair())
-    assert (found.infinity, found.variance) == (pytest.approx(0.1), pytest.approx(0, abs=1e-30))
+    assert (found.mass_at_plus_infinity, found.variance) == (pytest.approx(0.1), pytest.approx(0, abs=1e-30))
     assert found.mean == pytest.approx(0, abs=1e-16)
     assert log_moment(Uniform(outcomes=10).pair(), np.array([0.1, 5, 500]), finite=True) == pytest.approx(math.log(0.9))
 
@@ -173,7 +179,10 @@ def test_a_lattice_of_losses_is_summed_as_by_mpmath() -> None:
         s2 = mp.mpf(sigma) ** 2
         total = mp.nsum(lambda k: mp.exp(-(k**2) / (2 * s2)), [-mp.inf, mp.inf])
         lam = mp.mpf(3.5)
-        terms = [mp.exp(-mp.mpf((k - 1) ** 2) / (2 * s2)) / total * mp.exp(lam * (2 * k - 1) / (2 * s2)) for k in range(-80, 120)]
+        terms = [
+            mp.exp(-mp.mpf((k - 1) ** 2) / (2 * s2)) / total * mp.exp(lam * (2 * k - 1) / (2 * s2))
+            for k in range(-80, 120)
+        ]
         exact = float(mp.log(mp.fsum(terms)))
     assert log_moment(DiscreteGauss(sigma=sigma).pair(), np.array([3.5]))[0] == pytest.approx(exact, rel=1e-11)
 
@@ -184,7 +193,9 @@ def test_a_lattice_of_losses_is_summed_as_by_mpmath() -> None:
     rate=st.floats(-8, 0).map(lambda x: 10**x),
     add=st.booleans(),
 )
-def test_the_cumulant_of_any_subsampled_gauss_is_convex_and_starts_at_its_mean(sigma: float, rate: float, add: bool) -> None:
+def test_the_cumulant_of_any_subsampled_gauss_is_convex_and_starts_at_its_mean(
+    sigma: float, rate: float, add: bool
+) -> None:
     """Oracle: convexity of ln E e^{lam L}, K(0) = 0, K'(0) = mean, K''(0) = variance."""
     pair = poisson(GaussPair(1 / sigma), rate)
     pair = pair.reverse() if add else pair
@@ -203,14 +214,16 @@ def test_the_cumulant_of_any_subsampled_gauss_is_convex_and_starts_at_its_mean(s
 
 
 def test_reversing_a_pair_twice_keeps_its_class() -> None:
-    pair = AtomicPair(np.array([-0.5, 0.2, 1.5]), np.log([0.2, 0.3, 0.4]), infinity=0.1, lost=0.3)
+    pair = AtomicPair(
+        np.array([-0.5, 0.2, 1.5]), np.log([0.2, 0.3, 0.4]), mass_at_plus_infinity=0.1, mass_at_minus_infinity=0.3
+    )
     assert loss_class(pair.reverse().reverse()) == loss_class(pair)
 
 
 class Revealing(LossPair):
     """Two laws without a common outcome, given by their tails."""
 
-    infinity = lost = 1.0
+    mass_at_plus_infinity = mass_at_minus_infinity = 1.0
     support = (0.0, 0.0)
     symmetric = True
 
@@ -228,9 +241,9 @@ def test_laws_without_a_common_outcome_have_no_finite_loss_to_average(pair):
     assert np.all(log_moment(pair, lam, finite=True) == -np.inf)
     assert loss_class(pair) == LossClass(0.0, 0.0, 0.0, 1.0)
     run = LogMoments([(pair, 3)])
-    assert run.infinity == 1.0
+    assert run.mass_at_plus_infinity == 1.0
     assert np.all(run(lam) == -np.inf)
-    assert composed([(pair, 3)]).infinity == 1.0
+    assert composed([(pair, 3)]).mass_at_plus_infinity == 1.0
 
 
 @pytest.mark.parametrize("infinity", [0.0, 0.1])
@@ -238,7 +251,9 @@ def test_many_orders_of_many_atoms_are_right_on_either_side_of_the_plain_sum(inf
     """Oracle: the sum in mpmath at 50 digits, at orders whose ln moment is from 1e-9 to 1e3."""
     rng = np.random.default_rng(5)
     p, q = rng.dirichlet(np.full(300, 3.0)), rng.dirichlet(np.full(300, 3.0))
-    pair = AtomicPair(np.log(p * (1 - infinity) / q), np.log(p * (1 - infinity)), infinity=infinity, log_q=np.log(q))
+    pair = AtomicPair(
+        np.log(p * (1 - infinity) / q), np.log(p * (1 - infinity)), mass_at_plus_infinity=infinity, log_q=np.log(q)
+    )
     lam = np.array([1e-9, 1e-5, 1e-3, 0.1, 1.0, 30.0, 1e3])
     found = log_moment(pair, lam, finite=True)
     with mp.workdps(50):

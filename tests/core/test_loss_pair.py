@@ -47,7 +47,9 @@ def test_a_discrete_profile_is_its_hockey_stick_sum_in_both_orders(law, eps):
     for found, (a, b) in ((pair, (p, q)), (pair.reverse(), (q, p))):
         value, expected = float(np.exp(found.log_delta(eps))), hockey_stick(a, b, eps)
         # the losses are rounded to a relative 2e-16 of at most 42, which moves each p - e^eps q by as much of p
-        assert abs(value - expected) <= 1e-13 * expected + 4e-14 * sum(x for x, y in zip(a, b, strict=True) if x > np.exp(eps) * y / 2)
+        assert abs(value - expected) <= 1e-13 * expected + 4e-14 * sum(
+            x for x, y in zip(a, b, strict=True) if x > np.exp(eps) * y / 2
+        )
 
 
 @given(laws(), st.floats(-50, 50))
@@ -78,7 +80,11 @@ def test_a_profile_of_nearly_equal_laws_keeps_its_digits(scale, share, where):
     log_p = np.array([float(mp.log(w / 3)) for w in weights])
     pair = AtomicPair(losses, log_p)
     eps = where * scale
-    expected = mp.fsum(mp.exp(mp.mpf(lp)) * (1 - mp.exp(mp.mpf(eps) - mp.mpf(y))) for lp, y in zip(log_p, losses, strict=True) if y > eps)
+    expected = mp.fsum(
+        mp.exp(mp.mpf(lp)) * (1 - mp.exp(mp.mpf(eps) - mp.mpf(y)))
+        for lp, y in zip(log_p, losses, strict=True)
+        if y > eps
+    )
     if eps >= losses[0]:  # below the losses the sum depends on the masses adding up to one
         assert abs(float(np.exp(pair.log_delta(eps))) - expected) <= 1e-12 * expected
 
@@ -93,7 +99,9 @@ def test_the_renyi_divergence_of_a_discrete_pair_is_its_sum(law, rate):
         return
     s = mp.mpf(1 + rate) - 1
     mass = sum(mp.mpf(a) for a in p)  # one up to rounding, which matters at rate 1e-6
-    moment = mp.fsum(mp.mpf(a) / mass * mp.exp(s * mp.log(mp.mpf(a) / mp.mpf(b))) for a, b in zip(p, q, strict=True) if a > 0)
+    moment = mp.fsum(
+        mp.mpf(a) / mass * mp.exp(s * mp.log(mp.mpf(a) / mp.mpf(b))) for a, b in zip(p, q, strict=True) if a > 0
+    )
     assert found == pytest.approx(float(mp.log(moment) / s), rel=1e-9, abs=1e-15 / min(rate, 1))
 
 
@@ -111,15 +119,17 @@ def test_the_dual_of_the_golden_pair():
     point = GOLDEN["002-dual-0"]
     y, w = (np.array(point["inputs"][k], dtype=float) for k in ("y", "w"))
     lost = 1 - float(np.sum(w * np.exp(-y)))
-    dual = AtomicPair(y, np.log(w), infinity=float(point["inputs"]["winf"]), lost=lost).reverse()
+    dual = AtomicPair(
+        y, np.log(w), mass_at_plus_infinity=float(point["inputs"]["winf"]), mass_at_minus_infinity=lost
+    ).reverse()
     expected = [float(v) for v in point["value"]]
     np.testing.assert_allclose(np.sort(np.exp(dual.log_p)), np.sort(expected[:3]), rtol=1e-12)
-    assert dual.infinity == pytest.approx(expected[3], rel=1e-12)
-    assert dual.lost == 0.1
+    assert dual.mass_at_plus_infinity == pytest.approx(expected[3], rel=1e-12)
+    assert dual.mass_at_minus_infinity == 0.1
 
 
 def test_a_pair_with_nothing_in_common_tells_for_certain():
-    pair = AtomicPair(np.empty(0), np.empty(0), infinity=1.0, lost=1.0, symmetric=True)
+    pair = AtomicPair(np.empty(0), np.empty(0), mass_at_plus_infinity=1.0, mass_at_minus_infinity=1.0, symmetric=True)
     eps = np.array([-np.inf, -3.0, 0.0, 3.0, np.inf])
     np.testing.assert_array_equal(pair.log_delta(eps), 0.0)
     np.testing.assert_array_equal(pair.tails(eps).sf_p, 0.0)
@@ -130,14 +140,20 @@ class Plain(LossPair):
     """A pair through its tails alone, so that the general profile and the general reversal are exercised."""
 
     def __init__(self, inner: LossPair):
-        self.inner, self.infinity, self.lost = inner, inner.infinity, inner.lost
+        self.inner, self.mass_at_plus_infinity, self.mass_at_minus_infinity = (
+            inner,
+            inner.mass_at_plus_infinity,
+            inner.mass_at_minus_infinity,
+        )
         self.support, self.atoms = inner.support, inner.atoms
 
     def tails(self, eps: np.ndarray) -> Tails:
         return self.inner.tails(eps)
 
 
-@pytest.mark.parametrize("inner", [GaussPair(0.8), LaplacePair(1.3), AtomicPair(np.log([2.0, 0.5]), np.log([0.5, 0.2]), 0.3, 0.35)])
+@pytest.mark.parametrize(
+    "inner", [GaussPair(0.8), LaplacePair(1.3), AtomicPair(np.log([2.0, 0.5]), np.log([0.5, 0.2]), 0.3, 0.35)]
+)
 def test_the_general_reversal_agrees_with_the_closed_one(inner):
     general, closed = Plain(inner).reverse(), inner.reverse()
     assert isinstance(general, Reversed)
@@ -145,9 +161,14 @@ def test_the_general_reversal_agrees_with_the_closed_one(inner):
     for a, b in zip(general.tails(eps), closed.tails(eps), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(np.exp(general.log_delta(eps)), np.exp(closed.log_delta(eps)), rtol=1e-10, atol=1e-15)
-    np.testing.assert_allclose(np.exp(Plain(inner).log_delta(eps)), np.exp(inner.log_delta(eps)), rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(
+        np.exp(Plain(inner).log_delta(eps)), np.exp(inner.log_delta(eps)), rtol=1e-10, atol=1e-15
+    )
     assert general.reverse().inner is inner
-    assert (general.infinity, general.lost) == (inner.lost, inner.infinity)
+    assert (general.mass_at_plus_infinity, general.mass_at_minus_infinity) == (
+        inner.mass_at_minus_infinity,
+        inner.mass_at_plus_infinity,
+    )
 
 
 def test_the_mirrored_profile_of_a_gaussian_is_its_own():

@@ -22,14 +22,21 @@ LABELS = RNG.integers(0, 10, (6, 3))
 def as_python(folder, protocol=2, changed=None):
     folder.mkdir(parents=True, exist_ok=True)
     for name, x, y in zip(cifar10.PICKLES, IMAGES, LABELS, strict=True):
-        batch = {b"data": x.reshape(3, -1), b"labels": y.tolist(), b"batch_label": b"some", b"filenames": [b"a.png"] * 3}
+        batch = {
+            b"data": x.reshape(3, -1),
+            b"labels": y.tolist(),
+            b"batch_label": b"some",
+            b"filenames": [b"a.png"] * 3,
+        }
         (folder / name).write_bytes(pickle.dumps({**batch, **(changed or {})}, protocol=protocol))
 
 
 def as_binary(folder):
     folder.mkdir(parents=True, exist_ok=True)
     for name, x, y in zip(cifar10.BINARIES, IMAGES, LABELS, strict=True):
-        (folder / name).write_bytes(b"".join(bytes([label]) + image.tobytes() for image, label in zip(x, y, strict=True)))
+        (folder / name).write_bytes(
+            b"".join(bytes([label]) + image.tobytes() for image, label in zip(x, y, strict=True))
+        )
 
 
 def check(found):
@@ -76,7 +83,13 @@ class Runs:
 
 
 @pytest.mark.parametrize(
-    "thing", [Runs(), np.arange(3), {b"data": np.zeros((1, 3072)), b"labels": [0]}, {b"data": np.array([Runs()]), b"labels": [0]}]
+    "thing",
+    [
+        Runs(),
+        np.arange(3),
+        {b"data": np.zeros((1, 3072)), b"labels": [0]},
+        {b"data": np.array([Runs()]), b"labels": [0]},
+    ],
 )
 def test_a_pickle_of_something_else_is_refused_and_runs_nothing(thing, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -78,7 +78,9 @@ def test_the_environment_names_the_folder_and_an_argument_goes_before_it(tmp_pat
 
 def test_other_files_than_the_published_ones_are_refused(tmp_path):
     write(tmp_path / "mnist")
-    with pytest.raises(MissingResource, match=r"not the published file of mnist: wanted content with MD5 6bbc9ace.*verify: false"):
+    with pytest.raises(
+        MissingResource, match=r"not the published file of mnist: wanted content with MD5 6bbc9ace.*verify: false"
+    ):
         data.read("mnist", root=tmp_path)
 
 
@@ -111,9 +113,15 @@ def test_a_missing_file_is_named_with_where_and_how(tmp_path):
         ({"train_images": idx(ARRAYS["train-images-idx3-ubyte"])[:-1]}, "its header tells of 3,920 bytes"),
         ({"train_images": idx(ARRAYS["train-images-idx3-ubyte"]) + b"x"}, "found 3,921"),
         ({"train_images": b"\0\0\x08\x03" + b"\xff" * 12}, "its header tells of"),
-        ({"train_labels": idx(np.array([0, 10, 3, 3, 1], np.uint8))}, "labels must lie from 0 to 9; found 10 at example 1"),
+        (
+            {"train_labels": idx(np.array([0, 10, 3, 3, 1], np.uint8))},
+            "labels must lie from 0 to 9; found 10 at example 1",
+        ),
         ({"train_labels": idx(np.zeros(4, np.uint8))}, "5 examples have 4 labels"),
-        ({"train_images": idx(np.zeros((0, 28, 28), np.uint8)), "train_labels": idx(np.zeros(0, np.uint8))}, "the training set is empty"),
+        (
+            {"train_images": idx(np.zeros((0, 28, 28), np.uint8)), "train_labels": idx(np.zeros(0, np.uint8))},
+            "the training set is empty",
+        ),
         ({"t10k_images": idx(np.zeros((2, 27, 28), np.uint8))}, "one type and shape"),
     ],
 )

@@ -83,7 +83,8 @@ def usps(folder, kind, images=IMAGES, digits=DIGITS):
         savemat(folder / "usps.mat", {"Xt": columns, "Lt": labels, "Xs": columns[:, :2], "Ls": labels[:, :2]})
     else:
         lines = [
-            f"{d + 1} " + " ".join(f"{i + 1}:{2 * v - 1:.6f}" for i, v in enumerate(x.ravel())) for x, d in zip(images, digits, strict=True)
+            f"{d + 1} " + " ".join(f"{i + 1}:{2 * v - 1:.6f}" for i, v in enumerate(x.ravel()))
+            for x, d in zip(images, digits, strict=True)
         ]
         (folder / "usps.bz2").write_bytes(bz2.compress("\n".join(lines).encode()))
         (folder / "usps.t.bz2").write_bytes(bz2.compress("\n".join(lines[:2]).encode()))
@@ -115,7 +116,9 @@ def test_wrong_usps_numbers_are_told(tmp_path, kind, images, digits, told):
         usps(tmp_path, kind, images, digits)
 
 
-@pytest.mark.parametrize("raw", [b"", b"x", bz2.compress(b"1 257:0.5"), bz2.compress(b"1 a:0.5"), bz2.compress(b"7 1:0.5\n" * 99)[:-9]])
+@pytest.mark.parametrize(
+    "raw", [b"", b"x", bz2.compress(b"1 257:0.5"), bz2.compress(b"1 a:0.5"), bz2.compress(b"7 1:0.5\n" * 99)[:-9]]
+)
 def test_broken_libsvm_files_are_told(tmp_path, raw):
     usps(tmp_path, "libsvm")
     (tmp_path / "usps.bz2").write_bytes(raw)
@@ -155,11 +158,21 @@ def test_a_file_of_its_own_for_testing_takes_the_place_of_a_split(tmp_path):
     ("arrays", "given", "error", "told"),
     [
         ({"a": ROWS, "b": ROWS, "y": LABELS}, {}, UsageError, "2 arrays could be the features"),
-        ({"x": ROWS, "y": LABELS}, {"features": "z"}, UsageError, r"no array called 'z' for the features; found x \[20, 7\], y \[20\]"),
+        (
+            {"x": ROWS, "y": LABELS},
+            {"features": "z"},
+            UsageError,
+            r"no array called 'z' for the features; found x \[20, 7\], y \[20\]",
+        ),
         ({"x": ROWS}, {}, UsageError, "0 arrays could be the labels"),
         ({"x": ROWS, "y": LABELS + 0.5}, {}, MissingResource, "whole labels"),
         ({"x": ROWS, "y": LABELS * np.nan}, {}, MissingResource, "whole labels"),
-        ({"x": np.where(ROWS > 2, np.nan, ROWS) * np.inf, "y": LABELS}, {}, MissingResource, "every number must be finite"),
+        (
+            {"x": np.where(ROWS > 2, np.nan, ROWS) * np.inf, "y": LABELS},
+            {},
+            MissingResource,
+            "every number must be finite",
+        ),
         ({"x": ROWS, "y": np.array([None] * 20)}, {}, MissingResource, "not a whole .npz"),
         ({"x": ROWS, "y": LABELS}, {"test_share": 1}, MissingResource, "leaves none of 20"),
         ({"x": ROWS, "y": LABELS}, {"test_shar": 1}, UsageError, "did you mean 'test_share'"),

@@ -15,7 +15,9 @@ from wpriv import data
 from wpriv.data import _record, digits, images
 from wpriv.errors import MissingResource, UsageError
 
-CSV = 'age,"hours, a week",sex,label\n' + "".join(f"{20 + i},{i % 7}.5,{'fm'[i % 2]},{'yes' if i % 3 else 'no'}\n" for i in range(30))
+CSV = 'age,"hours, a week",sex,label\n' + "".join(
+    f"{20 + i},{i % 7}.5,{'fm'[i % 2]},{'yes' if i % 3 else 'no'}\n" for i in range(30)
+)
 
 
 def table(folder, text=CSV, **given):
@@ -54,12 +56,27 @@ def test_classes_that_are_numbers_stand_in_the_order_of_numbers(tmp_path):
     [
         (CSV, {"target": "lable"}, UsageError, "no column called 'lable'; did you mean 'label'"),
         (CSV, {"sensitive": "race"}, UsageError, "no column called 'race'"),
-        (CSV, {"drop": ""}, MissingResource, "could not convert string 'f'.*row 0, column 3.*Encode text as numbers, or drop it"),
-        (CSV.replace("25,", "nan,"), {}, MissingResource, r"every number must be finite; found nan in example \d+ \(column 'age'\)"),
+        (
+            CSV,
+            {"drop": ""},
+            MissingResource,
+            "could not convert string 'f'.*row 0, column 3.*Encode text as numbers, or drop it",
+        ),
+        (
+            CSV.replace("25,", "nan,"),
+            {},
+            MissingResource,
+            r"every number must be finite; found nan in example \d+ \(column 'age'\)",
+        ),
         (CSV.replace("25,", "1e60,"), {}, MissingResource, "found inf"),
         (CSV.replace("25,", ","), {}, MissingResource, "wanted a number in every cell"),
         (CSV + "1,2\n", {}, MissingResource, "wanted a number in every cell.*line 32: "),
-        (CSV.replace("25,", "25,1,"), {}, MissingResource, "line 7: 4 columns were wanted, as in the first line; found 5"),
+        (
+            CSV.replace("25,", "25,1,"),
+            {},
+            MissingResource,
+            "line 7: 4 columns were wanted, as in the first line; found 5",
+        ),
         (CSV.replace(",no\n", ",\n"), {}, MissingResource, "column 'label' has an empty cell in row 2"),
         (CSV.replace("sex", "age"), {}, MissingResource, "each by another name"),
         ("", {}, MissingResource, "found none"),
@@ -126,7 +143,9 @@ def test_labels_of_pictures_are_sub_folders_or_an_attribute(tmp_path):
     paint(tmp_path / "b")
     lines = [f"{i:06d}.png  1 {1 if i == 3 else -1}" for i in range(5)]
     (tmp_path / "list.txt").write_text("\n".join(["5", "Bald Male", *lines]))
-    found = data.read("images", root=tmp_path, folder="b", size=4, test_share=0, attributes="list.txt", attribute="Male")
+    found = data.read(
+        "images", root=tmp_path, folder="b", size=4, test_share=0, attributes="list.txt", attribute="Male"
+    )
     assert found.y_train.tolist() == [0, 0, 0, 1, 0]
     assert found.classes == ("not Male", "Male")
     with pytest.raises(UsageError, match="no attribute called 'Mal'; found Bald, Male"):
@@ -151,7 +170,8 @@ def _empty(folder):
 
 
 @pytest.mark.parametrize(
-    ("harm", "told"), [(_cut, r"000002\.png: not a whole picture"), (_beside, "pictures beside sub-folders"), (_empty, "found none")]
+    ("harm", "told"),
+    [(_cut, r"000002\.png: not a whole picture"), (_beside, "pictures beside sub-folders"), (_empty, "found none")],
 )
 def test_broken_folders_are_told(tmp_path, harm, told):
     paint(tmp_path / "a")
@@ -201,7 +221,9 @@ def test_the_packed_digits_can_be_made_again_from_scikit_learn():
     packed = digits.FILE.read_bytes()
     content = gzip.decompress(packed)
     assert content == gzip.decompress((resources.files("sklearn.datasets.data") / "digits.csv.gz").read_bytes())
-    assert packed[:9] == gzip.compress(content, compresslevel=9, mtime=0)[:9]  # neither a time nor a name; the tenth byte is the system
+    assert (
+        packed[:9] == gzip.compress(content, compresslevel=9, mtime=0)[:9]
+    )  # neither a time nor a name; the tenth byte is the system
     assert digits.SHA256 in digits.FILE.with_name("digits.LICENSE.txt").read_text()
 
 

@@ -21,17 +21,26 @@ def test_a_toy_law_has_its_moments_and_its_seed(law):
     found = data.read("toy", law=law, points=20_000, tests=10, spread=0.1, size=2.0)
     again = data.read("toy", law=law, points=20_000, tests=10, spread=0.1, size=2.0)
     assert np.array_equal(found.x_train, again.x_train)
-    assert not np.array_equal(found.x_train, data.read("toy", law=law, points=20_000, tests=10, spread=0.1, size=2.0, draw=1).x_train)
+    assert not np.array_equal(
+        found.x_train, data.read("toy", law=law, points=20_000, tests=10, spread=0.1, size=2.0, draw=1).x_train
+    )
     # total variance in closed form: of the centres (the radius of a spiral is 2 sqrt(u), u uniform), and of two Gaussians
     wanted = {"gauss": 0.0, "ring": 4.0, "spirals": 2.0, "ends": 4.0}[law] + 2 * 0.01
-    assert float(found.x_train.var(0).sum()) == pytest.approx(wanted, rel=0.03)  # 20000 points: three standard errors and more
+    assert float(found.x_train.var(0).sum()) == pytest.approx(
+        wanted, rel=0.03
+    )  # 20000 points: three standard errors and more
     assert found.y_train.max() + 1 == len(found.classes)
     assert "synthetic" in found.source
 
 
 def recipe(**asked):
     noise = {"mech": "local-gauss", "sigma": 0.5, "delta": 1e-3, "radius": 3, **asked}
-    plain = {"kind": "train", "source": "s", "task": "denoise", "data": {"name": "toy", "points": 2000, "privatize": noise}}
+    plain = {
+        "kind": "train",
+        "source": "s",
+        "task": "denoise",
+        "data": {"name": "toy", "points": 2000, "privatize": noise},
+    }
     rest = {"model": {"name": "mlp-generator"}, "privacy": "none", "optimizer": {"lr": 0.1}, "batch": 10, "steps": 1}
     return check(Document("toy", [], {**plain, **rest, "seed": 4}))
 
@@ -48,7 +57,9 @@ def test_the_noise_of_a_recipe_is_that_of_privatize_with_its_seed():
     other = privatized_data.privatised(recipe(seed=5), clear, None)
     assert not np.array_equal(other.x_train, found.x_train)
     assert (
-        privatized_data.privatised(recipe(mech="local-laplace", sigma=None, scale=2.0, delta=None, dct=True), clear, None).noise.domain
+        privatized_data.privatised(
+            recipe(mech="local-laplace", sigma=None, scale=2.0, delta=None, dct=True), clear, None
+        ).noise.domain
         == "dct"
     )
 

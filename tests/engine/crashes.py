@@ -148,9 +148,17 @@ SCENARIOS: dict[str, tuple[Callable[[Trial], None], dict[str, Any], list[dict[st
     "begin": (lambda trial: None, {}, [{}, {"resume": True}, {"fresh": True}]),
     "begin, then fresh": (lambda trial: None, {}, [{"fresh": True}, {}]),
     "resume": (stopped, {"resume": True}, [{}, {"resume": True}, {"fresh": True}]),
-    "fork": (finished, {"lr": "0.25", "fork": True}, [{"lr": "0.25"}, {"lr": "0.25", "resume": True}, {"lr": "0.25", "fork": True}]),
+    "fork": (
+        finished,
+        {"lr": "0.25", "fork": True},
+        [{"lr": "0.25"}, {"lr": "0.25", "resume": True}, {"lr": "0.25", "fork": True}],
+    ),
     "fork, then fork": (finished, {"lr": "0.25", "fork": True}, [{"lr": "0.25", "fork": True}]),
-    "fork of a stopped run": (stopped, {"lr": "0.25", "fork": True}, [{"lr": "0.25", "resume": True}, {"lr": "0.25", "fork": True}]),
+    "fork of a stopped run": (
+        stopped,
+        {"lr": "0.25", "fork": True},
+        [{"lr": "0.25", "resume": True}, {"lr": "0.25", "fork": True}],
+    ),
     "fork, then the first recipe": (finished, {"lr": "0.25", "fork": True}, [{"resume": True}, {"fresh": True}]),
     "fresh": (finished, {"fresh": True}, [{}, {"resume": True}, {"fresh": True}]),
     "fresh of a stopped run": (stopped, {"fresh": True}, [{"resume": True}, {"fresh": True}]),
@@ -186,7 +194,9 @@ def killed_everywhere(scenario: str, home: Path) -> dict[str, Any]:
             if codes[-1] != DONE or set(codes) - {DONE, REFUSED}:
                 faults.append(f"operation {k}: going on ended with {codes}")
             elif trial.drawn() > trial.stated():
-                faults.append(f"operation {k}: {trial.drawn()} noisy sums were drawn and {trial.stated()} are stated (after {codes})")
+                faults.append(
+                    f"operation {k}: {trial.drawn()} noisy sums were drawn and {trial.stated()} are stated (after {codes})"
+                )
     return {"scenario": scenario, "operations": operations, "faults": faults}
 
 

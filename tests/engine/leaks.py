@@ -270,14 +270,30 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 # name: model, loss, pattern of the message
 LEAKS: dict[str, tuple[Make, Loss, str]] = {
     "centring": (lambda: between(Centre()), losses, r"'1' \(Centre\) mixes the records of a batch in training mode"),
-    "centring in training alone": (lambda: between(CentreInTraining()), losses, r"'1' \(CentreInTraining\) mixes .* training mode"),
+    "centring in training alone": (
+        lambda: between(CentreInTraining()),
+        losses,
+        r"'1' \(CentreInTraining\) mixes .* training mode",
+    ),
     "own batch norm": (lambda: between(OwnBatchNorm(5)), losses, r"'1' \(OwnBatchNorm\) mixes"),
     "batch norm": (lambda: between(nn.BatchNorm1d(5)), losses, r"'1' \(BatchNorm1d\) mixes"),
     "softmax over the batch": (lambda: between(nn.Softmax(dim=0)), losses, r"'1' \(Softmax\) mixes"),
     "cumulative sum": (lambda: between(Through(lambda own, x: x.cumsum(0))), losses, r"'1' \(Through\) mixes"),
-    "records in another order": (lambda: between(Through(lambda own, x: x.roll(1, 0))), losses, r"'1' \(Through\) mixes"),
-    "largest of the batch": (lambda: between(Through(lambda own, x: x / x.abs().max())), losses, r"'1' \(Through\) mixes"),
-    "a branch on the batch": (lambda: between(Through(lambda own, x: x if x.sum() > -100 else -x)), losses, r"'1' \(Through\) mixes"),
+    "records in another order": (
+        lambda: between(Through(lambda own, x: x.roll(1, 0))),
+        losses,
+        r"'1' \(Through\) mixes",
+    ),
+    "largest of the batch": (
+        lambda: between(Through(lambda own, x: x / x.abs().max())),
+        losses,
+        r"'1' \(Through\) mixes",
+    ),
+    "a branch on the batch": (
+        lambda: between(Through(lambda own, x: x if x.sum() > -100 else -x)),
+        losses,
+        r"'1' \(Through\) mixes",
+    ),
     "the size of the batch": (lambda: between(OfSize()), losses, r"'1' \(OfSize\) mixes .*leaving one record out"),
     "attention between records": (
         lambda: between(Through(lambda own, x: own.attention(x, x, x)[0], attention=nn.MultiheadAttention(5, 1))),
@@ -300,10 +316,22 @@ LEAKS: dict[str, tuple[Make, Loss, str]] = {
         losses,
         r"gradient of '0.weight' .* depends on the other records",
     ),
-    "running mean": (lambda: between(Buffered(lambda old, x: 0.9 * old + 0.1 * x.mean(0), torch.zeros(5))), losses, "the buffer '1.seen'"),
-    "last batch in a buffer": (lambda: between(Buffered(lambda old, x: x, torch.zeros(1, 5))), losses, "the buffer '1.seen'"),
+    "running mean": (
+        lambda: between(Buffered(lambda old, x: 0.9 * old + 0.1 * x.mean(0), torch.zeros(5))),
+        losses,
+        "the buffer '1.seen'",
+    ),
+    "last batch in a buffer": (
+        lambda: between(Buffered(lambda old, x: x, torch.zeros(1, 5))),
+        losses,
+        "the buffer '1.seen'",
+    ),
     "last record in a buffer, in place": (lambda: between(CopiedInPlace()), losses, "the buffer '1.last'"),
-    "counter": (lambda: between(Buffered(lambda old, x: old + 1, torch.zeros((), dtype=torch.int64))), losses, "the buffer '1.seen'"),
+    "counter": (
+        lambda: between(Buffered(lambda old, x: old + 1, torch.zeros((), dtype=torch.int64))),
+        losses,
+        "the buffer '1.seen'",
+    ),
     "buffer that is not saved": (
         lambda: between(Buffered(lambda old, x: x.mean(0), torch.zeros(5), persistent=False)),
         losses,
@@ -315,9 +343,15 @@ LEAKS: dict[str, tuple[Make, Loss, str]] = {
         "the buffer '1.seen'",
     ),
     "buffer written on the way back": (lambda: between(BufferInBackward()), losses, "the buffer '1.slope'"),
-    "spectral norm": (lambda: between(spectral_norm(nn.Linear(5, 5))), losses, "the buffer '1.parametrizations.weight.0._u'"),
+    "spectral norm": (
+        lambda: between(spectral_norm(nn.Linear(5, 5))),
+        losses,
+        "the buffer '1.parametrizations.weight.0._u'",
+    ),
     "instance norm with running statistics": (
-        lambda: between(nn.Sequential(nn.Unflatten(1, (1, 5)), nn.InstanceNorm1d(1, track_running_stats=True), nn.Flatten())),
+        lambda: between(
+            nn.Sequential(nn.Unflatten(1, (1, 5)), nn.InstanceNorm1d(1, track_running_stats=True), nn.Flatten())
+        ),
         losses,
         r"'1.1' \(InstanceNorm1d\)",
     ),
@@ -330,7 +364,11 @@ LEAKS: dict[str, tuple[Make, Loss, str]] = {
     "a frozen parameter that is written": (lambda: between(OwnParameter()), losses, "the parameter '1.teacher'"),
     "weights in a list": (lambda: between(Unregistered()), losses, r"the attribute 'weights' of '1' \(Unregistered\)"),
     "loss of centred outputs": (lambda: between(nn.Tanh()), centred, "the loss mixes the records of a batch"),
-    "loss divided by the size of the batch": (lambda: between(nn.Tanh()), divided, "the loss mixes .*leaving one record out"),
+    "loss divided by the size of the batch": (
+        lambda: between(nn.Tanh()),
+        divided,
+        "the loss mixes .*leaving one record out",
+    ),
     "contrastive loss": (lambda: between(nn.Tanh()), contrasted, "the loss mixes"),
     "sorted losses": (lambda: between(nn.Tanh()), sorted_losses, "the loss mixes"),
 }
@@ -377,10 +415,19 @@ ALLOWED: dict[str, tuple[Make, Callable[[], Tensor]]] = {
     "noise": (lambda: between(Noise()), vectors),
     "records dropped": (lambda: between(Residual(RecordsDropped())), vectors),
     "branches dropped": (lambda: between(Residual(BatchDropped())), vectors),
-    "dropout between recurrent layers": (lambda: head(Take(nn.LSTM(4, 3, 2, batch_first=True, dropout=0.5))), sequences),
+    "dropout between recurrent layers": (
+        lambda: head(Take(nn.LSTM(4, 3, 2, batch_first=True, dropout=0.5))),
+        sequences,
+    ),
     "attention with dropout": (lambda: head(Attention(dropout=0.5)), sequences),
     "transformer layer with dropout": (lambda: head(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)), sequences),
-    "dropout and a weight used again": (lambda: head(nn.Dropout(), Held(lambda down, h: F.linear(h, down.weight.T))), vectors),
-    "dropout in checkpointing": (lambda: head(Checkpointed(False, nn.Linear(5, 4), nn.Dropout(), nn.Linear(4, 4))), vectors),
+    "dropout and a weight used again": (
+        lambda: head(nn.Dropout(), Held(lambda down, h: F.linear(h, down.weight.T))),
+        vectors,
+    ),
+    "dropout in checkpointing": (
+        lambda: head(Checkpointed(False, nn.Linear(5, 4), nn.Dropout(), nn.Linear(4, 4))),
+        vectors,
+    ),
     "cached positions": (lambda: between(Cached()), vectors),
 }

@@ -66,11 +66,17 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "conv, groups": (lambda: head(conv(3, groups=2, padding=1, stride=2), width=96), image()),
     "conv, depthwise": (lambda: head(nn.Conv2d(4, 8, 3, groups=4), width=200), image()),
     "conv, few positions": (lambda: head(nn.Conv2d(16, 24, 3), width=24 * 4), image(16, 4)),
-    "conv, few positions, groups": (lambda: head(nn.Conv2d(32, 48, 3, groups=2, padding=1, stride=2), width=48 * 4), image(32, 4)),
+    "conv, few positions, groups": (
+        lambda: head(nn.Conv2d(32, 48, 3, groups=2, padding=1, stride=2), width=48 * 4),
+        image(32, 4),
+    ),
     "conv, one position": (lambda: head(nn.Conv2d(4, 6, 7), width=6), image()),
     "conv, channels last": (lambda: head(conv(3), width=150).to(memory_format=torch.channels_last), image()),
     "conv 1d": (lambda: head(nn.Conv1d(3, 5, 3), width=35), (3, 9)),
-    "conv 1d, every option": (lambda: head(nn.Conv1d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2), width=30), (4, 9)),
+    "conv 1d, every option": (
+        lambda: head(nn.Conv1d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2), width=30),
+        (4, 9),
+    ),
     "conv 1d, few positions": (lambda: head(nn.Conv1d(20, 30, 5), width=60), (20, 6)),
     "group norm": (lambda: head(conv(3), nn.GroupNorm(3, 6), width=150), image()),
     "group norm on vectors": (lambda: head(nn.Linear(5, 4), nn.GroupNorm(2, 4), width=4), (5,)),
@@ -82,7 +88,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "a layer alone": (lambda: nn.Linear(5, CLASSES), (5,)),
     "residual": (Residual, image()),
     "frozen weight": (lambda: frozen(head(conv(3), nn.GroupNorm(2, 6), width=150), "0.weight", "1.bias"), image()),
-    "frozen bias": (lambda: frozen(head(conv(3), nn.GroupNorm(2, 6), width=150), "0.bias", "1.weight", "4.weight"), image()),
+    "frozen bias": (
+        lambda: frozen(head(conv(3), nn.GroupNorm(2, 6), width=150), "0.bias", "1.weight", "4.weight"),
+        image(),
+    ),
     "frozen first layers": (
         lambda: frozen(head(conv(3), nn.GroupNorm(2, 6), width=150), "0.bias", "0.weight", "1.weight", "1.bias"),
         image(),

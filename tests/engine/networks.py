@@ -188,7 +188,9 @@ def frozen(model: nn.Module, *names: str) -> nn.Module:
 def tied() -> nn.Module:
     """A language model whose last layer has the weight of the embedding."""
     model = Through(
-        lambda own, x: own.out(torch.tanh(own.words(x)).mean(1))[:, :CLASSES], words=nn.Embedding(WORDS, 4), out=nn.Linear(4, WORDS)
+        lambda own, x: own.out(torch.tanh(own.words(x)).mean(1))[:, :CLASSES],
+        words=nn.Embedding(WORDS, 4),
+        out=nn.Linear(4, WORDS),
     )
     model.out.weight = model.words.weight
     return model
@@ -299,7 +301,10 @@ SHORT: dict[str, tuple[Any, ...]] = {
         sequences,
     ),
     "lstm": (lambda: head(Take(nn.LSTM(4, 3, batch_first=True))), sequences),
-    "lstm, two ways, two layers": (lambda: head(Take(nn.LSTM(4, 3, 2, batch_first=True, bidirectional=True))), sequences),
+    "lstm, two ways, two layers": (
+        lambda: head(Take(nn.LSTM(4, 3, 2, batch_first=True, bidirectional=True))),
+        sequences,
+    ),
     "lstm, projected": (lambda: head(Take(nn.LSTM(4, 3, batch_first=True, proj_size=2))), sequences),
     "gru": (lambda: head(Take(nn.GRU(4, 3, batch_first=True))), sequences),
     "rnn, sequence first": (lambda: head(SequenceFirst(nn.RNN(4, 3))), sequences),
@@ -311,7 +316,12 @@ SHORT: dict[str, tuple[Any, ...]] = {
     "weight norm": (lambda: head(weight_norm(nn.Linear(5, 4))), vectors),
     "weight norm by hooks": (lambda: head(nn.utils.weight_norm(nn.Linear(5, 4))), vectors),
     "spectral norm, evaluation mode": (lambda: head(spectral_norm(nn.Linear(5, 4))), vectors, False, ""),
-    "spectral norm": (lambda: head(spectral_norm(nn.Linear(5, 4))), vectors, True, r"buffer '0.parametrizations.weight.0._u'"),
+    "spectral norm": (
+        lambda: head(spectral_norm(nn.Linear(5, 4))),
+        vectors,
+        True,
+        r"buffer '0.parametrizations.weight.0._u'",
+    ),
     "orthogonal weight": (lambda: head(nn.utils.parametrizations.orthogonal(nn.Linear(5, 4))), vectors),
     "activation in place": (lambda: head(nn.Linear(5, 4), nn.ELU(inplace=True), nn.Linear(4, 4)), vectors),
     "leaky activation in place after a conv": (lambda: head(conv(), nn.LeakyReLU(0.1, inplace=True)), images),
@@ -356,7 +366,10 @@ SHORT: dict[str, tuple[Any, ...]] = {
     "dropout, evaluation mode": (lambda: head(nn.Linear(5, 40), nn.Dropout()), vectors, False, ""),
     "a layer without use": (lambda: head(Unused()), vectors),
     "pooling": (lambda: head(conv(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1)), images),
-    "shuffled pixels and upsampling": (lambda: head(conv(), nn.Upsample(scale_factor=2), nn.Conv2d(6, 4, 2), nn.PixelShuffle(2)), images),
+    "shuffled pixels and upsampling": (
+        lambda: head(conv(), nn.Upsample(scale_factor=2), nn.Conv2d(6, 4, 2), nn.PixelShuffle(2)),
+        images,
+    ),
     "detached branch": (lambda: head(Held(lambda down, h: h + down(h).detach())), vectors),
 }
 NETWORKS: dict[str, tuple[Make, Callable[[], Tensor], bool, str]] = {

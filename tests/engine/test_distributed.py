@@ -60,9 +60,17 @@ def run_two(script: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    shared = {
+        **os.environ,
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+    }
     children = [
-        subprocess.Popen([sys.executable, "-c", script], env={**shared, "RANK": str(r), "LOCAL_RANK": str(r)}, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", script], env={**shared, "RANK": str(r), "LOCAL_RANK": str(r)}, stderr=subprocess.PIPE
+        )
         for r in range(2)
     ]
     for child in children:
@@ -83,7 +91,9 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path, multiplier):
     assert len(ledger.entries(tmp_path / "two" / LEDGER)) == (15 if multiplier else 0)
     assert [r["step"] for r in rows] == [3, 6, 9, 12, 15]
     assert (tmp_path / "two" / MODEL).is_file()
-    assert torch.allclose(torch.cat([w.reshape(-1) for w in checkpoint.load(tmp_path / "two" / MODEL)["weights"].values()]), first)
+    assert torch.allclose(
+        torch.cat([w.reshape(-1) for w in checkpoint.load(tmp_path / "two" / MODEL)["weights"].values()]), first
+    )
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")

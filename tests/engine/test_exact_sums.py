@@ -14,7 +14,7 @@ from tests.engine.toys import LOSS, records
 from wpriv.engine import exact_sums, release
 from wpriv.engine.clipping.clip import clipped_sum
 from wpriv.engine.noise_stream import Noise
-from wpriv.engine.release import Bounded, exact_form, noisy
+from wpriv.engine.release import Bounded, add_noise, exact_form
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run.training import noise_wording
 
@@ -34,7 +34,16 @@ def vectors() -> list[torch.Tensor]:
     base = torch.randn(1000, generator=random)
     unit = base / base.norm()
     mixed = base * 10.0 ** torch.linspace(-30, 15, 1000)
-    return [unit, unit * (1 + 1e-7), unit * 1e-12, unit * 1e12, mixed, torch.full((1000,), 1e-3), torch.zeros(1000), base * 1e-40]
+    return [
+        unit,
+        unit * (1 + 1e-7),
+        unit * 1e-12,
+        unit * 1e12,
+        mixed,
+        torch.full((1000,), 1e-3),
+        torch.zeros(1000),
+        base * 1e-40,
+    ]
 
 
 @pytest.mark.parametrize("norm", [1.0, 0.1, 0.7, 3.0, 1e-5])
@@ -84,7 +93,10 @@ def test_a_record_moves_an_exact_sum_by_its_own_part_alone_to_the_last_bit():
         others = [k for k in range(len(x)) if k != place]
         rest, alone = (clipped_sum(model, LOSS, x[near], y[near], **how).total for near in (others, [place]))
         assert torch.equal(flat(everything.parts) - flat(rest.parts), flat(alone.parts))
-        assert sum(number**2 for number in whole(flat(alone.parts), alone.grid)) <= (Fraction(0.5) / Fraction(alone.grid)) ** 2
+        assert (
+            sum(number**2 for number in whole(flat(alone.parts), alone.grid))
+            <= (Fraction(0.5) / Fraction(alone.grid)) ** 2
+        )
 
 
 def test_floating_point_sums_move_by_more_than_a_record_adds():
@@ -92,7 +104,9 @@ def test_floating_point_sums_move_by_more_than_a_record_adds():
     model, x, y = toy()
     for method in ("ghost", "vmap", "loop"):
         how = {"norm": 0.5, "adjacency": "add-remove", "method": method}
-        everything, rest, alone = (clipped_sum(model, LOSS, x[n], y[n], **how).total for n in (slice(None), slice(1, None), slice(1)))
+        everything, rest, alone = (
+            clipped_sum(model, LOSS, x[n], y[n], **how).total for n in (slice(None), slice(1, None), slice(1))
+        )
         assert not torch.equal(flat(everything.parts) - flat(rest.parts), flat(alone.parts))
 
 
@@ -116,7 +130,7 @@ def test_no_record_at_all_is_an_exact_sum_of_zeros():
     total = clipped_sum(model, LOSS, x[:0], y[:0], norm=0.5, adjacency="add-remove", exact=True).total
     assert total.grid > 0
     assert not flat(total.parts).any()
-    assert len(noisy(total, 1.0, Noise(KEY), exact=True)) == len(total.parts)
+    assert len(add_noise(total, 1.0, Noise(KEY), exact=True)) == len(total.parts)
 
 
 def test_a_gradient_that_is_not_finite_is_refused_by_the_exact_sum_too():
@@ -174,23 +188,28 @@ def test_an_exact_release_is_the_rounded_sum_plus_rounded_noise_on_one_grid():
     bounded = total.bounded("add-remove")
     grid, deviation = exact_form(bounded, 1.5, 5080)
     bounded = Bounded(bounded.parts, 1.0, "add-remove", bounded.grid, torch.float64)
-    released = noisy(bounded, 1.5, Noise(KEY), exact=True)
+    released = add_noise(bounded, 1.5, Noise(KEY), exact=True)
     noise = Noise(KEY).whole(5080, deviation / grid)
-    wanted = [a + round(Fraction(b) / Fraction(grid)) for a, b in zip(whole(noise, 1.0), flat(bounded.parts).tolist(), strict=True)]
+    wanted = [
+        a + round(Fraction(b) / Fraction(grid))
+        for a, b in zip(whole(noise, 1.0), flat(bounded.parts).tolist(), strict=True)
+    ]
     assert whole(flat(released), grid) == wanted
     assert [part.shape for part in released] == [(5000,), (2, 40)]
-    single = noisy(Bounded(bounded.parts, 1.0, "add-remove", bounded.grid, torch.float32), 1.5, Noise(KEY), exact=True)
+    single = add_noise(
+        Bounded(bounded.parts, 1.0, "add-remove", bounded.grid, torch.float32), 1.5, Noise(KEY), exact=True
+    )
     assert torch.equal(flat(single), flat(released).float().double())
 
 
 def test_a_sum_in_floating_point_has_no_exact_release():
     with pytest.raises(Unsupported):
-        noisy(Bounded([torch.zeros(3)], 1.0, "add-remove"), 1.0, exact=True)
+        add_noise(Bounded([torch.zeros(3)], 1.0, "add-remove"), 1.0, exact=True)
     model, x, y = toy()
     total = clipped_sum(model, LOSS, x, y, norm=0.5, adjacency="add-remove", exact=True).total
     assert (total + total).grid == total.grid
     with pytest.raises(Unsupported):
-        noisy(total.scaled(1 / 3), 1.0, exact=True)  # rounds
+        add_noise(total.scaled(1 / 3), 1.0, exact=True)  # rounds
 
 
 def test_an_exact_sum_of_more_records_than_add_up_without_rounding_is_refused(monkeypatch):
@@ -205,13 +224,15 @@ def test_an_exact_sum_of_more_records_than_add_up_without_rounding_is_refused(mo
 def test_a_sum_too_large_for_whole_numbers_of_the_grid_is_refused():
     total = Bounded([torch.full((1,), 2.0**40, dtype=torch.float64)], 1.0, "add-remove", 2.0**-31)
     with pytest.raises(UsageError):
-        noisy(total, 1e-3, exact=True)
+        add_noise(total, 1e-3, exact=True)
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_an_exact_release_on_cuda_is_that_of_the_cpu_bit_by_bit():
     parts = [torch.arange(600_000.0, dtype=torch.float64) * 2.0**-20]
-    here = noisy(Bounded(parts, 1.0, "add-remove", 2.0**-31), 1.0, Noise(KEY), exact=True)
-    there = noisy(Bounded([part.cuda() for part in parts], 1.0, "add-remove", 2.0**-31), 1.0, Noise(KEY, "cuda"), exact=True)
+    here = add_noise(Bounded(parts, 1.0, "add-remove", 2.0**-31), 1.0, Noise(KEY), exact=True)
+    there = add_noise(
+        Bounded([part.cuda() for part in parts], 1.0, "add-remove", 2.0**-31), 1.0, Noise(KEY, "cuda"), exact=True
+    )
     assert torch.equal(here[0], there[0].cpu())

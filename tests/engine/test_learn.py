@@ -49,7 +49,9 @@ def made(folder, *, once=False, times=1, adjacency="add-remove", step=True, step
         return torch.tensor([len(indices), 0.0, float("nan")])
 
     folder.mkdir(exist_ok=True)
-    plan = Schedule(Sampling(), 6, 6, steps, Step(Gauss(0.5)) if step else None, 0.5 if step else 0.0, "add-remove", PLAN, once=once)
+    plan = Schedule(
+        Sampling(), 6, 6, steps, Step(Gauss(0.5)) if step else None, 0.5 if step else 0.0, "add-remove", PLAN, once=once
+    )
     job = Job(model, None, dict, learn=learn, optimizers=optimizers)
     return Engine(job, plan, own, folder, torch.device("cpu"), identity="toy", **how), released
 
@@ -85,7 +87,7 @@ def test_what_passes_the_door_has_noise_on_it_and_nothing_without_privacy(tmp_pa
 def test_a_task_that_releases_more_or_less_often_than_is_accounted_is_stopped(tmp_path, times):
     own, _ = made(tmp_path / "wrong", times=times)
     if times == 0:
-        own.job.learn = lambda indices, noisy: torch.zeros(3)
+        own.job.custom_step = lambda indices, noisy: torch.zeros(3)
     with pytest.raises(RuntimeError, match=f"released {times} times what is accounted 1 times"):
         own.run()
 
@@ -115,5 +117,7 @@ def test_the_engine_draws_fixed_sizes_from_each_group(tmp_path):
 
     job = Job(model, None, dict, learn=learn, groups=groups)
     Engine(job, plan, seeds.seeds(0), tmp_path, torch.device("cpu"), identity="groups").run()
-    assert all(len(drawn) == 3 and (drawn[:2] % 2 == 0).all() and drawn[0] < drawn[1] and drawn[2] % 2 for drawn in seen)
+    assert all(
+        len(drawn) == 3 and (drawn[:2] % 2 == 0).all() and drawn[0] < drawn[1] and drawn[2] % 2 for drawn in seen
+    )
     assert {int(place) for drawn in seen for place in drawn} == set(range(7))

@@ -172,7 +172,9 @@ def test_no_step_beyond_the_plan_is_taken(tmp_path):
 
 
 def test_a_line_of_an_earlier_format_is_refused(tmp_path):
-    (tmp_path / "l.jsonl").write_text('{"run": 1, "step": 1, "mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "none"}\n')
+    (tmp_path / "l.jsonl").write_text(
+        '{"run": 1, "step": 1, "mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "none"}\n'
+    )
     with pytest.raises(UsageError, match="earlier version"):
         ledger.entries(tmp_path / "l.jsonl")
 

@@ -30,10 +30,12 @@ def still(folder, *, multiplier=1.3, bound=0.4, size=20000, seed=0, mask=0.0):
     """An engine whose gradients are zero: its weights hold nothing but noise."""
     model = nn.Linear(size, 1, bias=False)
     nn.init.zeros_(model.weight)
-    gathered = batch_gradient.Gathered(Bounded([torch.zeros(1, size)], bound, "add-remove"), 10.0, torch.zeros(3))
+    gathered = batch_gradient.BatchGradient(Bounded([torch.zeros(1, size)], bound, "add-remove"), 10.0, torch.zeros(3))
     sampling = Sampling("none")
     plan = Schedule(sampling, 5, 5, 2, Step(Gauss(multiplier)), multiplier, "add-remove", Optimizer(lr=1.0), mask=mask)
-    return Engine(Job(model, lambda _: gathered, dict), plan, seeds.seeds(seed), folder, torch.device("cpu"), identity="still")
+    return Engine(
+        Job(model, lambda _: gathered, dict), plan, seeds.seeds(seed), folder, torch.device("cpu"), identity="still"
+    )
 
 
 def steps_of(own: Engine) -> tuple[np.ndarray, np.ndarray]:
@@ -54,7 +56,9 @@ def test_noise_is_normal_with_the_standard_deviation_of_the_statement_and_indepe
 
 
 def test_two_runs_without_a_seed_draw_different_noise_and_two_with_one_the_same(tmp_path):
-    one, other = (steps_of(still(tmp_path / name, seed=None))[0] for name in ("a", "b") if not (tmp_path / name).mkdir())
+    one, other = (
+        steps_of(still(tmp_path / name, seed=None))[0] for name in ("a", "b") if not (tmp_path / name).mkdir()
+    )
     assert abs(np.corrcoef(one, other)[0, 1]) < 5 / np.sqrt(len(one))
     (tmp_path / "c").mkdir()
     (tmp_path / "d").mkdir()
@@ -78,7 +82,16 @@ def test_a_mask_zeroes_its_share_after_the_noise(tmp_path):
 
 def test_sampling_that_is_not_the_accounted_one_is_refused():
     with pytest.raises(UsageError, match="must be the same"):
-        Schedule(Sampling("fixed", 0.5), 4, 2, 3, Step(Gauss(1.0), 1, Sampling("poisson", 0.5)), 1.0, "add-remove", Optimizer(lr=1.0))
+        Schedule(
+            Sampling("fixed", 0.5),
+            4,
+            2,
+            3,
+            Step(Gauss(1.0), 1, Sampling("poisson", 0.5)),
+            1.0,
+            "add-remove",
+            Optimizer(lr=1.0),
+        )
 
 
 def test_noise_that_is_not_the_accounted_one_is_refused():
@@ -197,7 +210,15 @@ def test_kill_9_at_a_random_moment_loses_at_most_the_last_interval_and_no_entry(
     saved = checkpoint.load(folder / CHECKPOINT)["step"]
     assert saved <= spent[-1].step
     plan = schedule(2000)
-    again = Engine(engine(tmp_path / "other", plan).job, plan, seeds.seeds(1), folder, torch.device("cpu"), identity="toy", resume=True)
+    again = Engine(
+        engine(tmp_path / "other", plan).job,
+        plan,
+        seeds.seeds(1),
+        folder,
+        torch.device("cpu"),
+        identity="toy",
+        resume=True,
+    )
     assert again.done == saved
     again.run()
     assert [e.step for e in ledger.entries(folder / LEDGER)] == list(range(1, plan.steps + 1))
@@ -229,7 +250,17 @@ def test_a_finished_run_leaves_weights_and_no_state_of_the_noise(tmp_path):
     own = engine(tmp_path)
     own.run()
     assert not (tmp_path / CHECKPOINT).exists()
-    assert set(checkpoint.load(tmp_path / MODEL)) == {"format", "identity", "step", "run", "ledger", "clear", "weights", "rows", "clipping"}
+    assert set(checkpoint.load(tmp_path / MODEL)) == {
+        "format",
+        "identity",
+        "step",
+        "run",
+        "ledger",
+        "clear",
+        "weights",
+        "rows",
+        "clipping",
+    }
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
@@ -259,7 +290,9 @@ def test_the_sum_and_its_bound_do_not_hang_on_the_physical_batch(physical):
     whole, parts = batches(), batches(physical)
     parts.model.load_state_dict(whole.model.state_dict())
     own = np.arange(RECORDS)
-    one, other = (batch_gradient.per_example(b, own, norm=0.1, adjacency="add-remove", divisor=4.0) for b in (whole, parts))
+    one, other = (
+        batch_gradient.per_example(b, own, norm=0.1, adjacency="add-remove", divisor=4.0) for b in (whole, parts)
+    )
     assert other.total.sensitivity == one.total.sensitivity == 0.1
     for a, b in zip(one.total.parts, other.total.parts, strict=True):
         assert torch.allclose(a, b, atol=1e-6)
@@ -269,17 +302,24 @@ def test_the_sum_and_its_bound_do_not_hang_on_the_physical_batch(physical):
 @pytest.mark.parametrize(
     ("adjacency", "neighbours", "bound"), [("add-remove", ([0, 1], [0]), 0.05), ("replace-one", ([0, 1], [0, 2]), 0.1)]
 )
-def test_gradients_of_neighbouring_data_sets_of_two_records_are_no_further_apart_than_the_sensitivity(adjacency, neighbours, bound):
+def test_gradients_of_neighbouring_data_sets_of_two_records_are_no_further_apart_than_the_sensitivity(
+    adjacency, neighbours, bound
+):
     torch.manual_seed(1)
     own = batches()
-    one, other = (batch_gradient.per_example(own, np.array(n), norm=0.05, adjacency=adjacency, divisor=1.0).total for n in neighbours)
+    one, other = (
+        batch_gradient.per_example(own, np.array(n), norm=0.05, adjacency=adjacency, divisor=1.0).total
+        for n in neighbours
+    )
     gap = torch.cat([(a - b).reshape(-1) for a, b in zip(one.parts, other.parts, strict=True)]).double().norm()
     assert one.sensitivity == bound
     assert 0 < gap <= bound
 
 
 def test_a_step_without_records_is_noise_alone():
-    own = batch_gradient.per_example(batches(), np.array([], dtype=np.int64), norm=0.05, adjacency="add-remove", divisor=4.0)
+    own = batch_gradient.per_example(
+        batches(), np.array([], dtype=np.int64), norm=0.05, adjacency="add-remove", divisor=4.0
+    )
     assert all(not part.any() for part in own.total.parts)
     assert own.total.sensitivity == 0.05
 
@@ -296,7 +336,9 @@ def test_leaving_records_out_by_difference_is_leaving_them_out():
     torch.manual_seed(2)
     own, indices, chosen = batches(), np.arange(8), np.array([0, 3, 7])
     keep = [torch.ones_like(p) for p in own.trainable()]
-    quick, literal = (batch_gradient.left_out_distances(own, indices, chosen, norm=10.0, keep=keep, mixing=m) for m in (False, True))
+    quick, literal = (
+        batch_gradient.left_out_distances(own, indices, chosen, norm=10.0, keep=keep, mixing=m) for m in (False, True)
+    )
     assert quick.shape == (3,)
     assert torch.allclose(quick, literal, rtol=1e-3)
 
@@ -304,7 +346,7 @@ def test_leaving_records_out_by_difference_is_leaving_them_out():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 def test_noise_on_a_gpu_has_the_same_law(tmp_path):
     own = still(tmp_path)
-    gathered = batch_gradient.Gathered(
+    gathered = batch_gradient.BatchGradient(
         Bounded([torch.zeros(1, 20000, device="cuda")], 0.4, "add-remove"), 10.0, torch.zeros(3, device="cuda")
     )
     job = Job(own.job.model.cuda(), lambda _: gathered, dict)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from wpriv.engine.noise_stream import Noise
-from wpriv.engine.release import Bounded, noisy
+from wpriv.engine.release import Bounded, add_noise
 
 NEAR = 3  # neighbours of the noise that would be needed, on both sides, that are tried
 
@@ -32,7 +32,7 @@ def asked_precision(part: torch.Tensor) -> torch.dtype:
             seen.append(dtype)
             return super().normal(count, scale, dtype)
 
-    noisy(Bounded([part], 1.0, "add-remove"), 1.0, Asked(torch.zeros(len(part))))
+    add_noise(Bounded([part], 1.0, "add-remove"), 1.0, Asked(torch.zeros(len(part))))
     return seen[0]
 
 
@@ -44,7 +44,7 @@ def reachable(released: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
     for direction in (-math.inf, math.inf):
         candidate = centre
         for _ in range(NEAR + 1):
-            again = noisy(Bounded([total], 1.0, "add-remove"), 1.0, Given(candidate.clone()))[0]
+            again = add_noise(Bounded([total], 1.0, "add-remove"), 1.0, Given(candidate.clone()))[0]
             found |= again == released
             candidate = torch.nextafter(candidate, torch.full_like(candidate, direction))
     return found
@@ -57,7 +57,7 @@ def test_no_released_number_could_come_from_one_of_two_sums_alone(gradient):
     count = 20_000
     sums = torch.zeros(count), torch.full((count,), gradient)
     for place, total in enumerate(sums):
-        released = noisy(Bounded([total], 1.0, "add-remove"), 1.0, Noise(bytes([place]) * 32))[0]
+        released = add_noise(Bounded([total], 1.0, "add-remove"), 1.0, Noise(bytes([place]) * 32))[0]
         assert int((~reachable(released, sums[1 - place])).sum()) == 0
         assert bool(reachable(released, total).all())
 
@@ -67,7 +67,7 @@ def test_no_released_number_could_come_from_one_of_two_sums_alone(gradient):
 def test_releases_lie_on_a_grid_of_two_to_the_minus_20_standard_deviations_whatever_the_sum(sensitivity, dtype):
     sigma = 1.3
     total = torch.linspace(-1, 1, 10_001, dtype=dtype) * sensitivity
-    released = noisy(Bounded([total], sensitivity, "add-remove"), sigma, Noise(bytes(32)))[0].double()
+    released = add_noise(Bounded([total], sensitivity, "add-remove"), sigma, Noise(bytes(32)))[0].double()
     grid = 2.0 ** (math.floor(math.log2(sigma * sensitivity)) - 20)
     assert torch.equal(released / grid, (released / grid).round())
     # and no coarser: odd multiples are half of them, within 4 standard errors
@@ -76,7 +76,7 @@ def test_releases_lie_on_a_grid_of_two_to_the_minus_20_standard_deviations_whate
 
 def test_rounding_to_the_grid_is_all_that_a_release_does_to_sum_and_noise():
     total = torch.randn(1000, generator=torch.Generator().manual_seed(0))
-    released = noisy(Bounded([total], 0.5, "add-remove"), 2.0, Noise(bytes(32)))[0]
+    released = add_noise(Bounded([total], 0.5, "add-remove"), 2.0, Noise(bytes(32)))[0]
     exact = total.double() + Noise(bytes(32)).normal(1000, 1.0, torch.float64)
     assert float((released.double() - exact).abs().max()) <= 2.0**-21
 
@@ -84,6 +84,6 @@ def test_rounding_to_the_grid_is_all_that_a_release_does_to_sum_and_noise():
 def test_the_mean_of_large_sums_is_rounded_to_float32_after_the_grid():
     # sums far above the noise do not fit into float32 on the grid: what is handed on is the number on the grid, rounded
     total = torch.full((1000,), 1e4)
-    single = noisy(Bounded([total], 1.0, "add-remove"), 1.0, Noise(bytes(32)))[0]
-    double = noisy(Bounded([total.double()], 1.0, "add-remove"), 1.0, Noise(bytes(32)))[0]
+    single = add_noise(Bounded([total], 1.0, "add-remove"), 1.0, Noise(bytes(32)))[0]
+    double = add_noise(Bounded([total.double()], 1.0, "add-remove"), 1.0, Noise(bytes(32)))[0]
     assert torch.equal(single, double.float())

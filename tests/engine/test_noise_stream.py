@@ -14,7 +14,11 @@ from wpriv.errors import UsageError
 
 KEY = bytes(range(32))
 # AES-256 of the blocks 0, 1 and 2 under a key of zeros: McGrew and Viega, The Galois/Counter Mode of Operation, test cases 13 and 14
-ZERO_KEY_BLOCKS = ("dc95c078a2408989ad48a21492842087", "530f8afbc74536b9a963b4f1c4cb738b", "cea7403d4d606b6e074ec5d3baf39d18")
+ZERO_KEY_BLOCKS = (
+    "dc95c078a2408989ad48a21492842087",
+    "530f8afbc74536b9a963b4f1c4cb738b",
+    "cea7403d4d606b6e074ec5d3baf39d18",
+)
 
 
 def test_the_stream_is_aes_256_in_counter_mode_and_its_first_blocks_are_the_next_key():
@@ -73,7 +77,10 @@ def test_from_a_state_come_the_draws_after_it_and_never_those_before():
     other = Noise(bytes(32))
     other.restore(state)
     first = other.normal(7)
-    assert all(torch.equal(a, b) for a, b in zip(wanted, [first, other.uniform(5), other.normal(3, 1.0, torch.float64)], strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(wanted, [first, other.uniform(5), other.normal(3, 1.0, torch.float64)], strict=True)
+    )
     assert state != KEY.hex()
     assert not np.isin(first.numpy(), before.numpy()).any()
 

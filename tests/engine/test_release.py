@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from wpriv.engine.noise_stream import Noise
-from wpriv.engine.release import Bounded, noisy
+from wpriv.engine.release import Bounded, add_noise
 from wpriv.errors import UsageError
 
 
@@ -43,7 +43,9 @@ def test_a_sensitivity_is_finite_and_not_negative(sensitivity):
 
 
 def test_an_unknown_adjacency_is_refused():
-    with pytest.raises(UsageError, match="adjacency must be one of add-remove, replace-one, replace-within-group; found 'swap'"):
+    with pytest.raises(
+        UsageError, match="adjacency must be one of add-remove, replace-one, replace-within-group; found 'swap'"
+    ):
         bounded(adjacency="swap")
 
 
@@ -56,8 +58,10 @@ def test_a_sum_is_scaled_by_a_finite_number(factor):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_noise_is_normal_with_standard_deviation_sigma_times_sensitivity(dtype):
     n, sigma, sensitivity = 200_000, 1.5, 0.2
-    total = Bounded([torch.full((n,), 7.0, dtype=dtype), torch.full((2, n // 2), -3.0, dtype=dtype)], sensitivity, "add-remove")
-    first, second = noisy(total, sigma, fixed(0))
+    total = Bounded(
+        [torch.full((n,), 7.0, dtype=dtype), torch.full((2, n // 2), -3.0, dtype=dtype)], sensitivity, "add-remove"
+    )
+    first, second = add_noise(total, sigma, fixed(0))
     assert first.dtype == second.dtype == dtype
     noise = torch.cat([first - 7.0, (second + 3.0).flatten()]).double() / (sigma * sensitivity)
     # standard errors: 1/sqrt(2n) of the mean, sqrt(2/(2n)) of the variance, sqrt(6/(2n)) and sqrt(24/(2n)) of skewness and excess
@@ -71,14 +75,14 @@ def test_the_noise_of_two_steps_and_of_two_parts_is_independent():
     n = 100_000
     total = Bounded([torch.zeros(n), torch.zeros(n)], 1.0, "add-remove")
     source = fixed(1)
-    draws = [part for _ in range(2) for part in noisy(total, 1.0, source)]
+    draws = [part for _ in range(2) for part in add_noise(total, 1.0, source)]
     correlation = torch.corrcoef(torch.stack(draws)) - torch.eye(4)
     assert correlation.abs().max() < 4.5 / math.sqrt(n)  # six pairs, each of standard error 1/sqrt(n)
 
 
 def test_the_same_seed_gives_the_same_release_and_the_sum_is_left_as_it_is():
     total = bounded()
-    one, two = (noisy(total, 1.0, fixed(5)) for _ in range(2))
+    one, two = (add_noise(total, 1.0, fixed(5)) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
     assert torch.equal(total.parts[0], torch.arange(3.0).view(3, 1))
     assert [part.shape for part in one] == [part.shape for part in total.parts]
@@ -87,15 +91,15 @@ def test_the_same_seed_gives_the_same_release_and_the_sum_is_left_as_it_is():
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.inf, math.nan])
 def test_a_private_release_needs_noise(sigma):
     with pytest.raises(UsageError, match="must be finite and above 0"):
-        noisy(bounded(), sigma)
+        add_noise(bounded(), sigma)
 
 
 def test_no_noise_is_added_where_no_privacy_is_asked_for():
     total = bounded()
-    released = noisy(total, 0.0, private=False)
+    released = add_noise(total, 0.0, private=False)
     assert all(torch.equal(a, b) and a is not b for a, b in zip(released, total.parts, strict=True))
 
 
 def test_parts_of_different_precision_are_not_released_together():
     with pytest.raises(UsageError, match=r"torch.float64 on cpu beside torch.float32 on cpu"):
-        noisy(Bounded([torch.zeros(1), torch.zeros(1, dtype=torch.float64)], 1.0, "add-remove"), 1.0)
+        add_noise(Bounded([torch.zeros(1), torch.zeros(1, dtype=torch.float64)], 1.0, "add-remove"), 1.0)

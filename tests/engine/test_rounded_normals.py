@@ -119,7 +119,12 @@ def test_a_cell_stays_open_until_the_bits_leave_one_half():
             asked.append(level)
             return table[level - 1], 0
 
-        assert rounded_normals.nearest(rounded_normals.Dyadic(first, 62), rounded_normals.Dyadic(0, 64), more, 1.0, second=False) == wanted
+        assert (
+            rounded_normals.nearest(
+                rounded_normals.Dyadic(first, 62), rounded_normals.Dyadic(0, 64), more, 1.0, second=False
+            )
+            == wanted
+        )
         assert asked[-1] >= 3
 
 

@@ -103,7 +103,9 @@ def test_groups_that_are_not_what_is_accounted_are_refused(sampling, groups, sai
 
 def test_every_set_of_a_group_is_as_likely_as_another():
     # oracle: chi-square over the 6 pairs of 4 records, at 1e-4
-    own = sampler(Sampling("fixed", 0.5), 6, 3, np.random.default_rng(0), [(np.array([1, 2, 4, 5]), 2), (np.array([0, 3]), 1)])
+    own = sampler(
+        Sampling("fixed", 0.5), 6, 3, np.random.default_rng(0), [(np.array([1, 2, 4, 5]), 2), (np.array([0, 3]), 1)]
+    )
     drawn = [own.draw() for _ in range(3000)]
     counts = np.unique([d[0] * 10 + d[1] for d in drawn], return_counts=True)[1]
     assert len(counts) == 6

@@ -29,7 +29,9 @@ def records() -> tuple[torch.Tensor, torch.Tensor]:
 def batches(physical: int = RECORDS) -> batch_gradient.Batches:
     x, y = records()
     model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
-    return batch_gradient.Batches(model, LOSS, lambda places: (x[torch.from_numpy(places)], y[torch.from_numpy(places)]), physical)
+    return batch_gradient.Batches(
+        model, LOSS, lambda places: (x[torch.from_numpy(places)], y[torch.from_numpy(places)]), physical
+    )
 
 
 def schedule(
@@ -53,14 +55,18 @@ def schedule(
     )
 
 
-def engine(folder: Path, plan: Schedule | None = None, *, seed: int | None = 0, identity: str = "toy", **how: bool) -> Engine:
+def engine(
+    folder: Path, plan: Schedule | None = None, *, seed: int | None = 0, identity: str = "toy", **how: bool
+) -> Engine:
     folder.mkdir(parents=True, exist_ok=True)
     own = seeds.seeds(seed)
     seeds.seed_model(own)
     made, plan = batches(5), plan or schedule()
     form = "exact" if plan.exact else "rounded"
     private = Privacy(sigma=1.0, delta=1e-5, clip=0.5, noise=form) if plan.step else None
-    job = Job(made.model, batch_gradient.of(made, private, "add-remove", plan.batch), lambda: {"accuracy": 0.5})
+    job = Job(
+        made.model, batch_gradient.make_aggregator(made, private, "add-remove", plan.batch), lambda: {"accuracy": 0.5}
+    )
     return Engine(job, plan, own, folder, torch.device("cpu"), identity=identity, **how)
 
 

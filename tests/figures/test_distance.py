@@ -17,7 +17,9 @@ def drawn(module, rows):
 
 def test_a_sweep_has_a_line_for_each_loss_over_the_noise():
     rows = [
-        {"options.loss": loss, "data.privatize.sigma": s, "epoch": 3, "w2": s + len(loss)} for loss in ("plain", "entropic") for s in (2, 1)
+        {"options.loss": loss, "data.privatize.sigma": s, "epoch": 3, "w2": s + len(loss)}
+        for loss in ("plain", "entropic")
+        for s in (2, 1)
     ]
     axes = drawn(distance, rows)
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["plain", "entropic"]

@@ -20,10 +20,18 @@ TABLES = {
     "eps-over-n": {**BOUNDS, "delta": 1e-5, "sweep": N},
     "delta-over-n": {**BOUNDS, "eps": 1, "sweep": N},
     "loss-law": {"process": [{"mech": "laplace", "scale": 1, "n": 2}], "table": "loss", "bins": 50},
-    "loss-class": {"cases": {"a": [GAUSS], "b": [GAUSS]}, "table": "class", "sweep": {"over": "sensitivity", "values": [1, 2]}},
+    "loss-class": {
+        "cases": {"a": [GAUSS], "b": [GAUSS]},
+        "table": "class",
+        "sweep": {"over": "sensitivity", "values": [1, 2]},
+    },
     "adp-pdp": {"process": [{"mech": "truncated-gauss", "sigma": 1, "bound": 2.5}], "accountants": ["pld"], "eps": 0.3},
     "claims": {"table": "claims"},
-    "sliced-distance": {"table": "sliced-distance", "params": {"records": 20}, "sweep": {"over": "c", "values": [0, 1]}},
+    "sliced-distance": {
+        "table": "sliced-distance",
+        "params": {"records": 20},
+        "sweep": {"over": "c", "values": [0, 1]},
+    },
     "sensitivity": {
         "table": "wgrad-sensitivity",
         "params": {"bound": 1, "lipschitz_x": 1, "lipschitz_z": 1, "size_x": 100, "size_z": 100, "clip": 5},
@@ -35,9 +43,21 @@ TABLES = {
         "sweep": {"over": "target", "values": [0.5, 1]},
     },
     "wp-gradient": {"table": "wp-gradient", "params": {"order": 2}, "sweep": {"over": "records", "values": [10, 100]}},
-    "sigma-over-eps": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
-    "sigma-ratio": {"table": "gauss-formulas", "params": {"delta": 1e-4}, "sweep": {"over": "target", "values": [0.5, 2, 35, 40]}},
-    "linear-generator": {"table": "linear-generator", "params": {"batch": 20}, "sweep": {"over": "lam", "values": [1, 2]}},
+    "sigma-over-eps": {
+        "table": "gauss-formulas",
+        "params": {"delta": 1e-4},
+        "sweep": {"over": "target", "values": [0.5, 2, 35, 40]},
+    },
+    "sigma-ratio": {
+        "table": "gauss-formulas",
+        "params": {"delta": 1e-4},
+        "sweep": {"over": "target", "values": [0.5, 2, 35, 40]},
+    },
+    "linear-generator": {
+        "table": "linear-generator",
+        "params": {"batch": 20},
+        "sweep": {"over": "lam", "values": [1, 2]},
+    },
     "error-over-records": {
         "table": "linear-rate",
         "params": {"draws": 2, "noise": "gauss"},
@@ -107,7 +127,9 @@ def test_a_series_of_zeros_or_refusals_is_named_though_it_has_no_curve():
     sweep = {"over": "eps", "values": [1, 2]}
     rows = wpriv.compare(process=[{"mech": "laplace", "scale": 1}], accountants=["pld", "gdp"], sweep=sweep).rows
     gauss = wpriv.compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["pld"], sweep=sweep).rows
-    found = entries(drawn("delta-over-eps", [{**r, "case": "laplace"} for r in rows] + [{**r, "case": "gauss"} for r in gauss]))
+    found = entries(
+        drawn("delta-over-eps", [{**r, "case": "laplace"} for r in rows] + [{**r, "case": "gauss"} for r in gauss])
+    )
     assert found == ["gauss, pld (exact)", "laplace, pld (0 throughout)", "laplace, gdp (no answer)"]
 
 
@@ -142,20 +164,35 @@ def test_a_case_that_names_its_parameter_does_not_repeat_it():
 
 
 def test_a_formula_that_leaves_its_proof_changes_its_look_there_and_goes_on_from_where_it_was():
-    proven, beyond = [line for line in drawn("sigma-ratio").get_lines() if line.get_color() == "#D55E00" and line.get_xdata().size > 1]
+    proven, beyond = [
+        line for line in drawn("sigma-ratio").get_lines() if line.get_color() == "#D55E00" and line.get_xdata().size > 1
+    ]
     assert (list(proven.get_xdata()), list(beyond.get_xdata())) == ([0.5, 0.5], [0.5, 2, 35, 40])
     assert proven.get_linestyle() != beyond.get_linestyle()
 
 
 def test_the_slope_of_w_p_is_drawn_where_the_shift_is_swept():
-    swept = {"table": "wp-gradient", "params": {"order": 1, "records": 5}, "sweep": {"over": "theta", "values": [-0.2, 0, 0.2]}}
+    swept = {
+        "table": "wp-gradient",
+        "params": {"order": 1, "records": 5},
+        "sweep": {"over": "theta", "values": [-0.2, 0, 0.2]},
+    }
     axes = drawn("wp-gradient", wpriv.compare(**swept).rows)
     assert entries(axes) == ["x_i = i/n: slope +1 at θ = 0", "one record replaced: slope -1 at θ = 0"]
 
 
 def test_a_training_shows_what_was_measured_and_what_it_cost_but_nothing_of_training_records():
     rows = [
-        {"epoch": e, "step": 3 * e, "loss": 1 / e, "clipped": 0.5, "accuracy": 0.2 * e, "epsilon": 0.3 * e, "seconds": e} for e in (1, 2, 3)
+        {
+            "epoch": e,
+            "step": 3 * e,
+            "loss": 1 / e,
+            "clipped": 0.5,
+            "accuracy": 0.2 * e,
+            "epsilon": 0.3 * e,
+            "seconds": e,
+        }
+        for e in (1, 2, 3)
     ]
     axes = drawn("training", rows)
     assert entries(axes) == ["accuracy", "ε so far (right)"]
@@ -167,7 +204,10 @@ def test_a_training_shows_what_was_measured_and_what_it_cost_but_nothing_of_trai
 
 
 def test_scores_of_any_units_share_a_logarithmic_axis_without_those_that_are_0():
-    rows = [{"epoch": e, "step": e, "loss": -1.0, "w2": 7.0 / e, "entropy": 0.0 if e == 1 else 2.0, "seconds": 1} for e in (1, 2, 3)]
+    rows = [
+        {"epoch": e, "step": e, "loss": -1.0, "w2": 7.0 / e, "entropy": 0.0 if e == 1 else 2.0, "seconds": 1}
+        for e in (1, 2, 3)
+    ]
     axes = drawn("measures", rows)
     assert axes.get_yscale() == "log"
     assert entries(axes) == ["w2", "entropy"]
@@ -182,7 +222,10 @@ def test_samples_are_a_grid_of_images_or_points_beside_their_target():
     assert axes.images[0].get_array().shape == (2 * 6 - 1, 6 * 5 - 1)
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["real", "made"]
     assert drawn("samples", {"samples": rng.uniform(size=(7, 3, 5, 5))}).images[0].get_array().shape == (17, 17, 3)
-    assert entries(drawn("samples", {"samples": rng.normal(size=(9, 2)), "target": rng.normal(size=(5, 2))})) == ["target", "generated"]
+    assert entries(drawn("samples", {"samples": rng.normal(size=(9, 2)), "target": rng.normal(size=(5, 2))})) == [
+        "target",
+        "generated",
+    ]
     for wrong in ({"samples": np.zeros((3, 4))}, {"samples": np.zeros((3, 1, 2, 2)), "names": np.array(["a", "b"])}):
         with pytest.raises(ValueError, match=r"samples must be|cannot be cut"):
             drawn("samples", wrong)

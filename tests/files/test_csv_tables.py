@@ -97,7 +97,11 @@ def test_a_table_without_a_header_keeps_its_first_row(monkeypatch, large):
 CELLS = st.sampled_from(["1", "-2.5", "1e-7", "inf", "NA", "", "x", " 3", '"4"', '"a,b"', '"a\nb"', '"', "true", "1_0"])
 
 
-@given(st.lists(st.lists(CELLS, min_size=1, max_size=4), max_size=5), st.sampled_from(["\n", "\r\n"]), st.sets(st.sampled_from("ab")))
+@given(
+    st.lists(st.lists(CELLS, min_size=1, max_size=4), max_size=5),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sets(st.sampled_from("ab")),
+)
 @settings(max_examples=300, deadline=None)
 def test_both_readers_agree_on_every_text(body, end, numeric):
     text = end.join(["a,b", *(",".join(row) for row in body)])

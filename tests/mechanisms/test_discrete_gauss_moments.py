@@ -27,10 +27,15 @@ def exact(sigma: float, shift: int, lam: float, rate: float = 1.0) -> mp.mpf:
     with mp.workdps(60):
         s2, power, q = mp.mpf(sigma) ** 2, mp.mpf(lam) + 1, mp.mpf(rate)
         reach = int(20 * sigma) + 30
-        weight = {k: mp.exp(-(mp.mpf(k) ** 2) / (2 * s2)) for k in range(-reach, int((lam + 1) * shift) + reach + shift)}
+        weight = {
+            k: mp.exp(-(mp.mpf(k) ** 2) / (2 * s2)) for k in range(-reach, int((lam + 1) * shift) + reach + shift)
+        }
         total = mp.fsum(weight[k] for k in weight if abs(k) <= reach)
         return mp.log(
-            mp.fsum(w * (1 - q + q * mp.exp((2 * k - shift) * mp.mpf(shift) / (2 * s2))) ** power for k, w in weight.items()) / total
+            mp.fsum(
+                w * (1 - q + q * mp.exp((2 * k - shift) * mp.mpf(shift) / (2 * s2))) ** power for k, w in weight.items()
+            )
+            / total
         )
 
 
@@ -90,7 +95,11 @@ def test_zcdp_of_discrete_gauss_is_that_of_gauss(sigma):
 
 
 def test_the_profile_beyond_the_atoms_is_bounded_and_not_zero():
-    for pair in (DiscreteGauss(1.0).pair(), poisson(DiscreteGauss(1.0).pair(), 0.1), fixed(DiscreteGauss(1.0).pair(), 0.1)):
+    for pair in (
+        DiscreteGauss(1.0).pair(),
+        poisson(DiscreteGauss(1.0).pair(), 0.1),
+        fixed(DiscreteGauss(1.0).pair(), 0.1),
+    ):
         beyond = float(pair.log_delta(1000.0))
         assert -850 < beyond < -700
         assert pair.support[1] == math.inf

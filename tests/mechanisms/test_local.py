@@ -61,7 +61,9 @@ def test_no_sufficient_formula_lies_below_the_least_sigma_and_the_round_trip_clo
 def test_calibrating_gives_the_least_sigma_at_the_diameter_of_the_ball():
     for nonnegative, diameter in ((0, 6.0), (1, 3 * math.sqrt(2))):
         row = wpriv.calibrate("local-gauss", radius=3, nonnegative=nonnegative, eps=35, delta=1e-4)
-        assert row.extra["calibrated"]["value"] == pytest.approx(diameter * gaussian_calibration.exact(35, 1e-4), rel=3e-5)
+        assert row.extra["calibrated"]["value"] == pytest.approx(
+            diameter * gaussian_calibration.exact(35, 1e-4), rel=3e-5
+        )
         assert (row.claim, row.process.adjacency) == ("exact", "any-two")
 
 
@@ -117,5 +119,8 @@ def test_nonnegative_is_yes_or_no():
 def test_the_readings_of_a_job_are_refused_where_it_has_no_neighbours_to_set_side_by_side(capsys):
     from wpriv.cli.main import main
 
-    assert main(["compare", "--mech", "local-gauss", "--sigma", "1", "--param", "radius=1", "--delta", "1e-4", "--why"]) == 3
+    assert (
+        main(["compare", "--mech", "local-gauss", "--sigma", "1", "--param", "radius=1", "--delta", "1e-4", "--why"])
+        == 3
+    )
     assert "any-two" in capsys.readouterr().err

@@ -28,13 +28,17 @@ def inversion(k: int, d: int, sigma: float, n: int, eps: float) -> float:
         def part(u: mp.mpf) -> mp.mpf:
             s = c + 1j * u
             return mp.re(
-                mp.hyp1f1(0.5, mp.mpf(d) / 2, s * (s + 1) / (2 * mp.mpf(sigma) ** 2)) ** (k * n) * mp.exp(-s * eps) / (s * (1 + s))
+                mp.hyp1f1(0.5, mp.mpf(d) / 2, s * (s + 1) / (2 * mp.mpf(sigma) ** 2)) ** (k * n)
+                * mp.exp(-s * eps)
+                / (s * (1 + s))
             )
 
         return float(mp.quad(part, [0, 1, 2, 4, 8, 16, 40, 100]) / mp.pi)
 
 
-@pytest.mark.parametrize(("k", "d", "sigma", "n", "eps"), [(200, 784, 1.0, 1, 1.0), (30, 50, 2.0, 3, 0.5), (40, 20, 2.5, 20, 2.0)])
+@pytest.mark.parametrize(
+    ("k", "d", "sigma", "n", "eps"), [(200, 784, 1.0, 1, 1.0), (30, 50, 2.0, 3, 0.5), (40, 20, 2.5, 20, 2.0)]
+)
 def test_the_bracket_holds_the_contour_integral_of_the_moments(k, d, sigma, n, eps):
     bracket = pld.account(Process((Step(Projection(d=d, k=k, sigma=sigma), n),))).at(eps=eps).delta
     truth = inversion(k, d, sigma, n, eps)
@@ -76,14 +80,24 @@ def test_sampled_steps_agree_with_draws_of_the_directions():
     for eps in (0.05, 0.3):
         inner = math.log1p(math.expm1(eps) / rate)
         each = rate * (ndtr(mu / 2 - inner / mu) - math.exp(inner) * ndtr(-mu / 2 - inner / mu))
-        bracket = pld.account(Process((Step(Projection(d=d, k=k, sigma=sigma), 1, Sampling("fixed", rate)),))).at(eps=eps).delta
+        bracket = (
+            pld.account(Process((Step(Projection(d=d, k=k, sigma=sigma), 1, Sampling("fixed", rate)),)))
+            .at(eps=eps)
+            .delta
+        )
         error = 5 * each.std() / math.sqrt(each.size)
         assert bracket.lower - error <= each.mean() <= bracket.upper + error
 
 
 @pytest.mark.parametrize(
     ("k", "d", "delta", "sigma"),
-    [(200, 784, 1e-5, 1.9137), (1000, 784, 1e-5, 4.2268), (2000, 8192, 1e-6, 2.0918), (100, 50, 1e-3, 3.6880), (1000, 100, 1e-6, 13.4138)],
+    [
+        (200, 784, 1e-5, 1.9137),
+        (1000, 784, 1e-5, 4.2268),
+        (2000, 8192, 1e-6, 2.0918),
+        (100, 50, 1e-3, 3.6880),
+        (1000, 100, 1e-6, 13.4138),
+    ],
 )
 def test_the_noise_of_one_release_is_the_one_found_on_a_fine_grid(k, d, delta, sigma):
     """Oracle: the law of H on a grid of 1e-5 by FFT, split with the mean kept; eps = 1 at the noise to five digits."""
@@ -114,7 +128,7 @@ def test_the_two_laws_bracket_mean_and_profile(k, d, sigma):
     assert means[0] <= 1 + 1e-9 <= means[1] + 2e-9
     if sigma * math.sqrt(d / k) > 1:  # where total variation saturates, equal steps of it are long ones of u
         assert means[1] - means[0] <= 2.5e-3
-    ends = ProjectionPair(k, d, sigma).between(3e-3)
+    ends = ProjectionPair(k, d, sigma).sandwich(3e-3)
     eps = np.array([0.0, 0.1, 1.0, 5.0]) * math.sqrt(k / d) / sigma
     assert np.all(ends[0].log_delta(eps) <= ends[1].log_delta(eps) + 1e-12)
 

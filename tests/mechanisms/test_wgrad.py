@@ -50,7 +50,9 @@ def test_the_golden_delta_of_the_composed_curve_lies_in_the_bracket():
     assert found.lower <= float(point["value"]) <= found.upper
 
 
-@pytest.mark.parametrize(("formula", "ident"), [("uniform", "003-gdp-0"), ("sampling", "003-gdp-0"), ("poisson", "003-gdp-1")])
+@pytest.mark.parametrize(
+    ("formula", "ident"), [("uniform", "003-gdp-0"), ("sampling", "003-gdp-0"), ("poisson", "003-gdp-1")]
+)
 def test_the_golden_limits_are_those_of_gdp_clt_by_their_name(formula, ident):
     """At eps = 0 delta of mu-GDP is 2 Phi(mu/2) - 1 = erf(mu / sqrt 8)."""
     noise = float(GOLDEN[ident]["inputs"]["sigma"])
@@ -79,7 +81,9 @@ def test_every_figure_says_what_is_not_protected(accountant):
     row = wpriv.budget("wgrad", sigma=0.05, **PARITY, **RUN, delta=DELTA, accountant=accountant)
     assert "NOT protected" in row.warnings[0]
     assert "replace-within-group" in row.as_dict()["adjacency"]
-    rows = wpriv.compare(process=[{"mech": "wgrad", "sigma": 0.05, **PARITY, **RUN}], accountants=[accountant], delta=DELTA).rows
+    rows = wpriv.compare(
+        process=[{"mech": "wgrad", "sigma": 0.05, **PARITY, **RUN}], accountants=[accountant], delta=DELTA
+    ).rows
     assert "NOT protected" in rows[0]["warnings"][0]
 
 
@@ -114,7 +118,20 @@ def test_other_batches_and_other_neighbours_are_refused(kind, adjacency):
 
 def test_several_accountants_say_it_once(capsys):
     flags = [f"--param={name}={value}" for name, value in PARITY.items()]
-    job = ["budget", "--mech", "wgrad", "--sigma", "0.05", *flags, "--sampling", "fixed", "--rate", "0.2", "--delta", "1e-6"]
+    job = [
+        "budget",
+        "--mech",
+        "wgrad",
+        "--sigma",
+        "0.05",
+        *flags,
+        "--sampling",
+        "fixed",
+        "--rate",
+        "0.2",
+        "--delta",
+        "1e-6",
+    ]
     assert main([*job, "--accountant", "rdp", "--accountant", "gdp-clt"]) == 0
     said = capsys.readouterr().err.splitlines()
     assert [line.count("NOT protected") for line in said] == [1, 0]

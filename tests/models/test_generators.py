@@ -33,7 +33,8 @@ def test_a_generator_makes_records_and_has_the_documented_number_of_parameters(n
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("dcgan-28", {}), ("dcgan-28", {"norm": "none"}), ("mlp-generator", {"norm": "batch", "out": "sigmoid"})]
+    ("name", "given"),
+    [("dcgan-28", {}), ("dcgan-28", {"norm": "none"}), ("mlp-generator", {"norm": "batch", "out": "sigmoid"})],
 )
 def test_a_step_reaches_every_parameter_and_images_lie_from_0_to_1(name, given):
     model = build(name, **given)
@@ -57,5 +58,7 @@ def test_without_hidden_layers_it_is_affine():
 
 
 def test_records_of_another_shape_are_refused_in_words():
-    with pytest.raises(UsageError, match=r"dcgan-28 takes images of shape \[C, 28, 28\]; found examples of shape \[2\]"):
+    with pytest.raises(
+        UsageError, match=r"dcgan-28 takes images of shape \[C, 28, 28\]; found examples of shape \[2\]"
+    ):
         build("dcgan-28", (2,))

@@ -84,7 +84,8 @@ def test_the_published_form_mixes_examples_with_batch_normalisation(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("tanh-cnn-28", (1, 32, 32)), ("grey-cnn", (784,)), ("wrn-16-4", (64,)), ("colour-cnn", (3, 28, 28))]
+    ("name", "shape"),
+    [("tanh-cnn-28", (1, 32, 32)), ("grey-cnn", (784,)), ("wrn-16-4", (64,)), ("colour-cnn", (3, 28, 28))],
 )
 def test_examples_of_another_shape_are_refused_in_words(name, shape):
     with pytest.raises(UsageError, match=f"{name} takes images of shape .*; found examples of shape"):

@@ -14,7 +14,9 @@ from wpriv.errors import UsageError
 from wpriv.numerics import ball_projection
 
 finite = st.floats(-1e100, 1e100, allow_subnormal=False)
-rows = arrays.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 8)), elements=st.one_of(finite, st.floats(-3, 3)))
+rows = arrays.arrays(
+    np.float64, st.tuples(st.integers(1, 4), st.integers(1, 8)), elements=st.one_of(finite, st.floats(-3, 3))
+)
 radii = st.floats(1e-6, 1e6)
 
 
@@ -35,11 +37,18 @@ def by_bisection(row: np.ndarray, radius: float) -> np.ndarray:
 def test_the_l1_projection_is_the_one_found_by_bisection(d, radius):
     x = np.random.default_rng(d).normal(size=(20, d)) * np.logspace(-2, 2, 20)[:, None]
     wanted = np.stack([by_bisection(row, radius) for row in x])
-    np.testing.assert_allclose(ball_projection.nearest(x, radius, 1), wanted, rtol=0, atol=1e-12 * radius + 1e-14 * np.abs(x).max())
+    np.testing.assert_allclose(
+        ball_projection.nearest(x, radius, 1), wanted, rtol=0, atol=1e-12 * radius + 1e-14 * np.abs(x).max()
+    )
 
 
 @settings(max_examples=150, deadline=None)
-@given(arrays.arrays(np.float64, (1, 5), elements=st.floats(-10, 10)), st.floats(0.01, 10), st.sampled_from([1, 2]), st.integers(0, 2**32))
+@given(
+    arrays.arrays(np.float64, (1, 5), elements=st.floats(-10, 10)),
+    st.floats(0.01, 10),
+    st.sampled_from([1, 2]),
+    st.integers(0, 2**32),
+)
 def test_no_point_of_the_ball_is_nearer(x, radius, p, seed):
     found = ball_projection.nearest(x, radius, p)[0]
     others = np.random.default_rng(seed).laplace(size=(500, 5))
@@ -99,7 +108,12 @@ def test_spacing_leaves_room_for_noise_of_any_size():
 
 @pytest.mark.parametrize(
     ("radius", "noise", "told"),
-    [(1e-10, 1, "radius must lie"), (1e10, 1e10, "radius must lie"), (1, 1e-5, "hides nothing"), (1, 1e31, "hides nothing")],
+    [
+        (1e-10, 1, "radius must lie"),
+        (1e10, 1e10, "radius must lie"),
+        (1, 1e-5, "hides nothing"),
+        (1, 1e31, "hides nothing"),
+    ],
 )
 def test_what_the_grid_cannot_hold_is_refused(radius, noise, told):
     with pytest.raises(UsageError, match=told):

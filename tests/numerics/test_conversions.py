@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.points import GOLDEN
 from wpriv.numerics import conversions
-from wpriv.numerics.root_finding import lowest
+from wpriv.numerics.root_finding import minimize_quasiconvex
 
 
 def gauss_moment(lam: np.ndarray) -> np.ndarray:
@@ -22,7 +22,7 @@ def gauss_moment(lam: np.ndarray) -> np.ndarray:
 
 def test_the_golden_deltas_of_both_renyi_conversions() -> None:
     for key, bound in (("002-rdp2dp-0", conversions.tail_to_log_delta), ("002-rdp2dp-1", conversions.rdp_to_log_delta)):
-        found = lowest(lambda lam, b=bound: b(lam, gauss_moment(lam), 5.0), 1e-12, 1e12)[1]
+        found = minimize_quasiconvex(lambda lam, b=bound: b(lam, gauss_moment(lam), 5.0), 1e-12, 1e12)[1]
         assert math.exp(found) == pytest.approx(float(GOLDEN[key]["value"]), rel=GOLDEN[key]["rtol"])
 
 
@@ -31,7 +31,9 @@ def test_the_constant_of_the_conversion_is_the_best_there_is() -> None:
     x = np.geomspace(1e-9, 1e3, 400_001)
     for lam in (0.01, 0.5, 1.0, 7.0, 300.0):
         supremum = float(np.max(-np.expm1(-x) * np.exp(-lam * x)))
-        assert float(conversions.rdp_to_log_delta(np.array([lam]), np.zeros(1), 0.0)[0]) == pytest.approx(math.log(supremum), abs=1e-8)
+        assert float(conversions.rdp_to_log_delta(np.array([lam]), np.zeros(1), 0.0)[0]) == pytest.approx(
+            math.log(supremum), abs=1e-8
+        )
 
 
 @given(

@@ -22,7 +22,10 @@ CONSTANTS = [(1, 0), (1, 1), (0, 1), (1, 0.3), (0.3, 1), (2, 1)]
 @cache
 def overlaps(n: int, m: int) -> np.ndarray:
     """[n, m] lengths of ((i-1)/n, i/n] cap ((j-1)/m, j/m]."""
-    rows = [[min(Fraction(i + 1, n), Fraction(j + 1, m)) - max(Fraction(i, n), Fraction(j, m)) for j in range(m)] for i in range(n)]
+    rows = [
+        [min(Fraction(i + 1, n), Fraction(j + 1, m)) - max(Fraction(i, n), Fraction(j, m)) for j in range(m)]
+        for i in range(n)
+    ]
     return np.array([[float(max(cell, Fraction(0))) for cell in row] for row in rows])
 
 
@@ -55,7 +58,9 @@ def test_the_golden_sensitivities_of_theorem_4_1(kind):
     formula = {"0": "paper", "t": "tight"}[kind]
     point = GOLDEN[f"003-thm41a-{kind}"]
     given = {k: float(v) for k, v in point["inputs"].items()}
-    assert wasserstein_gradient(given["M"], given["L1"], given["L2"], given["n"], formula=formula) == pytest.approx(float(point["value"]))
+    assert wasserstein_gradient(given["M"], given["L1"], given["L2"], given["n"], formula=formula) == pytest.approx(
+        float(point["value"])
+    )
     point = GOLDEN["003-thm41b-0"]
     given = {k: float(v) for k, v in point["inputs"].items()}
     found = wasserstein_gradient(given["M"], given["L1"], given["L2"], given["n"], given["m"], formula="paper")
@@ -81,9 +86,13 @@ def test_no_small_sample_moves_the_gradient_further_and_some_do_it_as_far(l1, l2
         n, m = rng.integers(1, 6 if trial % 4 else 3, size=2)
         if trial % 2:  # near the vertices: ties are told apart by a hair
             levels, signs = np.array([-1, -1 + 1e-5, 0, 1 - 1e-5, 1]), np.array([-1.0, 1.0])
-            draw = [rng.choice(levels, size) for size in (n + 1, m)] + [rng.choice(signs, (size, 1)) for size in (n + 1, m)]
+            draw = [rng.choice(levels, size) for size in (n + 1, m)] + [
+                rng.choice(signs, (size, 1)) for size in (n + 1, m)
+            ]
         else:
-            draw = [rng.uniform(-1, 1, size) for size in (n + 1, m)] + [rng.normal(size=(size, 2)) for size in (n + 1, m)]
+            draw = [rng.uniform(-1, 1, size) for size in (n + 1, m)] + [
+                rng.normal(size=(size, 2)) for size in (n + 1, m)
+            ]
             draw[2:] = [g / np.linalg.norm(g, axis=1, keepdims=True) for g in draw[2:]]
         u, v, du, dv = draw
         found = moved(u[1:], l1 * du[1:], v, l2 * dv, u[0], l1 * du[0])
@@ -111,7 +120,9 @@ def test_the_published_constant_is_never_smaller_and_twice_as_large_for_equal_gr
     for bound, l1, l2 in rng.exponential(size=(200, 3)):
         paper, tight = (wasserstein_gradient(bound, l1, l2, 10, 20, formula=name) for name in ("paper", "tight"))
         assert tight <= paper
-    assert wasserstein_gradient(1, 2, 2, 9, 7, formula="paper") == pytest.approx(2 * wasserstein_gradient(1, 2, 2, 9, 7))
+    assert wasserstein_gradient(1, 2, 2, 9, 7, formula="paper") == pytest.approx(
+        2 * wasserstein_gradient(1, 2, 2, 9, 7)
+    )
 
 
 def test_with_both_samples_private_the_roles_may_be_exchanged():
@@ -133,7 +144,11 @@ def test_ties_broken_by_position_move_the_gradient_by_a_constant_and_shared_ones
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [((1, 1, 1, 0), "at least one record"), ((1, 1, 1, 5, 0), "at least one record"), ((1, 1, 1, 5, 5, "loose"), "tight, paper")],
+    [
+        ((1, 1, 1, 0), "at least one record"),
+        ((1, 1, 1, 5, 0), "at least one record"),
+        ((1, 1, 1, 5, 5, "loose"), "tight, paper"),
+    ],
 )
 def test_what_cannot_be_is_refused(given, told):
     with pytest.raises(UsageError, match=told):

@@ -32,7 +32,9 @@ def test_the_golden_moments(point):
 @settings(max_examples=60, deadline=None)
 def test_orders_2_and_4_are_polynomials(m, s):
     assert float(log_absolute_moment(m, s, 2)) == pytest.approx(math.log(m * m + s * s), abs=1e-12)
-    assert float(log_absolute_moment(m, s, 4)) == pytest.approx(math.log(m**4 + 6 * m * m * s * s + 3 * s**4), abs=1e-12)
+    assert float(log_absolute_moment(m, s, 4)) == pytest.approx(
+        math.log(m**4 + 6 * m * m * s * s + 3 * s**4), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("mu", [1, 1.7, 3, 16, 37.3, 1000])
@@ -41,8 +43,15 @@ def test_moments_are_those_of_mpmath_for_every_order_and_distance(mu, ratio):
     with mpmath.workdps(40):
         x, order = mpmath.mpf(ratio) ** 2 / 2, mpmath.mpf(mu)
         kummer = mpmath.hyp1f1(-order / 2, 0.5, -x)
-        exact = order / 2 * mpmath.log(2) + mpmath.loggamma((order + 1) / 2) - mpmath.log(mpmath.pi) / 2 + mpmath.log(kummer)
-    assert float(log_absolute_moment(0.7 * ratio, 0.7, mu)) == pytest.approx(float(exact) + mu * math.log(0.7), rel=1e-12, abs=1e-12)
+        exact = (
+            order / 2 * mpmath.log(2)
+            + mpmath.loggamma((order + 1) / 2)
+            - mpmath.log(mpmath.pi) / 2
+            + mpmath.log(kummer)
+        )
+    assert float(log_absolute_moment(0.7 * ratio, 0.7, mu)) == pytest.approx(
+        float(exact) + mu * math.log(0.7), rel=1e-12, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("mu", [1.5, 4])

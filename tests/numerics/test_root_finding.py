@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wpriv.errors import Unsupported
-from wpriv.numerics.root_finding import least, lowest
+from wpriv.numerics.root_finding import minimize_quasiconvex, smallest_meeting
 
 SHAPES = {
     "line": lambda x, r: r - x,
@@ -37,7 +37,7 @@ def test_the_answer_meets_the_target_and_a_hair_less_does_not(shape: str, root: 
         calls += 1
         return SHAPES[shape](x, root)
 
-    found = least(meets, guess)
+    found = smallest_meeting(meets, guess)
     assert meets(found) <= 0
     assert meets(found * (1 - 1e-9)) > 0
     assert calls < 450
@@ -45,39 +45,39 @@ def test_the_answer_meets_the_target_and_a_hair_less_does_not(shape: str, root: 
 
 def test_a_smooth_function_near_the_guess_takes_few_calls() -> None:
     calls = []
-    least(lambda x: calls.append(x) or math.exp(-x) - 1e-9, 15.0)
+    smallest_meeting(lambda x: calls.append(x) or math.exp(-x) - 1e-9, 15.0)
     assert len(calls) < 20
 
 
 def test_the_low_end_is_the_answer_where_it_meets_the_target() -> None:
-    assert least(lambda x: -1.0, 5.0) == 0.0
-    assert least(lambda x: -1.0 - x, 5.0, low=2.0) == 2.0
+    assert smallest_meeting(lambda x: -1.0, 5.0) == 0.0
+    assert smallest_meeting(lambda x: -1.0 - x, 5.0, low=2.0) == 2.0
 
 
 def test_a_range_below_zero_is_searched() -> None:
-    assert least(lambda x: -x - 1e3, -10.0, low=-1e6, high=0.0) == pytest.approx(-1e3, rel=1e-12)
+    assert smallest_meeting(lambda x: -x - 1e3, -10.0, low=-1e6, high=0.0) == pytest.approx(-1e3, rel=1e-12)
 
 
 def test_a_target_beyond_the_high_end_is_refused() -> None:
     with pytest.raises(Unsupported, match="no value up to 10 meets"):
-        least(lambda x: 11 - x, 1.0, high=10.0)
+        smallest_meeting(lambda x: 11 - x, 1.0, high=10.0)
     with pytest.raises(Unsupported):
-        least(lambda x: 1.0, 1.0)
+        smallest_meeting(lambda x: 1.0, 1.0)
 
 
 def test_nan_is_never_taken_for_an_answer() -> None:
     with pytest.raises(ArithmeticError):
-        least(lambda x: math.nan, 1.0)
+        smallest_meeting(lambda x: math.nan, 1.0)
 
 
 @given(at=st.floats(-11, 11).map(lambda x: 10**x), power=st.floats(0.3, 3))
 def test_the_lowest_point_of_a_quasi_convex_function_is_found(at: float, power: float) -> None:
-    x, value = lowest(lambda x: np.abs(np.log(x / at)) ** power - 2, 1e-12, 1e12)
+    x, value = minimize_quasiconvex(lambda x: np.abs(np.log(x / at)) ** power - 2, 1e-12, 1e12)
     assert x == pytest.approx(at, rel=1e-5)
     assert value == pytest.approx(-2, abs=0.03)
 
 
 def test_infinite_values_are_walked_around() -> None:
-    x, value = lowest(lambda x: np.where(x > 3, np.inf, (x - 2) ** 2), 1e-6, 1e6)
+    x, value = minimize_quasiconvex(lambda x: np.where(x > 3, np.inf, (x - 2) ** 2), 1e-6, 1e6)
     assert (x, value) == (pytest.approx(2, rel=1e-5), pytest.approx(0, abs=1e-9))
-    assert lowest(lambda x: np.full(x.shape, np.inf), 1.0, 10.0) == (1.0, math.inf)
+    assert minimize_quasiconvex(lambda x: np.full(x.shape, np.inf), 1.0, 10.0) == (1.0, math.inf)

@@ -54,6 +54,8 @@ def test_a_given_number_is_repeated_in_full(x):
     assert float(echo(x)) == x
 
 
-@pytest.mark.parametrize(("x", "wanted"), [(1.0, "1"), (1e-5, "1e-05"), (1.0000001, "1.0000001"), (0.1, "0.1"), (1e6, "1000000")])
+@pytest.mark.parametrize(
+    ("x", "wanted"), [(1.0, "1"), (1e-5, "1e-05"), (1.0000001, "1.0000001"), (0.1, "0.1"), (1e6, "1000000")]
+)
 def test_a_given_number_looks_as_it_was_written(x, wanted):
     assert echo(x) == wanted

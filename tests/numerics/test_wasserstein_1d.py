@@ -25,13 +25,17 @@ def test_the_golden_distance_of_a_subsampled_record():
 
 
 def test_the_golden_distance_of_a_shift_is_its_length():
-    assert wasserstein_1d.shift(float(GOLDEN["000-W-shift-0"]["inputs"]["Delta"])) == float(GOLDEN["000-W-shift-0"]["value"])
+    assert wasserstein_1d.shift(float(GOLDEN["000-W-shift-0"]["inputs"]["Delta"])) == float(
+        GOLDEN["000-W-shift-0"]["value"]
+    )
     assert wasserstein_1d.shift([3.0, 4.0]) == 5.0
 
 
 @pytest.mark.parametrize(("m", "s"), [(0.0, 2.0), (3.0, 2.0), (1.0, 0.25), (0.5, 1.0)])
 def test_w2_between_two_normal_laws_has_its_closed_form(m, s):
-    assert wasserstein_1d.gauss_mixture([1.0], [m], [s], 2) == pytest.approx(math.hypot(m, s - 1), rel=1e-12)  # Givens and Shortt 1984
+    assert wasserstein_1d.gauss_mixture([1.0], [m], [s], 2) == pytest.approx(
+        math.hypot(m, s - 1), rel=1e-12
+    )  # Givens and Shortt 1984
 
 
 @pytest.mark.parametrize("order", [1, 2, 3.5])
@@ -102,7 +106,13 @@ def test_distances_of_subsampled_noise_are_those_of_mpmath(kind, q, d, s, mu):
 
 @pytest.mark.parametrize("kind", LAWS)
 @settings(max_examples=40, deadline=None)
-@given(q=st.floats(1e-4, 1.0), d=st.floats(1e-3, 1e3), s=st.floats(1e-2, 1e2), mu=st.floats(1.0, 900.0), more=st.floats(1.0, 1.1))
+@given(
+    q=st.floats(1e-4, 1.0),
+    d=st.floats(1e-3, 1e3),
+    s=st.floats(1e-2, 1e2),
+    mu=st.floats(1.0, 900.0),
+    more=st.floats(1.0, 1.1),
+)
 def test_distances_grow_with_the_order_and_lie_between_q_d_and_the_whole_shift(kind, q, d, s, mu, more):
     value, higher = LAWS[kind](q, d, s, mu), LAWS[kind](q, d, s, mu * more)
     # distances far below the noise are right to a share of the noise alone

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests import oracles
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.process import Run
+from wpriv.core.process import WeightedPairs
 from wpriv.core.subsampling import fixed, poisson
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
@@ -36,7 +36,7 @@ def _warnings_are_errors():
         yield
 
 
-def sgd(q: float, sigma: float, n: int, order: str = "remove") -> Run:
+def sgd(q: float, sigma: float, n: int, order: str = "remove") -> WeightedPairs:
     pair = poisson(GaussPair(1 / sigma), q)
     return [(pair if order == "remove" else pair.reverse(), n)]
 
@@ -127,7 +127,7 @@ def test_few_laplace_steps_hold_the_exact_delta(t, n, share):
 def test_few_atoms_at_incommensurate_losses_hold_the_enumerated_delta(seed):
     """Two kinds of two or three atoms, with and without mass at infinity; oracle: enumeration."""
     rng = np.random.default_rng(seed)
-    run: Run = []
+    run: WeightedPairs = []
     laws = []
     for _ in range(int(rng.integers(1, 3))):
         k, n = int(rng.integers(2, 4)), int(rng.integers(1, 12))
@@ -145,7 +145,7 @@ def test_few_atoms_at_incommensurate_losses_hold_the_enumerated_delta(seed):
         assert low * (1 - 1e-9) <= exact <= high * (1 + 1e-9)
 
 
-ANY: dict[str, Run] = {
+ANY: dict[str, WeightedPairs] = {
     "discrete gauss": [(DiscreteGauss(sigma=8.0).pair(), 100)],
     "discrete laplace": [(DiscreteLaplace(scale=20.0, sensitivity=3).pair(), 40)],
     "truncated gauss": [(TruncatedGauss(sigma=4.0, bound=20.0).pair(), 20)],
@@ -154,7 +154,11 @@ ANY: dict[str, Run] = {
     "poisson laplace, reversed": [(poisson(LaplacePair(1.0), 0.01).reverse(), 1000)],
     "fixed laplace": [(fixed(LaplacePair(0.5), 0.1), 300)],
     "two incommensurate laplace": [(LaplacePair(0.1), 50), (LaplacePair(0.1 * math.sqrt(2)), 70)],
-    "gauss, laplace and coin": [(GaussPair(0.2), 30), (LaplacePair(0.05), 100), (RandomizedResponse(eps0=0.3).pair(), 20)],
+    "gauss, laplace and coin": [
+        (GaussPair(0.2), 30),
+        (LaplacePair(0.05), 100),
+        (RandomizedResponse(eps0=0.3).pair(), 20),
+    ],
     "answers that may be revealed": [(RandomizedResponse(eps0=0.1, delta0=1e-6).pair(), 100), (GaussPair(0.1), 10)],
     "rare large losses": [(poisson(GaussPair(1 / 0.5), 1e-5), 10**7)],
 }
@@ -164,7 +168,7 @@ ANY: dict[str, Run] = {
 def test_brackets_of_all_tolerances_share_a_point(name):
     """A truth inside every bracket means that any two overlap; widths are as asked, and eps and delta answer each other."""
     run = ANY[name]
-    infinity = -math.expm1(sum(n * math.log1p(-pair.infinity) for pair, n in run))
+    infinity = -math.expm1(sum(n * math.log1p(-pair.mass_at_plus_infinity) for pair, n in run))
     delta = max(1e-5, 3 * infinity)
     brackets = []
     for tol in (1e-2, 1e-3, 1e-4):
@@ -183,7 +187,9 @@ def overlap(a: tuple[float, float], b: tuple[float, float]) -> bool:
     return a[0] <= b[1] * (1 + 1e-9) and b[0] <= a[1] * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("make", [lambda: poisson(GaussPair(0.5), 0.02), lambda: fixed(LaplacePair(0.5), 0.1), lambda: LaplacePair(0.1)])
+@pytest.mark.parametrize(
+    "make", [lambda: poisson(GaussPair(0.5), 0.02), lambda: fixed(LaplacePair(0.5), 0.1), lambda: LaplacePair(0.1)]
+)
 def test_a_run_split_in_two_is_the_same_run(make):
     # two equal pairs that do not know of each other are composed as two kinds
     whole = Composition([(make(), 700)])
@@ -207,7 +213,12 @@ def test_more_noise_fewer_steps_or_a_larger_delta_never_cost_more(q, sigma, n, l
     delta = 10**log_delta
     here = ends(q, sigma, n, delta)
     assert 0 <= here[0] <= here[1] < math.inf
-    for milder in ((q * 0.7, sigma, n, delta), (q, sigma * 1.3, n, delta), (q, sigma, max(n // 2, 1), delta), (q, sigma, n, delta * 5)):
+    for milder in (
+        (q * 0.7, sigma, n, delta),
+        (q, sigma * 1.3, n, delta),
+        (q, sigma, max(n // 2, 1), delta),
+        (q, sigma, n, delta * 5),
+    ):
         assert ends(*milder)[0] <= here[1] * (1 + 1e-9)
 
 
@@ -220,13 +231,13 @@ def test_delta_falls_with_eps():
 def test_nothing_is_lost_above_the_largest_loss():
     pair = TruncatedLaplace(scale=1.0, bound=5.0).pair()
     composition = Composition([(pair, 3)])
-    infinity = -math.expm1(3 * math.log1p(-pair.infinity))
+    infinity = -math.expm1(3 * math.log1p(-pair.mass_at_plus_infinity))
     assert composition.delta(composition.top, 1e-3) == pytest.approx((infinity, infinity), rel=1e-14)
     assert composition.epsilon(infinity / 2, 1e-3) == (math.inf, math.inf)
 
 
 def test_a_certain_disclosure_has_no_eps():
-    pair = AtomicPair(np.empty(0), np.empty(0), infinity=1.0, lost=1.0, symmetric=True)
+    pair = AtomicPair(np.empty(0), np.empty(0), mass_at_plus_infinity=1.0, mass_at_minus_infinity=1.0, symmetric=True)
     composition = Composition([(pair, 2)])
     assert composition.epsilon(0.5, 1e-3) == (math.inf, math.inf)
     assert composition.delta(1.0, 1e-3) == (1.0, 1.0)

@@ -8,7 +8,7 @@ import pytest
 
 from tests import oracles
 from tests.points import POINTS
-from wpriv.core.process import Run
+from wpriv.core.process import WeightedPairs
 from wpriv.core.subsampling import fixed, poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
@@ -25,7 +25,7 @@ def _warnings_are_errors():
         yield
 
 
-def golden_run(point: dict) -> Run:
+def golden_run(point: dict) -> WeightedPairs:
     given_, name = point["inputs"], point["id"]
     if name.startswith("002-sgn"):
         pair = poisson(GaussPair(1 / float(given_["sigma"])), float(given_["q"]))
@@ -80,7 +80,9 @@ def test_brackets_hold_the_golden_values(name, tol):
         assert high - low <= tol * high or name not in EASY
 
 
-@pytest.mark.parametrize("name", ["002-sgn-remove-1", "002-sgn-add-1", "002-lapn-2", "002-thm5-1", "002-thm5-7", "003-cp-0"])
+@pytest.mark.parametrize(
+    "name", ["002-sgn-remove-1", "002-sgn-add-1", "002-lapn-2", "002-thm5-1", "002-thm5-7", "003-cp-0"]
+)
 @pytest.mark.parametrize("tol", [1e-4, 1e-5])
 def test_tight_brackets_hold_the_golden_values(name, tol):
     point = POINTS[name]
@@ -90,7 +92,7 @@ def test_tight_brackets_hold_the_golden_values(name, tol):
     assert high - low <= 3 * tol * high
 
 
-def sgd(q: float, sigma: float, n: int, order: str = "remove") -> Run:
+def sgd(q: float, sigma: float, n: int, order: str = "remove") -> WeightedPairs:
     pair = poisson(GaussPair(1 / sigma), q)
     return [(pair if order == "remove" else pair.reverse(), n)]
 

@@ -18,14 +18,16 @@ from wpriv.pld.stacking import BUCKET, groups
 FAMILIES = {
     "gauss": [GaussPair(mu) for mu in (0.5, 0.52, 0.55)],
     "poisson gauss": [poisson(GaussPair(1 / s), q) for s, q in ((0.9, 0.01), (1.0, 0.011), (1.05, 0.0095))],
-    "poisson gauss, reversed": [poisson(GaussPair(1 / s), q).reverse() for s, q in ((0.9, 0.01), (1.0, 0.011), (1.05, 0.0095))],
+    "poisson gauss, reversed": [
+        poisson(GaussPair(1 / s), q).reverse() for s, q in ((0.9, 0.01), (1.0, 0.011), (1.05, 0.0095))
+    ],
     "fixed gauss": [fixed(GaussPair(1 / s), q) for s, q in ((2.0, 0.05), (2.1, 0.055))],
 }
 
 
 def stack(name: str) -> tuple[list[LossPair], LossPair]:
     members = FAMILIES[name]
-    return members, members[0].stacked(members)
+    return members, members[0].batched(members)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

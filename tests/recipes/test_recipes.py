@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.points import ROOT
-from wpriv.config.schema import PRICED
+from wpriv.config.schema import PROCESS_TABLES
 from wpriv.core import registry
 from wpriv.run import load_recipe, recipe_duration
 from wpriv.run.comparison import compare, grid
@@ -20,7 +20,14 @@ FILES = [path for path in EVERY if load_recipe.recipe(path).kind == "compare"]
 TRAININGS = [path for path in EVERY if load_recipe.recipe(path).kind == "train"]
 CLAIMING = [path for path in EVERY if load_recipe.recipe(path).claims]
 # nothing is published that its numbers could be held against: a picture, and data that are made up
-WITHOUT_NUMBERS = {"fig1-laplace-loss", "fig6-timing", "table1-office-caltech", "fig3", "swae-mnist", "swae-fashion-mnist"}
+WITHOUT_NUMBERS = {
+    "fig1-laplace-loss",
+    "fig6-timing",
+    "table1-office-caltech",
+    "fig3",
+    "swae-mnist",
+    "swae-fashion-mnist",
+}
 
 
 def test_the_recipes_are_seen():
@@ -87,12 +94,24 @@ def may_hold(cell, where):
 def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
     made = load_recipe.recipe(path)
     cells = grid.cells(made)
-    rows = [{**c.specs[0], **c.labels, "accountant": c.accountant, "epsilon": c.eps, "delta": c.delta} for c in cells if c.table in PRICED]
+    rows = [
+        {**c.specs[0], **c.labels, "accountant": c.accountant, "epsilon": c.eps, "delta": c.delta}
+        for c in cells
+        if c.table in PROCESS_TABLES
+    ]
     for check in made.checks:
         where = {k: v for k, v in check.where.items() if k != "part"}
         # what a table of its own kind answers only it can say
-        own = [c for c in cells if c.table not in PRICED and c.labels.get("panel", "") == check.panel and may_hold(c, where)]
-        found = [row for row in rows + [row for c in own for row in compare.compute(c, {})] if row.get("panel", "") == check.panel]
+        own = [
+            c
+            for c in cells
+            if c.table not in PROCESS_TABLES and c.labels.get("panel", "") == check.panel and may_hold(c, where)
+        ]
+        found = [
+            row
+            for row in rows + [row for c in own for row in compare.compute(c, {})]
+            if row.get("panel", "") == check.panel
+        ]
         hits = [row for row in found if all(expectations._same(row.get(k), v) for k, v in where.items())]
         assert len(hits) == 1, f"{check.where} names {len(hits)} rows"
 

@@ -31,9 +31,13 @@ def message(verb, **arguments) -> str:
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda v: repr(v)[:20])
-@pytest.mark.parametrize("name", [*GAUSS, "batch", "records", "epochs", "adjacency", "history", "accountant", "sensitivity"])
+@pytest.mark.parametrize(
+    "name", [*GAUSS, "batch", "records", "epochs", "adjacency", "history", "accountant", "sensitivity"]
+)
 def test_an_odd_argument_is_answered_or_refused_by_wpriv(name, value):
-    left_out = {"batch": ("rate",), "epochs": ("n",), "history": ("mech", "sigma", "sampling", "rate", "n")}.get(name, ())
+    left_out = {"batch": ("rate",), "epochs": ("n",), "history": ("mech", "sigma", "sampling", "rate", "n")}.get(
+        name, ()
+    )
     for verb, base in ((wpriv.budget, GAUSS), (wpriv.calibrate, TARGET)):
         if verb is wpriv.calibrate and name == "history":
             continue
@@ -44,7 +48,9 @@ def test_an_odd_argument_is_answered_or_refused_by_wpriv(name, value):
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda v: repr(v)[:20])
-@pytest.mark.parametrize("name", [*COMPARE, "sweep", "delta", "tol", "adjacency", "figure", "table", "cases", "out", "recipe", "other"])
+@pytest.mark.parametrize(
+    "name", [*COMPARE, "sweep", "delta", "tol", "adjacency", "figure", "table", "cases", "out", "recipe", "other"]
+)
 def test_an_odd_key_of_a_comparison_is_answered_or_refused_by_wpriv(name, value, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(message(wpriv.compare, **{**COMPARE, name: value})) < 2000
@@ -69,7 +75,10 @@ def test_numbers_of_numpy_and_text_are_read_like_pythons():
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(["sigma", "n", "delta", "tol", "sensitivity"]), st.one_of(st.floats(), st.integers(), st.text(max_size=6)))
+@given(
+    st.sampled_from(["sigma", "n", "delta", "tol", "sensitivity"]),
+    st.one_of(st.floats(), st.integers(), st.text(max_size=6)),
+)
 def test_any_number_or_text_is_answered_or_refused_by_wpriv(name, value):
     try:
         found = wpriv.budget(**{"mech": "gauss", "sigma": 4, "n": 100, "delta": 1e-5, name: value})

@@ -51,7 +51,18 @@ def test_json_is_one_object_with_the_rows_of_guarantees(recipe, capsys):
     assert main(["compare", "r.yaml", "--json"]) == 0
     found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert len(found["rows"]) == 4
-    keys = {"schema", "notion", "claim", "accountant", "epsilon", "epsilon_lower", "epsilon_upper", "delta", "delta_lower", "delta_upper"}
+    keys = {
+        "schema",
+        "notion",
+        "claim",
+        "accountant",
+        "epsilon",
+        "epsilon_lower",
+        "epsilon_upper",
+        "delta",
+        "delta_lower",
+        "delta_upper",
+    }
     assert keys | {"adjacency", "process", "source", "warnings", "version"} <= set(found["rows"][0])
     assert found["expect"][0]["ok"] is True
 
@@ -67,18 +78,37 @@ def test_quiet_prints_no_table(recipe, capsys):
 
 
 def test_flags_compare_without_leaving_files(recipe, capsys):
-    assert main(["compare", *JOB, "--delta", "1e-5", "--sweep", "n=1,2^4", "--accountant", "pld", "--accountant", "rdp"]) == 0
+    assert (
+        main(["compare", *JOB, "--delta", "1e-5", "--sweep", "n=1,2^4", "--accountant", "pld", "--accountant", "rdp"])
+        == 0
+    )
     assert capsys.readouterr().out.splitlines()[2].split() == ["n", "pld", "rdp"]
     assert [path.name for path in recipe.parent.iterdir()] == ["r.yaml"]
 
 
 def test_a_swept_parameter_needs_no_flag(capsys):
-    assert main(["compare", "--mech", "gauss", "--delta", "1e-5", "--sweep", "sigma=1,2", "--accountant", "gdp", "--csv"]) == 0
+    assert (
+        main(["compare", "--mech", "gauss", "--delta", "1e-5", "--sweep", "sigma=1,2", "--accountant", "gdp", "--csv"])
+        == 0
+    )
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 def test_why_prints_every_reading(capsys):
-    job = ["--mech", "gauss", "--sigma", "1.12", "--records", "60000", "--batch", "256", "--epochs", "60", "--delta", "1e-5"]
+    job = [
+        "--mech",
+        "gauss",
+        "--sigma",
+        "1.12",
+        "--records",
+        "60000",
+        "--batch",
+        "256",
+        "--epochs",
+        "60",
+        "--delta",
+        "1e-5",
+    ]
     assert main(["compare", *job, "--why"]) == 0
     first = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert first[1:5] == ["2.519", "2.923", "2.257", "2.256"]
@@ -97,7 +127,11 @@ def test_why_prints_every_reading(capsys):
         (["compare", *JOB, "--eps", "1", "--accountant", "pdl"], 2, "did you mean 'pld'"),
         (["compare", *JOB, "--eps", "1", "--sweep", "n"], 2, "--sweep wants name=values"),
         (["compare", *JOB, "--eps", "1", "--sweep", "scale=1,2"], 2, "cannot sweep over 'scale'"),
-        (["compare", "--mech", "laplace", "--scale", "1", "--eps", "1", "--accountant", "gdp"], 3, "no accountant has an answer"),
+        (
+            ["compare", "--mech", "laplace", "--scale", "1", "--eps", "1", "--accountant", "gdp"],
+            3,
+            "no accountant has an answer",
+        ),
         (["plot", "nope"], 2, "cannot be read"),
         (["recipe", "check", "bad.yaml"], 2, "bad.yaml:1:1: unknown key 'knd'; did you mean 'kind'?"),
         (["recipe", "show", "nope"], 2, "recipe ls"),

@@ -24,7 +24,10 @@ eps: 0
 
 
 def test_a_shipped_recipe_is_found_by_its_name_with_or_without_folder_and_suffix():
-    paths = {load_recipe.find(name) for name in ("plc/fig7-dpsgd", "fig7-dpsgd", "plc/fig7-dpsgd.yaml", "recipes/plc/fig7-dpsgd.yaml")}
+    paths = {
+        load_recipe.find(name)
+        for name in ("plc/fig7-dpsgd", "fig7-dpsgd", "plc/fig7-dpsgd.yaml", "recipes/plc/fig7-dpsgd.yaml")
+    }
     assert {path.resolve() for path in paths} == {load_recipe.shipped()["plc/fig7-dpsgd"]}
 
 
@@ -61,7 +64,10 @@ def test_what_a_mechanism_refuses_is_told_with_the_place_of_its_step(tmp_path, s
 
 
 def test_a_swept_parameter_need_not_be_given(tmp_path):
-    text = RECIPE.replace("{mech: histogram, file: h.csv, n: 2}", "{mech: gauss}") + "sweep: {over: sigma, values: [1, 2]}\n"
+    text = (
+        RECIPE.replace("{mech: histogram, file: h.csv, n: 2}", "{mech: gauss}")
+        + "sweep: {over: sigma, values: [1, 2]}\n"
+    )
     (tmp_path / "r.yaml").write_text(text)
     assert load_recipe.recipe(tmp_path / "r.yaml").kind == "compare"
 
@@ -69,7 +75,11 @@ def test_a_swept_parameter_need_not_be_given(tmp_path):
 def test_a_copy_takes_along_the_files_it_reads_and_overwrites_nothing(tmp_path):
     copied = load_recipe.copy("plc/fig6-timing", tmp_path)
     assert {path.name for path in copied} == {"fig6-timing.yaml", "synthetic-timing.csv"}
-    assert load_recipe.recipe(tmp_path / "fig6-timing.yaml").data["panels"][0]["process"][0]["file"].startswith(str(tmp_path.resolve()))
+    assert (
+        load_recipe.recipe(tmp_path / "fig6-timing.yaml")
+        .data["panels"][0]["process"][0]["file"]
+        .startswith(str(tmp_path.resolve()))
+    )
     with pytest.raises(UsageError, match="not overwritten"):
         load_recipe.copy("plc/fig6-timing", tmp_path)
 

@@ -85,7 +85,10 @@ def test_a_sweep_that_states_no_time_is_the_sum_of_its_trainings(capsys):
 def test_a_quick_run_has_a_time_of_its_own_or_none(capsys):
     text = OTHER + TIME + "quick: {steps: 1}\n"
     assert dry(capsys, text, "--quick") is None
-    assert dry(capsys, text.replace("steps: 1}", "steps: 1, time: {seconds: 6, known: measured}}"), "--quick")["seconds"] == 6
+    assert (
+        dry(capsys, text.replace("steps: 1}", "steps: 1, time: {seconds: 6, known: measured}}"), "--quick")["seconds"]
+        == 6
+    )
 
 
 WORDS = {0.94: "0.94 s", 65: "65 s", 119: "119 s", 125: "2.1 min", 9728: "2.7 h", 4e5: "111 h"}

@@ -21,7 +21,13 @@ def test_the_exact_density_has_mass_one_and_lies_near_the_draws(d, k):
 
 def test_bounds_are_ordered_and_only_the_normal_one_is_no_bound():
     bounds = {row["name"]: row for row in rows(Params(draws=100)) if row["part"] == "bound"}
-    assert bounds["clt"]["x"] < bounds["quantile"]["x"] < bounds["root"]["x"] < bounds["bernstein"]["x"] < bounds["bernstein-code"]["x"]
+    assert (
+        bounds["clt"]["x"]
+        < bounds["quantile"]["x"]
+        < bounds["root"]["x"]
+        < bounds["bernstein"]["x"]
+        < bounds["bernstein-code"]["x"]
+    )
     assert [name for name, row in bounds.items() if row["claim"] == "approximate"] == ["clt"]
 
 

@@ -37,7 +37,9 @@ def test_at_a_kink_there_is_no_slope():
     found = by_case(wp_gradient.rows(wp_gradient.Params(order=1, records=10, theta=-0.05)))
     assert found["W_p"]["slope"] is None
     assert found["W_p^p"]["sensitivity"] is None
-    assert by_case(wp_gradient.rows(wp_gradient.Params(order=2, records=10, theta=-0.05)))["W_p^p"]["slope"] == pytest.approx(0, abs=1e-12)
+    assert by_case(wp_gradient.rows(wp_gradient.Params(order=2, records=10, theta=-0.05)))["W_p^p"][
+        "slope"
+    ] == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 10, 1000])
@@ -55,8 +57,12 @@ def test_samples_beyond_memory_are_refused():
 def test_sensitivities_are_the_golden_ones(case, ident):
     given = {k: float(v) for k, v in GOLDEN[ident]["inputs"].items()}
     sizes = {"size_x": given["n0"], "size_z": given["n1"]}
-    params = wgrad_sensitivity.Params(given["M"], given["L"], given["L"], **sizes, alpha=given["alpha"], clip=given["C"])
-    assert by_case(wgrad_sensitivity.rows(params))[case]["sensitivity"] == pytest.approx(float(GOLDEN[ident]["value"]), rel=1e-12)
+    params = wgrad_sensitivity.Params(
+        given["M"], given["L"], given["L"], **sizes, alpha=given["alpha"], clip=given["C"]
+    )
+    assert by_case(wgrad_sensitivity.rows(params))[case]["sensitivity"] == pytest.approx(
+        float(GOLDEN[ident]["value"]), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("formula", ["uniform", "poisson"])
@@ -64,7 +70,9 @@ def test_the_noise_of_a_limit_meets_its_target_by_that_limit_and_its_bracket_is_
     rows = by_case(limit_error.rows(limit_error.Params(target=1.5, rate=0.05, steps=300, delta=1e-6)))
     row = rows[f"noise by the {formula} limit"]
     job = {"sigma": row["multiplier"], "sampling": "fixed", "rate": 0.05, "n": 300, "delta": 1e-6}
-    assert wpriv.budget("gauss", **job, accountant=f"gdp-clt:formula={formula}").epsilon.estimate == pytest.approx(1.5, rel=1e-7)
+    assert wpriv.budget("gauss", **job, accountant=f"gdp-clt:formula={formula}").epsilon.estimate == pytest.approx(
+        1.5, rel=1e-7
+    )
     finer = wpriv.budget("gauss", **job, tol=1e-6).epsilon
     assert row["epsilon_lower"] <= finer.upper
     assert finer.lower <= row["epsilon_upper"]

@@ -32,7 +32,10 @@ SETTINGS = {
     "dp-dann": ({"method": "dp-dann"}, {**PRIVATE, "eps": 10}),
     "dp-dann-paper": ({"method": "dp-dann", "variant": "paper"}, {**PRIVATE, "sigma": 3}),
     "dp-swd": ({"method": "dp-swd", "directions": 2}, {**PRIVATE, "eps": 10}),
-    "dp-swd-projections": ({"method": "dp-swd", "route": "projections", "dimension": 6, "directions": 7}, {**PRIVATE, "sigma": 2}),
+    "dp-swd-projections": (
+        {"method": "dp-swd", "route": "projections", "dimension": 6, "directions": 7},
+        {**PRIVATE, "sigma": 2},
+    ),
     "dp-swd-paper": ({"method": "dp-swd", "variant": "paper", "sigma": 4.74, "directions": 7}, "none"),
 }
 
@@ -73,7 +76,9 @@ def ran(root, name: str, out: str, **own):
 def work(name: str, **own) -> Work:
     options = adapt.Options.model_validate({**SETTINGS[name][0], **own})
     torch.manual_seed(0)
-    model = registry.load("models", "adapt-mlp").build(registry.params("models", "adapt-mlp", {"hidden": 9, "width": 6}), (INPUTS,), 2)
+    model = registry.load("models", "adapt-mlp").build(
+        registry.params("models", "adapt-mlp", {"hidden": 9, "width": 6}), (INPUTS,), 2
+    )
     source = (torch.randn(30, INPUTS), torch.arange(30) % 2)
     target = (torch.randn(30, INPUTS) + 1, torch.arange(30) % 2)
     nets = Networks(model, source[0][:2], options)
@@ -128,7 +133,9 @@ def test_what_a_step_releases_is_bounded_as_it_is_accounted(name):
     found = released(own, step, torch.randn(BATCH, INPUTS))
     assert found.sensitivity == pytest.approx(release.sensitivity, rel=1e-12)
     mechanism = release.at(2.0)
-    assert mechanism.sigma == pytest.approx(2.0 * found.sensitivity)  # the noise that the door adds is the noise that is priced
+    assert mechanism.sigma == pytest.approx(
+        2.0 * found.sensitivity
+    )  # the noise that the door adds is the noise that is priced
 
 
 def test_only_the_layers_that_are_named_are_moved_by_the_target():
@@ -315,7 +322,8 @@ def test_the_task_measures_what_recipes_may_expect():
 
 
 @pytest.mark.parametrize(
-    "name", ["table1-mnist-usps", "table1-usps-mnist", "table1-office-caltech", "table1-office31", "table1-visda", "fig3"]
+    "name",
+    ["table1-mnist-usps", "table1-usps-mnist", "table1-office-caltech", "table1-office31", "table1-visda", "fig3"],
 )
 def test_a_recipe_runs_quickly_where_its_data_are_there(name, tmp_path):
     made = load_recipe.recipe(f"dpswd/{name}", quick=True)

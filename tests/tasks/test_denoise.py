@@ -30,7 +30,12 @@ RECIPE = {
     "kind": "train",
     "source": "a test",
     "task": "denoise",
-    "data": {"name": "toy", "points": 300, "tests": 40, "privatize": {"mech": "local-gauss", "sigma": 1, "delta": 1e-3, "radius": 5}},
+    "data": {
+        "name": "toy",
+        "points": 300,
+        "tests": 40,
+        "privatize": {"mech": "local-gauss", "sigma": 1, "delta": 1e-3, "radius": 5},
+    },
     "model": {"name": "mlp-generator", "depth": 0},
     "options": {"compared": 40},
     "privacy": "none",
@@ -51,13 +56,22 @@ def made(**changes):
 
 def job_of(recipe, found):
     torch.manual_seed(0)
-    return denoise.start(recipe.training, found, torch.device("cpu"), adjacency="")
+    return denoise.build_job(recipe.training, found, torch.device("cpu"), adjacency="")
 
 
 def noisy(y, noise, scale):
     """A data set of points as they are, which are said to have noise on them."""
     y, none = np.asarray(y, np.float32), np.zeros(len(y), np.int64)
-    return data.Data("test", y, none, y[:40], none[:40], ("0",), "numpy", noise=Noise(2 if noise == "gauss" else 1, scale, "as read", {}))
+    return data.Data(
+        "test",
+        y,
+        none,
+        y[:40],
+        none[:40],
+        ("0",),
+        "numpy",
+        noise=Noise(2 if noise == "gauss" else 1, scale, "as read", {}),
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,13 +90,17 @@ def test_an_affine_generator_learns_the_variance_that_theory_says(noise, options
     if noise == "gauss":
         y = math.sqrt(2) * z
     else:
-        y = np.quantile(np.random.default_rng(0).normal(size=10**6) + np.random.default_rng(1).laplace(0, scale, 10**6), norm.cdf(z))
+        y = np.quantile(
+            np.random.default_rng(0).normal(size=10**6) + np.random.default_rng(1).laplace(0, scale, 10**6), norm.cdf(z)
+        )
     recipe = made(options={"latent": "gauss", "compared": 40, "tol": 1e-4, **options}, model__latent=1)
-    recipe = dataclasses.replace(recipe, training=recipe.training.model_copy(update={"optimizer": Optimizer(name="sgd", lr=0.4)}))
+    recipe = dataclasses.replace(
+        recipe, training=recipe.training.model_copy(update={"optimizer": Optimizer(name="sgd", lr=0.4)})
+    )
     job = job_of(recipe, noisy(y[:, None], noise, scale))
     job.model.latents = lambda count, device: torch.tensor(z, dtype=torch.float32)[:, None]
     for _ in range(40):
-        job.learn(np.arange(200), None)
+        job.custom_step(np.arange(200), None)
     # 200 quantiles lack the tails
     assert job.evaluate()["variance"] == pytest.approx(variance, rel=0.03)
 
@@ -102,7 +120,9 @@ def test_the_gradient_is_that_of_the_cost_with_the_plan_held_fixed():
         weight[0, 1] += 1e-4
         up = loss()
         weight[0, 1] -= 2e-4
-        assert float(found[0, 1]) == pytest.approx(float(up - loss()) / 2e-4, rel=1e-3)  # central difference of the value
+        assert float(found[0, 1]) == pytest.approx(
+            float(up - loss()) / 2e-4, rel=1e-3
+        )  # central difference of the value
 
 
 def test_a_run_carries_the_promise_of_its_records_and_leaves_what_it_made(tmp_path, monkeypatch):
@@ -111,7 +131,10 @@ def test_a_run_carries_the_promise_of_its_records_and_leaves_what_it_made(tmp_pa
     done = wpriv.train("toy.yaml", out="out")
     said, told = done.statement, (tmp_path / "out" / "statement.md").read_text()
     assert not said["private"]
-    assert said["reports"]["guarantees"][0]["epsilon"] == wpriv.budget("local-gauss", sigma=1, radius=5, delta=1e-3).epsilon.safe
+    assert (
+        said["reports"]["guarantees"][0]["epsilon"]
+        == wpriv.budget("local-gauss", sigma=1, radius=5, delta=1e-3).epsilon.safe
+    )
     assert "post-processing" in said["promise"]
     assert said["promise"] in told
     assert any("test records" in line for line in said["not_covered"])
@@ -139,7 +162,9 @@ def test_a_file_of_reports_is_trained_on_with_or_without_records_to_compare_with
 
 def test_plans_that_do_not_converge_are_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "toy.yaml").write_text(json.dumps({**RECIPE, "options": {**RECIPE["options"], "most": 1, "lam": 0.05, "tol": 1e-4}}))
+    (tmp_path / "toy.yaml").write_text(
+        json.dumps({**RECIPE, "options": {**RECIPE["options"], "most": 1, "lam": 0.05, "tol": 1e-4}})
+    )
     done = wpriv.train("toy.yaml", out="out")
     assert any(row["unconverged"] > 0 for row in done.metrics)
     assert any("plans did not converge in" in line for line in done.statement["warnings"])
@@ -164,7 +189,16 @@ def test_the_same_seed_gives_the_same_run_also_where_it_was_cut_short(tmp_path, 
 
 def test_in_the_cosine_domain_images_are_met_where_their_noise_lies():
     images = np.random.default_rng(0).random((60, 1, 4, 4)).astype(np.float32)
-    found = data.Data("test", images, np.zeros(60, np.int64), images, np.zeros(60, np.int64), ("0",), "x", noise=Noise(1, 2.0, "dct", {}))
+    found = data.Data(
+        "test",
+        images,
+        np.zeros(60, np.int64),
+        images,
+        np.zeros(60, np.int64),
+        ("0",),
+        "x",
+        noise=Noise(1, 2.0, "dct", {}),
+    )
     job = job_of(made(model={"name": "mlp-generator", "depth": 1, "width": 4, "latent": 2}), found)
     torch.manual_seed(1)
     value = job.model.loss(torch.from_numpy(images))
@@ -210,5 +244,8 @@ def test_data_whose_noise_is_not_known_need_a_lambda():
     with pytest.raises(UsageError, match="privatise them"):
         job_of(made(), clear)
     assert denoise.problem_of(denoise.Options(lam=3.0), None) == (2, 3.0)
-    assert denoise.problem_of(denoise.Options(lam="corollary-1"), Noise(1, 4.0, "as read", {})) == (1, 0.25)  # as printed; theory says 4
+    assert denoise.problem_of(denoise.Options(lam="corollary-1"), Noise(1, 4.0, "as read", {})) == (
+        1,
+        0.25,
+    )  # as printed; theory says 4
     assert denoise.problem_of(denoise.Options(), Noise(1, 4.0, "as read", {})) == (1, 4.0)

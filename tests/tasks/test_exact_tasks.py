@@ -16,7 +16,7 @@ from tests.tasks.test_generation import bars  # noqa: F401
 from wpriv.cli.main import main
 from wpriv.core import registry
 from wpriv.engine import checkpoint, job, loop
-from wpriv.engine.release import exact_form, noisy
+from wpriv.engine.release import add_noise, exact_form
 from wpriv.errors import UsageError
 from wpriv.run import load_recipe
 from wpriv.run.training import train
@@ -43,7 +43,7 @@ def releases(monkeypatch) -> list:
     seen: list = []
 
     def watched(total, sigma, noise=None, *, private=True, exact=False):
-        parts = noisy(total, sigma, noise, private=private, exact=exact)
+        parts = add_noise(total, sigma, noise, private=private, exact=exact)
         seen.append((total, sigma, exact, [part.clone() for part in parts]))  # the engine divides them in place
         return parts
 
@@ -81,7 +81,10 @@ def test_a_classifier_trains_with_exact_noise_and_the_statement_covers_floating_
     done = trained(tmp_path, CLASSIFY.replace("noise: exact", f"noise: exact, sampling: {sampling}"))
     assert len(releases) == 6
     held(done, releases)
-    lines = {key: [line for line in done.statement[key] if line.startswith("floating point")] for key in ("covered", "not_assessed")}
+    lines = {
+        key: [line for line in done.statement[key] if line.startswith("floating point")]
+        for key in ("covered", "not_assessed")
+    }
     assert [len(lines["covered"]), len(lines["not_assessed"])] == [1, 0]
     assert "Mironov 2012" in lines["covered"][0]
     assert done.statement["noise"]["clipped_by"] == "loop"
@@ -185,7 +188,9 @@ def test_every_private_task_that_ships_takes_exact_noise_or_refuses_it_by_name()
     assert seen[False] >= {"fair", "represent", "match", "autoencode", "swd-generate"}
 
 
-@pytest.mark.parametrize("setting", ["privacy.clip=batch-mean", "privacy.method=ghost", "privacy.method=vmap", "privacy.noise=float"])
+@pytest.mark.parametrize(
+    "setting", ["privacy.clip=batch-mean", "privacy.method=ghost", "privacy.method=vmap", "privacy.noise=float"]
+)
 def test_exact_noise_that_cannot_be_is_a_fault_of_the_recipe(tmp_path, setting, capsys):
     path = tmp_path / "toy.yaml"
     path.write_text(CLASSIFY)

@@ -103,7 +103,9 @@ def test_a_training_draws_from_the_groups_that_it_accounts_for(recipe, notion, g
     assert sum(sizes.values()) == 2000
     parts = [count * 400 // 2000 for count in sizes.values()]
     assert said["sampling"]["batch"] == sum(parts)
-    assert said["sampling"]["rate"] == max(part / whole for part, whole in zip(parts, sizes.values(), strict=True)) <= 0.2
+    assert (
+        said["sampling"]["rate"] == max(part / whole for part, whole in zip(parts, sizes.values(), strict=True)) <= 0.2
+    )
     assert said["adjacency"] == "replace-within-group"
     # oracle: Theorem 6.1 with the corrected constant, written out
     sensitivity = 0.5 * 2 * 5 / sum(parts) + 0.5 / (groups / 2) * 8 / min(parts)
@@ -139,7 +141,9 @@ def test_the_papers_constant_asks_for_more_noise_at_the_same_eps(recipe, tmp_pat
 
 def test_a_penalty_brings_the_groups_together_at_the_price_of_accuracy(recipe):
     path = recipe((RECIPE % "parity").replace("steps: 10", "steps: 100"))
-    free, fairer = (wpriv.train(path, out=f"a{a}", set={"options.alpha": a, "privacy": "none"}).metrics[-1] for a in (0.0, 0.9))
+    free, fairer = (
+        wpriv.train(path, out=f"a{a}", set={"options.alpha": a, "privacy": "none"}).metrics[-1] for a in (0.0, 0.9)
+    )
     assert fairer["disparate_impact"] > free["disparate_impact"] + 0.3
     assert fairer["distance"] < free["distance"] / 5
     assert fairer["accuracy"] < free["accuracy"]
@@ -176,7 +180,9 @@ def test_data_that_cannot_be_compared_are_refused(recipe):
     digits = (RECIPE % "parity").replace("name: synthetic-fairness, size: 2000, test_size: 2000", "name: digits")
     with pytest.raises(UsageError, match="digits has no column of groups"):
         wpriv.train(recipe(digits), out="done")
-    one = SimpleNamespace(name="d", sensitive="s", classes=("0", "1"), sensitive_train=np.zeros(3, int), y_train=np.array([0, 1, 1]))
+    one = SimpleNamespace(
+        name="d", sensitive="s", classes=("0", "1"), sensitive_train=np.zeros(3, int), y_train=np.array([0, 1, 1])
+    )
     with pytest.raises(UsageError, match="no record is of group s=1; nothing can be compared"):
         _fairness.groups(one)
     one.sensitive_train = np.array([0, 1, 2])
@@ -211,7 +217,16 @@ def test_a_sweep_puts_together_what_its_trainings_leave(recipe, tmp_path, capsys
     grid = "figure: parity\nsweep: [{over: options.alpha, values: [0]}, {over: privacy.eps, values: ['inf', 4]}]\n"
     assert main(["train", str(recipe((RECIPE % "parity") + grid)), "--out", "grid"]) == 0
     names = {path.name for path in (tmp_path / "grid").iterdir() if path.is_file()}
-    assert names == {"table.csv", "metrics.csv", "scores.csv", "recipe.yaml", "figure.png", "scores.png", "losses.png", "provenance.json"}
+    assert names == {
+        "table.csv",
+        "metrics.csv",
+        "scores.csv",
+        "recipe.yaml",
+        "figure.png",
+        "scores.png",
+        "losses.png",
+        "provenance.json",
+    }
     with (tmp_path / "grid" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["panel"], row["case"]) for row in rows} == {("α = 0", "ε = ∞"), ("α = 0", "ε = 4")}
@@ -235,7 +250,14 @@ def drawn(module, rows):
 
 def test_fairness_is_drawn_over_alpha_with_a_line_for_each_eps_and_measure():
     rows = [
-        {"options.alpha": a, "privacy.eps": e, "seed": s, "accuracy": 0.8 + 0.01 * s, "disparate_impact": a, "odds_gap": 1 - a}
+        {
+            "options.alpha": a,
+            "privacy.eps": e,
+            "seed": s,
+            "accuracy": 0.8 + 0.01 * s,
+            "disparate_impact": a,
+            "odds_gap": 1 - a,
+        }
         for a in (0, 0.5)
         for e in (math.inf, 1)
         for s in (0, 1)
@@ -262,5 +284,8 @@ def test_noise_losses_and_scores_are_drawn():
     assert [text.get_text() for text in curves.get_legend().get_texts()] == ["ε = 1", "ε = ∞"]
     plane = drawn(scores, [{"group": g, "x": 0.5, "y": 0.25} for g in (0, 1)])
     assert plane.get_xlabel() == "predicted Y1"
-    lines = drawn(scores, [{"group": g, "label": y, "x": x, "density": 2.0 * x} for g in (0, 1) for y in (0, 1) for x in (0.0, 0.5)])
+    lines = drawn(
+        scores,
+        [{"group": g, "label": y, "x": x, "density": 2.0 * x} for g in (0, 1) for y in (0, 1) for x in (0.0, 0.5)],
+    )
     assert len(lines.get_legend().get_texts()) == 4

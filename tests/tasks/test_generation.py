@@ -15,7 +15,7 @@ from tests.points import ROOT
 from wpriv.core import registry
 from wpriv.core.process import Process, Step
 from wpriv.engine import checkpoint
-from wpriv.engine.job import Door
+from wpriv.engine.job import ReleaseGate
 from wpriv.engine.noise_stream import Noise
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
@@ -52,8 +52,8 @@ def step_of(chosen: swd_generate.Options, batch: int = 12, seed: int = 0) -> _pr
     return _projected.Step(made, _projected.Rows(chosen, SHAPE, CPU), chosen, batch)
 
 
-def door(multiplier: float, seed: int = 0) -> Door:
-    return Door(multiplier, "replace-one", Noise(bytes([seed]) * 32), multiplier > 0)
+def door(multiplier: float, seed: int = 0) -> ReleaseGate:
+    return ReleaseGate(multiplier, "replace-one", Noise(bytes([seed]) * 32), multiplier > 0)
 
 
 def images(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -85,7 +85,9 @@ def test_what_is_released_without_noise_are_the_projections_of_the_rows_as_defin
     u = step.directions(int(step.pending.seeds[0]))
     assert u.shape == (chosen.row, 7)
     torch.testing.assert_close(u.norm(dim=0), torch.ones(7))
-    torch.testing.assert_close(step.pending.released[0].double(), written(chosen, x, y) @ u.double(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        step.pending.released[0].double(), written(chosen, x, y) @ u.double(), rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("labels", LABELS)
@@ -125,9 +127,16 @@ def test_a_release_hangs_on_a_record_through_its_own_row_of_projections_alone():
 def test_the_noise_of_a_release_is_that_of_the_mechanism():
     chosen = options(labels="none", directions=400, releases=2)
     step = step_of(chosen, batch=200)
-    step(torch.zeros(200, *SHAPE), torch.zeros(200, dtype=torch.long), door(0.3), torch.optim.SGD(step.generator.parameters(), lr=0.0))
+    step(
+        torch.zeros(200, *SHAPE),
+        torch.zeros(200, dtype=torch.long),
+        door(0.3),
+        torch.optim.SGD(step.generator.parameters(), lr=0.0),
+    )
     # rows of zeros: noise alone; 80000 numbers, 5 standard errors
-    assert float(step.pending.released[0].std()) == pytest.approx(0.3 * swd_generate.SENSITIVITY, rel=5 / math.sqrt(2 * 80000))
+    assert float(step.pending.released[0].std()) == pytest.approx(
+        0.3 * swd_generate.SENSITIVITY, rel=5 / math.sqrt(2 * 80000)
+    )
     mechanism = swd_generate.release(recipe_of("none"), {"records": 400}).at(0.3)
     assert mechanism == Projection(784, 400, 0.3 * math.sqrt(2), math.sqrt(2))
 
@@ -272,7 +281,9 @@ def pictures(tmp_path_factory) -> Path:
 
 
 def idx(path: Path, values: np.ndarray) -> None:
-    path.write_bytes(bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes() + values.astype(np.uint8).tobytes())
+    path.write_bytes(
+        bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes() + values.astype(np.uint8).tobytes()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +336,11 @@ def test_the_same_seed_makes_the_same_generator_and_without_privacy_nothing_is_a
 
 @pytest.mark.parametrize("means", ["pending", "all"])
 def test_without_noise_classes_come_to_lie_where_they_are(bars, tmp_path, means):
-    text = swd(bars, "joint", "none", f", releases: 1, means: {means}").replace("releases: 2, ", "").replace("steps: 6", "steps: 150")
+    text = (
+        swd(bars, "joint", "none", f", releases: 1, means: {means}")
+        .replace("releases: 2, ", "")
+        .replace("steps: 6", "steps: 150")
+    )
     done = run(tmp_path, text.replace("lr: 0.001", "lr: 0.01").replace("directions: 5", "directions: 100"))
     assert done.metrics[-1]["logistic"] >= 0.8
 
@@ -401,9 +416,17 @@ def test_a_conditional_gan_trains_with_and_without_privacy(bars, tmp_path, priva
 
 def test_faces_are_made_by_the_generator_of_table_5_on_pictures_of_the_right_format(pictures, tmp_path):
     text = (ROOT / "recipes" / "dpswd" / "celeba.yaml").read_text()
-    text = text.replace("img_align_celeba", str(pictures)).replace("crop: 148", "crop: 60").replace("records: 162079", "records: 10")
+    text = (
+        text.replace("img_align_celeba", str(pictures))
+        .replace("crop: 148", "crop: 60")
+        .replace("records: 162079", "records: 10")
+    )
     done = run(
-        tmp_path, text, "celeba", quick=True, set={"privacy": {"eps": 10, "delta": 1e-6, "sampling": "fixed"}, "accountants": ["pld"]}
+        tmp_path,
+        text,
+        "celeba",
+        quick=True,
+        set={"privacy": {"eps": 10, "delta": 1e-6, "sampling": "fixed"}, "accountants": ["pld"]},
     )
     assert done.statement["process"][0]["d"] == 8192
     assert "sliced" in done.metrics[-1]

@@ -111,7 +111,9 @@ def test_the_command_names_the_module_and_ends_with_the_code_of_what_is_not_supp
     assert not (root / "done").exists()
 
 
-@pytest.mark.parametrize("privacy", ["none", {"sigma": 1.0, "delta": 1e-5, "clip": "batch-mean", "norm": 1.0}], ids=["none", "batch-mean"])
+@pytest.mark.parametrize(
+    "privacy", ["none", {"sigma": 1.0, "delta": 1e-5, "clip": "batch-mean", "norm": 1.0}], ids=["none", "batch-mean"]
+)
 def test_a_model_that_mixes_records_may_train_where_nothing_is_promised_of_them(privacy, root, monkeypatch):
     leaking(monkeypatch, CentreInTraining)
     path = root / "toy.yaml"

@@ -109,7 +109,15 @@ def test_the_judge_looks_at_no_training_record(data, judge):
 def test_data_without_classes_or_images_has_no_judge(data):
     import dataclasses
 
-    rows = Data("rows", np.zeros((2, 3), np.float32), np.zeros(2, int), np.zeros((9, 3), np.float32), np.zeros(9, int), ("a", "b"), "-")
+    rows = Data(
+        "rows",
+        np.zeros((2, 3), np.float32),
+        np.zeros(2, int),
+        np.zeros((9, 3), np.float32),
+        np.zeros(9, int),
+        ("a", "b"),
+        "-",
+    )
     one = dataclasses.replace(data, y_train=0 * data.y_train, y_test=0 * data.y_test, classes=("a",))
     for wrong in (rows, one, dataclasses.replace(data, x_test=data.x_test[:7], y_test=data.y_test[:7])):
         with pytest.raises(Unsupported, match="judged by a classifier of held-out images"):
@@ -167,6 +175,8 @@ def test_logistic_regression_finds_the_minimum_that_scikit_learn_finds():
 
 def test_a_learner_with_the_same_seed_is_the_same():
     x, y = bars(200, 6)
-    one, two, other = (_learners.mlp(floats(x), torch.from_numpy(y), CLASSES, seed=s, epochs=1)[1].weight for s in (0, 0, 1))
+    one, two, other = (
+        _learners.mlp(floats(x), torch.from_numpy(y), CLASSES, seed=s, epochs=1)[1].weight for s in (0, 0, 1)
+    )
     assert torch.equal(one, two)
     assert not torch.equal(one, other)

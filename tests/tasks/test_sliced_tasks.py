@@ -131,8 +131,12 @@ def test_codes_are_drawn_into_the_ball_and_short_ones_left_about_as_they_are():
         long, short = free(x)[0], drawn(x)[0]
         lengths = long.norm(dim=1)
         # |c| 1.5 / sqrt(1.5^2 + |c|^2), in the direction of c
-        torch.testing.assert_close(short.norm(dim=1), lengths * 1.5 / (1.5**2 + lengths**2).sqrt(), rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(torch.nn.functional.cosine_similarity(long, short), torch.ones(50), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            short.norm(dim=1), lengths * 1.5 / (1.5**2 + lengths**2).sqrt(), rtol=1e-4, atol=1e-6
+        )
+        torch.testing.assert_close(
+            torch.nn.functional.cosine_similarity(long, short), torch.ones(50), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_a_sigmoid_begins_at_the_prior_that_was_guessed():
@@ -203,7 +207,9 @@ def objective(alpha, clip=100.0, **own):
     """A tiny autoencoder whose codes are matched with points, and the same with clips far beyond any gradient."""
     model = build(code=2, widths="6", activation="tanh")
     x = torch.rand(12, 1, 4, 4)
-    penalty = Penalty(alpha=alpha, bound=1e3, lipschitz=1e3, sizes=((12, 9),), clip=clip, fixed=True, private="x", **own)
+    penalty = Penalty(
+        alpha=alpha, bound=1e3, lipschitz=1e3, sizes=((12, 9),), clip=clip, fixed=True, private="x", **own
+    )
     goal, axes = torch.randn(9, 2), random_directions(2, 7, torch.Generator().manual_seed(3))
     loss = _sliced.squared if alpha < 1 else None
     return Objective(model, loss, lambda places: (x[torch.from_numpy(places)],) * 2, penalty, lambda outputs: outputs[0], lambda: axes,
@@ -213,7 +219,9 @@ def objective(alpha, clip=100.0, **own):
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
 def test_without_privacy_the_gradient_is_that_of_autograd(alpha):
     made, x, goal, axes = objective(alpha)
-    from wpriv.transport.sliced import wasserstein  # the oracle: another implementation of the distance, differentiated by torch
+    from wpriv.transport.sliced import (
+        wasserstein,
+    )  # the oracle: another implementation of the distance, differentiated by torch
 
     found, rebuilt = made.model(x)
     value = alpha * wasserstein(found, goal, directions=axes)
@@ -230,7 +238,9 @@ def test_without_privacy_the_gradient_is_that_of_autograd(alpha):
 
 def test_the_objective_clips_as_the_penalised_gradient_does():
     made, x, goal, axes = objective(0.4, clip=0.1, clipping="spectral")
-    exact = penalised_gradient(made.model, made.loss, x, x, made.penalty, directions=axes, points=goal, scores=lambda o: o[0])
+    exact = penalised_gradient(
+        made.model, made.loss, x, x, made.penalty, directions=axes, points=goal, scores=lambda o: o[0]
+    )
     found = made.clipped(np.arange(12))
     assert all(torch.equal(a, b) for a, b in zip(found.total.parts, exact.total.parts, strict=True))
     assert found.total.sensitivity == exact.total.sensitivity
@@ -257,7 +267,10 @@ def test_a_representation_is_priced_by_its_groups_and_leaves_codes(ran, tmp_path
     assert said["noise"]["sensitivity"] == pytest.approx(exact)
     assert said["adjacency"] == "replace-within-group"
     assert said["unit"] == represent.UNIT
-    sigma, rate = said["noise"]["standard_deviation"], max(part / count for part, count in zip(parts, groups, strict=True))
+    sigma, rate = (
+        said["noise"]["standard_deviation"],
+        max(part / count for part, count in zip(parts, groups, strict=True)),
+    )
     # oracle: the calculator on figures given by hand
     asked = {"bound": 2, "lipschitz_x": 1.4, "size_x": parts[0], "size_z": parts[1], "alpha": 0.5, "clip": 10}
     assert wpriv.budget("wgrad", sigma=sigma, **asked, sampling="fixed", rate=rate, n=6, delta=1e-5).epsilon.lower <= 2
@@ -271,7 +284,9 @@ def test_a_representation_is_priced_by_its_groups_and_leaves_codes(ran, tmp_path
 
 
 def test_the_published_constant_adds_more_noise_at_the_same_eps(ran):
-    one, other = (ran(REPRESENT, formula, **{"options.sensitivity": formula}).statement for formula in ("tight", "paper"))
+    one, other = (
+        ran(REPRESENT, formula, **{"options.sensitivity": formula}).statement for formula in ("tight", "paper")
+    )
     assert one["noise"]["multiplier"] == other["noise"]["multiplier"]
     # (7): 16 ML in place of 8 ML, beside the same 2 C / n
     smallest = min(count * 200 // 1000 for count in one["data"]["groups"].values())
@@ -295,7 +310,9 @@ def test_matched_points_are_protected_on_both_sides_and_kept_along_the_way(ran, 
 def test_a_goal_alone_costs_half_of_what_those_that_are_moved_cost(private, factor, tmp_path):
     path = tmp_path / "toy.yaml"
     path.write_text(MATCH.replace("shown: [0, 2]", f"private: {private}"))
-    found = matching.release(load_recipe.recipe(path, kind="train").training, {"records": 1000, "normal": 500, "circle": 500})
+    found = matching.release(
+        load_recipe.recipe(path, kind="train").training, {"records": 1000, "normal": 500, "circle": 500}
+    )
     assert found.sensitivity == pytest.approx(factor * 2 / 100)
 
 
@@ -307,7 +324,13 @@ def test_training_moves_points_to_the_circle(ran):
 def test_a_noisy_gradient_is_cut_where_the_recipe_says_so(ran):
     # 6 steps of learning rate 1 and norm 1e-3 cannot lead further than 6e-3
     short = ran(MATCH, **{"options.cap": 0.001, "optimizer.lr": 1.0})
-    assert abs(short.metrics[-1]["distance"] - ran(MATCH, "still", **{"steps": 1, "optimizer.lr": 1e-9}).metrics[-1]["distance"]) < 0.01
+    assert (
+        abs(
+            short.metrics[-1]["distance"]
+            - ran(MATCH, "still", **{"steps": 1, "optimizer.lr": 1e-9}).metrics[-1]["distance"]
+        )
+        < 0.01
+    )
 
 
 def test_an_autoencoder_leaves_samples_and_its_points_of_the_ball_are_nobodys(ran, tmp_path):
@@ -353,7 +376,12 @@ def test_the_same_seed_gives_the_same_run_also_when_it_was_cut_short(text, ran, 
         (REPRESENT, "privacy.sampling", "poisson", "batches of a Wasserstein gradient have fixed sizes"),
         (AUTOENCODE, "options.radius", 2.0, "no more of the ball can be filled"),
         (REPRESENT, "options.core", 17, "17 columns were named and a record has 16 numbers"),
-        (REPRESENT, "model", {"name": "mlp", "widths": "8"}, "task represent needs a model with codes, as autoencoder is; found mlp"),
+        (
+            REPRESENT,
+            "model",
+            {"name": "mlp", "widths": "8"},
+            "task represent needs a model with codes, as autoencoder is; found mlp",
+        ),
         (REPRESENT, "data", {"name": "digits"}, "digits has no column of groups"),
         (MATCH, "data", {"name": "digits"}, "two classes of rows; found 10 classes of shape"),
         (AUTOENCODE, "data", {"name": "synthetic-fairness"}, "has no images, which a classifier could judge"),

@@ -13,7 +13,7 @@ import yaml
 from torch import nn
 
 import wpriv
-from wpriv.config.field_types import Named
+from wpriv.config.field_types import PluginRef
 from wpriv.engine import checkpoint
 from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.run import load_recipe
@@ -100,14 +100,18 @@ def test_the_generator_goes_where_the_critic_sends_it():
 
 
 def test_with_labels_both_networks_are_told_them():
-    own = _wgan_critic.pair(Named(name="dcgan-28", latent=3, width=2), Named(name="critic-28", width=2), (1, 28, 28), 4, 10.0)
+    own = _wgan_critic.pair(
+        PluginRef(name="dcgan-28", latent=3, width=2), PluginRef(name="critic-28", width=2), (1, 28, 28), 4, 10.0
+    )
     latents = own.latents(4)
     own.eval()
     one, other = (own(latents, torch.full((4,), k)) for k in (0, 3))
     assert one.shape == (4, 1, 28, 28)
     assert not torch.allclose(one, other)
     real = torch.rand(4, 1, 28, 28)
-    assert not torch.allclose(own._judged(real, torch.zeros(4, dtype=torch.int64)), own._judged(real, torch.ones(4, dtype=torch.int64)))
+    assert not torch.allclose(
+        own._judged(real, torch.zeros(4, dtype=torch.int64)), own._judged(real, torch.ones(4, dtype=torch.int64))
+    )
 
 
 def test_an_affine_generator_meets_the_law_of_clear_points(run):
@@ -138,7 +142,9 @@ def test_points_of_the_plane_are_drawn_over_clear_ones(run):
 def test_images_are_measured_and_drawn(run):
     done = run(IMAGES)
     row = done.metrics[-1]
-    assert all(np.isfinite(row[name]) for name in ("loss", "confidence", "entropy", "coverage", "frechet-small-cnn", "w2"))
+    assert all(
+        np.isfinite(row[name]) for name in ("loss", "confidence", "entropy", "coverage", "frechet-small-cnn", "w2")
+    )
     assert "logistic" not in row
     arrays = np.load(done.out / "samples.npz")
     assert arrays["names"].tolist() == ["original", "generated", ""]
@@ -152,13 +158,16 @@ def test_labelled_samples_teach_a_classifier_that_is_tested_on_real_images(run):
 
 
 @pytest.mark.parametrize(
-    "noise", [{"mech": "local-gauss", "sigma": 0.2, "delta": 1e-5}, {"mech": "local-laplace", "scale": 0.1, "dct": True}]
+    "noise",
+    [{"mech": "local-gauss", "sigma": 0.2, "delta": 1e-5}, {"mech": "local-laplace", "scale": 0.1, "dct": True}],
 )
 def test_privatised_images_are_denoised_first_and_the_run_says_by_whose_help(run, noise):
     done = run(IMAGES, data__privatize={**noise, "radius": 60.0}, options__wavelet="oracle")
     row = done.metrics[-1]
     assert row["wavelet_distance"] < row["noisy_distance"]
-    assert any("wavelets were chosen by looking at clear held-out images" in told for told in done.statement["warnings"])
+    assert any(
+        "wavelets were chosen by looking at clear held-out images" in told for told in done.statement["warnings"]
+    )
     rows = np.load(done.out / "samples.npz")
     assert rows["names"].tolist()[:3] == ["original", "privatised", "wavelets"]
     assert 0 <= rows["samples"][40:60].min() <= rows["samples"][40:60].max() <= 1
@@ -170,7 +179,11 @@ def test_without_pywavelets_it_says_what_to_install(run, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "pywt" else found(name, *rest))
     with pytest.raises(MissingResource, match=r"pip install 'wpriv\[wavelets\]'"):
-        run(IMAGES, data__privatize={"mech": "local-gauss", "sigma": 0.2, "delta": 1e-5, "radius": 9}, options__wavelet="oracle")
+        run(
+            IMAGES,
+            data__privatize={"mech": "local-gauss", "sigma": 0.2, "delta": 1e-5, "radius": 9},
+            options__wavelet="oracle",
+        )
 
 
 def test_without_wavelets_pywavelets_is_not_loaded(run, monkeypatch):
@@ -215,7 +228,10 @@ def test_an_interrupted_run_goes_on_bit_for_bit(run, tmp_path):
         ({"options__critic": {"name": "critic"}}, "no model called 'critic'"),
         ({"data__law": "gauss", "options__conditional": True}, "needs labels of two classes"),
         (
-            {"data__privatize": {"mech": "local-gauss", "sigma": 1.0, "delta": 1e-5, "radius": 9}, "options__conditional": True},
+            {
+                "data__privatize": {"mech": "local-gauss", "sigma": 1.0, "delta": 1e-5, "radius": 9},
+                "options__conditional": True,
+            },
             "the reports have no labels",
         ),
     ],
@@ -228,11 +244,13 @@ def test_what_does_not_go_together_is_refused(run, changes, told):
 
 def test_networks_that_do_not_fit_are_refused():
     with pytest.raises(UsageError, match="wgan trains a generator, and mlp is none; take dcgan-28"):
-        _wgan_critic.pair(Named(name="mlp"), Named(name="mlp"), (2,), 0, 1.0)
+        _wgan_critic.pair(PluginRef(name="mlp"), PluginRef(name="mlp"), (2,), 0, 1.0)
     with pytest.raises(UsageError, match="critic-28 takes images"):
-        _wgan_critic.pair(Named(name="mlp-generator"), Named(name="critic-28"), (2,), 0, 1.0)
+        _wgan_critic.pair(PluginRef(name="mlp-generator"), PluginRef(name="critic-28"), (2,), 0, 1.0)
 
 
 def test_a_run_is_repeated_by_its_seed(run):
     one, two = run(IMAGES, "one"), run(IMAGES, "two")
-    assert json.dumps([{**r, "seconds": 0} for r in one.metrics]) == json.dumps([{**r, "seconds": 0} for r in two.metrics])
+    assert json.dumps([{**r, "seconds": 0} for r in one.metrics]) == json.dumps(
+        [{**r, "seconds": 0} for r in two.metrics]
+    )

@@ -82,7 +82,9 @@ def test_samples_that_cannot_be_paired_are_refused(x, y, told):
 def test_the_cosine_transform_is_that_of_scipy_and_orthonormal(shape):
     x = torch.from_numpy(np.random.default_rng(0).random(shape))
     found = cosine.cosine(x)
-    expected = dctn(x.numpy(), type=2, axes=(-2, -1) if len(shape) > 2 else (-1,), norm="ortho")  # what `wpriv privatize --dct` applies
+    expected = dctn(
+        x.numpy(), type=2, axes=(-2, -1) if len(shape) > 2 else (-1,), norm="ortho"
+    )  # what `wpriv privatize --dct` applies
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
     torch.testing.assert_close(cosine.inverse(found), x)
     assert float(found.norm()) == pytest.approx(float(x.norm()), rel=1e-12)

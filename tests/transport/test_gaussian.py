@@ -17,7 +17,10 @@ def points(seed: int, *shape: int) -> torch.Tensor:
 
 def test_gaussians_with_commuting_covariances_differ_by_means_and_standard_deviations():
     turn = torch.linalg.qr(points(6, 4, 4)).Q
-    s1, s2 = torch.tensor([1.0, 2.0, 0.0, 3.0], dtype=torch.float64), torch.tensor([2.0, 0.5, 1.0, 3.0], dtype=torch.float64)
+    s1, s2 = (
+        torch.tensor([1.0, 2.0, 0.0, 3.0], dtype=torch.float64),
+        torch.tensor([2.0, 0.5, 1.0, 3.0], dtype=torch.float64),
+    )
     m1, m2 = points(7, 4), points(8, 4)
     c1, c2 = (turn @ torch.diag(s**2) @ turn.T for s in (s1, s2))
     wanted = float((m1 - m2).square().sum() + (s1 - s2).square().sum())

@@ -71,7 +71,9 @@ def test_weighted_cost_and_gradient_are_those_of_pot(n, m, p):
 @pytest.mark.parametrize(("n", "m"), SIZES)
 def test_gradient_weights_are_those_of_pots_plan(n, m):
     x, y = drawn(n), drawn(m, seed=1)
-    plan = ot.emd_1d(x.numpy(), y.numpy(), metric="sqeuclidean", dense=True)  # the matrix R of Prop. 3.1, in the order of the records
+    plan = ot.emd_1d(
+        x.numpy(), y.numpy(), metric="sqeuclidean", dense=True
+    )  # the matrix R of Prop. 3.1, in the order of the records
     gaps = x.numpy()[:, None] - y.numpy()
     found = line.gradients(x, y)
     assert float(found.cost) == pytest.approx((plan * gaps**2).sum(), rel=1e-10)
@@ -151,7 +153,9 @@ def test_gradient_is_that_of_autograd_on_sorted_samples(n, m):
     copies = math.lcm(n, m)
     pairs = x.sort().values.repeat_interleave(copies // n) - y.sort().values.repeat_interleave(copies // m)
     for ours, theirs in zip(
-        torch.autograd.grad(line.wasserstein(x, y), (x, y)), torch.autograd.grad(pairs.square().mean(), (x, y)), strict=True
+        torch.autograd.grad(line.wasserstein(x, y), (x, y)),
+        torch.autograd.grad(pairs.square().mean(), (x, y)),
+        strict=True,
     ):
         assert torch.allclose(ours, theirs, rtol=1e-12, atol=1e-15)
 
@@ -166,7 +170,11 @@ def test_gradient_is_that_of_finite_differences(p, weighted):
 
 @settings(deadline=None)
 @given(
-    st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=12), samples, orders, st.booleans(), st.randoms(use_true_random=False)
+    st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=12),
+    samples,
+    orders,
+    st.booleans(),
+    st.randoms(use_true_random=False),
 )
 def test_gradients_follow_their_records_when_these_are_permuted(x, y, p, weighted, random):
     x = torch.tensor(x, dtype=torch.float64)
@@ -278,7 +286,9 @@ def test_tensors_and_arrays_give_the_same(n, m, weighted, dtype):
     cost, into = torch.empty(4, dtype=dtype), [torch.empty_like(x), torch.empty_like(y)]
     _rows.fill(x, y, 2.0, None if weights is None else list(weights), cost, into)
     for ours, device in zip(host, (cost, *into), strict=True):
-        assert torch.allclose(ours, device, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=1e-7 if dtype == torch.float32 else 1e-14)
+        assert torch.allclose(
+            ours, device, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=1e-7 if dtype == torch.float32 else 1e-14
+        )
 
 
 @pytest.mark.cuda

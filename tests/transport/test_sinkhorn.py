@@ -19,7 +19,9 @@ from wpriv.transport import differences, scaling, sinkhorn
 from wpriv.transport.sinkhorn import divergence, entropic
 
 GOLDEN = {
-    point["id"]: (float(point["value"]), {k: float(v) for k, v in point["inputs"].items()}) for point in POINTS if "eot" in point["id"]
+    point["id"]: (float(point["value"]), {k: float(v) for k, v in point["inputs"].items()})
+    for point in POINTS
+    if "eot" in point["id"]
 }
 TIGHT = {"tol": 1e-13, "most": 50_000}
 
@@ -151,7 +153,12 @@ def test_float32_comes_to_float64_on_noisy_images():
 @pytest.mark.parametrize("lam", [0.02, 1.0])
 @pytest.mark.parametrize("p", [1, 2])
 def test_the_plan_has_the_marginals_it_reports(p, lam, dtype):
-    x, y, a, b = draw(17, 30, 3, dtype=dtype), draw(18, 40, 3, dtype=dtype), weights(19, 30).to(dtype), weights(20, 40).to(dtype)
+    x, y, a, b = (
+        draw(17, 30, 3, dtype=dtype),
+        draw(18, 40, 3, dtype=dtype),
+        weights(19, 30).to(dtype),
+        weights(20, 40).to(dtype),
+    )
     found = entropic(x, y, lam, p, a=a, b=b, tol=1e-4, most=20_000)
     assert found.converged
     assert found.marginal_error <= 1e-4
@@ -220,7 +227,9 @@ def test_points_without_weight_are_as_if_they_were_not_there():
     a, b = weights(35, 6), weights(36, 5)
     none = torch.zeros(1, dtype=torch.float64)
     plain = entropic(x, y, 0.2, a=a, b=b, **TIGHT)
-    padded = entropic(torch.cat([x, far]), torch.cat([y, -far]), 0.2, a=torch.cat([a, none]), b=torch.cat([b, none]), **TIGHT)
+    padded = entropic(
+        torch.cat([x, far]), torch.cat([y, -far]), 0.2, a=torch.cat([a, none]), b=torch.cat([b, none]), **TIGHT
+    )
     assert padded.converged
     assert float(padded.value) == pytest.approx(float(plain.value), rel=1e-10)
     assert torch.allclose(padded.plan[:6, :5], plain.plan, rtol=1e-8)

@@ -23,7 +23,10 @@ def seeded(seed: int) -> torch.Generator:
 
 def problem(n: int, m: int, d: int, k: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
     """Two samples that ask for gradients, and directions."""
-    x, y = (torch.randn(size, d, dtype=torch.float64, generator=seeded(s)).to(dtype).requires_grad_() for s, size in enumerate((n, m)))
+    x, y = (
+        torch.randn(size, d, dtype=torch.float64, generator=seeded(s)).to(dtype).requires_grad_()
+        for s, size in enumerate((n, m))
+    )
     return x, y, sliced.random_directions(d, k, seeded(2), dtype=dtype)
 
 
@@ -31,12 +34,17 @@ def problem(n: int, m: int, d: int, k: int, dtype: torch.dtype = torch.float64) 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_cost_and_gradient_are_those_of_pot(case, p):
     x, y, u = problem(*case)
-    ours, theirs = sliced.wasserstein(x, y, p, directions=u), ot.sliced_wasserstein_distance(x, y, projections=u, p=p) ** p
+    ours, theirs = (
+        sliced.wasserstein(x, y, p, directions=u),
+        ot.sliced_wasserstein_distance(x, y, projections=u, p=p) ** p,
+    )
     assert float(ours.detach()) == pytest.approx(float(theirs.detach()), rel=1e-10)
     for mine, peer in zip(*(torch.autograd.grad(cost, (x, y)) for cost in (ours, theirs)), strict=True):
         assert torch.allclose(mine, peer, rtol=1e-10, atol=1e-10 * float(peer.abs().max()))
     most = ot.max_sliced_wasserstein_distance(x, y, projections=u, p=p) ** p
-    assert float(sliced.widest(x, y, p, directions=u, steps=0).cost.detach()) == pytest.approx(float(most.detach()), rel=1e-10)
+    assert float(sliced.widest(x, y, p, directions=u, steps=0).cost.detach()) == pytest.approx(
+        float(most.detach()), rel=1e-10
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -55,8 +63,12 @@ def test_gradient_is_the_average_of_the_gradients_on_the_line(case):
 def test_gradient_in_samples_and_directions_is_that_of_finite_differences(case, p):
     x, y, u = problem(*case)
     weights = torch.arange(1.0, 7, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda x, y, u: sliced.wasserstein(x, y, p, directions=u), (x, y, u.requires_grad_()))
-    assert torch.autograd.gradcheck(lambda x, y: sliced.wasserstein(x, y, p, directions=u.detach(), x_weights=weights), (x, y))
+    assert torch.autograd.gradcheck(
+        lambda x, y, u: sliced.wasserstein(x, y, p, directions=u), (x, y, u.requires_grad_())
+    )
+    assert torch.autograd.gradcheck(
+        lambda x, y: sliced.wasserstein(x, y, p, directions=u.detach(), x_weights=weights), (x, y)
+    )
 
 
 @pytest.mark.parametrize("sigma", [0.0, 1.3])
@@ -106,7 +118,9 @@ def test_golden_values_of_the_smoothed_distance_between_gaussians(name):
     given = {key: float(value) for key, value in GOLDEN[name]["inputs"].items()}
     d = int(given["d"])
     apart = math.sqrt(given["m2"]) if "m2" in given else given["c"] * math.sqrt(d)
-    found = closed_form(apart, d, given["sigma"], given.get("s1", 1.0), given.get("s2", 1.0), p=1 if "swd1" in name else 2)
+    found = closed_form(
+        apart, d, given["sigma"], given.get("s1", 1.0), given.get("s2", 1.0), p=1 if "swd1" in name else 2
+    )
     assert found == pytest.approx(float(GOLDEN[name]["value"]), rel=1e-12)
 
 
@@ -126,7 +140,9 @@ def test_noise_that_is_added_is_the_noise_that_is_told():
     zeros, u = torch.zeros(4000, 2), sliced.random_directions(2, 40, seeded(0))
     apart = sliced.wasserstein(zeros, zeros + torch.tensor([30.0, 40.0]), directions=u, sigma=3.0, generator=seeded(1))
     plain = sliced.wasserstein(zeros, zeros + torch.tensor([30.0, 40.0]), directions=u)
-    assert float(apart) == pytest.approx(float(plain), rel=5e-3)  # the same noise on both sides moves no quantile but by sampling
+    assert float(apart) == pytest.approx(
+        float(plain), rel=5e-3
+    )  # the same noise on both sides moves no quantile but by sampling
     one = sliced.wasserstein(zeros, torch.zeros(1, 2), directions=u, sigma=3.0, generator=seeded(1))
     # E |a - b|^2 of two draws; b is one draw for each of the 40 directions, whose mean square is off by sqrt(2/40) relative
     assert float(one) == pytest.approx(2 * 9, abs=4 * 9 * math.sqrt(2 / 40))

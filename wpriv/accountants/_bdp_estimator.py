@@ -27,7 +27,9 @@ def log_moments(distances: Array, rate: float, sigma: float, order: int) -> Arra
         distances: [pairs] d >= 0, sigma: s > 0, both in the units of the output. rate: q in (0, 1]. order: lambda >= 1, whole.
     """
     if order < 1 or order != int(order):
-        raise UsageError(f"the order lambda of the Bayesian accountant must be a whole number of at least 1; found {order}")
+        raise UsageError(
+            f"the order lambda of the Bayesian accountant must be a whole number of at least 1; found {order}"
+        )
     k = np.arange(2.0, order + 2)
     with np.errstate(over="ignore"):
         half = (np.asarray(distances, dtype=float) / sigma) ** 2 / 2

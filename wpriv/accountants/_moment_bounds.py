@@ -9,11 +9,11 @@ import numpy as np
 
 from wpriv.core.guarantee import Bracket, Curve, safe_exp
 from wpriv.core.loss_moments import log_moment
-from wpriv.core.process import Process, Run, log_finite
+from wpriv.core.process import Process, WeightedPairs, log_finite
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
-from wpriv.numerics.root_finding import lowest
+from wpriv.numerics.root_finding import minimize_quasiconvex
 
 LAMBDAS = (1e-12, 1e12)
 CONVERSIONS = {"tail": (tail_to_log_delta, tail_to_epsilon), "rdp": (rdp_to_log_delta, rdp_to_epsilon)}
@@ -26,14 +26,16 @@ class LogMoments:
     largest finite loss. ``deep`` is as in ``log_moment``.
     """
 
-    def __init__(self, run: Run, deep: bool = False):
+    def __init__(self, run: WeightedPairs, deep: bool = False):
         self.run, self.deep = run, deep
         self.log_finite = log_finite(run)
-        self.infinity = -math.expm1(self.log_finite)
+        self.mass_at_plus_infinity = -math.expm1(self.log_finite)
         self.top = math.fsum(n * pair.support[1] for pair, n in run) * (1 + 1e-15)
 
     def __call__(self, lam: Array) -> Array:
-        return np.asarray(np.sum([n * log_moment(pair, lam, finite=True, deep=self.deep) for pair, n in self.run], axis=0))
+        return np.asarray(
+            np.sum([n * log_moment(pair, lam, finite=True, deep=self.deep) for pair, n in self.run], axis=0)
+        )
 
 
 def moment_curve(process: Process, *, accountant: str, source: str, conversion: str, lam: Array | None = None) -> Curve:
@@ -46,18 +48,18 @@ def moment_curve(process: Process, *, accountant: str, source: str, conversion: 
         Unsupported: some step has distinguishing events, so that every moment is infinite.
     """
     to_log_delta, to_epsilon = CONVERSIONS[conversion]
-    runs = [LogMoments(run) for run in process.runs()]
-    if any(run.infinity > 0 for run in runs):
+    runs = [LogMoments(run) for run in process.directions()]
+    if any(run.mass_at_plus_infinity > 0 for run in runs):
         raise Unsupported(
             f"{accountant} bounds delta by moments of the loss, and all are infinite here: outcomes that only one of two neighbours can "
-            f"have carry probability {max(run.infinity for run in runs):.3g}. Use pld, markov or kov"
+            f"have carry probability {max(run.mass_at_plus_infinity for run in runs):.3g}. Use pld, markov or kov"
         )
     fixed = None if lam is None else [run(lam) for run in runs]
 
     def best(question: Callable[[Array, Array], Array]) -> list[float]:
         if fixed is not None and lam is not None:
             return [float(np.min(question(lam, moments))) for moments in fixed]
-        return [lowest(lambda x, run=run: question(x, run(x)), *LAMBDAS)[1] for run in runs]  # type: ignore[misc]
+        return [minimize_quasiconvex(lambda x, run=run: question(x, run(x)), *LAMBDAS)[1] for run in runs]  # type: ignore[misc]
 
     def delta(eps: float) -> Bracket:
         logs = best(lambda x, moments: to_log_delta(x, moments, eps))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from wpriv.core.guarantee import Bracket, Curve, epsilon_at
 from wpriv.core.loss_moments import loss_class
-from wpriv.core.process import Process, Run, log_finite, need_laws
+from wpriv.core.process import Process, WeightedPairs, log_finite, require_exact_plds
 from wpriv.numerics.conversions import normal_log_delta
 
 # Constants of others' theorems, taken as cited and not proven again here. Sommer et al. (2019) give all four: those for equal steps
@@ -29,23 +29,30 @@ class Composed:
     mean: float
     variance: float
     third: float
-    infinity: float
+    mass_at_plus_infinity: float
     top: float
     equal: bool
 
     def log_delta(self, eps: float) -> float:
         """ln of Lemma 12 at this class: what delta would be if the finite loss were normal."""
         inner = normal_log_delta(eps, self.mean, self.variance)
-        return inner if self.infinity == 0 else math.log(self.infinity + (1 - self.infinity) * math.exp(inner))
+        return (
+            inner
+            if self.mass_at_plus_infinity == 0
+            else math.log(self.mass_at_plus_infinity + (1 - self.mass_at_plus_infinity) * math.exp(inner))
+        )
 
     def bracket(self, eps: float, *, nonuniform: bool) -> Bracket:
         """delta at eps with both ends: Lemma 12 -+ the distance of the two tails beyond eps."""
         normal = math.exp(normal_log_delta(eps, self.mean, self.variance))
         error = self.error(eps, nonuniform=nonuniform)
-        share = 1 - self.infinity
-        ends = [self.infinity + share * min(max(value, 0.0), 1.0) for value in (normal, normal - error, normal + error)]
+        share = 1 - self.mass_at_plus_infinity
+        ends = [
+            self.mass_at_plus_infinity + share * min(max(value, 0.0), 1.0)
+            for value in (normal, normal - error, normal + error)
+        ]
         if eps > self.top * (1 + 1e-12):  # nothing is left beyond the largest loss
-            ends = [self.infinity] * 3
+            ends = [self.mass_at_plus_infinity] * 3
         return Bracket(ends[0], ends[1], ends[2])
 
     def error(self, eps: float, *, nonuniform: bool) -> float:
@@ -58,7 +65,7 @@ class Composed:
         return min(error, NONUNIFORM[self.equal] * ratio / (1 + z * z * z)) if nonuniform and z >= 0 else error
 
 
-def composed(run: Run) -> Composed:
+def composed(run: WeightedPairs) -> Composed:
     """The class of a whole run: means, variances and third moments add up, finiteness multiplies.
 
     Source:
@@ -69,7 +76,7 @@ def composed(run: Run) -> Composed:
         mean=math.fsum(n * c.mean for c, n in classes),
         variance=math.fsum(n * c.variance for c, n in classes),
         third=math.fsum(n * c.third for c, n in classes),
-        infinity=-math.expm1(log_finite(run)),
+        mass_at_plus_infinity=-math.expm1(log_finite(run)),
         top=math.fsum(n * pair.support[1] for pair, n in run),
         equal=len({pair for pair, _ in run}) == 1,
     )
@@ -82,8 +89,8 @@ def bracket_curve(process: Process, *, accountant: str, source: str, nonuniform:
         Sommer, Meiser, Mohammadi (2019), Theorem 6: z standardised by sqrt(n) sigma, moments centred, error of the tails beyond
         eps. The lower end falls with eps wherever it is positive, since a normal tail falls faster than 1/(1 + z^3).
     """
-    need_laws(process, accountant)
-    sums = [composed(run) for run in process.runs()]
+    require_exact_plds(process, accountant)
+    sums = [composed(run) for run in process.directions()]
     high, guess = max(s.top for s in sums) * (1 + 1e-11), max(sums[0].mean, 1e-12)
 
     def delta(eps: float) -> Bracket:
@@ -96,7 +103,12 @@ def bracket_curve(process: Process, *, accountant: str, source: str, nonuniform:
 
     def epsilon(target: float) -> Bracket:
         # the error of berry-esseen is the same at every eps: a smaller delta is not worth a search
-        floor = max(0.0 if nonuniform else s.infinity + (1 - s.infinity) * s.error(math.inf, nonuniform=False) for s in sums)
+        floor = max(
+            0.0
+            if nonuniform
+            else s.mass_at_plus_infinity + (1 - s.mass_at_plus_infinity) * s.error(math.inf, nonuniform=False)
+            for s in sums
+        )
         unreachable = math.isinf(high) and floor > target
         upper = math.inf if unreachable else invert(lambda b: b.safe, target)
         lower = invert(lambda b: b.lower or 0.0, target) * (1 - 1e-11)

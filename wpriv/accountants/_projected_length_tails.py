@@ -14,7 +14,7 @@ from scipy.special import betaincc, betainccinv, gammaln, ndtri
 
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.projected_length import log_moment, tilted
-from wpriv.numerics.root_finding import lowest
+from wpriv.numerics.root_finding import minimize_quasiconvex
 
 # from so many directions on H's characteristic function falls fast enough to be inverted
 SMOOTH = 30
@@ -81,7 +81,7 @@ def _chernoff(k: int, d: int, log_inverse: float) -> float:
     def width(s: Array) -> Array:
         return (k * log_moment(d, s) + log_inverse) / s
 
-    return min(float(lowest(width, 1e-6, 1e9 * d)[1]), float(k))
+    return min(float(minimize_quasiconvex(width, 1e-6, 1e9 * d)[1]), float(k))
 
 
 def log_tail(k: int, d: int, w: float) -> float:

@@ -75,7 +75,13 @@ def _log_pmf(k: Array, n: int, p: float, q: float) -> Array:
     """ln Binomial(k; n, p) by its saddle point (Loader 2000), without differences of large log-factorials; q = 1 - p."""
     rest = n - k
     with np.errstate(divide="ignore", invalid="ignore"):
-        inside = _stirling(np.array([float(n)]))[0] - _stirling(k) - _stirling(rest) - _deviance(k, n * p) - _deviance(rest, n * q)
+        inside = (
+            _stirling(np.array([float(n)]))[0]
+            - _stirling(k)
+            - _stirling(rest)
+            - _deviance(k, n * p)
+            - _deviance(rest, n * q)
+        )
         inside = inside + 0.5 * np.log(n / (2 * math.pi * k * rest))
     return np.where(k == 0, n * math.log(q), np.where(rest == 0, n * math.log1p(-q), inside))
 

@@ -22,15 +22,21 @@ class OneStep:
 
     def __init__(self, pairs: tuple[LossPair, ...], n: int):
         self.pairs, self.n = pairs, n
-        self.infinity = max(pair.infinity for pair in pairs)
+        self.mass_at_plus_infinity = max(pair.mass_at_plus_infinity for pair in pairs)
         self.top = max(0.0, *(pair.support[1] for pair in pairs)) * (1 + 1e-15)
-        self._ladder = np.concatenate([[0.0], _LADDER[self.top > _LADDER], [self.top] if math.isfinite(self.top) else []])
+        self._ladder = np.concatenate(
+            [[0.0], _LADDER[self.top > _LADDER], [self.top] if math.isfinite(self.top) else []]
+        )
         self._heights = self.log_delta(self._ladder)
 
     def log_delta(self, eps: Array) -> Array:
         """[k] ln delta at [k] eps >= 0: the larger of the two orders."""
         inside = np.max([pair.log_delta(eps) for pair in self.pairs], axis=0)
-        return np.where(eps >= self.top, math.log(self.infinity) if self.infinity > 0 else -math.inf, inside)
+        return np.where(
+            eps >= self.top,
+            math.log(self.mass_at_plus_infinity) if self.mass_at_plus_infinity > 0 else -math.inf,
+            inside,
+        )
 
     def epsilon(self, log_delta: Array) -> Array:
         """[k] the least eps >= 0 whose ln delta is at most the one asked, rounded up by 1e-12 relative; inf where there is none."""
@@ -51,7 +57,7 @@ def one_steps(process: Process) -> list[OneStep]:
     kinds: list[tuple[object, object]] = []
     counts: list[int] = []
     pairs: list[tuple[LossPair, ...]] = []
-    runs = process.runs()
+    runs = process.directions()
     for at, step in enumerate(process.steps):
         kind = (step.mechanism, step.sampling)
         if kind in kinds:

@@ -14,7 +14,7 @@ from wpriv.accountants._single_release import OneStep, one_steps
 from wpriv.core.guarantee import Bracket, Curve, safe_exp
 from wpriv.core.process import Process
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.root_finding import lowest
+from wpriv.numerics.root_finding import minimize_quasiconvex
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
@@ -33,14 +33,14 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
     def delta(eps: float) -> Bracket:
         # delta_i from 1e-300 to 1: ln of it is -x
-        best = lowest(lambda x: _log_delta(steps, -x, eps), 1e-12, 690.0)[1]
+        best = minimize_quasiconvex(lambda x: _log_delta(steps, -x, eps), 1e-12, 690.0)[1]
         return Bracket.above(safe_exp(float(min([best, *_log_delta(steps, pure, eps)]))))
 
     def epsilon(delta: float) -> Bracket:
         def at(share: Array) -> Array:
             return _epsilon(steps, math.log(delta) - math.log(count) + np.log(share), delta)
 
-        return Bracket.above(float(min([lowest(at, *_SHARES)[1], *_epsilon(steps, pure, delta)])))
+        return Bracket.above(float(min([minimize_quasiconvex(at, *_SHARES)[1], *_epsilon(steps, pure, delta)])))
 
     return Curve(process, "advanced", NOTION, CLAIM, SOURCE, delta, epsilon)
 
@@ -91,5 +91,7 @@ def _log_rest(plain: Array, drift: Array, square: Array, eps: float) -> Array:
 
 def _pure(steps: list[OneStep]) -> Array:
     """[1] ln of the delta_i that the distinguishing events alone need, -inf for pure DP; empty where a loss is unbounded."""
-    least = max(step.infinity for step in steps)
-    return np.array([math.log(least) if least > 0 else -math.inf] if all(math.isfinite(step.top) for step in steps) else [])
+    least = max(step.mass_at_plus_infinity for step in steps)
+    return np.array(
+        [math.log(least) if least > 0 else -math.inf] if all(math.isfinite(step.top) for step in steps) else []
+    )

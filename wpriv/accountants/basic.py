@@ -12,7 +12,7 @@ import numpy as np
 from wpriv.accountants._single_release import OneStep, one_steps
 from wpriv.core.guarantee import Bracket, Curve, safe_exp
 from wpriv.core.process import Process
-from wpriv.numerics.root_finding import least
+from wpriv.numerics.root_finding import smallest_meeting
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
@@ -28,14 +28,14 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """Basic composition of the steps' exact one-release profiles; ``tol`` is not used."""
     steps = one_steps(process)
     top = math.fsum(step.n * step.top for step in steps)
-    floor = math.fsum(step.n * step.infinity for step in steps)
+    floor = math.fsum(step.n * step.mass_at_plus_infinity for step in steps)
 
     def delta(eps: float) -> Bracket:
         if eps >= top:
             return Bracket.above(min(floor, 1.0))
         if _total(steps, 0.0) > eps:
             return Bracket.above(1.0)
-        return Bracket.above(safe_exp(least(lambda x: _total(steps, x) - eps, -10.0, low=_LOWEST, high=0.0)))
+        return Bracket.above(safe_exp(smallest_meeting(lambda x: _total(steps, x) - eps, -10.0, low=_LOWEST, high=0.0)))
 
     def epsilon(delta: float) -> Bracket:
         return Bracket.above(_total(steps, math.log(delta)))

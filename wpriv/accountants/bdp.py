@@ -34,7 +34,13 @@ SHARED = "the observed pairs share records, so the confidence limit's independen
 
 
 def account(
-    process: Process, *, tol: float = 1e-3, order: float = 0.0, form: str = "strong", pairs: str = "combinations", steps: float = 0.0
+    process: Process,
+    *,
+    tol: float = 1e-3,
+    order: float = 0.0,
+    form: str = "strong",
+    pairs: str = "combinations",
+    steps: float = 0.0,
 ) -> Curve:
     """The Bayesian accountant of Gauss steps without or with Poisson sampling; ``tol`` is not used.
 
@@ -46,9 +52,13 @@ def account(
         Unsupported: nothing was observed, fewer than three pairs, or another mechanism or sampling. UsageError: an option out of range.
     """
     if form not in FORMS or pairs not in ("combinations", "independent"):
-        raise UsageError(f"bdp: form is strong or weak, pairs are combinations or independent; found {form!r} and {pairs!r}")
+        raise UsageError(
+            f"bdp: form is strong or weak, pairs are combinations or independent; found {form!r} and {pairs!r}"
+        )
     if order != int(order) or order < 0 or steps != int(steps) or steps < 0:
-        raise UsageError(f"bdp: order and steps must be whole numbers from 1 (or 0 to leave them open); found {order:g} and {steps:g}")
+        raise UsageError(
+            f"bdp: order and steps must be whole numbers from 1 (or 0 to leave them open); found {order:g} and {steps:g}"
+        )
     orders = np.array([order] if order else ORDERS, dtype=float)
     n = sum(step.n for step in process.steps)
     declared = int(steps) or sum(max(step.n, step.observed.steps if step.observed else 0) for step in process.steps)
@@ -65,9 +75,20 @@ def account(
 
     warnings = (DRAWN, *((SHARED,) if pairs == "combinations" else ()))
     if n > declared:
-        warnings += (f"{n} steps exceed the declared {declared}: the exponent T of the estimator is too small for them",)
+        warnings += (
+            f"{n} steps exceed the declared {declared}: the exponent T of the estimator is too small for them",
+        )
     chosen = f"order {order:g}" if order else f"best of the orders {ORDERS[0]} to {ORDERS[-1]}"
-    return Curve(process, "bdp", NOTION, CLAIM, f"{SOURCE}; {form} form, {chosen}, {pairs}, T = {declared}", delta, epsilon, warnings)
+    return Curve(
+        process,
+        "bdp",
+        NOTION,
+        CLAIM,
+        f"{SOURCE}; {form} form, {chosen}, {pairs}, T = {declared}",
+        delta,
+        epsilon,
+        warnings,
+    )
 
 
 def _cost(step: Step, order: int, pairs: str, declared: int) -> float:
@@ -84,10 +105,15 @@ def _cost(step: Step, order: int, pairs: str, declared: int) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def _costs(mechanism: Mechanism, sampling: Sampling, observed: Observed, order: int, pairs: str, declared: int) -> Array:
+def _costs(
+    mechanism: Mechanism, sampling: Sampling, observed: Observed, order: int, pairs: str, declared: int
+) -> Array:
     """[observed steps] costs at one order."""
     sigma = mechanism.describe()["sigma"]
     rows = observed.distances if pairs == "combinations" else observed.independent()
     return np.array(
-        [_bdp_estimator.step_cost(d, sampling.rate, sigma * u, order, declared) for d, u in zip(rows, observed.unit, strict=True)]
+        [
+            _bdp_estimator.step_cost(d, sampling.rate, sigma * u, order, declared)
+            for d, u in zip(rows, observed.unit, strict=True)
+        ]
     )

@@ -22,7 +22,7 @@ A central limit: right for many small steps near the bulk, and far too low in th
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """The class of the composition priced as if its loss were normal; for every process; ``tol`` is not used."""
-    sums = [composed(run) for run in process.runs()]
+    sums = [composed(run) for run in process.directions()]
 
     def log_delta(eps: float) -> float:
         return max(s.log_delta(eps) for s in sums)

@@ -25,8 +25,10 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: some step is not an unsampled Gaussian mechanism.
     """
-    run = process.runs()[0]
+    run = process.directions()[0]
     pair = closed_form(run) if all(gaussian_mu(pair) is not None for pair, _ in run) else None
     if pair is None:
-        raise Unsupported("gdp is exact for unsampled Gaussian mechanisms only; use gdp-clt (approximate) or pld (certified)")
+        raise Unsupported(
+            "gdp is exact for unsampled Gaussian mechanisms only; use gdp-clt (approximate) or pld (certified)"
+        )
     return curve_of_pair(process, [pair], accountant="gdp", source=SOURCE)

@@ -26,7 +26,11 @@ EXPLAIN = """\
 mu^2 = sum of q^2 n (e^(1/s^2) - 1) for Poisson, 2 q^2 n (e^(1/s^2) Phi(1.5/s) + 3 Phi(-.5/s) - 2) for fixed-size sampling, n/s^2
 without, s = sigma/sensitivity; then delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
 A central limit as n -> inf with q sqrt(n) fixed: for Gaussian steps only, and never a guarantee."""
-FORMULAS = {"sampling": "", "poisson": "Poisson sampling (the default of Opacus' GDP accountant)", "uniform": "fixed-size sampling"}
+FORMULAS = {
+    "sampling": "",
+    "poisson": "Poisson sampling (the default of Opacus' GDP accountant)",
+    "uniform": "fixed-size sampling",
+}
 KINDS = {"poisson": "poisson", "uniform": "fixed"}
 
 
@@ -43,7 +47,9 @@ def account(process: Process, *, tol: float = 1e-3, formula: str = "sampling") -
     kind = KINDS.get(formula)
     variance = math.fsum(step.n * _variance(step, kind or step.sampling.kind) for step in process.steps)
     if not math.isfinite(variance):
-        raise Unsupported("gdp-clt's mu grows like e^(1/(2 s^2)), s = sigma/sensitivity, and overflows here: more noise is needed. Use pld")
+        raise Unsupported(
+            "gdp-clt's mu grows like e^(1/(2 s^2)), s = sigma/sensitivity, and overflows here: more noise is needed. Use pld"
+        )
 
     def log_delta(eps: float) -> float:
         return normal_log_delta(eps, variance / 2, variance)
@@ -64,7 +70,9 @@ def _variance(step: Step, kind: str) -> float:
     """mu^2 of one step in the limit, by the formula of a kind of sampling."""
     mu, rate = gaussian_mu(step.mechanism.pair()), step.sampling.rate
     if mu is None:
-        raise Unsupported(f"gdp-clt knows the limit of Gauss mechanisms only; found {step.mechanism.name}. Use clt or pld")
+        raise Unsupported(
+            f"gdp-clt knows the limit of Gauss mechanisms only; found {step.mechanism.name}. Use clt or pld"
+        )
     square = mu**2
     if step.sampling.kind == "none":
         return square

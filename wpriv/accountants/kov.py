@@ -18,7 +18,7 @@ from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.root_finding import lowest
+from wpriv.numerics.root_finding import minimize_quasiconvex
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
@@ -51,7 +51,9 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         def at(share: Array) -> Array:
             return _solve(step, step.epsilon(np.log(share * delta) - math.log(step.n)), delta)
 
-        return Bracket.above(float(min([lowest(at, 1e-12, 1.0, rounds=4)[1], *_solve(step, _jumps(step), delta)])))
+        return Bracket.above(
+            float(min([minimize_quasiconvex(at, 1e-12, 1.0, rounds=4)[1], *_solve(step, _jumps(step), delta)]))
+        )
 
     return Curve(process, "kov", NOTION, CLAIM, SOURCE, delta, epsilon)
 
@@ -77,13 +79,19 @@ def _log_delta(step: OneStep, eps: float) -> float:
     """ln delta at the best eps0: on a grid that is zoomed in on, and among the jumps of the profile, where it may be exact."""
 
     def at(eps0: Array) -> Array:
-        return np.array([response_log_delta(step.n, x, float(d), eps) for x, d in zip(eps0, step.log_delta(eps0), strict=True)])
+        return np.array(
+            [response_log_delta(step.n, x, float(d), eps) for x, d in zip(eps0, step.log_delta(eps0), strict=True)]
+        )
 
     # eps0 <= eps/n is basic composition; above the largest loss, or beyond every delta asked for, nothing is gained
     low, high = min(eps / step.n, step.top), min(step.top, max(_far(step), eps))
     special = np.array([*_jumps(step), low, high])
     best = float(at(special).min())
-    return best if high - low <= 1e-9 * high else min(best, lowest(lambda x: at(low + x), 1e-9 * high, high - low)[1])
+    return (
+        best
+        if high - low <= 1e-9 * high
+        else min(best, minimize_quasiconvex(lambda x: at(low + x), 1e-9 * high, high - low)[1])
+    )
 
 
 def _far(step: OneStep) -> float:

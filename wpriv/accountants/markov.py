@@ -16,7 +16,7 @@ from wpriv.accountants._moment_bounds import LAMBDAS, LogMoments
 from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.process import Process
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.root_finding import lowest
+from wpriv.numerics.root_finding import minimize_quasiconvex
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
@@ -30,15 +30,19 @@ _COARSE = np.concatenate([[0.0], np.geomspace(*LAMBDAS, 145)])
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """The Markov-ADP accountant, for every process; ``tol`` is not used."""
-    runs = [LogMoments(run) for run in process.runs()]
+    runs = [LogMoments(run) for run in process.directions()]
     if any(math.isinf(run.log_finite) for run in runs):  # no loss is finite in one order: delta is 1 at every eps
-        return Curve(process, "markov", NOTION, CLAIM, SOURCE, lambda _: Bracket.above(1.0), lambda _: Bracket.above(math.inf))
+        return Curve(
+            process, "markov", NOTION, CLAIM, SOURCE, lambda _: Bracket.above(1.0), lambda _: Bracket.above(math.inf)
+        )
     coarse = [_lines(run, _COARSE) for run in runs]
     top = max(run.top for run in runs)
 
     def log_delta(eps: float, lines: list[Lines]) -> float:
-        logs = [-math.inf if eps >= run.top else _log_integral(*line, eps) for run, line in zip(runs, lines, strict=True)]
-        events = [math.log(run.infinity) if run.infinity > 0 else -math.inf for run in runs]
+        logs = [
+            -math.inf if eps >= run.top else _log_integral(*line, eps) for run, line in zip(runs, lines, strict=True)
+        ]
+        events = [math.log(run.mass_at_plus_infinity) if run.mass_at_plus_infinity > 0 else -math.inf for run in runs]
         return min(0.0, float(max(np.logaddexp(logs, events))))
 
     def around(eps: float) -> list[Lines]:
@@ -49,7 +53,9 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
     def epsilon(delta: float) -> Bracket:
         lines, eps = coarse, math.inf
-        for _ in range(3):  # every set of lines gives an upper bound; the coarse ones only say where to lay the fine ones
+        for _ in range(
+            3
+        ):  # every set of lines gives an upper bound; the coarse ones only say where to lay the fine ones
             eps = min(eps, epsilon_at(lambda x, lines=lines: log_delta(x, lines), delta, high=top))  # type: ignore[misc]
             if math.isinf(eps):
                 break
@@ -76,7 +82,9 @@ def _orders_at(lam: Array, line: Array, eps: float) -> Array:
     last = int(np.flatnonzero(height > height[first] - 45)[-1])
     low, high = lam[max(first - 1, 0)], lam[min(last + 1, lam.size - 1)]
     near = lam[max(first - 1, 0) : last + 2]
-    orders = np.unique(np.concatenate([[0.0], near, np.linspace(low, high, 300), np.geomspace(max(low, high / 1e3), high, 100)]))
+    orders = np.unique(
+        np.concatenate([[0.0], near, np.linspace(low, high, 300), np.geomspace(max(low, high / 1e3), high, 100)])
+    )
     # between two that are nearly the same, rounding decides where their lines cross
     return orders[np.diff(orders, prepend=-1.0) > 1e-6 * orders]
 
@@ -102,7 +110,7 @@ def _crossings(lam: Array, line: Array) -> Array:
 
 def markov_tail(log_moments: Callable[[Array], Array], y: float) -> float:
     """T(y) = min(1, min over l > 0 of e^(K(l) - l y)), the bound of P(L > y) that Theorem 3 sums."""
-    return math.exp(min(0.0, lowest(lambda lam: log_moments(lam) - lam * y, *LAMBDAS)[1]))
+    return math.exp(min(0.0, minimize_quasiconvex(lambda lam: log_moments(lam) - lam * y, *LAMBDAS)[1]))
 
 
 def markov_sum(tail: Callable[[float], float], eps: float, step: float, cells: int) -> float:

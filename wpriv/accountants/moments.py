@@ -32,6 +32,14 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve
         Unsupported: some step has distinguishing events, so that every moment is infinite.
     """
     if order != int(order) or order < 0:
-        raise UsageError(f"moments: the order must be a whole number of at least 1 (or 0 for the best); found {order:g}")
+        raise UsageError(
+            f"moments: the order must be a whole number of at least 1 (or 0 for the best); found {order:g}"
+        )
     lam = np.array([order]) if order else ORDERS
-    return moment_curve(process, accountant="moments", source=SOURCE + (f"; order {order:g}" if order else ""), conversion="tail", lam=lam)
+    return moment_curve(
+        process,
+        accountant="moments",
+        source=SOURCE + (f"; order {order:g}" if order else ""),
+        conversion="tail",
+        lam=lam,
+    )

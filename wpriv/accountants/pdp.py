@@ -14,9 +14,9 @@ import numpy as np
 
 from wpriv.core.guarantee import Bracket, Curve, epsilon_at
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.process import Process, closed_form, need_laws
+from wpriv.core.process import Process, closed_form, require_exact_plds
 from wpriv.errors import Unsupported
-from wpriv.numerics.root_finding import least
+from wpriv.numerics.root_finding import smallest_meeting
 from wpriv.pld.composition import Composition
 from wpriv.pld.two_sided import Both
 
@@ -54,11 +54,13 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: the grid would not fit in memory (raised when the curve is asked).
     """
-    need_laws(process, "pdp")
-    runs = process.runs()
+    require_exact_plds(process, "pdp")
+    runs = process.directions()
     closed = [pair for pair in map(closed_form, runs) if pair is not None]
     exact = len(closed) == len(runs)
-    orders: list[_Order] = [*map(_Exact, closed)] if exact else [_Certified(Composition(run), min(tol, 1e-2) / 10) for run in runs]
+    orders: list[_Order] = (
+        [*map(_Exact, closed)] if exact else [_Certified(Composition(run), min(tol, 1e-2) / 10) for run in runs]
+    )
 
     def delta(eps: float) -> Bracket:
         if exact:
@@ -110,7 +112,7 @@ class _Certified:
 
     def tail(self, eps: float, enough: float) -> Ends:
         if eps >= self.composition.top:
-            return self.composition.infinity, self.composition.infinity
+            return self.composition.mass_at_plus_infinity, self.composition.mass_at_plus_infinity
         low, high = self.composition.delta(eps, self.tol, enough)
         if high <= 0:
             return 0.0, 0.0
@@ -129,8 +131,8 @@ class _Certified:
 
     def epsilon(self, delta: float) -> Ends:
         top = self.composition.top
-        if delta <= self.composition.infinity:
-            return (top, top) if delta == self.composition.infinity else (math.inf, math.inf)
+        if delta <= self.composition.mass_at_plus_infinity:
+            return (top, top) if delta == self.composition.mass_at_plus_infinity else (math.inf, math.inf)
         # the loss of approximate DP is below that of probabilistic DP, and mostly near it
         floor, high = self.composition.epsilon(delta, 100 * self.tol)
         secants = None
@@ -219,6 +221,6 @@ def _ends(both: Both, eps: float) -> Ends:
 def _least_eps(bound: Callable[[float], float], delta: float, guess: float) -> float:
     target = math.log(delta)
     try:
-        return least(lambda eps: math.log(max(bound(eps), 1e-300)) - target, guess, rtol=SEARCH)
+        return smallest_meeting(lambda eps: math.log(max(bound(eps), 1e-300)) - target, guess, rtol=SEARCH)
     except Unsupported:
         return math.inf

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from wpriv.core.guarantee import Bracket, Curve, curve_of_pair
-from wpriv.core.process import Process, between, closed_form
+from wpriv.core.process import Process, closed_form, sandwich
 
 NOTION = "approximate-dp"
 CLAIM = "certified"
@@ -35,7 +35,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: the grid would not fit in memory (raised when the curve is asked).
     """
-    runs = process.runs()
+    runs = process.directions()
     closed = [closed_form(run) for run in runs]
     pairs = [pair for pair in closed if pair is not None]
     if len(pairs) == len(runs):
@@ -44,7 +44,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     from wpriv.pld.composition import Composition
     from wpriv.pld.sandwich import Outer
 
-    compositions = [Composition(run) if between(run, tol) is None else Outer(run, tol) for run in runs]
+    compositions = [Composition(run) if sandwich(run, tol) is None else Outer(run, tol) for run in runs]
 
     def answer(ask: Callable[[Composition | Outer, float, float], tuple[float, float]]) -> Bracket:
         ends = _worst([partial(ask, c, tol) for c in compositions])

@@ -18,7 +18,7 @@ from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta
-from wpriv.numerics.root_finding import lowest
+from wpriv.numerics.root_finding import minimize_quasiconvex
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
@@ -51,17 +51,19 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve
         Unsupported: some step has distinguishing events, so that its divergences are infinite. UsageError: an order of at most 1.
     """
     if order != 0 and not order > 1:
-        raise UsageError(f"rdp-filter: the order must be greater than 1 (0: those around the best one for the first step); found {order:g}")
+        raise UsageError(
+            f"rdp-filter: the order must be greater than 1 (0: those around the best one for the first step); found {order:g}"
+        )
     return filtered(process, Orders(np.array([order - 1]), np.ones(1)) if order else first_kind(process))
 
 
 def filtered(process: Process, fixed: Process | Orders) -> Curve:
     """``account`` with the orders, or with the process that was planned before the first release and decides them."""
-    runs = [LogMoments(run) for run in process.runs()]
-    if any(run.infinity > 0 for run in runs):
+    runs = [LogMoments(run) for run in process.directions()]
+    if any(run.mass_at_plus_infinity > 0 for run in runs):
         raise Unsupported(
             f"rdp-filter adds up Renyi divergences, and these are infinite here: outcomes that only one of two neighbours can have carry "
-            f"probability {max(run.infinity for run in runs):.3g}. Use basic, whose sums may be chosen adaptively as well"
+            f"probability {max(run.mass_at_plus_infinity for run in runs):.3g}. Use basic, whose sums may be chosen adaptively as well"
         )
 
     def delta(eps: float) -> Bracket:
@@ -86,13 +88,16 @@ class Orders:
 def epsilon_of(runs: list[LogMoments], orders: Orders, delta: float) -> float:
     """The least eps over the orders at their shares of delta, in the worse order of the neighbours."""
     return max(
-        float(np.min(rdp_to_epsilon(orders.lam, run(orders.lam), math.log(delta)) - np.log(orders.share) / orders.lam)) for run in runs
+        float(np.min(rdp_to_epsilon(orders.lam, run(orders.lam), math.log(delta)) - np.log(orders.share) / orders.lam))
+        for run in runs
     )
 
 
 def delta_of(runs: list[LogMoments], orders: Orders, eps: float) -> float:
     """The least delta over the orders, each divided by its share, in the worse order of the neighbours."""
-    return safe_exp(max(float(np.min(rdp_to_log_delta(orders.lam, run(orders.lam), eps) - np.log(orders.share))) for run in runs))
+    return safe_exp(
+        max(float(np.min(rdp_to_log_delta(orders.lam, run(orders.lam), eps) - np.log(orders.share))) for run in runs)
+    )
 
 
 def orders(first: Process, *, eps: float | None = None, delta: float | None = None) -> Orders:
@@ -110,11 +115,11 @@ def first_kind(process: Process) -> Process:
 
 def best_order(process: Process, *, eps: float | None = None, delta: float | None = None) -> float:
     """The order at which a process fixed in advance has the least eps at ``delta``, or the least delta at ``eps``."""
-    runs = [LogMoments(run) for run in process.runs()]
+    runs = [LogMoments(run) for run in process.directions()]
 
     def worst(lam: Array) -> Array:
         if delta is not None:
             return np.asarray(np.max([rdp_to_epsilon(lam, run(lam), math.log(delta)) for run in runs], axis=0))
         return np.asarray(np.max([rdp_to_log_delta(lam, run(lam), eps or 0.0) for run in runs], axis=0))
 
-    return 1 + lowest(worst, *LAMBDAS)[0]
+    return 1 + minimize_quasiconvex(worst, *LAMBDAS)[0]

@@ -13,7 +13,7 @@ import numpy as np
 from wpriv.accountants._moment_bounds import LogMoments
 from wpriv.core.guarantee import Bracket, Curve
 from wpriv.core.loss_moments import loss_class
-from wpriv.core.process import Process, Run, need_laws
+from wpriv.core.process import Process, WeightedPairs, require_exact_plds
 from wpriv.errors import Unsupported, UsageError
 
 NOTION = "rdp"
@@ -33,9 +33,9 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     """
     if not order >= 1:
         raise UsageError(f"renyi: the order alpha must be at least 1; found {order:g}")
-    if order == 1 or any(pair.renyi(np.array([order])) is None for run in process.runs() for pair, _ in run):
-        need_laws(process, "renyi, where there is no closed form,")
-    value = max(_divergence(run, order) for run in process.runs())
+    if order == 1 or any(pair.renyi(np.array([order])) is None for run in process.directions() for pair, _ in run):
+        require_exact_plds(process, "renyi, where there is no closed form,")
+    value = max(_divergence(run, order) for run in process.directions())
     if math.isinf(value):
         raise Unsupported(
             f"renyi cannot resolve the divergence of order {order:g} here: its mass lies so far out that it has no digits. "
@@ -51,12 +51,12 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     return Curve(process, "renyi", NOTION, CLAIM, f"{SOURCE}; order {order:g}", delta, epsilon)
 
 
-def _divergence(run: Run, order: float) -> float:
+def _divergence(run: WeightedPairs, order: float) -> float:
     moments = LogMoments(run, deep=True)
-    if moments.infinity > 0:
+    if moments.mass_at_plus_infinity > 0:
         raise Unsupported(
             f"Renyi divergences are infinite here: outcomes that only one of two neighbours can have carry probability "
-            f"{moments.infinity:.3g}. Use pld, markov or kov"
+            f"{moments.mass_at_plus_infinity:.3g}. Use pld, markov or kov"
         )
     if order == 1:
         return math.fsum(n * loss_class(pair).mean for pair, n in run)

@@ -17,7 +17,7 @@ from wpriv.core.guarantee import Bracket, Curve
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.conversions import zcdp_to_epsilon
-from wpriv.numerics.root_finding import least
+from wpriv.numerics.root_finding import smallest_meeting
 
 NOTION = "approximate-dp"
 CLAIM = "as-published"
@@ -45,10 +45,14 @@ def account(process: Process, *, tol: float = 1e-3, w: str = "bernstein", charge
         Unsupported: some step is not a projection. UsageError: an option that is none.
     """
     if w not in WIDTHS or charge not in CHARGES:
-        raise UsageError(f"swd-tail: w is one of {', '.join(WIDTHS)} and charge one of {', '.join(CHARGES)}; found {w!r} and {charge!r}")
+        raise UsageError(
+            f"swd-tail: w is one of {', '.join(WIDTHS)} and charge one of {', '.join(CHARGES)}; found {w!r} and {charge!r}"
+        )
     for step in process.steps:
         if step.mechanism.name != "projection":
-            raise Unsupported(f"swd-tail bounds the tail of the squared projected length; found {step.mechanism.name}. Use pld")
+            raise Unsupported(
+                f"swd-tail bounds the tail of the squared projected length; found {step.mechanism.name}. Use pld"
+            )
     total = sum(step.n for step in process.steps)
     sampled = any(step.sampling.rate != 1 for step in process.steps)
     parts = [(step.mechanism.describe(), step.n, step.sampling.rate) for step in process.steps]
@@ -65,14 +69,19 @@ def account(process: Process, *, tol: float = 1e-3, w: str = "bernstein", charge
     def at(log_delta: float) -> float:
         log_failure = log_delta - math.log(2) - (math.log(total) if charge == "every" else 0.0)
         rho = [
-            about["sensitivity"] ** 2 * WIDTHS[w](about["k"], about["d"], -log_failure) / (2 * about["sigma"] ** 2) for about, _, _ in parts
+            about["sensitivity"] ** 2 * WIDTHS[w](about["k"], about["d"], -log_failure) / (2 * about["sigma"] ** 2)
+            for about, _, _ in parts
         ]
         if not sampled:
             # every order is a rho: the best one in closed form
-            return zcdp_to_epsilon(math.fsum(r * n for r, (_, n, _) in zip(rho, parts, strict=True)), log_delta - math.log(2))
+            return zcdp_to_epsilon(
+                math.fsum(r * n for r, (_, n, _) in zip(rho, parts, strict=True)), log_delta - math.log(2)
+            )
         best = math.inf
         for order in ORDERS.tolist():
-            moment = math.fsum(n * fixed_size_moment(order, rate, r) for r, (_, n, rate) in zip(rho, parts, strict=True))
+            moment = math.fsum(
+                n * fixed_size_moment(order, rate, r) for r, (_, n, rate) in zip(rho, parts, strict=True)
+            )
             found = (moment + math.log(2) - log_delta) / (order - 1)
             if found > 2 * best:
                 break
@@ -82,7 +91,9 @@ def account(process: Process, *, tol: float = 1e-3, w: str = "bernstein", charge
     def delta(eps: float) -> Bracket:
         if at(MOST_LOG) > eps:
             return seal(1.0)
-        return seal(math.exp(least(lambda log_delta: at(log_delta) - eps, -10.0, low=LEAST_LOG, high=MOST_LOG)))
+        return seal(
+            math.exp(smallest_meeting(lambda log_delta: at(log_delta) - eps, -10.0, low=LEAST_LOG, high=MOST_LOG))
+        )
 
     def epsilon(delta: float) -> Bracket:
         return seal(at(math.log(delta)))

@@ -75,7 +75,9 @@ def account(
     if variant not in VARIANTS:
         raise UsageError(f"wdp: variant must be one of {', '.join(VARIANTS)}; found {variant!r}")
     if beta < 0 or not (group >= 1 and group == int(group)):
-        raise UsageError(f"wdp: wanted beta >= 0 and a group of a whole number of records; found {beta:g} and {group:g}")
+        raise UsageError(
+            f"wdp: wanted beta >= 0 and a group of a whole number of records; found {beta:g} and {group:g}"
+        )
     extra = {"paper": coordinates, "prop10": alpha, "prop11": lipschitz}.get(variant, 0.0)
     losses = [_losses(step.mechanism, step.sampling, step.observed, variant, order, extra) for step in process.steps]
     total = group * math.fsum(_total(step, own) for step, own in zip(process.steps, losses, strict=True))
@@ -94,7 +96,9 @@ def account(
     elif claim == "exact" and group > 1:
         claim = "upper-bound"
     seal: Callable[[float], Bracket] = {"exact": Bracket.exact, "upper-bound": Bracket.above}.get(claim, Bracket)
-    settings = f"order {order:g}" + (f", beta {beta or 1:g}" if tail else "") + (f", groups of {group:g}" if group > 1 else "")
+    settings = (
+        f"order {order:g}" + (f", beta {beta or 1:g}" if tail else "") + (f", groups of {group:g}" if group > 1 else "")
+    )
     notion = "approximate-dp" if variant == "prop11" else NOTION
     return Curve(process, "wdp", notion, claim, f"{SOURCE}: {VARIANTS[variant]}; {settings}", delta, epsilon, warnings)
 
@@ -107,7 +111,9 @@ def _claim(process: Process, variant: str, order: float, total: float) -> tuple[
     """What the figure is, and what must be said with it."""
     observed = any(step.observed is not None for step in process.steps)
     if variant != "exact":
-        told = "as published: wdp:variant=prop11 is false for every finite order; use pld" if variant == "prop11" else UNIT
+        told = (
+            "as published: wdp:variant=prop11 is false for every finite order; use pld" if variant == "prop11" else UNIT
+        )
         return CLAIM, (told, *_beside(process, variant, order, total))
     if observed:
         return "approximate", (
@@ -116,7 +122,10 @@ def _claim(process: Process, variant: str, order: float, total: float) -> tuple[
         )
     if sum(step.n for step in process.steps) == 1:
         return "exact", (UNIT,)
-    return "upper-bound", (UNIT, "the sum over the steps holds for releases fixed in advance, not for steps chosen by earlier outputs")
+    return "upper-bound", (
+        UNIT,
+        "the sum over the steps holds for releases fixed in advance, not for steps chosen by earlier outputs",
+    )
 
 
 def _beside(process: Process, variant: str, order: float, total: float) -> tuple[str, ...]:
@@ -129,11 +138,15 @@ def _beside(process: Process, variant: str, order: float, total: float) -> tuple
         return ()
     truth = math.fsum(_total(step, own) for step, own in zip(process.steps, losses, strict=True))
     where = "BELOW" if total < truth * (1 - 1e-9) else "above"
-    return (f"the published loss of all steps, {total:.6g}, lies {where} their exact W_{order:g}, {truth:.6g} (wdp:variant=exact)",)
+    return (
+        f"the published loss of all steps, {total:.6g}, lies {where} their exact W_{order:g}, {truth:.6g} (wdp:variant=exact)",
+    )
 
 
 @functools.lru_cache(maxsize=256)
-def _losses(mechanism: Mechanism, sampling: Sampling, observed: Observed | None, variant: str, order: float, extra: float) -> Array:
+def _losses(
+    mechanism: Mechanism, sampling: Sampling, observed: Observed | None, variant: str, order: float, extra: float
+) -> Array:
     """[observed steps] what each step loses, or [1] where none was observed; ``extra`` is the one option that the variant takes."""
     step = Step(mechanism, 1, sampling, observed)
     if variant in ("paper", "code"):
@@ -147,7 +160,9 @@ def _accountant(step: Step, variant: str, order: float, coordinates: float) -> A
     """Theorem 2 at each observed step."""
     name, seen, rate = step.mechanism.name, step.observed, step.sampling.rate
     if name != "gauss":
-        raise Unsupported(f"wdp:variant={variant} is stated for Gauss noise; found {name}. Use wdp:variant=exact, or pld")
+        raise Unsupported(
+            f"wdp:variant={variant} is stated for Gauss noise; found {name}. Use wdp:variant=exact, or pld"
+        )
     if seen is None:
         raise Unsupported(f"wdp:variant={variant} {_NEED}")
     sigma, rows = step.mechanism.describe()["sigma"], list(zip(seen.distances, seen.unit, strict=True))
@@ -166,8 +181,12 @@ def _exact(step: Step, order: float) -> Array:
     """W_mu of the furthest observed pair of each step, or of the sensitivity where nothing was observed."""
     name, about, sampling, seen = step.mechanism.name, step.mechanism.describe(), step.sampling, step.observed
     if name not in _ADDITIVE:
-        raise Unsupported(f"wdp:variant=exact knows the distance between outputs for additive noise only; found {name}. Use pld")
-    far, unit = (np.array([about["sensitivity"]]), np.ones(1)) if seen is None else (seen.distances.max(axis=1), seen.unit)
+        raise Unsupported(
+            f"wdp:variant=exact knows the distance between outputs for additive noise only; found {name}. Use pld"
+        )
+    far, unit = (
+        (np.array([about["sensitivity"]]), np.ones(1)) if seen is None else (seen.distances.max(axis=1), seen.unit)
+    )
     if sampling.rate == 1:
         return np.array([wasserstein_1d.shift(d) for d in far])
     if sampling.kind != "poisson" or name not in ("gauss", "laplace"):
@@ -196,7 +215,7 @@ def _basic(step: Step, variant: str, order: float, extra: float) -> float:
         raise Unsupported(f"Table 1 has budgets of Gauss and Laplace noise; found {name}. Use wdp:variant=exact")
     pair = step.mechanism.pair()
     if variant == "prop9":
-        if pair.infinity > 0 or not math.isfinite(pair.support[1]):
+        if pair.mass_at_plus_infinity > 0 or not math.isfinite(pair.support[1]):
             raise Unsupported(f"Proposition 9 starts from pure DP, which {name} has not. Use wdp:variant=prop10")
         return _wdp_formulas.published_from_dp(pair.support[1], distance, order)
     if variant == "prop10":
@@ -204,8 +223,12 @@ def _basic(step: Step, variant: str, order: float, extra: float) -> float:
             raise UsageError(f"wdp: the Renyi order alpha must exceed 1; found {extra:g}")
         divergence = pair.renyi(np.array([extra]))
         if divergence is None:
-            raise Unsupported(f"Proposition 10 starts from RDP, whose closed form {name} has not. Use wdp:variant=exact")
+            raise Unsupported(
+                f"Proposition 10 starts from RDP, whose closed form {name} has not. Use wdp:variant=exact"
+            )
         return _wdp_formulas.published_from_rdp(float(divergence[0]), distance, order)
     if not extra > 0:
-        raise UsageError("wdp:variant=prop11 needs the Lipschitz constant of the log density, as in lipschitz=0.1; Laplace noise has 1/b")
+        raise UsageError(
+            "wdp:variant=prop11 needs the Lipschitz constant of the log density, as in lipschitz=0.1; Laplace noise has 1/b"
+        )
     return _wdp_formulas.published_to_rdp(float(_exact(step, order)[0]), extra, order)

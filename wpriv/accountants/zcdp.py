@@ -28,7 +28,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: some step has neither (discrete) Gaussian noise without sampling nor a bounded loss.
     """
-    forward, backward = process.runs()[0], process.runs()[-1]
+    forward, backward = process.directions()[0], process.directions()[-1]
     parts = zip(process.steps, forward, backward, strict=True)
     rho = math.fsum(step.n * _rho(step, pair, other) for step, (pair, _), (other, _) in parts)
 
@@ -45,7 +45,11 @@ def _rho(step: Step, pair: LossPair, other: LossPair) -> float:
     ends = [p.concentrated() for p in (pair, other)]
     known = [rho for rho in ends if rho is not None]
     pure = max(pair.support[1], other.support[1])
-    bounded = [pure**2 / 2] if pair.infinity == 0 and other.infinity == 0 and math.isfinite(pure) else []
+    bounded = (
+        [pure**2 / 2]
+        if pair.mass_at_plus_infinity == 0 and other.mass_at_plus_infinity == 0 and math.isfinite(pure)
+        else []
+    )
     if len(known) == len(ends):
         return min([max(known), *bounded])
     if bounded:

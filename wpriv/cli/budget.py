@@ -12,12 +12,17 @@ from wpriv.errors import UsageError
 Curve = Annotated[bool, typer.Option("--curve", help="A table of 41 points, up to --eps or down to --delta (1e-10).")]
 MaxEps = Annotated[
     flags.Text,
-    typer.Option("--max-eps", metavar="X", help="Exit with 1 where eps exceeds X; guarantees of (eps, delta)-DP alone are decided on."),
+    typer.Option(
+        "--max-eps",
+        metavar="X",
+        help="Exit with 1 where eps exceeds X; guarantees of (eps, delta)-DP alone are decided on.",
+    ),
 ]
 
 
 Adaptive = Annotated[
-    bool, typer.Option("--adaptive", help="What holds where noise, rates or the number of steps depend on earlier outputs.")
+    bool,
+    typer.Option("--adaptive", help="What holds where noise, rates or the number of steps depend on earlier outputs."),
 ]
 
 
@@ -60,7 +65,9 @@ def command(
     if (quiet or curve) and (len(names) > 1 or names == ["all"]):
         raise UsageError("--quiet and --curve show one accountant; give one --accountant")
     if adaptive and (curve or names != ["pld"]):
-        raise UsageError("--adaptive answers one question by an accountant of its own; leave out --curve and --accountant")
+        raise UsageError(
+            "--adaptive answers one question by an accountant of its own; leave out --curve and --accountant"
+        )
     if curve:
         _curve(made, names[0], question, mode)
     else:
@@ -74,7 +81,9 @@ def _curve(job: Any, name: str, question: dict[str, Any], mode: str) -> None:
     guarantee_output.points(budget.curve(job, name, **question), mode)
 
 
-def _answer(job: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool) -> None:
+def _answer(
+    job: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool
+) -> None:
     from wpriv.cli import guarantee_output
     from wpriv.run.accounting import budget, evaluate
 
@@ -89,7 +98,9 @@ def _answer(job: Any, names: list[str], question: dict[str, Any], limit: float |
     if single:
         guarantee_output.one(rows[0], mode, limit)
     else:
-        guarantee_output.several(rows, [{"accountant": r.accountant, "reason": r.reason} for r in answers.refused], mode, limit)
+        guarantee_output.several(
+            rows, [{"accountant": r.accountant, "reason": r.reason} for r in answers.refused], mode, limit
+        )
     if limit is not None:
         budget.check_max_eps(rows, limit)
 

@@ -10,7 +10,9 @@ import typer
 from wpriv.cli import flags
 from wpriv.errors import UsageError
 
-Classical = Annotated[bool, typer.Option("--compare-classical", help="For Gauss and Laplace noise: add what older formulas ask for.")]
+Classical = Annotated[
+    bool, typer.Option("--compare-classical", help="For Gauss and Laplace noise: add what older formulas ask for.")
+]
 
 
 @flags.with_job
@@ -55,4 +57,11 @@ def _asked(job: flags.Job) -> dict[str, Any]:
     names = job.accountant or ["pld"]
     if len(names) > 1 or names == ["all"]:
         raise UsageError("calibrate solves by one accountant; give one --accountant")
-    return {"mech": job.mech, **job.params(), **job.schedule(), "adjacency": job.adjacency, "accountant": names[0], **job.question()}
+    return {
+        "mech": job.mech,
+        **job.params(),
+        **job.schedule(),
+        "adjacency": job.adjacency,
+        "accountant": names[0],
+        **job.question(),
+    }

@@ -12,13 +12,22 @@ from wpriv.cli import flags
 from wpriv.errors import UsageError
 
 Sweep = Annotated[
-    list[str] | None, typer.Option("--sweep", metavar="NAME=VALUES", help="An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers).")
+    list[str] | None,
+    typer.Option(
+        "--sweep", metavar="NAME=VALUES", help="An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers)."
+    ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where results go (a recipe's default: results/<name>).")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Where results go (a recipe's default: results/<name>).")
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick overrides: a small grid.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again, replacing what DIR holds.")]
-Why = Annotated[bool, typer.Option("--why", help="The same job under every reading, with the assumption that moves each figure.")]
-Figure = Annotated[str | None, typer.Option("--figure", metavar="NAME", help="The figure to draw, instead of the natural one.")]
+Why = Annotated[
+    bool, typer.Option("--why", help="The same job under every reading, with the assumption that moves each figure.")
+]
+Figure = Annotated[
+    str | None, typer.Option("--figure", metavar="NAME", help="The figure to draw, instead of the natural one.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no table: files and exit code say it all.")]
 
 
@@ -54,7 +63,9 @@ def command(
         asked = load_recipe.recipe(recipe, quick=quick, kind="compare")
         out = out or compare.default_out(asked)
     elif quick or not (any(vars(job).values()) or history or observed or sweep or figure or why):
-        raise UsageError("compare takes a recipe (`wpriv recipe ls` lists them), or a job in flags, as in --mech gauss --sigma 4")
+        raise UsageError(
+            "compare takes a recipe (`wpriv recipe ls` lists them), or a job in flags, as in --mech gauss --sigma 4"
+        )
     elif why:
         others = {
             "history": history,
@@ -67,7 +78,9 @@ def command(
         }
         if given := [name for name, value in others.items() if value]:
             raise UsageError(f"--why reads one mechanism in its own set of ways; leave out --{given[0]}")
-        comparison_output.why(compare.readings({"mech": job.mech, **job.params(), **job.schedule()}, **job.question()), mode)
+        comparison_output.why(
+            compare.readings({"mech": job.mech, **job.params(), **job.schedule()}, **job.question()), mode
+        )
         return
     else:
         axes = [load_recipe.sweep(text) for text in sweep or []]
@@ -80,11 +93,15 @@ def command(
     done.require()
 
 
-def _recipe(job: flags.Job, history: str | None, observed: str | None, axes: list[dict[str, Any]], figure: str | None) -> dict[str, Any]:
+def _recipe(
+    job: flags.Job, history: str | None, observed: str | None, axes: list[dict[str, Any]], figure: str | None
+) -> dict[str, Any]:
     """The keys of a recipe that the flags amount to."""
     from wpriv.run import load_recipe
 
     data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
     data |= {key: value for key, value in (("figure", figure), ("sweep", axes)) if value}
     swept = [axis["over"] for axis in axes]
-    return data | load_recipe.steps_of_flags(job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed)
+    return data | load_recipe.steps_of_flags(
+        job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed
+    )

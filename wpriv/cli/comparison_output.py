@@ -50,12 +50,18 @@ def comparison(found: Comparison, mode: str) -> None:
         guarantee_output.say("note", note)
     for path in found.files if mode == "text" else ():
         guarantee_output.say("wrote", str(path))
-    warnings = list(dict.fromkeys(w if isinstance(w, str) else str(w) for row in found.rows for w in row.get("warnings") or []))
+    warnings = list(
+        dict.fromkeys(w if isinstance(w, str) else str(w) for row in found.rows for w in row.get("warnings") or [])
+    )
     for line in warnings[:MAX_WARNINGS]:
         guarantee_output.say("warning", line)
     if len(warnings) > MAX_WARNINGS:
-        guarantee_output.say("warning", f"and {len(warnings) - MAX_WARNINGS} more; --json has them all, each with its row")
-    for line in dict.fromkeys(f"{row.get('accountant', 'no answer')}: {row['reason']}" for row in found.rows if row.get("reason")):
+        guarantee_output.say(
+            "warning", f"and {len(warnings) - MAX_WARNINGS} more; --json has them all, each with its row"
+        )
+    for line in dict.fromkeys(
+        f"{row.get('accountant', 'no answer')}: {row['reason']}" for row in found.rows if row.get("reason")
+    ):
         guarantee_output.say("note", line)
 
 
@@ -64,7 +70,11 @@ def why(rows: list[Row], mode: str) -> None:
     if mode == "json":
         guarantee_output.emit(
             guarantee_output.as_json(
-                {"schema": guarantee_output.TABLE_SCHEMA, "rows": [{"schema": SCHEMA, **row} for row in rows], "version": __version__}
+                {
+                    "schema": guarantee_output.TABLE_SCHEMA,
+                    "rows": [{"schema": SCHEMA, **row} for row in rows],
+                    "version": __version__,
+                }
             )
         )
     elif mode == "csv":
@@ -76,7 +86,17 @@ def why(rows: list[Row], mode: str) -> None:
         for row in rows:
             value = "-" if row["reason"] else text(row[answer], up=True, digits=4)
             told = row["assumption"] + (f" ({row['reason']})" if row["reason"] else "")
-            body.append([value, row.get("claim") or "-", row["sampling"], str(row["n"]), row["adjacency"], row["accountant"], told])
+            body.append(
+                [
+                    value,
+                    row.get("claim") or "-",
+                    row["sampling"],
+                    str(row["n"]),
+                    row["adjacency"],
+                    row["accountant"],
+                    told,
+                ]
+            )
         terminal.print_table(guarantee_output.table(header, body))
 
 
@@ -84,11 +104,17 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
     """One panel as text: the sweep downwards, cases and accountants across; or the rows themselves where there is no sweep."""
     axes = [NAMES_IN_ROWS.get(axis.over, axis.over) for axis in panel.sweep or []]
     if panel.table != "bounds":
-        columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *(SHOWN.get(panel.table) or _shown(panel.table))]))
-        return guarantee_output.table(columns, [[_plain(row.get(name)) for name in columns] for row in thin(rows, most)])
+        columns = list(
+            dict.fromkeys([*axes, *(["case"] if panel.cases else []), *(SHOWN.get(panel.table) or _shown(panel.table))])
+        )
+        return guarantee_output.table(
+            columns, [[_plain(row.get(name)) for name in columns] for row in thin(rows, most)]
+        )
     answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
     if not axes:
-        body = [[*_who(row), row.get("claim") or "no answer", _safe(row.get(answer)), _ends(row, answer)] for row in rows]
+        body = [
+            [*_who(row), row.get("claim") or "no answer", _safe(row.get(answer)), _ends(row, answer)] for row in rows
+        ]
         return guarantee_output.table([*_who_columns(rows), "claim", NAMES.get(answer, answer), "bracket"], body)
     series = list(dict.fromkeys(tuple(_who(row)) for row in rows))
     points: dict[tuple[Any, ...], dict[tuple[str, ...], Any]] = {}
@@ -101,7 +127,10 @@ def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
 
 
 NAMES_IN_ROWS = {"eps": "epsilon"}
-SHOWN = {"class": ("mean", "variance", "third", "infinity"), "loss": ("part", "loss", "mass", "density", "class_density")}
+SHOWN = {
+    "class": ("mean", "variance", "third", "infinity"),
+    "loss": ("part", "loss", "mass", "density", "class_density"),
+}
 
 
 def _shown(table: str) -> tuple[str, ...]:
@@ -159,10 +188,14 @@ def thin(items: list[Any], most: int | None) -> list[Any]:
 def expected(found: list[Verdict]) -> str:
     body = []
     for v in found:
-        where = ", ".join(f"{NAMES.get(k, k)} {x}" for k, x in {**({"panel": v.panel} if v.panel else {}), **v.where}.items())
+        where = ", ".join(
+            f"{NAMES.get(k, k)} {x}" for k, x in {**({"panel": v.panel} if v.panel else {}), **v.where}.items()
+        )
         difference = "" if v.difference is None else f"{v.difference:+.1e}"
         ours = "none" if v.ours is None else f"{v.ours:.6g}"
         told = f"{v.within:g}" + (" absolute" if v.absolute else "")
         column = NAMES.get(v.column, v.column)
         body.append([where, column, f"{v.paper:.6g}", ours, difference, told, v.word, v.source])
-    return guarantee_output.table(["expected at", "column", "paper", "ours", "difference", "within", "", "source"], body)
+    return guarantee_output.table(
+        ["expected at", "column", "paper", "ours", "difference", "within", "", "source"], body
+    )

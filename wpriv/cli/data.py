@@ -13,10 +13,16 @@ from wpriv.errors import UsageError
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 Root = Annotated[
     Path | None,
-    typer.Option("--data-root", metavar="DIR", help="The folder that holds the data sets (default: $WPRIV_DATA, then the system's)."),
+    typer.Option(
+        "--data-root",
+        metavar="DIR",
+        help="The folder that holds the data sets (default: $WPRIV_DATA, then the system's).",
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set of the list.")]
-Param = Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter of its reader; repeatable.")]
+Param = Annotated[
+    list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter of its reader; repeatable.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -29,7 +35,9 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
     """
     if ctx.invoked_subcommand is not None:
         if data_root is not None or as_json:
-            raise UsageError(f"--data-root and --json go behind {ctx.invoked_subcommand}, as in wpriv data show mnist --data-root DIR")
+            raise UsageError(
+                f"--data-root and --json go behind {ctx.invoked_subcommand}, as in wpriv data show mnist --data-root DIR"
+            )
         return
     from wpriv.cli import guarantee_output
     from wpriv.data import HOW_TO_NAME, looked
@@ -39,13 +47,17 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
     if as_json:
         return guarantee_output.emit(guarantee_output.rows_of(rows, "wpriv.data/1"))
     body = [[str(row["name"]), str(row["status"]), *_cells(row)] for row in rows]
-    guarantee_output.emit(guarantee_output.table(["data set", "status", "train", "test", "example", "checksums", "where"], body))
+    guarantee_output.emit(
+        guarantee_output.table(["data set", "status", "train", "test", "example", "checksums", "where"], body)
+    )
     for row in rows:
         if row["status"] == "damaged":
             guarantee_output.emit(row["reason"])
         elif row["status"] != "found":
             guarantee_output.emit(f"{row['name']}: {row['about']}. {row['get']}")
-    guarantee_output.say("note", f"looked in {looked(data_root)}. Each data set lies in a folder of its name there; {HOW_TO_NAME}")
+    guarantee_output.say(
+        "note", f"looked in {looked(data_root)}. Each data set lies in a folder of its name there; {HOW_TO_NAME}"
+    )
 
 
 @app.command("show")
@@ -63,7 +75,9 @@ def details(name: Name, param: Param = None, data_root: Root = None, as_json: fl
         return guarantee_output.emit(guarantee_output.rows_of([found], "wpriv.data/1"))
     size = " x ".join(str(side) for side in found["shape"])
     guarantee_output.emit(
-        guarantee_output.bold(f"{found['name']}: {found['train']} to train on and {found['test']} to test on, {size} {found['dtype']}")
+        guarantee_output.bold(
+            f"{found['name']}: {found['train']} to train on and {found['test']} to test on, {size} {found['dtype']}"
+        )
     )
     guarantee_output.emit(f"classes: {', '.join(found['classes'])}")
     if found["sensitive"]:
@@ -71,7 +85,9 @@ def details(name: Name, param: Param = None, data_root: Root = None, as_json: fl
     guarantee_output.emit(f"source: {found['source']}")
     guarantee_output.emit(f"fingerprint: {found['fingerprint']}")
     for file in found["files"]:
-        guarantee_output.emit(f"file: {file['path']}, sha256 {file['sha256']}, {file['verdict']}: {VERDICTS[file['verdict']]}")
+        guarantee_output.emit(
+            f"file: {file['path']}, sha256 {file['sha256']}, {file['verdict']}: {VERDICTS[file['verdict']]}"
+        )
     for note in found["notes"]:
         guarantee_output.say("note", note)
 

@@ -15,38 +15,69 @@ from wpriv.hints import fold
 
 # every value arrives as text and is read by run/build.py, so that 1e-5, 2^20 and 256/60000 work everywhere and errors read alike
 Text = str | None
-Recipe = Annotated[Text, typer.Argument(metavar="RECIPE", help="Instead of flags, a recipe: a path, or a shipped one as plc/fig7-dpsgd.")]
-Mech = Annotated[Text, typer.Option("--mech", metavar="NAME", help="Mechanism: gauss, laplace, randomized-response, ...")]
-Sigma = Annotated[Text, typer.Option("--sigma", metavar="X", help="Standard deviation of the noise (noise multiplier x sensitivity).")]
+Recipe = Annotated[
+    Text,
+    typer.Argument(metavar="RECIPE", help="Instead of flags, a recipe: a path, or a shipped one as plc/fig7-dpsgd."),
+]
+Mech = Annotated[
+    Text, typer.Option("--mech", metavar="NAME", help="Mechanism: gauss, laplace, randomized-response, ...")
+]
+Sigma = Annotated[
+    Text, typer.Option("--sigma", metavar="X", help="Standard deviation of the noise (noise multiplier x sensitivity).")
+]
 Scale = Annotated[Text, typer.Option("--scale", metavar="X", help="Scale b of Laplace noise.")]
 Sensitivity = Annotated[Text, typer.Option("--sensitivity", metavar="X", help="Sensitivity of the query (default 1).")]
-Param = Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="Any other parameter of the mechanism; repeatable.")]
+Param = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=VALUE", help="Any other parameter of the mechanism; repeatable."),
+]
 N = Annotated[Text, typer.Option("--n", metavar="K", help="Number of compositions (releases, steps): 1000, 1e6, 2^20.")]
 Epochs = Annotated[Text, typer.Option("--epochs", metavar="E", help="Instead of --n: n = ceil(E / rate).")]
 SamplingKind = Annotated[
     Text, typer.Option("--sampling", metavar="KIND", help="none, poisson, or fixed (fixed size, without replacement).")
 ]
-Rate = Annotated[Text, typer.Option("--rate", metavar="Q", help="Share of the records that takes part in a step: 0.01, 256/60000.")]
+Rate = Annotated[
+    Text, typer.Option("--rate", metavar="Q", help="Share of the records that takes part in a step: 0.01, 256/60000.")
+]
 Batch = Annotated[Text, typer.Option("--batch", metavar="B", help="Instead of --rate: rate = B / records.")]
-Records = Annotated[Text, typer.Option("--records", metavar="N", help="Size of the data set (never the number of compositions).")]
+Records = Annotated[
+    Text, typer.Option("--records", metavar="N", help="Size of the data set (never the number of compositions).")
+]
 Adjacency = Annotated[Text, typer.Option("--adjacency", metavar="NAME", help="Neighbours: add-remove or replace-one.")]
 Eps = Annotated[Text, typer.Option("--eps", metavar="X", help="Epsilon, at least 0.")]
 Delta = Annotated[Text, typer.Option("--delta", metavar="X", help="Delta, strictly between 0 and 1.")]
 Accountant = Annotated[
     list[str] | None,
-    typer.Option("--accountant", metavar="NAME", help="Accountant (default pld), as NAME or NAME:option=value; repeatable, or all."),
+    typer.Option(
+        "--accountant",
+        metavar="NAME",
+        help="Accountant (default pld), as NAME or NAME:option=value; repeatable, or all.",
+    ),
 ]
 History = Annotated[
-    Text, typer.Option("--history", metavar="FILE", help="A ledger.jsonl, or a JSON list of steps or of [noise_multiplier, rate, steps].")
+    Text,
+    typer.Option(
+        "--history",
+        metavar="FILE",
+        help="A ledger.jsonl, or a JSON list of steps or of [noise_multiplier, rate, steps].",
+    ),
 ]
-Tol = Annotated[Text, typer.Option("--tol", metavar="X", help="Relative width of a certified bracket (default 1e-6; comparisons 1e-3).")]
+Tol = Annotated[
+    Text,
+    typer.Option("--tol", metavar="X", help="Relative width of a certified bracket (default 1e-6; comparisons 1e-3)."),
+]
 Observed = Annotated[
-    Text, typer.Option("--observed", metavar="FILE", help="Pair distances or gradients: .npz, .csv, or weibull:shape=0.5,...")
+    Text,
+    typer.Option(
+        "--observed", metavar="FILE", help="Pair distances or gradients: .npz, .csv, or weibull:shape=0.5,..."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print a header and rows of comma-separated values.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the bare number, rounded to the safe side.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Add formula, sources, assumptions and how each flag was read.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Add formula, sources, assumptions and how each flag was read.")
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +108,10 @@ class Job:
     def schedule(self) -> dict[str, Any]:
         """How often the mechanism runs, on which share of the records."""
         keys = ("n", "epochs", "rate", "batch", "records")
-        return {"sampling": "none" if self.sampling is None else self.sampling, **{key: getattr(self, key) for key in keys}}
+        return {
+            "sampling": "none" if self.sampling is None else self.sampling,
+            **{key: getattr(self, key) for key in keys},
+        }
 
     def question(self) -> dict[str, float]:
         """eps, delta and tol, as far as they were given."""
@@ -88,7 +122,9 @@ def with_job(command: Callable[..., None]) -> Callable[..., None]:
     """The command with one flag for each field of ``Job`` in place of its parameter ``job``: typer reads flags from the signature."""
     types = get_type_hints(Job, include_extras=True)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    job = [inspect.Parameter(f.name, kind, default=f.default, annotation=types[f.name]) for f in dataclasses.fields(Job)]
+    job = [
+        inspect.Parameter(f.name, kind, default=f.default, annotation=types[f.name]) for f in dataclasses.fields(Job)
+    ]
     own = inspect.signature(command, eval_str=True).parameters
     together = [p for name, parameter in own.items() for p in (job if name == "job" else [parameter])]
 
@@ -114,14 +150,18 @@ def no_flags(recipe: str, job: Job, **others: Any) -> None:
     given = [name for name, value in {**vars(job), **others}.items() if value]
     if given:
         flag = f"--{given[0].replace('_', '-')}"
-        raise UsageError(f"the recipe {recipe} says itself what runs, and so does {flag}; leave out {flag}, or leave out {recipe}")
+        raise UsageError(
+            f"the recipe {recipe} says itself what runs, and so does {flag}; leave out {flag}, or leave out {recipe}"
+        )
 
 
 def numbers(**values: Text) -> dict[str, float | None]:
     """Each flag's text as a finite number; None where it was not given."""
     from wpriv.run.parse_numbers import number
 
-    return {name: None if text is None else number(text, f"--{name.replace('_', '-')}") for name, text in values.items()}
+    return {
+        name: None if text is None else number(text, f"--{name.replace('_', '-')}") for name, text in values.items()
+    }
 
 
 def params(param: Sequence[str] | None, **named: Text) -> dict[str, Any]:

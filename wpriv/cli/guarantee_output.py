@@ -103,14 +103,18 @@ def details(row: Guarantee) -> list[str]:
             out.append(f"attack: true-positive rate at most {shown} at a false-positive rate of {point['fpr']:g}")
     read = row.extra.get("attack_reading")
     if read:
-        out.append(f"attack: chance of a right guess as the paper reads eps, 1/(1 + e^-eps): {text(read['paper'], up=True)}")
+        out.append(
+            f"attack: chance of a right guess as the paper reads eps, 1/(1 + e^-eps): {text(read['paper'], up=True)}"
+        )
         out.append(f"attack: what {row.notion} bounds: {text(read['bound'], up=True)} ({read['why']})")
     for other in row.extra.get("classical", []):
         noise, least = (row.extra["calibrated"][key] for key in ("parameter", "value"))
         found = other[noise]
         value = "no value" if found is None else f"{noise} = {text(found, up=True)}"
         times = "" if found is None else f"; {found / least:.4g} times the least"
-        out.append(f"other formula: {value} by {other['formula']}; {'' if other['valid'] else 'NOT VALID HERE: '}{other['note']}{times}")
+        out.append(
+            f"other formula: {value} by {other['formula']}; {'' if other['valid'] else 'NOT VALID HERE: '}{other['note']}{times}"
+        )
     return out
 
 
@@ -149,14 +153,22 @@ def mechanism(step: Mapping[str, Any]) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns padded to their widest entry, two spaces apart, no lines drawn."""
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in [header, *rows])
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in [header, *rows]
+    )
 
 
 def comparison(rows: Sequence[Guarantee], limit: float | None = None) -> str:
     """Several accountants on one process as a table; notions that share no units get columns of their own."""
     notions = list(dict.fromkeys(row.notion for row in rows))
     name, _ = unknown(rows[0])
-    header = ["accountant", "claim", *(name if notion == "approximate-dp" else f"{name} [{notion}]" for notion in notions), "source"]
+    header = [
+        "accountant",
+        "claim",
+        *(name if notion == "approximate-dp" else f"{name} [{notion}]" for notion in notions),
+        "source",
+    ]
     body = []
     for row in rows:
         cells = [_cell(unknown(row)[1], limit) if row.notion == notion else "" for notion in notions]
@@ -232,7 +244,9 @@ def one(row: Guarantee, mode: str, limit: float | None = None) -> None:
     _warnings([row])
 
 
-def several(rows: Sequence[Guarantee], refused: Sequence[Mapping[str, str]], mode: str, limit: float | None = None) -> None:
+def several(
+    rows: Sequence[Guarantee], refused: Sequence[Mapping[str, str]], mode: str, limit: float | None = None
+) -> None:
     """Prints the answers of several accountants to one question; ``limit`` is as in ``headline``."""
     notes = unit_notes(row.notion for row in rows)
     if mode == "text":
@@ -269,7 +283,9 @@ def _explanation(row: Guarantee) -> None:
 
 
 def _warnings(rows: Sequence[Guarantee]) -> None:
-    shared = [line for line in dict.fromkeys(rows[0].warnings) if len(rows) > 1 and all(line in row.warnings for row in rows)]
+    shared = [
+        line for line in dict.fromkeys(rows[0].warnings) if len(rows) > 1 and all(line in row.warnings for row in rows)
+    ]
     for line in shared:
         say("warning", line)
     for row in rows:

@@ -115,7 +115,9 @@ def _version(asked: bool) -> None:
 @app.callback(invoke_without_command=True)
 def top(
     ctx: typer.Context,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """How private is this, exactly? A certified privacy calculator.
 
@@ -144,7 +146,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _bug(inner)
             return _fail("interrupted", INTERRUPTED)
         except MemoryError:
-            return _fail("the job needs more memory than there is. Raise --tol, or use --accountant rdp", Unsupported.exit_code)
+            return _fail(
+                "the job needs more memory than there is. Raise --tol, or use --accountant rdp", Unsupported.exit_code
+            )
         except OSError as error:
             return _environment(error)
         except SystemExit as error:  # the parser's answer to a pipe inside the program that broke
@@ -175,11 +179,14 @@ def _environment(error: OSError) -> int:
     """The exit code of an error of the operating system that no command has put into words of its own."""
     if os.environ.get("WPRIV_DEBUG") == "1":
         raise error
-    names = [str(name) for name in (error.filename, error.filename2) if isinstance(name, (str, os.PathLike)) and str(name)]
+    names = [
+        str(name) for name in (error.filename, error.filename2) if isinstance(name, (str, os.PathLike)) and str(name)
+    ]
     where = " and ".join(names) or "an operation of the system"
     reason = error.strerror or str(error) or type(error).__name__
     return _fail(
-        f"{where} failed: {reason}. Check that the path is right, the disk not full and access permitted", MissingResource.exit_code
+        f"{where} failed: {reason}. Check that the path is right, the disk not full and access permitted",
+        MissingResource.exit_code,
     )
 
 
@@ -189,7 +196,11 @@ def _usage(error: Any) -> str:
     unknown = getattr(error, "option_name", None)
     if unknown is not None and ctx is not None and type(error).__name__ == "NoSuchOption":
         known = [name for parameter in ctx.command.params for name in parameter.opts if name.startswith("--")]
-        own = f". What has no flag of its own is given as --param {unknown.lstrip('-')}=VALUE" if "--param" in known else ""
+        own = (
+            f". What has no flag of its own is given as --param {unknown.lstrip('-')}=VALUE"
+            if "--param" in known
+            else ""
+        )
         return f"{ctx.command_path} has no option {unknown}{near(unknown.lstrip('-'), [name[2:] for name in sorted(known)], '--')}{own}"
     known = ctx.command.list_commands(ctx) if ctx is not None and hasattr(ctx.command, "list_commands") else []
     said = " ".join(str(error.format_message()).split())

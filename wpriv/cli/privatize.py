@@ -15,31 +15,64 @@ if TYPE_CHECKING:
 
 Recipe = Annotated[flags.Text, typer.Argument(metavar="RECIPE", help="Instead of flags, a recipe of kind privatize.")]
 Data = Annotated[
-    flags.Text, typer.Option("--data", metavar="NAME|FILE", help="mnist, mnist:test, or a .npz, .npy or .csv, a record a row.")
+    flags.Text,
+    typer.Option("--data", metavar="NAME|FILE", help="mnist, mnist:test, or a .npz, .npy or .csv, a record a row."),
 ]
-Root = Annotated[Path | None, typer.Option("--data-root", metavar="DIR", help="Where data sets lie (before $WPRIV_DATA).")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE.npz", help="Where the noisy records go; the statement goes beside it.")]
+Root = Annotated[
+    Path | None, typer.Option("--data-root", metavar="DIR", help="Where data sets lie (before $WPRIV_DATA).")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE.npz", help="Where the noisy records go; the statement goes beside it."),
+]
 Mech = Annotated[
-    flags.Text, typer.Option("--mech", metavar="NAME", help="local-gauss (l2 ball, needs --delta) or local-laplace (l1 ball).")
+    flags.Text,
+    typer.Option("--mech", metavar="NAME", help="local-gauss (l2 ball, needs --delta) or local-laplace (l1 ball)."),
 ]
-Sigma = Annotated[flags.Text, typer.Option("--sigma", metavar="X", help="Instead of --eps: standard deviation of Gauss noise.")]
+Sigma = Annotated[
+    flags.Text, typer.Option("--sigma", metavar="X", help="Instead of --eps: standard deviation of Gauss noise.")
+]
 Scale = Annotated[flags.Text, typer.Option("--scale", metavar="X", help="Instead of --eps: scale b of Laplace noise.")]
 Radius = Annotated[
-    flags.Text, typer.Option("--radius", metavar="X", help="Norm to which every record is clipped, chosen without looking at the records.")
+    flags.Text,
+    typer.Option(
+        "--radius", metavar="X", help="Norm to which every record is clipped, chosen without looking at the records."
+    ),
 ]
-Center = Annotated[flags.Text, typer.Option("--center", metavar="X", help="Middle of the ball, for every number (default 0).")]
-Formula = Annotated[flags.Text, typer.Option("--formula", metavar="NAME", help="Gauss noise for --eps: analytic (default, least) or eq4.")]
-Nonnegative = Annotated[bool, typer.Option("--nonnegative", help="Make negative numbers 0; Gauss noise is then smaller by sqrt 2.")]
+Center = Annotated[
+    flags.Text, typer.Option("--center", metavar="X", help="Middle of the ball, for every number (default 0).")
+]
+Formula = Annotated[
+    flags.Text,
+    typer.Option("--formula", metavar="NAME", help="Gauss noise for --eps: analytic (default, least) or eq4."),
+]
+Nonnegative = Annotated[
+    bool, typer.Option("--nonnegative", help="Make negative numbers 0; Gauss noise is then smaller by sqrt 2.")
+]
 Dct = Annotated[bool, typer.Option("--dct", help="Clip and publish the orthonormal cosine transform of each record.")]
-Quantile = Annotated[flags.Text, typer.Option("--quantile", metavar="Q", help="Clamp each number to this quantile of --public records.")]
-Public = Annotated[flags.Text, typer.Option("--public", metavar="NAME|FILE", help="Public records of the same shape, for --quantile.")]
-Thresholds = Annotated[flags.Text, typer.Option("--thresholds", metavar="FILE", help="Instead: what each number is clamped to.")]
+Quantile = Annotated[
+    flags.Text, typer.Option("--quantile", metavar="Q", help="Clamp each number to this quantile of --public records.")
+]
+Public = Annotated[
+    flags.Text, typer.Option("--public", metavar="NAME|FILE", help="Public records of the same shape, for --quantile.")
+]
+Thresholds = Annotated[
+    flags.Text, typer.Option("--thresholds", metavar="FILE", help="Instead: what each number is clamped to.")
+]
 Limit = Annotated[flags.Text, typer.Option("--limit", metavar="K", help="Only the first K records.")]
-Named = Annotated[flags.Text, typer.Option("--array", metavar="NAME", help="The array of a .npz with several (default x).")]
+Named = Annotated[
+    flags.Text, typer.Option("--array", metavar="NAME", help="The array of a .npz with several (default x).")
+]
 Labels = Annotated[bool, typer.Option("--public-labels", help="The labels are public: write them too, as they are.")]
-Param = Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the reader of --data; repeatable.")]
+Param = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the reader of --data; repeatable."),
+]
 Dtype = Annotated[flags.Text, typer.Option("--dtype", metavar="NAME", help="float32 (default) or float64.")]
-Seed = Annotated[flags.Text, typer.Option("--seed", metavar="K", help="Repeatable noise, for tests: whoever knows K takes it off again.")]
+Seed = Annotated[
+    flags.Text,
+    typer.Option("--seed", metavar="K", help="Repeatable noise, for tests: whoever knows K takes it off again."),
+]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done and what it would cost.")]
 
 
@@ -89,15 +122,20 @@ def command(
     if out is None and not dry_run:
         raise UsageError("give --out FILE.npz, where the noisy records go (or --dry-run)")
     root = asked.pop("root", None) if data_root is None else data_root
-    done = privatize(**{**asked, "root": root}, out=out, dry_run=dry_run, say=lambda line: guarantee_output.say("note", line))
+    done = privatize(
+        **{**asked, "root": root}, out=out, dry_run=dry_run, say=lambda line: guarantee_output.say("note", line)
+    )
     if as_json:
-        guarantee_output.emit(guarantee_output.as_json({**done.statement, "written": [str(file) for file in done.files]}))
+        guarantee_output.emit(
+            guarantee_output.as_json({**done.statement, "written": [str(file) for file in done.files]})
+        )
     else:
         _tell(done, dry_run)
     for line in done.statement["warnings"]:
         guarantee_output.say("warning", line)
     guarantee_output.say(
-        "note", "all that is made of the noisy records is post-processing; noise put on the same records again is paid for again"
+        "note",
+        "all that is made of the noisy records is post-processing; noise put on the same records again is paid for again",
     )
 
 
@@ -126,7 +164,9 @@ def _tell(done: Privatized, dry_run: bool) -> None:
 
     said = done.statement
     count = f"{said['data']['records']} records of {' x '.join(str(side) for side in said['data']['shape'])}"
-    guarantee_output.emit(guarantee_output.bold(f"{count} {'would be ' * dry_run}privatised: {local_statement.headline(said)}"))
+    guarantee_output.emit(
+        guarantee_output.bold(f"{count} {'would be ' * dry_run}privatised: {local_statement.headline(said)}")
+    )
     for word, line in local_statement.facts(said):
         guarantee_output.emit(f"{word}: {line}")
     for file in done.files:

@@ -14,9 +14,13 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a shipped recipe as plc/fig7-dpsgd.")]
 Names = Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Paths, or shipped recipes as plc/fig7-dpsgd.")]
 Quick = Annotated[bool, typer.Option("--quick", help="With the quick overrides applied.")]
-Target = Annotated[Path, typer.Argument(metavar="[TO]", help="The new file, ending in .yaml, or a directory; created where it is missing.")]
+Target = Annotated[
+    Path,
+    typer.Argument(metavar="[TO]", help="The new file, ending in .yaml, or a directory; created where it is missing."),
+]
 Beginning = Annotated[
-    str | None, typer.Argument(metavar="[PAPER]", help="Only the recipes of a paper, or whose names begin so: plc, plc/fig7.")
+    str | None,
+    typer.Argument(metavar="[PAPER]", help="Only the recipes of a paper, or whose names begin so: plc, plc/fig7."),
 ]
 
 
@@ -36,7 +40,10 @@ def ls(beginning: Beginning = None) -> None:
     from wpriv.cli import guarantee_output, terminal
     from wpriv.run import load_recipe, recipe_duration
 
-    rows = [[row.name, row.kind, recipe_duration.short(row.time), row.data or "-", row.source] for row in load_recipe.listing(beginning)]
+    rows = [
+        [row.name, row.kind, recipe_duration.short(row.time), row.data or "-", row.source]
+        for row in load_recipe.listing(beginning)
+    ]
     terminal.print_table(guarantee_output.table(["recipe", "kind", "time", "data", "source"], rows))
 
 

@@ -28,7 +28,9 @@ class _Stream:
         self._stream = stream
 
     def __getattr__(self, name: str) -> Any:
-        if name == "buffer":  # the parser's library would write its help there, past this guard, where the encoding is ASCII
+        if (
+            name == "buffer"
+        ):  # the parser's library would write its help there, past this guard, where the encoding is ASCII
             raise AttributeError(name)
         return getattr(self._stream, name)
 

@@ -49,7 +49,9 @@ def print_table(table: str) -> None:
     from rich.text import Text
 
     text = Text(table)
-    header = re.match(r"(?:.* by\n)?.*", table)  # of a sweep's table, a line that names the answer stands above the columns
+    header = re.match(
+        r"(?:.* by\n)?.*", table
+    )  # of a sweep's table, a line that names the answer stands above the columns
     text.stylize("bold", 0, header.end() if header else 0)
     for words, style in STYLES.items():
         text.highlight_regex(rf"(?m)(?:(?<=  )|(?<=^))(?:{words})(?=  |$)", style)
@@ -66,7 +68,9 @@ def _bars(*columns: Any) -> Progress:
     """A display on standard error that is gone when it stops, and leaves what others write to the streams alone."""
     from rich.progress import Progress
 
-    return Progress(*columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False)
+    return Progress(
+        *columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False
+    )
 
 
 class Training:
@@ -160,7 +164,9 @@ def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
 
         known = state["total"] is not None
         count = (BarColumn(BAR_WIDTH), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeRemainingColumn())
-        bars = _bars(TextColumn("{task.description}"), *(count if known else (SpinnerColumn("line"), TimeElapsedColumn())))
+        bars = _bars(
+            TextColumn("{task.description}"), *(count if known else (SpinnerColumn("line"), TimeElapsedColumn()))
+        )
         with lock:
             if not over:
                 shown.append((bars, bars.add_task(what, **state)))

@@ -11,20 +11,32 @@ import typer
 from wpriv.cli import flags
 from wpriv.errors import UsageError
 
-Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe of kind train: a path, or a shipped one as dpsgd/mnist.")]
+Recipe = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A recipe of kind train: a path, or a shipped one as dpsgd/mnist.")
+]
 Device = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu or cuda.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where everything goes (default results/<name>).")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key: privacy.eps=2; repeatable.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Where everything goes (default results/<name>).")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key: privacy.eps=2; repeatable.")
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick overrides.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run, or begin one; sweeps always do.")]
-Fork = Annotated[bool, typer.Option("--fork", help="Go on from the weights in DIR under a changed recipe; both runs are paid for.")]
+Fork = Annotated[
+    bool, typer.Option("--fork", help="Go on from the weights in DIR under a changed recipe; both runs are paid for.")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Begin again; what DIR holds is moved aside.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done and what it would cost.")]
-Root = Annotated[Path | None, typer.Option("--data-root", metavar="DIR", help="Where the data set lies (before $WPRIV_DATA).")]
+Root = Annotated[
+    Path | None, typer.Option("--data-root", metavar="DIR", help="Where the data set lies (before $WPRIV_DATA).")
+]
 
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Trainings of a sweep at once.")]
 Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Only this part of a sweep: 3/16.")]
-Backend = Annotated[str, typer.Option("--backend", metavar="NAME", help="joblib's backend for --jobs: loky, dask, ray.")]
+Backend = Annotated[
+    str, typer.Option("--backend", metavar="NAME", help="joblib's backend for --jobs: loky, dask, ray.")
+]
 
 
 def command(
@@ -65,10 +77,14 @@ def command(
             told = "--fork and --fresh are for one training, and a sweep's many each go on where they were"
             raise UsageError(f"{told}. Name another folder with --out to begin all of it again")
         if dry_run:
-            training_output.dry_sweep(made, sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json)
+            training_output.dry_sweep(
+                made, sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json
+            )
             return
         with terminal.training() as say:
-            swept = sweep.run(made, where, jobs=jobs, part=shard or "1/1", backend=backend, device=device, root=data_root, say=say)
+            swept = sweep.run(
+                made, where, jobs=jobs, part=shard or "1/1", backend=backend, device=device, root=data_root, say=say
+            )
         training_output.swept(swept, as_json)
         return
     if shard is not None or jobs > 1:
@@ -79,7 +95,7 @@ def command(
         return
     with terminal.training() as say:
         done = train.run(made, where, device=device, root=data_root, say=say, **how)
-    if process_group.first():  # of several processes (torchrun) one speaks
+    if process_group.is_main():  # of several processes (torchrun) one speaks
         training_output.results(done, as_json)
     done.require()
 

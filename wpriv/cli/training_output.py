@@ -48,18 +48,31 @@ def dry(plan: Plan, place: run_folder.Folder, as_json: bool) -> None:
     if as_json:
         guarantee_output.emit(json.dumps(about))
         return
-    sampled = "all records each step" if plan.sampling.kind == "none" else f"{plan.sampling.kind} sampling at rate {plan.sampling.rate:.6g}"
+    sampled = (
+        "all records each step"
+        if plan.sampling.kind == "none"
+        else f"{plan.sampling.kind} sampling at rate {plan.sampling.rate:.6g}"
+    )
     guarantee_output.emit(
-        guarantee_output.bold(f"{plan.recipe.name}: {plan.steps} steps of {plan.batch} of {plan.records} records, {sampled}")
+        guarantee_output.bold(
+            f"{plan.recipe.name}: {plan.steps} steps of {plan.batch} of {plan.records} records, {sampled}"
+        )
     )
     if private is None or plan.release is None:
         guarantee_output.emit("privacy: none")
     else:
         eps, clip = plan.eps(), "batch-mean" if private.clip == "batch-mean" else f"{plan.release.clip:g}"
         cost = "no finite eps" if eps is None else f"eps = {text(eps, up=True)}"
-        guarantee_output.emit(f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours")
-        guarantee_output.emit(f"noise: multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity), clipping {clip}")
-        lines = [[str(r["epoch"]), str(r["step"]), "none" if r["epsilon"] is None else text(float(r["epsilon"]), up=True)] for r in rows]
+        guarantee_output.emit(
+            f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours"
+        )
+        guarantee_output.emit(
+            f"noise: multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity), clipping {clip}"
+        )
+        lines = [
+            [str(r["epoch"]), str(r["step"]), "none" if r["epsilon"] is None else text(float(r["epsilon"]), up=True)]
+            for r in rows
+        ]
         terminal.print_table(guarantee_output.table(["epoch", "step", "eps"], lines))
     for note in plan.notes:
         guarantee_output.emit(f"read as: {note}")
@@ -73,12 +86,16 @@ def dry_sweep(made: Recipe, planned: list[tuple[Cell, Plan, bool]], out: Path, a
     time = recipe_duration.of_sweep(made, [plan for _, plan, done in planned if not done], len(sweep.cells(made)))
     for cell, plan, done in planned:
         about = {"steps": plan.steps, "sigma": plan.multiplier if plan.private else None, "epsilon": plan.eps()}
-        rows.append({**cell.labels, **about, "seconds": (_guessed(plan) or {}).get("seconds_of_one_core"), "done": done})
+        rows.append(
+            {**cell.labels, **about, "seconds": (_guessed(plan) or {}).get("seconds_of_one_core"), "done": done}
+        )
     if as_json:
         taken = None if time is None else time.as_dict()
         guarantee_output.emit(json.dumps({"schema": "wpriv.plans/1", "rows": rows, "time": taken, "folder": str(out)}))
         return
-    guarantee_output.emit(guarantee_output.bold(f"{name}: {len(rows)} trainings, {sum(done for *_, done in planned)} of them done"))
+    guarantee_output.emit(
+        guarantee_output.bold(f"{name}: {len(rows)} trainings, {sum(done for *_, done in planned)} of them done")
+    )
     if not rows:
         guarantee_output.emit("nothing falls to this shard")
         return
@@ -127,7 +144,9 @@ def results(done: Trained, as_json: bool) -> None:
         guarantee_output.emit(guarantee_output.headline(row))
     if done.plan.private is None:
         guarantee_output.emit(
-            "trained without privacy: no guarantee" if "reports" not in done.statement else f"promise: {done.statement['promise']}"
+            "trained without privacy: no guarantee"
+            if "reports" not in done.statement
+            else f"promise: {done.statement['promise']}"
         )
     if done.verdicts:
         terminal.print_table(comparison_output.expected(done.verdicts))
@@ -139,7 +158,8 @@ def results(done: Trained, as_json: bool) -> None:
     guarantee_output.say("wrote", f"{done.out}{os.sep} {', '.join(path.name for path in done.files)}")
     model = json.dumps(str(done.out / file_names.MODEL), ensure_ascii=False)
     guarantee_output.say(
-        "note", f'the weights of {done.plan.train.model.name}: torch.load({model}, weights_only=True)["weights"], a state_dict'
+        "note",
+        f'the weights of {done.plan.train.model.name}: torch.load({model}, weights_only=True)["weights"], a state_dict',
     )
 
 
@@ -150,10 +170,16 @@ def swept(done: Swept, as_json: bool) -> None:
         about |= {"claims": [claim.model_dump() for claim in done.recipe.claims]}
         guarantee_output.emit(json.dumps({**about, "expect": [v.as_dict() for v in done.verdicts]}))
     else:
-        guarantee_output.emit(guarantee_output.bold(f"{done.recipe.name}: {len(done.rows)} of {done.cells} trainings are done"))
+        guarantee_output.emit(
+            guarantee_output.bold(f"{done.recipe.name}: {len(done.rows)} of {done.cells} trainings are done")
+        )
         if done.rows:
-            names = [name for name in done.rows[0] if name not in ("epoch", "step", "seconds", "loss", "clipped", "delta")]
-            terminal.print_table(guarantee_output.table(names, [[_plain(row.get(name)) for name in names] for row in done.rows]))
+            names = [
+                name for name in done.rows[0] if name not in ("epoch", "step", "seconds", "loss", "clipped", "delta")
+            ]
+            terminal.print_table(
+                guarantee_output.table(names, [[_plain(row.get(name)) for name in names] for row in done.rows])
+            )
         if done.verdicts:
             terminal.print_table(comparison_output.expected(done.verdicts))
         comparison_output.claims(done.recipe)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from wpriv.config.field_types import LocalNoise
-from wpriv.config.schema import PRICED, Panel, Part, Step, Sweep
+from wpriv.config.schema import PROCESS_TABLES, Panel, Part, Step, Sweep
 from wpriv.config.train_schema import Axis, DataSet, Optimizer, Privacy
 from wpriv.config.yaml_document import Document, Fault, Key
 from wpriv.core import registry
@@ -37,18 +37,26 @@ def _told(document: Document, model: type[BaseModel], fault: Any, at: Key) -> Fa
             path = (*path, part)
     kind, name = fault["type"], str(fault["loc"][-1])
     if kind == "extra_forbidden":
-        return Fault(document.place(path, at_key=True), f"unknown key {name!r}{did_you_mean(name, _keys_of(model, fault['loc']))}")
+        return Fault(
+            document.place(path, at_key=True),
+            f"unknown key {name!r}{did_you_mean(name, _keys_of(model, fault['loc']))}",
+        )
     if kind == "missing":
         return Fault(document.place(path), f"the key {name!r} is missing")
     if name == "[key]":
         return Fault(document.place(path, at_key=True), f"unknown key {str(fault['loc'][-2])!r}; it {fault['msg'][6:]}")
     if kind == "too_short":
-        return Fault(document.place(path), f"a list of at least {fault['ctx']['min_length']} was wanted; found {shown(fault['input'])}")
+        return Fault(
+            document.place(path),
+            f"a list of at least {fault['ctx']['min_length']} was wanted; found {abbreviate(fault['input'])}",
+        )
     said = str(fault.get("ctx", {}).get("error") or fault["msg"][0].lower() + fault["msg"][1:])
     said = said.replace("input should be", "must be").replace("valid ", "").replace("a integer", "a whole number")
     said = "must be a mapping of keys to values" if kind in ("model_type", "dict_type") else said
-    found = "" if kind == "value_error" else f"; found {shown(fault['input'])}"
-    return Fault(document.place(path), f"{name}: {said}{found}" if isinstance(fault["loc"][-1], str) else f"{said}{found}")
+    found = "" if kind == "value_error" else f"; found {abbreviate(fault['input'])}"
+    return Fault(
+        document.place(path), f"{name}: {said}{found}" if isinstance(fault["loc"][-1], str) else f"{said}{found}"
+    )
 
 
 def _keys_of(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
@@ -62,7 +70,9 @@ def _keys_of(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
 def name_faults(document: Document) -> list[Fault]:
     """Mechanisms, their parameters, accountants and figures that do not exist, wherever they are named."""
     faults: list[Fault] = []
-    neighbours: list[str] = sorted({*ADJACENCIES, *(a for mech in _mechanisms(document) for a in registry.mechanism(mech).adjacencies)})  # type: ignore[attr-defined]
+    neighbours: list[str] = sorted(
+        {*ADJACENCIES, *(a for mech in _mechanisms(document) for a in registry.mechanism(mech).adjacencies)}
+    )
     for path in document.values:
         value = document.at(path)
         if path[-1:] == ("adjacency",) and isinstance(value, str) and value not in neighbours:
@@ -71,7 +81,7 @@ def name_faults(document: Document) -> list[Fault]:
         if isinstance(value, dict) and (before[1] == "process" or before[0] == "cases"):
             faults += _step_faults(document, value, path)
         folder = "accountants" if before[1] == "accountants" else _FOLDERS.get(str(before[2]), "")
-        own = {"accountants": ("all",), "tables": tuple(PRICED)}.get(folder, ())
+        own = {"accountants": ("all",), "tables": tuple(PROCESS_TABLES)}.get(folder, ())
         if not folder or not isinstance(value, str) or value in own:
             continue
         name, colon, _ = value.partition(":") if folder == "accountants" else (value, "", "")
@@ -87,7 +97,9 @@ def name_faults(document: Document) -> list[Fault]:
 
 def _mechanisms(document: Document) -> set[str]:
     """The mechanisms named anywhere in a document, of those there are."""
-    named = {document.at(path) for path in document.values if path[-1:] == ("mech",) and isinstance(document.at(path), str)}
+    named = {
+        document.at(path) for path in document.values if path[-1:] == ("mech",) and isinstance(document.at(path), str)
+    }
     return named & set(registry.names("mechanisms"))
 
 
@@ -106,7 +118,7 @@ def _step_faults(document: Document, step: dict[str, Any], path: Key) -> list[Fa
             said = f"unknown key {key[:60]!r}{near or f'. {mech} takes ' + (', '.join(own) or 'no parameters')}"
             faults.append(Fault(document.place((*path, key), at_key=True), said))
         elif type_words(own[key]) & {"float", "int"} and type(value) not in (int, float):
-            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {shown(value)}"))
+            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {abbreviate(value)}"))
     return faults
 
 
@@ -123,6 +135,6 @@ def fields(mech: Any) -> dict[str, Any]:
     return {f.name: f for f in dataclasses.fields(registry.mechanism(mech))}
 
 
-def shown(value: Any) -> str:
+def abbreviate(value: Any) -> str:
     """A value as it may stand in a message: JSON, cut short."""
     return json.dumps(value, default=str)[:60]

@@ -10,16 +10,16 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 from pydantic import BeforeValidator as BeforeValidator
 from pydantic import Field as Field
 
-from wpriv.config.sweep_values import spread, whole
+from wpriv.config.sweep_values import expand_values, to_int
 from wpriv.core.parameters import MAX_COUNT
 
 
 def _is_grid(values: Any) -> Any:
-    spread(values)
+    expand_values(values)
     return values
 
 
-Count = Annotated[int, BeforeValidator(whole, json_schema_input_type=int | float | str), Field(ge=1, le=MAX_COUNT)]
+Count = Annotated[int, BeforeValidator(to_int, json_schema_input_type=int | float | str), Field(ge=1, le=MAX_COUNT)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
@@ -27,21 +27,25 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Tolerance = Annotated[float, Field(ge=1e-9, le=0.5)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-Grid = Annotated[Any, BeforeValidator(_is_grid), WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"})]
+Grid = Annotated[
+    Any,
+    BeforeValidator(_is_grid),
+    WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"}),
+]
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """Unknown keys, text for a number and a number for text are faults."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def listed(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     """One mapping where a list of them may stand."""
     return [value] if isinstance(value, dict) else value
 
 
-class Named(Strict):
+class PluginRef(StrictModel):
     """A plug-in by its file name; its own parameters stand beside the name."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -53,7 +57,7 @@ class Named(Strict):
         return dict(self.model_extra or {})
 
 
-class Expect(Strict):
+class Expect(StrictModel):
     """A published number: the row (``where``), the columns with their values, the tolerance and the source."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -61,12 +65,16 @@ class Expect(Strict):
     where: dict[str, int | float | str | bool] = Field(default_factory=dict)
     within: Positive = Field(description="tolerance, relative unless absolute: true")
     absolute: bool = False
-    at_least: bool = Field(False, description="more is as good: only what falls short by more than the tolerance is missed")
-    held: bool = Field(True, description="false: shown beside ours and never missed, for a published number that cannot be reproduced")
+    at_least: bool = Field(
+        False, description="more is as good: only what falls short by more than the tolerance is missed"
+    )
+    held: bool = Field(
+        True, description="false: shown beside ours and never missed, for a published number that cannot be reproduced"
+    )
     source: Word
 
 
-class Claim(Strict):
+class Claim(StrictModel):
     """A statement of the source that is not borne out here: what the paper says, what this program finds, and the reason."""
 
     paper: Text = Field(description="what the paper says")
@@ -74,7 +82,7 @@ class Claim(Strict):
     because: Text = Field(description="why the two differ")
 
 
-class Time(Strict):
+class Time(StrictModel):
     """How long a recipe takes on one core, or on a GPU, and how that is known."""
 
     seconds: Positive = Field(description="of the whole recipe, all trainings of a sweep together")
@@ -84,7 +92,7 @@ class Time(Strict):
     device: Literal["cpu", "cuda"] = Field("cpu", description="cpu: one core; cuda: one GPU")
 
 
-class LocalNoise(Strict):
+class LocalNoise(StrictModel):
     """How every record is clipped and made noisy: for a target, or at a given noise."""
 
     mech: Literal["local-gauss", "local-laplace"]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.config import resolve_train
-from wpriv.config.diagnostics import fields, model_faults, name_faults, shown
+from wpriv.config.diagnostics import abbreviate, fields, model_faults, name_faults
 from wpriv.config.field_types import Claim, Expect, Time
-from wpriv.config.schema import BOUND_COLUMNS, MODELS, PRICED, Budget, Compare, Panel
-from wpriv.config.sweep_values import spread
+from wpriv.config.schema import BOUND_COLUMNS, MODELS, PROCESS_TABLES, Budget, Compare, Panel
+from wpriv.config.sweep_values import expand_values
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Document, Fault, Key, refuse
 from wpriv.core import registry
@@ -71,7 +71,11 @@ def check(document: Document, *, quick: bool = False) -> Recipe:
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in MODELS:
         known = ", ".join(MODELS)
-        said = f"the key 'kind' is missing; it is one of {known}" if "kind" not in data else f"kind must be one of {known}; found {kind!r}"
+        said = (
+            f"the key 'kind' is missing; it is one of {known}"
+            if "kind" not in data
+            else f"kind must be one of {known}; found {kind!r}"
+        )
         raise refuse(document.name, document.lines, [Fault(document.place(("kind",)), said)])
     faults = model_faults(document, MODELS[kind]) + name_faults(document)
     if faults:
@@ -98,7 +102,9 @@ def _compare(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
         resolved.append({**({"name": name} if name else {}), **merged, **({"expect": given} if given else {})})
         checks += [Check(name, _expect(document, (*own, i), panel, faults)) for i, _ in enumerate(given)]
     if names and data.get("expect"):
-        faults.append(Fault(document.place(("expect",), at_key=True), "with panels, 'expect' stands inside the panel it is about"))
+        faults.append(
+            Fault(document.place(("expect",), at_key=True), "with panels, 'expect' stands inside the panel it is about")
+        )
     about = {key: data[key] for key in ("claims", "time") if data.get(key)}
     whole = {"kind": "compare", "source": data["source"], **({"panels": resolved} if names else resolved[0]), **about}
     model = Compare.model_validate({"kind": "compare", "source": data["source"], **about})
@@ -110,8 +116,21 @@ def _train(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
     data, model = resolve_train.resolve(document, quick, faults)
     columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *resolve_train.results(model.task))
     labels = {"accountant", *(axis.over for axis in model.sweep or [])}
-    checks = [Check("", _expect_row(document, ("expect", i), columns, labels, faults)) for i in range(len(model.expect))]
-    return Recipe(_stem(document.name), "train", model.source, data, (), tuple(checks), quick, model, tuple(model.claims), model.time)
+    checks = [
+        Check("", _expect_row(document, ("expect", i), columns, labels, faults)) for i in range(len(model.expect))
+    ]
+    return Recipe(
+        _stem(document.name),
+        "train",
+        model.source,
+        data,
+        (),
+        tuple(checks),
+        quick,
+        model,
+        tuple(model.claims),
+        model.time,
+    )
 
 
 def _privatize(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
@@ -123,11 +142,18 @@ def _single(document: Document, quick: bool, faults: list[Fault]) -> Recipe:
     model = MODELS[kind].model_validate(document.data)
     assert isinstance(model, Budget)
     if kind == "budget" and (model.eps is None) == (model.delta is None):
-        faults.append(Fault(document.place(()), "give either eps or delta: one of them is the question, the other the answer"))
+        faults.append(
+            Fault(document.place(()), "give either eps or delta: one of them is the question, the other the answer")
+        )
     if kind == "calibrate" and len(model.process) > 1:
         faults.append(Fault(document.place(("process",)), f"calibrate solves for one step; found {len(model.process)}"))
     if kind == "calibrate" and (len(model.accountants or ["pld"]) != 1 or model.accountants == ["all"]):
-        faults.append(Fault(document.place(("accountants",)), f"calibrate solves by one accountant; found {shown(model.accountants)}"))
+        faults.append(
+            Fault(
+                document.place(("accountants",)),
+                f"calibrate solves by one accountant; found {abbreviate(model.accountants)}",
+            )
+        )
     return Recipe(_stem(document.name), kind, model.source or "", document.data)
 
 
@@ -162,7 +188,7 @@ def _panel_faults(document: Document, panel: Panel, origin: dict[str, Key]) -> l
     faults: list[Fault] = []
     if len(set(swept)) < len(swept):
         faults.append(Fault(at("sweep"), "each axis of a sweep needs a quantity of its own"))
-    if panel.table in PRICED:
+    if panel.table in PROCESS_TABLES:
         faults += _priced_faults(panel, swept, at)
     elif panel.table in registry.names("tables"):
         faults += _table_faults(panel, swept, at)
@@ -176,15 +202,30 @@ def _priced_faults(panel: Panel, swept: list[str], at: Callable[[str], tuple[int
         faults.append(Fault(at("cases"), "give either 'process', a list of steps, or 'cases', several of them by name"))
     if panel.params is not None:
         faults.append(
-            Fault(at("params"), f"'params' means nothing in a {panel.table} table, whose parameters stand in its steps; remove it")
+            Fault(
+                at("params"),
+                f"'params' means nothing in a {panel.table} table, whose parameters stand in its steps; remove it",
+            )
         )
     if panel.table == "bounds":
-        asked = [k for k in ("eps", "eps_per_n", "delta") if getattr(panel, k) is not None] + [k for k in swept if k in ("eps", "delta")]
+        asked = [k for k in ("eps", "eps_per_n", "delta") if getattr(panel, k) is not None] + [
+            k for k in swept if k in ("eps", "delta")
+        ]
         if len(asked) != 1:
             found = " and ".join(asked) or "none"
-            faults.append(Fault(at("sweep"), f"ask at one eps or at one delta, fixed or swept (eps, eps_per_n, delta); found {found}"))
+            faults.append(
+                Fault(
+                    at("sweep"),
+                    f"ask at one eps or at one delta, fixed or swept (eps, eps_per_n, delta); found {found}",
+                )
+            )
         if panel.accountants is None:
-            faults.append(Fault(at("accountants"), "the key 'accountants' is missing; it lists who prices the process, as [pld, rdp]"))
+            faults.append(
+                Fault(
+                    at("accountants"),
+                    "the key 'accountants' is missing; it lists who prices the process, as [pld, rdp]",
+                )
+            )
     else:
         faults += _senseless(panel, ("eps", "eps_per_n", "delta", "accountants", "tol"), at)
     known = sorted({"n", "rate", "eps", "delta"} | _parameters(panel) | _options(panel))
@@ -201,11 +242,15 @@ def _table_faults(panel: Panel, swept: list[str], at: Callable[[str], tuple[int,
             near = did_you_mean(key, list(own)) or f". {panel.table} takes {', '.join(own) or 'no parameters'}"
             faults.append(Fault(at("params"), f"unknown parameter {key[:60]!r}{near}"))
         elif "str" in type_words(own[key]) and not isinstance(value, str):
-            faults.append(Fault(at("params"), f"{key} must be text; found {shown(value)}"))
+            faults.append(Fault(at("params"), f"{key} must be text; found {abbreviate(value)}"))
     if faults:
         return faults
-    first = {axis.over: spread(axis.values)[0] for axis in panel.sweep or []}
-    wanting = [f.name for f in own.values() if f.default is dataclasses.MISSING and f.name not in {**(panel.params or {}), **first}]
+    first = {axis.over: expand_values(axis.values)[0] for axis in panel.sweep or []}
+    wanting = [
+        f.name
+        for f in own.values()
+        if f.default is dataclasses.MISSING and f.name not in {**(panel.params or {}), **first}
+    ]
     if wanting:
         return [Fault(at("params"), f"{panel.table} needs {', '.join(wanting)} under 'params'")]
     try:
@@ -216,7 +261,11 @@ def _table_faults(panel: Panel, swept: list[str], at: Callable[[str], tuple[int,
 
 
 def _senseless(panel: Panel, keys: tuple[str, ...], at: Callable[[str], tuple[int, int]]) -> list[Fault]:
-    return [Fault(at(k), f"'{k}' means nothing in a {panel.table} table; remove it") for k in keys if getattr(panel, k) is not None]
+    return [
+        Fault(at(k), f"'{k}' means nothing in a {panel.table} table; remove it")
+        for k in keys
+        if getattr(panel, k) is not None
+    ]
 
 
 def _unknown_axes(swept: list[str], known: list[str], at: Callable[[str], tuple[int, int]]) -> list[Fault]:
@@ -227,7 +276,7 @@ def _unknown_axes(swept: list[str], known: list[str], at: Callable[[str], tuple[
 
 def _parameters(panel: Panel) -> set[str]:
     """The parameters of all mechanisms of a panel, or the parameters and labels of a table of its own kind."""
-    if panel.table not in PRICED:
+    if panel.table not in PROCESS_TABLES:
         table = registry.load("tables", panel.table)
         return {*(f.name for f in dataclasses.fields(table.Params)), *getattr(table, "LABELS", ())}
     steps = [*(panel.process or []), *(step for steps in (panel.cases or {}).values() for step in steps)]
@@ -245,7 +294,7 @@ def _options(panel: Panel) -> set[str]:
 
 
 def _expect(document: Document, path: Key, panel: Panel, faults: list[Fault]) -> Expect:
-    columns = PRICED.get(panel.table) or registry.load("tables", panel.table).COLUMNS
+    columns = PROCESS_TABLES.get(panel.table) or registry.load("tables", panel.table).COLUMNS
     return _expect_row(document, path, columns, {*_LABELS, *ALIASES, *_parameters(panel), *_options(panel)}, faults)
 
 
@@ -258,9 +307,11 @@ def _expect_row(document: Document, path: Key, known: tuple[str, ...], labels: s
             said = f"unknown key {key!r}{did_you_mean(key, [*known, *Expect.model_fields])}"
             faults.append(Fault(document.place((*path, key), at_key=True), said))
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
-            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {shown(value)}"))
+            faults.append(Fault(document.place((*path, key)), f"{key} must be a number; found {abbreviate(value)}"))
     if not columns:
-        faults.append(Fault(document.place(path), f"an expect row needs a number to meet, under one of {', '.join(known)}"))
+        faults.append(
+            Fault(document.place(path), f"an expect row needs a number to meet, under one of {', '.join(known)}")
+        )
     for key in expect.where:
         if key not in labels:
             said = f"unknown column {key!r}{did_you_mean(key, sorted(labels))}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wpriv.config.diagnostics import model_faults, shown, unknown
+from wpriv.config.diagnostics import abbreviate, model_faults, unknown
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Document, Fault, Key
 from wpriv.core import registry
@@ -34,7 +34,9 @@ def resolve(document: Document, quick: bool, faults: list[Fault]) -> tuple[dict[
         gone = {"expect", "claims", "time", *(key for key in REPLACED if key in over)}
         data = merged({key: value for key, value in data.items() if key not in gone}, over)
         written = Document(document.name, document.lines, data, document.keys, document.values)
-        faults += [Fault(document.place(("quick",)), f"in a quick run: {fault.text}") for fault in model_faults(written, Train)]
+        faults += [
+            Fault(document.place(("quick",)), f"in a quick run: {fault.text}") for fault in model_faults(written, Train)
+        ]
         if faults:
             data = {key: value for key, value in document.data.items() if key != "quick"}
             return data, Train.model_validate(data)
@@ -112,7 +114,8 @@ def _combinations(document: Document, model: Train) -> list[Fault]:
         return faults
     if private.eps is None and private.sigma is None:
         wrong(
-            ("privacy",), "privacy needs a target (eps and delta), or the noise (sigma, and delta to price it); found neither eps nor sigma"
+            ("privacy",),
+            "privacy needs a target (eps and delta), or the noise (sigma, and delta to price it); found neither eps nor sigma",
         )
     if private.delta is None:
         wrong(("privacy",), "privacy needs delta, at which eps is asked or told")
@@ -122,7 +125,10 @@ def _combinations(document: Document, model: Train) -> list[Fault]:
         wrong(("batch",), "without sampling every step uses all records; leave out batch, or sample (poisson, fixed)")
     proven = {"poisson": "add-remove", "fixed": "replace-one"}.get(private.sampling)
     if proven and private.adjacency not in (None, proven):
-        wrong(("privacy", "adjacency"), f"{private.sampling} sampling is accounted under {proven} neighbours; found {private.adjacency}")
+        wrong(
+            ("privacy", "adjacency"),
+            f"{private.sampling} sampling is accounted under {proven} neighbours; found {private.adjacency}",
+        )
     if private.exact and private.method not in ("auto", "loop"):
         asked = f"noise: exact clips one record after another (loop); found {private.method}. Leave method out"
         wrong(("privacy", "method"), asked)
@@ -131,7 +137,10 @@ def _combinations(document: Document, model: Train) -> list[Fault]:
             if key in private.model_fields_set:
                 wrong(("privacy", key), f"'{key}' belongs to the published procedure (clip: batch-mean); remove it")
     elif private.eps is not None:
-        wrong(("privacy", "eps"), "clip: batch-mean is the published procedure, whose noise is given (sigma), not calibrated; remove eps")
+        wrong(
+            ("privacy", "eps"),
+            "clip: batch-mean is the published procedure, whose noise is given (sigma), not calibrated; remove eps",
+        )
     return faults
 
 
@@ -153,7 +162,7 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
     task = registry.load("tasks", model.task)
     wrong = model_faults(_with_options(document, model), task.Options, ("options",))
     if not wrong and not faults and hasattr(task, "faults"):
-        wrong = [Fault(document.place(path), said) for path, said in task.faults(model)]
+        wrong = [Fault(document.place(path), said) for path, said in task.validate(model)]
     faults += wrong
     if not wrong and model.privacy is not None and model.privacy.exact and not _sums_exactly(task, model):
         place = document.place(("privacy", "noise"))
@@ -196,7 +205,9 @@ def _parameters(document: Document, key: str, folder: str, name: str, given: Map
             faults.append(Fault(document.place((key, word), at_key=True), said))
         elif type(value).__name__ not in known[word] and not ("float" in known[word] and type(value) is int):
             wanted = " or ".join(sorted(known[word] - {"None"}))
-            faults.append(Fault(document.place((key, word)), f"{word} must be of type {wanted}; found {shown(value)}"))
+            faults.append(
+                Fault(document.place((key, word)), f"{word} must be of type {wanted}; found {abbreviate(value)}")
+            )
     if folder == "data" and not faults:
         try:
             registry.params(folder, name, given)
@@ -213,6 +224,11 @@ def _written(folder: str, name: str) -> dict[str, set[str]]:
         if path.is_file():
             tree = ast.parse(path.read_text(encoding="utf-8"))
             classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Params"]
-            body = [node for cls in classes for node in cls.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
+            body = [
+                node
+                for cls in classes
+                for node in cls.body
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+            ]
             return {node.target.id: set(re.findall(r"\w+", ast.unparse(node.annotation))) for node in body}  # type: ignore[union-attr]
     return {}

@@ -15,24 +15,24 @@ from wpriv.config.field_types import (
     Number,
     Positive,
     Probability,
-    Strict,
+    StrictModel,
     Time,
     Tolerance,
     Word,
-    listed,
+    as_list,
 )
 from wpriv.config.train_schema import Train
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
 # tables of a process, with the columns that a published number may be about; all others are plug-ins, which name their own
-PRICED = {
+PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("mass", "density", "class_density", "infinity"),
 }
 
 
-class Step(Strict):
+class Step(StrictModel):
     """One step of a process; the mechanism's own parameters (sigma, scale, ...) stand beside these keys."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -44,33 +44,44 @@ class Step(Strict):
     batch: Count | None = None
     records: Count | None = None
     epochs: Positive | None = None
-    observed: Word | None = Field(None, description="pair distances or gradients of the run: a .npz or .csv file, or weibull:shape=0.5,...")
+    observed: Word | None = Field(
+        None, description="pair distances or gradients of the run: a .npz or .csv file, or weibull:shape=0.5,..."
+    )
 
 
-class Sweep(Strict):
+class Sweep(StrictModel):
     """One axis of a grid: eps, delta, n, rate, or a parameter of the mechanism, and its values."""
 
     over: Word
     values: Grid
 
 
-Sweeps = Annotated[list[Sweep], BeforeValidator(listed, json_schema_input_type=Sweep | list[Sweep]), Field(min_length=1, max_length=3)]
+Sweeps = Annotated[
+    list[Sweep], BeforeValidator(as_list, json_schema_input_type=Sweep | list[Sweep]), Field(min_length=1, max_length=3)
+]
 
 
-class Part(Strict):
+class Part(StrictModel):
     """What a compare recipe, a panel of it, or its ``quick`` overrides may say."""
 
     process: Annotated[list[Step], Field(min_length=1)] | None = None
-    cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(None, description="several processes side by side, by name")
+    cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(
+        None, description="several processes side by side, by name"
+    )
     adjacency: Word | None = None
     table: Word = Field(
-        "bounds", description="bounds of accountants, class or loss (the law of the privacy loss), or one that brings its own parameters"
+        "bounds",
+        description="bounds of accountants, class or loss (the law of the privacy loss), or one that brings its own parameters",
     )
-    params: dict[str, Any] | None = Field(None, description="parameters of a table that is neither bounds, class nor loss")
+    params: dict[str, Any] | None = Field(
+        None, description="parameters of a table that is neither bounds, class nor loss"
+    )
     accountants: Annotated[list[Word], Field(min_length=1)] | None = None
     tol: Tolerance | None = None
     eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    eps_per_n: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(None, description="eps asked for, per composition")
+    eps_per_n: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None, description="eps asked for, per composition"
+    )
     delta: Probability | None = None
     sweep: Sweeps | None = Field(None, description="one axis, or a list of axes whose product is the grid")
     bins: Annotated[int, Field(ge=2, le=100_000)] | None = Field(None, description="cells of a loss table")
@@ -93,12 +104,14 @@ class Compare(Part):
     kind: Literal["compare"]
     source: str
     panels: Annotated[list[Panel], Field(min_length=1)] | None = None
-    claims: list[Claim] = Field(default_factory=list, description="statements of the paper that are not borne out, printed after the table")
+    claims: list[Claim] = Field(
+        default_factory=list, description="statements of the paper that are not borne out, printed after the table"
+    )
     time: Time | None = None
     quick: Part | None = None
 
 
-class Budget(Strict):
+class Budget(StrictModel):
     """kind: budget. eps at a delta, or delta at an eps, of one process."""
 
     kind: Literal["budget"]
@@ -119,14 +132,15 @@ class Calibrate(Budget):
     delta: Probability
 
 
-class Rows(Strict):
+class Rows(StrictModel):
     """The records to privatise: a data set by name, with the parameters of its reader beside it, or a file."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     name: Word | None = Field(None, description="a data set, as mnist or mnist:test")
     file: Word | None = Field(
-        None, description="a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader"
+        None,
+        description="a .npz, .npy or .csv with a record a row, where no name is given; else a parameter of the reader",
     )
     array: Word | None = Field(None, description="the array of a .npz with several (default x)")
     root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
@@ -142,10 +156,20 @@ class Privatize(LocalNoise):
     dtype: Literal["float32", "float64"] = "float32"
 
 
-MODELS: dict[str, type[Strict]] = {"budget": Budget, "calibrate": Calibrate, "compare": Compare, "privatize": Privatize, "train": Train}
+MODELS: dict[str, type[StrictModel]] = {
+    "budget": Budget,
+    "calibrate": Calibrate,
+    "compare": Compare,
+    "privatize": Privatize,
+    "train": Train,
+}
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of all recipe kinds, told apart by ``kind``."""
     kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train, Field(discriminator="kind")]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "wpriv recipe", **TypeAdapter(kinds).json_schema()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "wpriv recipe",
+        **TypeAdapter(kinds).json_schema(),
+    }

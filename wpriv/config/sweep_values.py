@@ -9,21 +9,21 @@ MAX_POINTS = 10_000
 _POWER = re.compile(r"(\d{1,9})(?:\^|\*\*)(\d{1,2})\Z")
 
 
-def whole(value: Any) -> Any:
+def to_int(value: Any) -> Any:
     """A whole number written as 65536, 1e6 or 2^16; anything else is handed on for pydantic to refuse."""
     if isinstance(value, str) and (power := _POWER.match(value.replace(" ", ""))):
         return int(power[1]) ** int(power[2])
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def spread(values: Any) -> list[float]:
+def expand_values(values: Any) -> list[float]:
     """The grid of a sweep: a list of numbers, or {linspace: [a, b, k]}, {geomspace: [a, b, k]}, {powers: [base, low, high]}.
 
     Raises:
         ValueError: it is none of these, is empty, or has more than 10,000 points.
     """
     if isinstance(values, list):
-        points = [whole(v) for v in values]
+        points = [to_int(v) for v in values]
         if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in points):
             raise ValueError("a sweep's values must be numbers")
     elif isinstance(values, dict) and len(values) == 1 and next(iter(values)) in _SPREADS:
@@ -32,7 +32,9 @@ def spread(values: Any) -> list[float]:
             raise ValueError(f"{kind} takes three numbers, as in {{{kind}: {_SPREADS[kind]}}}")
         points = _points(kind, *given)
     else:
-        raise ValueError(f"a sweep's values are a list of numbers, or one of {', '.join(f'{{{k}: {v}}}' for k, v in _SPREADS.items())}")
+        raise ValueError(
+            f"a sweep's values are a list of numbers, or one of {', '.join(f'{{{k}: {v}}}' for k, v in _SPREADS.items())}"
+        )
     if not 1 <= len(points) <= MAX_POINTS:
         raise ValueError(f"a sweep has from 1 to {MAX_POINTS:,} values; found {len(points):,}")
     return points
@@ -46,7 +48,7 @@ def spread_whole(values: Any) -> list[float]:
     Raises:
         ValueError: as ``spread``.
     """
-    points = spread(values)
+    points = expand_values(values)
     if not isinstance(values, dict) or "powers" in values:
         return points
     return list(dict.fromkeys(round(point) for point in points))
@@ -58,10 +60,17 @@ _SPREADS = {"linspace": "[0, 4, 81]", "geomspace": "[0.1, 10, 41]", "powers": "[
 def _points(kind: str, low: float, high: float, count: float) -> list[float]:
     if kind == "powers":
         base, first, last = low, high, count
-        if not (0 < base <= 1e6 and first == int(first) and last == int(last) and abs(first) <= 60 and abs(last) <= 60 and first <= last):
+        if not (
+            0 < base <= 1e6
+            and first == int(first)
+            and last == int(last)
+            and abs(first) <= 60
+            and abs(last) <= 60
+            and first <= last
+        ):
             raise ValueError("powers takes a base > 0 and two whole exponents from -60 to 60, the lower first")
         return [base**k for k in range(int(first), int(last) + 1)]
-    k = whole(count)
+    k = to_int(count)
     if not isinstance(k, int) or not 2 <= k <= MAX_POINTS:
         raise ValueError(f"{kind} needs from 2 to {MAX_POINTS:,} points; found {count}")
     if kind == "linspace":

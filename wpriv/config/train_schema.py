@@ -7,19 +7,34 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from wpriv.config.field_types import Claim, Count, Expect, LocalNoise, Named, Positive, Probability, Strict, Time, Word, listed
+from wpriv.config.field_types import (
+    Claim,
+    Count,
+    Expect,
+    LocalNoise,
+    PluginRef,
+    Positive,
+    Probability,
+    StrictModel,
+    Time,
+    Word,
+    as_list,
+)
 from wpriv.config.sweep_values import MAX_POINTS
 
 
-class DataSet(Named):
+class DataSet(PluginRef):
     """The data set of a training: a reader in ``wpriv/data``, and where to look."""
 
     root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
-    records: Count | None = Field(None, description="size of the training set that the recipe counts on; another one found is refused")
+    records: Count | None = Field(
+        None, description="size of the training set that the recipe counts on; another one found is refused"
+    )
     limit: Count | None = Field(None, description="take only the first so many training records (and test records)")
     first: Count | None = Field(None, description="take only the first so many training records, and all test records")
     privatize: LocalNoise | None = Field(
-        None, description="put noise on the training records before the task sees them, as wpriv privatize does; for experiments"
+        None,
+        description="put noise on the training records before the task sees them, as wpriv privatize does; for experiments",
     )
 
 
@@ -36,24 +51,33 @@ Clip = Annotated[
 ]
 
 
-class Privacy(Strict):
+class Privacy(StrictModel):
     """What is promised (eps and delta) or done (sigma). With eps, delta and sigma the run stops before eps is exceeded."""
 
     eps: Positive | None = None
     delta: Probability | None = None
-    sigma: Positive | None = Field(None, description="noise multiplier: standard deviation of the noise over the sensitivity of the sum")
+    sigma: Positive | None = Field(
+        None, description="noise multiplier: standard deviation of the noise over the sensitivity of the sum"
+    )
     accountant: Word | None = Field(
-        None, description="what finds the noise for eps (default pld); published ones, such as swd-tail:w=clt, may promise too much"
+        None,
+        description="what finds the noise for eps (default pld); published ones, such as swd-tail:w=clt, may promise too much",
     )
     sampling: Literal["poisson", "fixed", "none"] = "poisson"
     adjacency: Literal["add-remove", "replace-one"] | None = None
     clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")
-    norm: Positive = Field(1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped")
-    mask: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="share of coordinates set to zero at each step, after the noise")
+    norm: Positive = Field(
+        1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped"
+    )
+    mask: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="share of coordinates set to zero at each step, after the noise"
+    )
     pairs: Annotated[int, Field(ge=3, le=100)] = Field(
         8, description="records whose gradients are compared for the accountants bdp and wdp"
     )
-    method: Literal["auto", "ghost", "vmap", "loop"] = Field("auto", description="how per-example gradients are clipped; all agree")
+    method: Literal["auto", "ghost", "vmap", "loop"] = Field(
+        "auto", description="how per-example gradients are clipped; all agree"
+    )
     noise: Literal["rounded", "exact"] = Field(
         "rounded",
         description="rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
@@ -66,7 +90,7 @@ class Privacy(Strict):
         return self.noise == "exact"
 
 
-class Optimizer(Strict):
+class Optimizer(StrictModel):
     """Plain SGD or Adam on the noisy gradients."""
 
     name: Literal["sgd", "adam"] = "sgd"
@@ -91,13 +115,14 @@ NoPrivacy = Annotated[
 ]
 
 
-class Axis(Strict):
+class Axis(StrictModel):
     """One axis of a sweep over trainings: a key by its dotted path and its values, or settings that change several keys each."""
 
     over: Word
     values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = None
     settings: Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
-        None, description="keys by their dotted paths and their values, by the name of the setting; 'over' is what tables call the column"
+        None,
+        description="keys by their dotted paths and their values, by the name of the setting; 'over' is what tables call the column",
     )
 
     @model_validator(mode="after")
@@ -113,31 +138,50 @@ class Axis(Strict):
         return [(value, {self.over: value}) for value in self.values or []]
 
 
-class Train(Strict):
+class Train(StrictModel):
     """kind: train. A model trained with (or without) differential privacy, and what it costs."""
 
     kind: Literal["train"]
     source: Word
     task: Word
     data: DataSet
-    model: Named
+    model: PluginRef
     options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
     privacy: NoPrivacy
     optimizer: Optimizer
-    batch: Count | None = Field(None, description="records of a step, on average under Poisson sampling; all of them where left out")
+    batch: Count | None = Field(
+        None, description="records of a step, on average under Poisson sampling; all of them where left out"
+    )
     epochs: Positive | None = None
     steps: Count | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="left out, it comes from the operating system")
-    physical: Count | None = Field(None, description="records that go through the model at once; found from memory where left out")
-    memory: Annotated[int, Field(ge=16)] = Field(1000, description="megabytes that the activations of one physical batch may take")
-    checkpoint: Annotated[float, Field(ge=0)] = Field(60.0, description="seconds between checkpoints; there is one an epoch as well")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+        None, description="left out, it comes from the operating system"
+    )
+    physical: Count | None = Field(
+        None, description="records that go through the model at once; found from memory where left out"
+    )
+    memory: Annotated[int, Field(ge=16)] = Field(
+        1000, description="megabytes that the activations of one physical batch may take"
+    )
+    checkpoint: Annotated[float, Field(ge=0)] = Field(
+        60.0, description="seconds between checkpoints; there is one an epoch as well"
+    )
     accountants: Annotated[list[Word], Field(min_length=1)] = Field(default=["pld"])
     figure: Word | None = Field(None, description="what draws the metrics, or the table of a sweep (default: training)")
     title: str | None = None
     expect: list[Expect] = Field(default_factory=list)
-    claims: list[Claim] = Field(default_factory=list, description="statements of the paper that are not borne out, printed after results")
+    claims: list[Claim] = Field(
+        default_factory=list, description="statements of the paper that are not borne out, printed after results"
+    )
     time: Time | None = None
     sweep: (
-        Annotated[list[Axis], BeforeValidator(listed, json_schema_input_type=Axis | list[Axis]), Field(min_length=1, max_length=4)] | None
+        Annotated[
+            list[Axis],
+            BeforeValidator(as_list, json_schema_input_type=Axis | list[Axis]),
+            Field(min_length=1, max_length=4),
+        ]
+        | None
     ) = Field(None, description="one axis, or a list of axes whose product is the grid")
-    quick: dict[str, Any] | None = Field(None, description="keys that differ in a quick run; mappings are merged, a sweep is replaced")
+    quick: dict[str, Any] | None = Field(
+        None, description="keys that differ in a quick run; mappings are merged, a sweep is replaced"
+    )

@@ -62,7 +62,9 @@ def of_data(name: str, data: dict[str, Any]) -> Document:
 
     def walk(path: Key, value: Any) -> None:
         values[path] = (1, 1)
-        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+        inner = (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+        )
         for key, below in inner:
             walk((*path, key), below)
 
@@ -101,7 +103,9 @@ def read(path: Path, name: str | None = None) -> Document:
     name = name or str(path)
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{name}: a recipe may have up to {MAX_BYTES:,} bytes; found {path.stat().st_size:,}. Is this a recipe?")
+            raise UsageError(
+                f"{name}: a recipe may have up to {MAX_BYTES:,} bytes; found {path.stat().st_size:,}. Is this a recipe?"
+            )
         raw = path.read_bytes()
     except PermissionError as error:
         raise of_file(error, name, "read", "allow reading it") from None
@@ -113,7 +117,9 @@ def read(path: Path, name: str | None = None) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise UsageError(f"{name}:{line}: a recipe must be UTF-8 text; found the byte 0x{raw[error.start]:02x}. Save it as UTF-8") from None
+        raise UsageError(
+            f"{name}:{line}: a recipe must be UTF-8 text; found the byte 0x{raw[error.start]:02x}. Save it as UTF-8"
+        ) from None
     return parse(text, name)
 
 
@@ -160,7 +166,9 @@ def _node(event: Any, events: Iterator[Any], document: Document, faults: list[Fa
     if len(path) > MAX_DEPTH:
         raise _Stop(event, f"a recipe is nested up to {MAX_DEPTH} levels deep; found more")
     if getattr(event, "tag", None):
-        faults.append(Fault(place, f"tags are not allowed here; remove {event.tag.replace('tag:yaml.org,2002:', '!!')!r}"))
+        faults.append(
+            Fault(place, f"tags are not allowed here; remove {event.tag.replace('tag:yaml.org,2002:', '!!')!r}")
+        )
     if isinstance(event, yaml.ScalarEvent):
         return _scalar(event, place, faults)
     if isinstance(event, yaml.SequenceStartEvent):
@@ -182,7 +190,9 @@ def _mapping(events: Iterator[Any], document: Document, faults: list[Fault], pat
         key = event.value
         inner = (*path, key)
         if key in found:
-            faults.append(Fault(place, f"duplicate key {key[:60]!r}; it stands on line {document.keys[inner][0]} already"))
+            faults.append(
+                Fault(place, f"duplicate key {key[:60]!r}; it stands on line {document.keys[inner][0]} already")
+            )
         document.keys[inner] = place
         found[key] = _node(next(events), events, document, faults, inner)
     return found
@@ -219,7 +229,9 @@ def _broken(error: yaml.YAMLError, text: str) -> Fault:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is not None:
         said = getattr(error, "problem", None) or "not readable as YAML"
-        return Fault((mark.line + 1, mark.column + 1), said if isinstance(error, _Stop) else f"not readable as YAML: {said}")
+        return Fault(
+            (mark.line + 1, mark.column + 1), said if isinstance(error, _Stop) else f"not readable as YAML: {said}"
+        )
     position = getattr(error, "position", 0)
     before = text[:position]
     said = "a character that is not allowed in text"
@@ -238,7 +250,9 @@ class _Plain(yaml.SafeDumper):
 
 
 # what our loader reads as a number is not always one to PyYAML: inf, 1e5
-_Plain.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain(text) else "'"))
+_Plain.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain(text) else "'")
+)
 
 
 def as_yaml(data: dict[str, Any]) -> str:

@@ -37,7 +37,13 @@ def _log_bend(alpha: Array, y: Array) -> Array:
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         mid = np.expm1(ay) - alpha * np.expm1(y)
         # the common leading terms of both exponentials cancel for small y: their series starts at y^2
-        tiny = alpha * y * y / 2 * ((alpha - 1) + y / 3 * (alpha**2 - 1) + y * y / 12 * (alpha**3 - 1) + y**3 / 60 * (alpha**4 - 1))
+        tiny = (
+            alpha
+            * y
+            * y
+            / 2
+            * ((alpha - 1) + y / 3 * (alpha**2 - 1) + y * y / 12 * (alpha**3 - 1) + y**3 / 60 * (alpha**4 - 1))
+        )
         small = np.log(np.where(np.abs(ay) < 1e-3, tiny, mid))
         return np.where(ay > 30, ay + np.log1p(-(1 + alpha * np.expm1(y)) * np.exp(-np.maximum(ay, 30.0))), small)
 
@@ -47,10 +53,10 @@ def _atomic_part(pair: AtomicPair, lam: Array) -> Array:
     moments = _log_sum(lam[:, None] * pair.losses + pair.log_p)
     near = np.abs(moments) < 1e-3
     if near.any():
-        few, centre = lam[near], math.log1p(-pair.infinity)
+        few, centre = lam[near], math.log1p(-pair.mass_at_plus_infinity)
         bend = _log_sum(_log_bend(few[:, None] + 1, pair.losses - centre) + pair.log_q)
-        if pair.lost > 0:
-            bend = np.logaddexp(bend, np.log(pair.lost * few))
+        if pair.mass_at_minus_infinity > 0:
+            bend = np.logaddexp(bend, np.log(pair.mass_at_minus_infinity * few))
         moments[near] = (few + 1) * centre + np.logaddexp(0.0, bend)
     return moments
 

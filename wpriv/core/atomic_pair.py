@@ -22,8 +22,8 @@ class AtomicPair(LossPair):
     Args:
         losses: [k] finite losses in nats, in any order.
         log_p: [k] ln of the P-probability of each.
-        infinity: P-mass where Q has none.
-        lost: Q-mass where P has none.
+        mass_at_plus_infinity: P-mass where Q has none.
+        mass_at_minus_infinity: Q-mass where P has none.
         symmetric: the reverse pair has the same law of the loss.
         log_q: [k] ln of the Q-probability of each, which must be ``log_p - losses``; give it where it is known to more digits.
 
@@ -39,20 +39,24 @@ class AtomicPair(LossPair):
         self,
         losses: Array,
         log_p: Array,
-        infinity: float = 0.0,
-        lost: float = 0.0,
+        mass_at_plus_infinity: float = 0.0,
+        mass_at_minus_infinity: float = 0.0,
         symmetric: bool = False,
         log_q: Array | None = None,
     ):
         order = np.argsort(losses, kind="stable")
         self.losses, self.log_p = np.asarray(losses, float)[order], np.asarray(log_p, float)[order]
         self.log_q = self.log_p - self.losses if log_q is None else np.asarray(log_q, float)[order]
-        self.infinity, self.lost, self.symmetric = infinity, lost, symmetric
+        self.mass_at_plus_infinity, self.mass_at_minus_infinity = mass_at_plus_infinity, mass_at_minus_infinity
+        self.symmetric = symmetric
         self.atoms = self.losses
         self.support = (float(self.losses[0]), float(self.losses[-1])) if self.losses.size else (0.0, 0.0)
-        self._above_p, self._above_q = _log_sums_above(self.log_p, infinity), _log_sums_above(self.log_q, 0.0)
+        self._above_p, self._above_q = (
+            _log_sums_above(self.log_p, mass_at_plus_infinity),
+            _log_sums_above(self.log_q, 0.0),
+        )
         self._below_p = _log_sums_above(self.log_p[::-1], 0.0)[::-1]
-        self._below_q = _log_sums_above(self.log_q[::-1], lost)[::-1]
+        self._below_q = _log_sums_above(self.log_q[::-1], mass_at_minus_infinity)[::-1]
 
     def tails(self, eps: Array) -> Tails:
         at = np.searchsorted(self.losses, np.asarray(eps, dtype=float), side="right")
@@ -66,27 +70,33 @@ class AtomicPair(LossPair):
         """This pair, with losses enough for the moment of order lam; None where they would be too many."""
         return self if lam <= self.most else None
 
-    def power(self, n: int) -> LossPair | None:
+    def self_compose(self, n: int) -> LossPair | None:
         """By squaring; None where the losses of a product are too many to be summed one by one."""
         whole: LossPair | None = None
         square: LossPair | None = self
         while n and isinstance(square, AtomicPair):
             if n & 1:
-                whole = square if whole is None else whole.join(square)
+                whole = square if whole is None else whole.compose_with(square)
                 if whole is None:
                     return None
             n >>= 1
-            square = square.join(square) if n else None
+            square = square.compose_with(square) if n else None
         return whole if n == 0 else None
 
-    def join(self, other: LossPair) -> LossPair | None:
+    def compose_with(self, other: LossPair) -> LossPair | None:
         """The sums of every loss of each; None where they are more than ``MAX_SUMS``."""
         if not isinstance(other, AtomicPair) or self.losses.size * other.losses.size > MAX_SUMS:
             return None
         return _product(self, other)
 
     def reverse(self) -> LossPair:
-        return self if self.symmetric else AtomicPair(-self.losses, self.log_q, self.lost, self.infinity, log_q=self.log_p)
+        return (
+            self
+            if self.symmetric
+            else AtomicPair(
+                -self.losses, self.log_q, self.mass_at_minus_infinity, self.mass_at_plus_infinity, log_q=self.log_p
+            )
+        )
 
     def log_delta(self, eps: ArrayLike) -> Array:
         # the profile is a polygon in t = e^eps with slope -Q(L > eps): from the loss above eps it rises by a positive piece
@@ -100,20 +110,25 @@ class AtomicPair(LossPair):
     def _log_profile(self) -> Array:
         """[k+1] ln delta at each loss, and beyond the last; sums of positive pieces only."""
         pieces = self.losses[1:] + log1mexp(-np.diff(self.losses)) + self._above_q[1:-1]
-        return np.append(_log_sums_above(pieces, self.infinity), _log(self.infinity))
+        return np.append(_log_sums_above(pieces, self.mass_at_plus_infinity), _log(self.mass_at_plus_infinity))
 
     def renyi(self, orders: Array) -> Array:
         """Exact sums, right to rounding also where the divergence is tiny; inf where P has mass that Q has not."""
         rates = np.asarray(orders, dtype=float) - 1
-        if self.infinity > 0:
+        if self.mass_at_plus_infinity > 0:
             return np.full(rates.shape, np.inf)
         if np.any(rates > self.most):
             parts = [_beyond(self, float(rate)) for rate in rates.ravel()]
             return np.reshape(np.array(parts), rates.shape)
         # E_P[e^{sL}] - 1 = E_P[g(sL) + s g(-L)] + s Q(L = -inf) with g(x) = e^x - 1 - x >= 0, as E_P[e^{-L}] = 1 - Q(L = -inf)
         inverse = log_exp_excess(-self.losses)
-        found = [np.logaddexp(log_exp_excess(s * self.losses), math.log(s) + inverse) + self.log_p for s in rates.ravel()]
-        excess = [np.logaddexp.reduce(np.append(terms, _log(s * self.lost))) for s, terms in zip(rates.ravel(), found, strict=True)]
+        found = [
+            np.logaddexp(log_exp_excess(s * self.losses), math.log(s) + inverse) + self.log_p for s in rates.ravel()
+        ]
+        excess = [
+            np.logaddexp.reduce(np.append(terms, _log(s * self.mass_at_minus_infinity)))
+            for s, terms in zip(rates.ravel(), found, strict=True)
+        ]
         return np.asarray(np.logaddexp(0.0, np.reshape(excess, rates.shape)) / rates)
 
 
@@ -123,11 +138,19 @@ def _product(a: AtomicPair, b: AtomicPair) -> AtomicPair:
     order = np.argsort(losses, kind="stable")
     losses = losses[order]
     hair = ROUNDED * (float(np.abs(a.losses).max(initial=0.0)) + float(np.abs(b.losses).max(initial=0.0)))
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(losses) > hair])) if losses.size else np.empty(0, dtype=np.int64)
+    starts = (
+        np.flatnonzero(np.concatenate([[True], np.diff(losses) > hair])) if losses.size else np.empty(0, dtype=np.int64)
+    )
     masses = []
     for one, two in ((a.log_p, b.log_p), (a.log_q, b.log_q)):
         masses.append(np.logaddexp.reduceat(np.add.outer(one, two).ravel()[order], starts) if losses.size else losses)
-    infinity, lost = (-math.expm1(_log1m(one) + _log1m(two)) for one, two in ((a.infinity, b.infinity), (a.lost, b.lost)))
+    infinity, lost = (
+        -math.expm1(_log1m(one) + _log1m(two))
+        for one, two in (
+            (a.mass_at_plus_infinity, b.mass_at_plus_infinity),
+            (a.mass_at_minus_infinity, b.mass_at_minus_infinity),
+        )
+    )
     joint = AtomicPair(losses[starts], masses[0], infinity, lost, a.symmetric and b.symmetric, masses[1])
     joint.log_beyond = float(np.logaddexp(a.log_beyond, b.log_beyond))
     if math.isfinite(joint.log_beyond):

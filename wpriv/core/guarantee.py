@@ -12,7 +12,7 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.parameters import plain
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.root_finding import least
+from wpriv.numerics.root_finding import smallest_meeting
 
 CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
 # the claims that a promise of (eps, delta)-DP may rest on
@@ -173,8 +173,14 @@ class Curve:
 
     def _row(self, epsilon: Bracket, delta: Bracket) -> Guarantee:
         named = (("eps", epsilon), ("delta", delta))
-        wide = tuple(self._wide(name) for name, b in named if self.is_wide(b) and math.isfinite(b.safe) and not b.refusal)
-        refused = tuple(f"{self.accountant} itself has no answer here, other bounds have: {b.refusal}" for _, b in named if b.refusal)
+        wide = tuple(
+            self._wide(name) for name, b in named if self.is_wide(b) and math.isfinite(b.safe) and not b.refusal
+        )
+        refused = tuple(
+            f"{self.accountant} itself has no answer here, other bounds have: {b.refusal}"
+            for _, b in named
+            if b.refusal
+        )
         warnings = self.process.caveats() + self.warnings + wide + refused
         # a number that is known to lie in an interval only is not exact, whatever it was computed from
         claim = "upper-bound" if self.claim == "exact" and any(b.lower != b.upper for _, b in named) else self.claim
@@ -198,7 +204,9 @@ def unit_notes(notions: Iterable[str | None]) -> list[str]:
         return []
     notes = [f"{', '.join(found)} share no units: compare figures of the same notion only"]
     if "wdp" in found:
-        notes.append("a wdp eps has the unit of the output and may grow with the noise; that it is the smallest says nothing of privacy")
+        notes.append(
+            "a wdp eps has the unit of the output and may grow with the noise; that it is the smallest says nothing of privacy"
+        )
     return notes
 
 
@@ -217,7 +225,9 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
     return Curve(process, accountant, "approximate-dp", "exact", source, delta, epsilon)
 
 
-def epsilon_at(log_delta: Callable[[float], float], delta: float, *, guess: float = 1.0, high: float = math.inf) -> float:
+def epsilon_at(
+    log_delta: Callable[[float], float], delta: float, *, guess: float = 1.0, high: float = math.inf
+) -> float:
     """The least eps >= 0 with ``log_delta(eps) <= ln delta``, rounded up; inf where no eps meets it.
 
     Args:
@@ -228,6 +238,6 @@ def epsilon_at(log_delta: Callable[[float], float], delta: float, *, guess: floa
     if math.isfinite(high) and log_delta(max(high, 0.0)) > target:
         return math.inf
     try:
-        return least(lambda eps: log_delta(eps) - target, guess, high=max(high, 0.0))
+        return smallest_meeting(lambda eps: log_delta(eps) - target, guess, high=max(high, 0.0))
     except Unsupported:
         return math.inf

@@ -42,7 +42,7 @@ class LossClass:
     mean: float
     variance: float
     third: float
-    infinity: float
+    mass_at_plus_infinity: float
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ def log_moment(pair: LossPair, lam: Array, *, finite: bool = False, deep: bool =
         Mironov (2017) for the divergence; E f(T) = f(c) + f'(c) E(T - c) + integral of f'' times the excess, for convex f.
     """
     lam = np.atleast_1d(np.asarray(lam, dtype=float))
-    if pair.infinity > 0 and not finite:
+    if pair.mass_at_plus_infinity > 0 and not finite:
         return np.full(lam.shape, np.inf)
-    if pair.infinity >= 1:  # no loss is finite: an expectation over nothing
+    if pair.mass_at_plus_infinity >= 1:  # no loss is finite: an expectation over nothing
         return np.full(lam.shape, -np.inf)
     if isinstance(pair, AtomicPair):
         return atomic_log_moment(pair, lam)
     closed = pair.renyi(lam + 1)
-    if closed is not None and pair.infinity == 0:
+    if closed is not None and pair.mass_at_plus_infinity == 0:
         return lam * closed
-    log_p = math.log1p(-pair.infinity)
+    log_p = math.log1p(-pair.mass_at_plus_infinity)
     integral = _log_integral(_excess_nodes(pair), lam)
     if deep and np.isposinf(integral).any():
         integral = _log_integral(_excess_nodes(pair, _DEEP), lam)
@@ -93,7 +93,9 @@ def _log_integral(nodes: _Nodes, lam: Array) -> Array:
     end = lam * nodes.end + nodes.log_end
     if math.isfinite(nodes.top):
         # the function falls, so what is left is at most its last value times the length that is left
-        rest = nodes.log_end + lam * nodes.top + (math.log(nodes.top - nodes.end) if nodes.top > nodes.end else -math.inf)
+        rest = (
+            nodes.log_end + lam * nodes.top + (math.log(nodes.top - nodes.end) if nodes.top > nodes.end else -math.inf)
+        )
         exponent = np.concatenate([exponent, rest[:, None]], axis=1)
         lost = lam * nodes.width > 1e9
     else:
@@ -108,19 +110,19 @@ def _log_integral(nodes: _Nodes, lam: Array) -> Array:
 @lru_cache(maxsize=512)
 def _excess_nodes(pair: LossPair, least: float = _FLOOR) -> _Nodes:
     """The excess of T over e^y above the centre ln P(L < inf), of e^y over T below it, as far as it exceeds e^least."""
-    back, centre = pair.reverse(), math.log1p(-pair.infinity)
-    log_infinity = math.log(pair.infinity) if pair.infinity > 0 else -math.inf
+    back, centre = pair.reverse(), math.log1p(-pair.mass_at_plus_infinity)
+    log_infinity = math.log(pair.mass_at_plus_infinity) if pair.mass_at_plus_infinity > 0 else -math.inf
 
     def above(y: Array) -> Array:
         full = pair.log_delta(y)
-        return full if pair.infinity == 0 else full + log1mexp(np.minimum(log_infinity - full, 0.0))
+        return full if pair.mass_at_plus_infinity == 0 else full + log1mexp(np.minimum(log_infinity - full, 0.0))
 
     def below(y: Array) -> Array:
         return y + back.log_delta(-y)
 
     # above a mass at infinity the excess is a difference, and 1e-13 of that mass is all that doubles can tell
     floor = max(least, log_infinity - 30.0)
-    low = pair.support[0] if pair.lost == 0 else -math.inf
+    low = pair.support[0] if pair.mass_at_minus_infinity == 0 else -math.inf
     return _join(
         _side(below, centre, max(low, centre - 200.0), pair.atoms, float(below(np.array([centre]))[0]) - _SHARE),
         _side(above, centre, pair.support[1], pair.atoms, floor),
@@ -234,37 +236,42 @@ def loss_class(pair: LossPair) -> LossClass:
     Source:
         Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 6 (third moment centred).
     """
-    if pair.infinity >= 1:
+    if pair.mass_at_plus_infinity >= 1:
         return LossClass(0.0, 0.0, 0.0, 1.0)
     if isinstance(pair, AtomicPair):
         return _atomic_class(pair)
-    finite, log_p = 1 - pair.infinity, math.log1p(-pair.infinity)
+    finite, log_p = 1 - pair.mass_at_plus_infinity, math.log1p(-pair.mass_at_plus_infinity)
     nodes = _excess_nodes(pair)
     mean = log_p + float(np.exp(nodes.log_mass).sum()) / finite
-    log_infinity = math.log(pair.infinity) if pair.infinity > 0 else -math.inf
+    log_infinity = math.log(pair.mass_at_plus_infinity) if pair.mass_at_plus_infinity > 0 else -math.inf
 
     def above(y: Array) -> Array:
         full = pair.tails(y).sf_p
-        return full if pair.infinity == 0 else full + log1mexp(np.minimum(log_infinity - full, 0.0))
+        return full if pair.mass_at_plus_infinity == 0 else full + log1mexp(np.minimum(log_infinity - full, 0.0))
 
     def below(y: Array) -> Array:
         return pair.tails(y).cdf_p
 
     floor = max(-150.0, log_infinity - 30.0)
-    sides = [_side(below, mean, pair.support[0], pair.atoms, -150.0), _side(above, mean, pair.support[1], pair.atoms, floor)]
+    sides = [
+        _side(below, mean, pair.support[0], pair.atoms, -150.0),
+        _side(above, mean, pair.support[1], pair.atoms, floor),
+    ]
     gap = [(np.abs(side.y - mean), np.exp(side.log_mass)) for side in sides if side is not None]
     variance = sum(2 * float(distance @ mass) for distance, mass in gap) / finite
     third = sum(3 * float(distance**2 @ mass) for distance, mass in gap) / finite
-    return LossClass(mean, variance, third, pair.infinity)
+    return LossClass(mean, variance, third, pair.mass_at_plus_infinity)
 
 
 def _atomic_class(pair: AtomicPair) -> LossClass:
-    finite, y = 1 - pair.infinity, pair.losses
+    finite, y = 1 - pair.mass_at_plus_infinity, pair.losses
     p, q = np.exp(pair.log_p), np.exp(pair.log_q)
     with np.errstate(over="ignore", invalid="ignore"):
         # T ln T - T + 1 at T = e^y, by its series where it would cancel; under P where e^y is large
-        near = np.where(np.abs(y) < 1e-3, y * y / 2 * (1 + 2 * y / 3 + y * y / 4 + y**3 / 15), y * np.exp(y) - np.expm1(y))
+        near = np.where(
+            np.abs(y) < 1e-3, y * y / 2 * (1 + 2 * y / 3 + y * y / 4 + y**3 / 15), y * np.exp(y) - np.expm1(y)
+        )
         terms = np.where(y > 1, p * (y + np.expm1(-y)), q * near)
-    mean = (float(terms.sum()) + pair.lost - pair.infinity) / finite
+    mean = (float(terms.sum()) + pair.mass_at_minus_infinity - pair.mass_at_plus_infinity) / finite
     distance = np.abs(y - mean)
-    return LossClass(mean, float(p @ distance**2) / finite, float(p @ distance**3) / finite, pair.infinity)
+    return LossClass(mean, float(p @ distance**2) / finite, float(p @ distance**3) / finite, pair.mass_at_plus_infinity)

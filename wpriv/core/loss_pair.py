@@ -33,13 +33,14 @@ class Tails(NamedTuple):
 class LossPair:
     """The law of the privacy loss L = ln dP/dQ of an ordered pair (P, Q); subclasses are frozen dataclasses.
 
-    ``infinity`` is P(L = +inf), the mass of the distinguishing events; ``lost`` is Q(L = -inf), the same of the pair (Q, P).
+    ``mass_at_plus_infinity`` is P(L = +inf), the mass of the distinguishing events; ``mass_at_minus_infinity`` is Q(L = -inf), the
+    same of the pair (Q, P).
     ``support`` holds every finite loss; ``atoms`` are the losses of positive probability (or where a density jumps), so that
     a grid can be laid on them. ``symmetric`` says that (Q, P) has the same law of the loss as (P, Q).
     """
 
-    infinity: float = 0.0
-    lost: float = 0.0
+    mass_at_plus_infinity: float = 0.0
+    mass_at_minus_infinity: float = 0.0
     support: tuple[float, float] = (-math.inf, math.inf)
     atoms: Array = NO_ATOMS
     symmetric: bool = False
@@ -52,11 +53,11 @@ class LossPair:
         """The four tails at eps as plain probabilities, as good to rounding where they do not underflow, and often far quicker."""
         return Tails(*(np.exp(tail) for tail in self.tails(eps)))
 
-    def power(self, n: int) -> LossPair | None:
+    def self_compose(self, n: int) -> LossPair | None:
         """The n-fold composition in closed form, or None where there is none; n >= 1."""
         return self if n == 1 else None
 
-    def join(self, other: LossPair) -> LossPair | None:
+    def compose_with(self, other: LossPair) -> LossPair | None:
         """The composition with another pair in closed form, or None where there is none."""
         return None
 
@@ -68,7 +69,7 @@ class LossPair:
         """The least known rho of zCDP, D_alpha(P||Q) <= rho alpha for every alpha > 1, by a theorem of its own; else None."""
         return None
 
-    def between(self, tol: float) -> tuple[LossPair, LossPair] | None:
+    def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
         """A pair that this one dominates and a pair that dominates it, where its own law is known only so; else None.
 
         The two lie so close that eps of one step differs by less than about ``tol``, relative. Wherever one law alone is asked for, such a
@@ -80,11 +81,11 @@ class LossPair:
         """The pair (Q, P): what tells the two apart when their roles are exchanged."""
         return self if self.symmetric else Reversed(self)
 
-    def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
+    def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
         """What kind of pair this is and its parameters (all positive), where ``stacked`` can evaluate many of a kind at once; else None."""
         return None
 
-    def stacked(self, alike: Sequence[Any]) -> LossPair:
+    def batched(self, alike: Sequence[Any]) -> LossPair:
         """One pair whose tails at eps [m] are [K, m], a row for each of K pairs of this pair's family; its support holds all of theirs."""
         raise NotImplementedError
 
@@ -122,7 +123,10 @@ class Reversed(Derived):
     def __init__(self, forward: LossPair):
         self.forward = forward
         self.made_from = (forward,)
-        self.infinity, self.lost = forward.lost, forward.infinity
+        self.mass_at_plus_infinity, self.mass_at_minus_infinity = (
+            forward.mass_at_minus_infinity,
+            forward.mass_at_plus_infinity,
+        )
         self.support = (-forward.support[1], -forward.support[0])
         self.atoms = np.sort(-forward.atoms) if forward.atoms.size else NO_ATOMS
 
@@ -141,15 +145,15 @@ class Reversed(Derived):
     def reverse(self) -> LossPair:
         return self.forward
 
-    def between(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        return mapped(self.forward.between(tol), LossPair.reverse)
+    def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
+        return mapped(self.forward.sandwich(tol), LossPair.reverse)
 
-    def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
-        found = self.forward.family()
+    def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
+        found = self.forward.batch_key()
         return None if found is None else (("reversed", found[0]), found[1])
 
-    def stacked(self, alike: Sequence[Reversed]) -> LossPair:
-        return type(self)(self.forward.stacked([pair.forward for pair in alike]))
+    def batched(self, alike: Sequence[Reversed]) -> LossPair:
+        return type(self)(self.forward.batched([pair.forward for pair in alike]))
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
@@ -157,14 +161,16 @@ class Reversed(Derived):
         return np.where(y < 0, mirrored(below, self.forward.log_delta(-below)), super().log_delta(y))
 
 
-def mapped(ends: tuple[LossPair, LossPair] | None, to: Callable[[LossPair], LossPair]) -> tuple[LossPair, LossPair] | None:
+def mapped(
+    ends: tuple[LossPair, LossPair] | None, to: Callable[[LossPair], LossPair]
+) -> tuple[LossPair, LossPair] | None:
     """Both ends of ``LossPair.between`` under a map that keeps the order of domination."""
     return None if ends is None else (to(ends[0]), to(ends[1]))
 
 
 def gaussian_mu(pair: LossPair) -> float | None:
     """mu of a pair that is N(mu, 1) against N(0, 1), whichever mechanism made it; None for any other pair."""
-    found = pair.family()
+    found = pair.batch_key()
     return found[1][0] if found is not None and found[0] == "gauss" else None
 
 

@@ -54,14 +54,18 @@ class Observed:
             UsageError: the pairs were given as distances, which do not tell which records they share.
         """
         if not self.records:
-            raise UsageError("independent pairs need the gradients themselves; found distances, which do not tell what records they share")
+            raise UsageError(
+                "independent pairs need the gradients themselves; found distances, which do not tell what records they share"
+            )
         first = np.arange(0, self.records - 1, 2)
         # pair (i, i+1) stands behind all pairs whose first record is below i
         place = first * self.records - first * (first + 1) // 2
         return self.distances[:, place]
 
 
-def of_distances(distances: ArrayLike, *, unit: ArrayLike = 1.0, coordinates: int = 0, origin: str = "", records: int = 0) -> Observed:
+def of_distances(
+    distances: ArrayLike, *, unit: ArrayLike = 1.0, coordinates: int = 0, origin: str = "", records: int = 0
+) -> Observed:
     """Observations from [pairs] distances, the same at every step, or from [steps, pairs].
 
     Raises:
@@ -69,10 +73,14 @@ def of_distances(distances: ArrayLike, *, unit: ArrayLike = 1.0, coordinates: in
     """
     found = np.atleast_2d(np.asarray(distances, dtype=float))
     if found.ndim != 2 or found.size == 0 or not np.all(np.isfinite(found)) or np.any(found < 0):
-        raise UsageError(f"observed distances must be finite and at least 0, as [pairs] or [steps, pairs]; found {_shape(distances)}")
+        raise UsageError(
+            f"observed distances must be finite and at least 0, as [pairs] or [steps, pairs]; found {_shape(distances)}"
+        )
     scale = np.asarray(unit, dtype=float)
     if scale.ndim > 1 or scale.size not in (1, found.shape[0]) or not np.all(np.isfinite(scale)) or np.any(scale <= 0):
-        raise UsageError(f"the unit of the observed steps must be one number above 0, or one a step; found {_shape(unit)}")
+        raise UsageError(
+            f"the unit of the observed steps must be one number above 0, or one a step; found {_shape(unit)}"
+        )
     units = np.broadcast_to(scale.reshape(-1), (found.shape[0],)).copy()
     if coordinates < 0:
         raise UsageError(f"the number of coordinates must be at least 0; found {coordinates}")
@@ -98,7 +106,9 @@ def of_gradients(gradients: ArrayLike, *, unit: ArrayLike = 1.0, clip: bool = Fa
         )
     scale = np.asarray(unit, dtype=float)
     if scale.size not in (1, found.shape[0]):
-        raise UsageError(f"the unit of the observed steps must be one number above 0, or one a step; found {_shape(unit)}")
+        raise UsageError(
+            f"the unit of the observed steps must be one number above 0, or one a step; found {_shape(unit)}"
+        )
     units = np.broadcast_to(scale.reshape(-1), (found.shape[0],))
     rows = [pair_distances(_clipped(g, float(c)) if clip else g) for g, c in zip(found, units, strict=True)]
     return of_distances(np.array(rows), unit=units, coordinates=found.shape[2], origin=origin, records=found.shape[1])
@@ -106,7 +116,9 @@ def of_gradients(gradients: ArrayLike, *, unit: ArrayLike = 1.0, clip: bool = Fa
 
 def pair_distances(gradients: Array) -> Array:
     """[records (records-1)/2] Euclidean distances between all rows, (0,1), (0,2), ..., (1,2), ...; by differences, without cancellation."""
-    return np.concatenate([np.linalg.norm(gradients[i + 1 :] - gradients[i], axis=1) for i in range(len(gradients) - 1)])
+    return np.concatenate(
+        [np.linalg.norm(gradients[i + 1 :] - gradients[i], axis=1) for i in range(len(gradients) - 1)]
+    )
 
 
 def _clipped(gradients: Array, norm: float) -> Array:

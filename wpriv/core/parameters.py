@@ -47,8 +47,8 @@ def parameter(
     help: str,
     *,
     default: Any = dataclasses.MISSING,
-    above: float | None = None,
-    least: float | None = None,
+    minimum: float | None = None,
+    exclusive_minimum: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Any:
     """A dataclass field of a plug-in: its help text and its range, checked by ``Parameters`` itself.
@@ -56,9 +56,13 @@ def parameter(
     Args:
         help: one line with the unit, as shown by ``--help`` and in tables.
         default: the value where the user gives none.
-        above, least: open or closed lower end of the allowed range. choices: the words allowed, where it is one of a few.
+        minimum, exclusive_minimum: lower end of the allowed range, itself allowed or not.
+        choices: the words allowed, where it is one of a few.
     """
-    return field(default=default, metadata={"help": help, "above": above, "least": least, "choices": choices})
+    return field(
+        default=default,
+        metadata={"help": help, "minimum": minimum, "exclusive_minimum": exclusive_minimum, "choices": choices},
+    )
 
 
 @dataclass(frozen=True)
@@ -67,19 +71,21 @@ class Parameters:
 
     def __post_init__(self) -> None:
         plugin: type = type(self)
-        for name, words, above, least, choices in _ranges(plugin):
+        for name, words, minimum, exclusive_minimum, choices in _ranges(plugin):
             value = getattr(self, name)
             if choices and value not in choices:
-                raise UsageError(f"{self.name}: {name} must be one of {', '.join(choices)}; found {reprlib.repr(value)}")
+                raise UsageError(
+                    f"{self.name}: {name} must be one of {', '.join(choices)}; found {reprlib.repr(value)}"
+                )
             if words == {"bool"} and not isinstance(value, bool):
                 raise UsageError(f"{self.name}: {name} must be true or false; found {reprlib.repr(value)}")
             if not words & {"int", "float"} or (value is None and "None" in words):
                 continue
             value = plain(value, f"{self.name}: {name}", whole="float" not in words)
-            if above is not None and not value > above:
-                raise UsageError(f"{self.name}: {name} must be greater than {above:g}; found {value:g}")
-            if least is not None and not value >= least:
-                raise UsageError(f"{self.name}: {name} must be at least {least:g}; found {value:g}")
+            if exclusive_minimum is not None and not value > exclusive_minimum:
+                raise UsageError(f"{self.name}: {name} must be greater than {exclusive_minimum:g}; found {value:g}")
+            if minimum is not None and not value >= minimum:
+                raise UsageError(f"{self.name}: {name} must be at least {minimum:g}; found {value:g}")
             object.__setattr__(self, name, value)
 
     @property
@@ -90,5 +96,8 @@ class Parameters:
 
 @cache
 def _ranges(plugin: type) -> list[tuple[Any, ...]]:
-    """Name, words of the type, open and closed lower end and choices of each field."""
-    return [(f.name, type_words(f), *(f.metadata.get(key) for key in ("above", "least", "choices"))) for f in dataclasses.fields(plugin)]
+    """Name, words of the type, minimum, exclusive minimum and choices of each field."""
+    return [
+        (f.name, type_words(f), *(f.metadata.get(key) for key in ("minimum", "exclusive_minimum", "choices")))
+        for f in dataclasses.fields(plugin)
+    ]

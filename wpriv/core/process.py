@@ -32,7 +32,9 @@ class Sampling:
         if not 0 < self.rate <= 1:
             raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
         if self.kind == "none" and self.rate != 1:
-            raise UsageError(f"a rate of {self.rate:g} needs --sampling poisson or --sampling fixed; found sampling 'none'")
+            raise UsageError(
+                f"a rate of {self.rate:g} needs --sampling poisson or --sampling fixed; found sampling 'none'"
+            )
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,16 @@ class Step:
         if not isinstance(self.mechanism, Mechanism):
             raise UsageError(f"a step needs a mechanism, such as Gauss(sigma=4); found {reprlib.repr(self.mechanism)}")
         if not isinstance(self.sampling, Sampling):
-            raise UsageError(f"the sampling of a step is given as Sampling('poisson', rate); found {reprlib.repr(self.sampling)}")
+            raise UsageError(
+                f"the sampling of a step is given as Sampling('poisson', rate); found {reprlib.repr(self.sampling)}"
+            )
         object.__setattr__(self, "n", plain(self.n, "n, the number of compositions,", whole=True))
         if not 1 <= self.n <= MAX_COUNT:
             raise UsageError(f"n, the number of compositions, must be a whole number from 1 to 2^40; found {self.n}")
         if self.observed is not None and 1 < self.observed.steps < self.n:
-            raise UsageError(f"n = {self.n} steps need as many observed; found {self.observed.steps} (or give one, which stands for all)")
+            raise UsageError(
+                f"n = {self.n} steps need as many observed; found {self.observed.steps} (or give one, which stands for all)"
+            )
 
     def describe(self) -> dict[str, Any]:
         row = {**self.mechanism.describe(), "n": self.n, "sampling": self.sampling.kind}
@@ -64,7 +70,7 @@ class Step:
         return row if self.observed is None else {**row, "observed": self.observed.origin}
 
 
-Run = list[tuple[LossPair, int]]
+WeightedPairs = list[tuple[LossPair, int]]
 
 
 @dataclass(frozen=True)
@@ -97,9 +103,9 @@ class Process:
         for step in self.steps:
             _check(step, self.adjacency)
 
-    def runs(self) -> list[Run]:
+    def directions(self) -> list[WeightedPairs]:
         """The loss pairs with their counts, once for each order of the neighbours that must be priced (one or two)."""
-        forward: Run = [(_sampled(step), step.n) for step in self.steps]
+        forward: WeightedPairs = [(_sampled(step), step.n) for step in self.steps]
         if all(pair.symmetric for pair, _ in forward):
             return [forward]
         return [forward, [(pair.reverse(), n) for pair, n in forward]]
@@ -112,40 +118,40 @@ class Process:
         return tuple(dict.fromkeys(line for step in self.steps for line in step.mechanism.caveats()))
 
 
-def log_finite(run: Run) -> float:
+def log_finite(run: WeightedPairs) -> float:
     """ln of the probability that every loss of a run is finite; -inf where some step tells the neighbours apart for certain."""
-    if any(pair.infinity >= 1 for pair, _ in run):
+    if any(pair.mass_at_plus_infinity >= 1 for pair, _ in run):
         return -math.inf
-    return math.fsum(n * math.log1p(-pair.infinity) for pair, n in run)
+    return math.fsum(n * math.log1p(-pair.mass_at_plus_infinity) for pair, n in run)
 
 
-def closed_form(run: Run) -> LossPair | None:
+def closed_form(run: WeightedPairs) -> LossPair | None:
     """One pair that is the exact composition of a whole run, or None where no closed form is known."""
     whole: LossPair | None = None
-    if any(pair.between(1.0) is not None for pair, _ in run):
+    if any(pair.sandwich(1.0) is not None for pair, _ in run):
         return None
     for pair, n in run:
-        part = pair.power(n)
+        part = pair.self_compose(n)
         if part is None:
             return None
-        whole = part if whole is None else whole.join(part)
+        whole = part if whole is None else whole.compose_with(part)
         if whole is None:
             return None
     return whole
 
 
-def between(run: Run, tol: float) -> tuple[Run, Run] | None:
+def sandwich(run: WeightedPairs, tol: float) -> tuple[WeightedPairs, WeightedPairs] | None:
     """A run that this one dominates and one that dominates it, where some pair is known only between two; else None."""
-    ends = [(pair.between(tol) or (pair, pair), n) for pair, n in run]
+    ends = [(pair.sandwich(tol) or (pair, pair), n) for pair, n in run]
     if all(low is high for (low, high), _ in ends):
         return None
     return [(low, n) for (low, _), n in ends], [(high, n) for (_, high), n in ends]
 
 
-def need_laws(process: Process, accountant: str) -> None:
+def require_exact_plds(process: Process, accountant: str) -> None:
     """Refuses a process some pair of which is known only between two, for accountants whose lower ends need the law itself."""
-    for run in process.runs():
-        if between(run, 1.0) is not None:
+    for run in process.directions():
+        if sandwich(run, 1.0) is not None:
             raise Unsupported(
                 f"{accountant} needs the very law of the privacy loss; that of a projection is known between two, which bracket eps and "
                 f"delta. Use pld"
@@ -175,7 +181,9 @@ def _check(step: Step, adjacency: str) -> None:
     if kind == "poisson" and mechanism.why_not_poisson:
         raise Unsupported(f"{mechanism.name} has no Poisson sampling: {mechanism.why_not_poisson}")
     if adjacency not in mechanism.adjacencies:
-        raise Unsupported(f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}")
+        raise Unsupported(
+            f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}"
+        )
     if kind == "none":
         return
     if not mechanism.dominating or mechanism.why_not_sampled:
@@ -189,4 +197,6 @@ def _check(step: Step, adjacency: str) -> None:
             f"Use {instead}"
         )
     if kind == "fixed" and not mechanism.pair().symmetric:
-        raise Unsupported(f"fixed-size sampling needs a pair with the same loss law in both orders; {mechanism.name} has none")
+        raise Unsupported(
+            f"fixed-size sampling needs a pair with the same loss law in both orders; {mechanism.name} has none"
+        )

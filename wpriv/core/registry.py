@@ -10,10 +10,13 @@ import reprlib
 from collections.abc import Mapping
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UsageError
 from wpriv.hints import ALIASES, did_you_mean
+
+if TYPE_CHECKING:
+    from wpriv.core.mechanism import Mechanism
 
 # names that are easily taken for each other, and how each kind is given
 _GIVEN = {"mechanisms": "--mech", "accountants": "--accountant"}
@@ -46,7 +49,11 @@ def _elsewhere(folder: str, name: str) -> str:
     if folder not in _GIVEN or (name in ALIASES and set(ALIASES[name][0]) & set(names(folder))):
         return ""
     other = next(kind for kind in _GIVEN if kind != folder)
-    return f": it is the name of {'an' * (other[0] == 'a') or 'a'} {other[:-1]} ({_GIVEN[other]} {name})." if name in names(other) else ""
+    return (
+        f": it is the name of {'an' * (other[0] == 'a') or 'a'} {other[:-1]} ({_GIVEN[other]} {name})."
+        if name in names(other)
+        else ""
+    )
 
 
 def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
@@ -60,7 +67,9 @@ def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
     for key in given:
         if key not in own:
             known = f"Its parameters: {', '.join(own)}" if own else "It has none"
-            raise UsageError(f"{name} has no parameter {str(key)[:60]!r}{did_you_mean(str(key), list(own)) or '.'} {known}")
+            raise UsageError(
+                f"{name} has no parameter {str(key)[:60]!r}{did_you_mean(str(key), list(own)) or '.'} {known}"
+            )
     missing = [f for f in own.values() if f.default is dataclasses.MISSING and f.name not in given]
     if missing:
         raise UsageError(f"{name} needs {missing[0].name} ({missing[0].metadata['help']}); found none")
@@ -68,7 +77,7 @@ def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
 
 
 @cache
-def mechanism(name: str) -> type:
+def mechanism(name: str) -> type[Mechanism]:
     """The Mechanism class defined in ``wpriv/mechanisms/<name>.py``."""
     from wpriv.core.mechanism import Mechanism
 

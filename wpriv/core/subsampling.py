@@ -28,7 +28,11 @@ def log_binomial_excess(a: Array, k: Array, rate: float, log_moment: Array) -> A
     with np.errstate(divide="ignore", invalid="ignore"):
         log_rest = np.where(rest == 0, 0.0, rest * (math.log1p(-rate) if rate < 1 else -math.inf))
         choose = gammaln(a + 1) - gammaln(k + 1) - gammaln(np.maximum(rest, 0.0) + 1) + k * math.log(rate) + log_rest
-        grown = np.where(log_moment > 1, log_moment + log1mexp(-np.maximum(log_moment, 1.0)), np.log(np.expm1(np.minimum(log_moment, 1.0))))
+        grown = np.where(
+            log_moment > 1,
+            log_moment + log1mexp(-np.maximum(log_moment, 1.0)),
+            np.log(np.expm1(np.minimum(log_moment, 1.0))),
+        )
     return np.asarray(logsumexp(np.where(rest >= 0, choose + grown, -np.inf), axis=-1))
 
 
@@ -116,14 +120,17 @@ class _Poisson(Derived):
     def __init__(self, base: LossPair, rate: float):
         self.base, self.rate, self.floor = base, rate, np.log1p(-rate)
         self.made_from = (base, rate)
-        self.infinity, self.lost = rate * base.infinity if base.infinity else 0.0, 0.0
+        self.mass_at_plus_infinity, self.mass_at_minus_infinity = (
+            rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0,
+            0.0,
+        )
         if base.support == (-math.inf, math.inf):
             self.support = (float(self.floor if isinstance(rate, float) else self.floor.min()), math.inf)
         else:
             ends = _mixed_loss(np.array(base.support), rate)
-            self.support = (self.floor if base.lost > 0 else float(ends.min()), float(ends.max()))
+            self.support = (self.floor if base.mass_at_minus_infinity > 0 else float(ends.min()), float(ends.max()))
         mixed = _mixed_loss(base.atoms, rate).ravel() if base.atoms.size else NO_ATOMS
-        self.atoms = np.concatenate([[self.floor], mixed]) if base.lost > 0 else mixed
+        self.atoms = np.concatenate([[self.floor], mixed]) if base.mass_at_minus_infinity > 0 else mixed
         self._map = _Map(base.atoms, mixed, rate)
 
     def tails(self, eps: Array) -> Tails:
@@ -132,13 +139,20 @@ class _Poisson(Derived):
         mixed = (_mix(base.sf_q, base.sf_p, self.rate), _mix(base.cdf_q, base.cdf_p, self.rate), base.sf_q, base.cdf_q)
         # no loss lies below ln(1-q); outcomes that the base pair gives a loss of -inf sit right there
         below = eps < self.floor
-        return Tails(*(np.where(below, edge, tail) for edge, tail in zip((0.0, -np.inf, 0.0, -np.inf), mixed, strict=True)))
+        return Tails(
+            *(np.where(below, edge, tail) for edge, tail in zip((0.0, -np.inf, 0.0, -np.inf), mixed, strict=True))
+        )
 
     def probabilities(self, eps: Array) -> Tails:
         eps = np.asarray(eps, dtype=float)
         base = self.base.probabilities(self._map.base(eps))
-        mixed = (_blend(base.sf_q, base.sf_p, self.rate), _blend(base.cdf_q, base.cdf_p, self.rate), base.sf_q, base.cdf_q)
-        if self.base.lost == 0:
+        mixed = (
+            _blend(base.sf_q, base.sf_p, self.rate),
+            _blend(base.cdf_q, base.cdf_p, self.rate),
+            base.sf_q,
+            base.cdf_q,
+        )
+        if self.base.mass_at_minus_infinity == 0:
             return Tails(*mixed)
         below = eps < self.floor
         return Tails(*(np.where(below, edge, tail) for edge, tail in zip((1.0, 0.0, 1.0, 0.0), mixed, strict=True)))
@@ -165,14 +179,14 @@ class _Poisson(Derived):
     def reverse(self) -> LossPair:
         return _PoissonReversed(self)
 
-    def between(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        return mapped(self.base.between(tol), lambda end: poisson(end, self.rate))
+    def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
+        return mapped(self.base.sandwich(tol), lambda end: poisson(end, self.rate))
 
-    def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
+    def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
         return _sampled_family("poisson", self.base, self.rate)
 
-    def stacked(self, alike: Sequence[_Poisson]) -> LossPair:
-        return _Poisson(self.base.stacked([pair.base for pair in alike]), column([pair.rate for pair in alike]))
+    def batched(self, alike: Sequence[_Poisson]) -> LossPair:
+        return _Poisson(self.base.batched([pair.base for pair in alike]), column([pair.rate for pair in alike]))
 
 
 class _PoissonReversed(Reversed):
@@ -196,7 +210,9 @@ class _Fixed(Derived):
     def __init__(self, base: LossPair, rate: float):
         self.base, self.rate = base, rate
         self.made_from = (base, rate)
-        self.infinity = self.lost = rate * base.infinity if base.infinity else 0.0
+        self.mass_at_plus_infinity = self.mass_at_minus_infinity = (
+            rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0
+        )
         high = float(np.max(_mixed_loss(np.array(base.support[1]), rate)))
         self.support = (-high, high)
         above = base.atoms[base.atoms > 0]
@@ -210,7 +226,9 @@ class _Fixed(Derived):
     def probabilities(self, eps: Array) -> Tails:
         return self._mirrored(self.base.probabilities, _blend, eps)
 
-    def _mirrored(self, tails: Callable[[Array], Tails], mix: Callable[[Array, Array, float], Array], eps: Array) -> Tails:
+    def _mirrored(
+        self, tails: Callable[[Array], Tails], mix: Callable[[Array, Array, float], Array], eps: Array
+    ) -> Tails:
         eps = np.asarray(eps, dtype=float)
         up = eps >= 0
         mirror = np.abs(eps)
@@ -224,14 +242,14 @@ class _Fixed(Derived):
             np.where(up, base.cdf_q, upper_p),
         )
 
-    def between(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        return mapped(self.base.between(tol), lambda end: fixed(end, self.rate))
+    def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
+        return mapped(self.base.sandwich(tol), lambda end: fixed(end, self.rate))
 
-    def family(self) -> tuple[Hashable, tuple[float, ...]] | None:
+    def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
         return _sampled_family("fixed", self.base, self.rate)
 
-    def stacked(self, alike: Sequence[_Fixed]) -> LossPair:
-        return _Fixed(self.base.stacked([pair.base for pair in alike]), column([pair.rate for pair in alike]))
+    def batched(self, alike: Sequence[_Fixed]) -> LossPair:
+        return _Fixed(self.base.batched([pair.base for pair in alike]), column([pair.rate for pair in alike]))
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
@@ -240,7 +258,7 @@ class _Fixed(Derived):
 
 
 def _sampled_family(kind: str, base: LossPair, rate: float) -> tuple[Hashable, tuple[float, ...]] | None:
-    found = base.family()
+    found = base.batch_key()
     return None if found is None else ((kind, found[0]), (rate, *found[1]))
 
 
@@ -257,7 +275,9 @@ class _SampledAtoms(AtomicPair):
         whole = self.base.covering(lam)
         return None if whole is None else self.sample(whole, self.rate)
 
-    def sampled_from(self, base: AtomicPair, rate: float, sample: Callable[[AtomicPair, float], AtomicPair]) -> AtomicPair:
+    def sampled_from(
+        self, base: AtomicPair, rate: float, sample: Callable[[AtomicPair, float], AtomicPair]
+    ) -> AtomicPair:
         """This pair, which knows what it was sampled from: its moments reach no further than those of the base."""
         self.base, self.rate, self.sample = base, rate, sample
         self.most, self.log_beyond = base.most, base.log_beyond
@@ -268,10 +288,10 @@ class _SampledAtoms(AtomicPair):
 
 def _atomic_poisson(base: AtomicPair, rate: float) -> AtomicPair:
     losses, log_q = _mixed_loss(base.losses, rate), base.log_q
-    if base.lost > 0:
+    if base.mass_at_minus_infinity > 0:
         losses = np.concatenate([[math.log1p(-rate)], losses])
-        log_q = np.concatenate([[math.log(base.lost)], log_q])
-    pair = _SampledAtoms(losses, log_q + losses, infinity=rate * base.infinity, log_q=log_q)
+        log_q = np.concatenate([[math.log(base.mass_at_minus_infinity)], log_q])
+    pair = _SampledAtoms(losses, log_q + losses, mass_at_plus_infinity=rate * base.mass_at_plus_infinity, log_q=log_q)
     return pair.sampled_from(base, rate, _atomic_poisson)
 
 
@@ -280,14 +300,19 @@ def _atomic_fixed(base: AtomicPair, rate: float) -> AtomicPair:
     losses, log_p, log_q = _mixed_loss(base.losses[up], rate), base.log_p[up], base.log_q[up]
     mixed = losses + log_q
     # what is left at loss zero: P(L = 0) + (1-g) [P(L > 0) - Q(L > 0)], a sum of positive terms
-    excess = np.concatenate([log_p + log1mexp(-base.losses[up]), [math.log(base.infinity)] if base.infinity > 0 else []])
+    excess = np.concatenate(
+        [
+            log_p + log1mexp(-base.losses[up]),
+            [math.log(base.mass_at_plus_infinity)] if base.mass_at_plus_infinity > 0 else [],
+        ]
+    )
     rest = np.concatenate([base.log_p[base.losses == 0], math.log1p(-rate) + excess])
     middle = np.logaddexp.reduce(rest, keepdims=True)
     pair = _SampledAtoms(
         np.concatenate([-losses, [0.0], losses]),
         np.concatenate([log_q, middle, mixed]),
-        infinity=rate * base.infinity,
-        lost=rate * base.infinity,
+        mass_at_plus_infinity=rate * base.mass_at_plus_infinity,
+        mass_at_minus_infinity=rate * base.mass_at_plus_infinity,
         symmetric=True,
         log_q=np.concatenate([mixed, middle, log_q]),
     )

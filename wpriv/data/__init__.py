@@ -25,5 +25,7 @@ def read(name: str, *, root: str | Path | None = None, **given: Any) -> Data:
     Raises:
         UsageError: no such reader or parameter. MissingResource: the files are not there, damaged or not what they say.
     """
-    found: Data = registry.load("data", name).read(None if root is None else Path(root), registry.params("data", name, given))
+    found: Data = registry.load("data", name).read(
+        None if root is None else Path(root), registry.params("data", name, given)
+    )
     return found

@@ -86,7 +86,11 @@ class Place:
         """The folders to look into; a root that was named is the only one."""
         base = _base(root)
         own = [] if base is None else [base / folder for folder in (*self.folders, ".")]
-        return own if root is not None else own + [Path(folder) for folder in self.system if exists(Path(folder), "folder")]
+        return (
+            own
+            if root is not None
+            else own + [Path(folder) for folder in self.system if exists(Path(folder), "folder")]
+        )
 
     def verdict(self, path: Path, content: bytes, verify: bool) -> File:
         """The file with what its checksum says.
@@ -122,7 +126,9 @@ def looked(root: Path | None) -> str:
         return str(root)
     named = os.environ.get(ROOT)
     return (
-        f"${ROOT} ({named}) and the system's folders" if named else f"the system's folders only (${ROOT} is not set, no --data-root given)"
+        f"${ROOT} ({named}) and the system's folders"
+        if named
+        else f"the system's folders only (${ROOT} is not set, no --data-root given)"
     )
 
 
@@ -171,7 +177,9 @@ def content(path: Path, limit: int = MAX_BYTES) -> bytes:
     except OSError as error:
         raise MissingResource(f"{path}: cannot be read ({error.strerror or error})") from None
     if len(found) > limit:
-        raise MissingResource(f"{path}: holds more than {limit:,} bytes{' when unpacked' if packed else ''}; this is not the file it says")
+        raise MissingResource(
+            f"{path}: holds more than {limit:,} bytes{' when unpacked' if packed else ''}; this is not the file it says"
+        )
     return found
 
 
@@ -186,7 +194,9 @@ def packaged(path: Path, sha256: str) -> bytes:
     raw = content(path)
     digest = hashlib.sha256(raw).hexdigest()
     if digest != sha256:
-        raise MissingResource(f"{path}: wanted content with SHA-256 {sha256}; found {digest} ({len(raw)} bytes). Install wpriv again")
+        raise MissingResource(
+            f"{path}: wanted content with SHA-256 {sha256}; found {digest} ({len(raw)} bytes). Install wpriv again"
+        )
     return raw
 
 
@@ -217,8 +227,20 @@ def mat(path: Path, raw: bytes, names: Sequence[str] = ()) -> dict[str, Any]:
         if lacking:
             raise MissingResource(f"{path}: wanted the arrays {', '.join(names)}; found {', '.join(sizes) or 'none'}")
         if max((sizes[name] for name in (names or sizes)), default=0) > MAX_BYTES // 8:
-            raise MissingResource(f"{path}: holds an array of more than {MAX_BYTES // 8:,} numbers; this is not the file it says")
+            raise MissingResource(
+                f"{path}: holds an array of more than {MAX_BYTES // 8:,} numbers; this is not the file it says"
+            )
         found = loadmat(io.BytesIO(raw), variable_names=list(names) or None)
-    except (MatReadError, ValueError, TypeError, KeyError, IndexError, NotImplementedError, EOFError, OSError, zlib.error) as error:
+    except (
+        MatReadError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        NotImplementedError,
+        EOFError,
+        OSError,
+        zlib.error,
+    ) as error:
         raise MissingResource(f"{path}: not a whole MATLAB file ({str(error)[:120] or type(error).__name__})") from None
     return {name: found[name] for name in sizes if name in found and getattr(found[name], "dtype", None) is not None}

@@ -41,7 +41,9 @@ def parse(raw: bytes, path: Path, rank: int) -> Array:
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 
-def read(place: Place, params: Parameters, verify: bool, root: Path | None, classes: tuple[str, ...], source: str) -> Data:
+def read(
+    place: Place, params: Parameters, verify: bool, root: Path | None, classes: tuple[str, ...], source: str
+) -> Data:
     """The four files of a data set in the layout of MNIST: [N, 1, H, W] uint8 images."""
     arrays, files = [], []
     for path, rank in zip(place.find(root), (3, 1, 3, 1), strict=True):

@@ -14,7 +14,16 @@ from wpriv.data._files import File
 from wpriv.errors import MissingResource
 
 Array = NDArray[Any]
-ARRAYS = ("x_train", "y_train", "x_test", "y_test", "sensitive_train", "sensitive_test", "response_train", "response_test")
+ARRAYS = (
+    "x_train",
+    "y_train",
+    "x_test",
+    "y_test",
+    "sensitive_train",
+    "sensitive_test",
+    "response_train",
+    "response_test",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +90,12 @@ class Data:
         if len(self.x_train) == 0:
             raise MissingResource(f"{self.name}: the training set is empty")
         if self.x_train.dtype != self.x_test.dtype or self.x_train.shape[1:] != self.x_test.shape[1:]:
-            shapes = f"{self.x_train.dtype} {list(self.x_train.shape)} and {self.x_test.dtype} {list(self.x_test.shape)}"
-            raise MissingResource(f"{self.name}: training and test examples must have one type and shape; found {shapes}")
+            shapes = (
+                f"{self.x_train.dtype} {list(self.x_train.shape)} and {self.x_test.dtype} {list(self.x_test.shape)}"
+            )
+            raise MissingResource(
+                f"{self.name}: training and test examples must have one type and shape; found {shapes}"
+            )
         for part in ("train", "test"):
             x, y, group = (getattr(self, f"{field}_{part}") for field in ("x", "y", "sensitive"))
             self._check(f"{self.name}, {part} set", x, y, group)
@@ -90,18 +103,24 @@ class Data:
 
     def _check(self, where: str, x: Array, y: Array, group: Array | None) -> None:
         if x.dtype not in (np.uint8, np.float32) or x.ndim not in (2, 4) or 0 in x.shape[1:]:
-            raise MissingResource(f"{where}: wanted uint8 or float32 examples, [N, C, H, W] or [N, D]; found {x.dtype} {list(x.shape)}")
+            raise MissingResource(
+                f"{where}: wanted uint8 or float32 examples, [N, C, H, W] or [N, D]; found {x.dtype} {list(x.shape)}"
+            )
         if len(x) != len(y) or (group is not None and len(group) != len(x)):
             raise MissingResource(f"{where}: {len(x)} examples have {len(y)} labels; wanted as many")
         if x.dtype == np.float32 and not np.isfinite(x).all():
             place = np.argwhere(~np.isfinite(x))[0]
             column = f" (column {self.columns[place[1]]!r})" if self.columns else ""
-            raise MissingResource(f"{where}: every number must be finite; found {x[tuple(place)]} in example {place[0]}{column}")
+            raise MissingResource(
+                f"{where}: every number must be finite; found {x[tuple(place)]} in example {place[0]}{column}"
+            )
         if y.dtype.kind not in "iu" or y.ndim != 1:
             raise MissingResource(f"{where}: labels must be whole numbers, [N]; found {y.dtype} {list(y.shape)}")
         if len(y) and not 0 <= int(y.min()) <= int(y.max()) < len(self.classes):
             wrong = int(np.argmax((y < 0) | (y >= len(self.classes))))
-            raise MissingResource(f"{where}: labels must lie from 0 to {len(self.classes) - 1}; found {y[wrong]} at example {wrong}")
+            raise MissingResource(
+                f"{where}: labels must lie from 0 to {len(self.classes) - 1}; found {y[wrong]} at example {wrong}"
+            )
 
     def _check_response(self, where: str, count: int, numbers: Array | None) -> None:
         if numbers is None and not self.response:
@@ -167,5 +186,7 @@ def held_out(count: int, share: float, seed: int) -> tuple[Array, Array]:
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
     tests = round(share * count)
     if tests >= count:
-        raise MissingResource(f"a test share of {share:g} leaves none of {count} examples to train on; choose a smaller one")
+        raise MissingResource(
+            f"a test share of {share:g} leaves none of {count} examples to train on; choose a smaller one"
+        )
     return np.sort(order[tests:]), np.sort(order[:tests])

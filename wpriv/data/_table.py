@@ -108,7 +108,9 @@ def _numbered(path: Path, table: CsvTable, column: str, text: Array) -> tuple[tu
         raise MissingResource(f"{path}:{table.line(row)}: column {column!r} has an empty cell in row {row + 2}")
     words, places = np.unique(cells, return_inverse=True)
     if len(words) > 1000:
-        raise MissingResource(f"{path}: column {column!r} has {len(words)} distinct entries; classes and groups may be at most 1000")
+        raise MissingResource(
+            f"{path}: column {column!r} has {len(words)} distinct entries; classes and groups may be at most 1000"
+        )
     try:
         order = np.argsort([float(word) for word in words], kind="stable")
     except ValueError:

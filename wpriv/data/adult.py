@@ -31,8 +31,8 @@ class Params(Parameters):
 
     sensitive: str = parameter("a column of groups for fairness", default="sex_Male")
     drop: str = parameter("further columns to leave out, separated by commas, such as sex_Male,sex_Female", default="")
-    test_share: float = parameter("share of the rows held out for testing", default=0.2, least=0)
-    split_seed: int = parameter("seed of that choice", default=0, least=0)
+    test_share: float = parameter("share of the rows held out for testing", default=0.2, minimum=0)
+    split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -41,5 +41,7 @@ def read(root: Path | None, params: Params) -> Data:
     raw = _table.bytes_of(path)
     file = PLACE.verdict(path, raw, False)
     # the other column of the target would tell it
-    roles = _table.Roles("salary_>50K", params.sensitive, f"salary_<=50K,{params.drop}", params.test_share, params.split_seed)
+    roles = _table.Roles(
+        "salary_>50K", params.sensitive, f"salary_<=50K,{params.drop}", params.test_share, params.split_seed
+    )
     return _table.read(path, raw, file, unverified(params, [file]), roles, SOURCE)

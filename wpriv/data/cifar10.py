@@ -27,7 +27,13 @@ PLACE = Place(
     name="cifar10",
     get=GET,
     layouts=(PICKLES, BINARIES),
-    folders=("cifar10", "cifar-10-batches-py", "cifar-10-batches-bin", "cifar10/cifar-10-batches-py", "cifar10/cifar-10-batches-bin"),
+    folders=(
+        "cifar10",
+        "cifar-10-batches-py",
+        "cifar-10-batches-bin",
+        "cifar10/cifar-10-batches-py",
+        "cifar10/cifar-10-batches-bin",
+    ),
     system=("/usr/share/datasets/cifar10",),
     published={
         "data_batch_1": "c99cafc152244af753f735de768cd75f",
@@ -77,7 +83,9 @@ def read(root: Path | None, params: Params) -> Data:
 def binary(raw: bytes, path: Path) -> tuple[Array, Array]:
     """Records of one byte of label and 3072 bytes of pixels: all red, all green, all blue."""
     if not raw or len(raw) % (1 + PIXELS):
-        raise MissingResource(f"{path}: wanted whole records of {1 + PIXELS} bytes; found {len(raw)} bytes. Fetch it again")
+        raise MissingResource(
+            f"{path}: wanted whole records of {1 + PIXELS} bytes; found {len(raw)} bytes. Fetch it again"
+        )
     rows = np.frombuffer(raw, np.uint8).reshape(-1, 1 + PIXELS)
     return rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].astype(np.int64)
 
@@ -86,15 +94,34 @@ def unpickled(raw: bytes, path: Path) -> tuple[Array, Array]:
     """A batch from its pickle: a mapping with ``data`` ([N, 3072] bytes) and ``labels``; nothing that a pickle names is run."""
     try:
         batch = _Plain(io.BytesIO(raw), encoding="bytes").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
-        raise MissingResource(f"{path}: not a whole batch of CIFAR-10 ({str(error)[:160] or type(error).__name__})") from None
+    except (
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+    ) as error:
+        raise MissingResource(
+            f"{path}: not a whole batch of CIFAR-10 ({str(error)[:160] or type(error).__name__})"
+        ) from None
     except (ImportError, MemoryError, RecursionError) as error:
         raise MissingResource(f"{path}: not a batch of CIFAR-10 ({type(error).__name__})") from None
     found = {_text(key): value for key, value in batch.items()} if isinstance(batch, dict) else {}
     data, labels = found.get("data"), found.get("labels")
     x = data.array if isinstance(data, _Bytes) else None
-    if x is None or x.ndim != 2 or x.shape[1] != PIXELS or not isinstance(labels, list) or any(type(y) is not int for y in labels):
-        raise MissingResource(f"{path}: wanted a batch with data, [N, {PIXELS}] bytes, and labels, a list of numbers; found another thing")
+    if (
+        x is None
+        or x.ndim != 2
+        or x.shape[1] != PIXELS
+        or not isinstance(labels, list)
+        or any(type(y) is not int for y in labels)
+    ):
+        raise MissingResource(
+            f"{path}: wanted a batch with data, [N, {PIXELS}] bytes, and labels, a list of numbers; found another thing"
+        )
     # a label beyond 64 bits would not fit an array; the range is checked where all are together
     return x.reshape(-1, 3, 32, 32), np.array([max(-1, min(y, 255)) for y in labels], dtype=np.int64)
 

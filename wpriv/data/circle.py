@@ -20,10 +20,10 @@ GET = "It is made up: nothing is needed."
 class Params(Parameters):
     """How many points, and how large the circle."""
 
-    points: int = parameter("points of each kind to train on", default=100_000, least=1)
-    tests: int = parameter("points of each kind to test on, drawn independently", default=10_000, least=1)
-    radius: float = parameter("radius of the circle", default=0.75, above=0)
-    draw_seed: int = parameter("seed of the points (the training's own seed is another)", default=0, least=0)
+    points: int = parameter("points of each kind to train on", default=100_000, minimum=1)
+    tests: int = parameter("points of each kind to test on, drawn independently", default=10_000, minimum=1)
+    radius: float = parameter("radius of the circle", default=0.75, exclusive_minimum=0)
+    draw_seed: int = parameter("seed of the points (the training's own seed is another)", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -33,10 +33,15 @@ def read(root: Path | None, params: Params) -> Data:
         Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix C. The draws are numpy's, not those of the paper.
     """
     counts = (params.points, params.tests)
-    x_train, x_test = (_drawn(np.random.default_rng([params.draw_seed, part]), count, params.radius) for part, count in enumerate(counts))
+    x_train, x_test = (
+        _drawn(np.random.default_rng([params.draw_seed, part]), count, params.radius)
+        for part, count in enumerate(counts)
+    )
     y_train, y_test = (np.repeat(np.arange(2), count) for count in counts)
     notes = ("made up: no record is anybody's",)
-    return Data(params.name, x_train, y_train, x_test, y_test, ("normal", "circle"), SOURCE, notes=notes, columns=("x", "y"))
+    return Data(
+        params.name, x_train, y_train, x_test, y_test, ("normal", "circle"), SOURCE, notes=notes, columns=("x", "y")
+    )
 
 
 def _drawn(rng: np.random.Generator, count: int, radius: float) -> NDArray[np.float32]:

@@ -16,15 +16,17 @@ ABOUT = "small digits of scikit-learn, 1797 of 1x8x8, a fifth of them held out"
 SOURCE = "Alpaydin, Kaynak 1998: Optical Recognition of Handwritten Digits (UCI), as in scikit-learn"
 GET = "They are installed with wpriv: install it again where the file is missing."
 FILE = Path(__file__).with_name("digits.csv.gz")  # the licence and the origin stand in digits.LICENSE.txt
-SHA256 = "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"  # of the unpacked file, here and in scikit-learn
+SHA256 = (
+    "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"  # of the unpacked file, here and in scikit-learn
+)
 
 
 @dataclass(frozen=True)
 class Params(Parameters):
     """How the test set is drawn, since there is none of its own."""
 
-    test_share: float = parameter("share of the examples that are held out for testing", default=0.2, least=0)
-    split_seed: int = parameter("seed of that choice", default=0, least=0)
+    test_share: float = parameter("share of the examples that are held out for testing", default=0.2, minimum=0)
+    split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -33,7 +35,9 @@ def read(root: Path | None, params: Params) -> Data:
     Raises:
         MissingResource: the file in the package is missing or damaged.
     """
-    table = np.loadtxt(io.BytesIO(packaged(FILE, SHA256)), np.int64, delimiter=",")  # 64 pixels from 0 to 16, then the label
+    table = np.loadtxt(
+        io.BytesIO(packaged(FILE, SHA256)), np.int64, delimiter=","
+    )  # 64 pixels from 0 to 16, then the label
     images, labels = (table[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8), table[:, -1]
     train, test = held_out(len(images), params.test_share, params.split_seed)
     return Data(params.name, images[train], labels[train], images[test], labels[test], tuple("0123456789"), SOURCE)

@@ -29,8 +29,8 @@ class Params(Parameters):
     test_file: str = parameter("another one for testing; else a share of the rows is held out", default="")
     features: str = parameter("name of the array of rows, [N, D]; found by its shape where not given", default="")
     labels: str = parameter("name of the array of labels, [N]; found by its shape where not given", default="")
-    test_share: float = parameter("share of the rows held out for testing", default=0.2, least=0)
-    split_seed: int = parameter("seed of that choice", default=0, least=0)
+    test_share: float = parameter("share of the rows held out for testing", default=0.2, minimum=0)
+    split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -61,7 +61,11 @@ def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
     arrays = mat(path, raw) if path.suffix.lower() == ".mat" else npz(path, raw)
     x = _chosen(arrays, params.features, "features", path, lambda a: a.ndim == 2 and min(a.shape) > 1)
     y = _chosen(arrays, params.labels, "labels", path, lambda a: a.size == len(x) and max(a.shape) == a.size)
-    whole = y.reshape(-1).astype(np.int64) if y.dtype.kind in "iuf" and np.isfinite(y).all() and (np.abs(y) < 2**53).all() else None
+    whole = (
+        y.reshape(-1).astype(np.int64)
+        if y.dtype.kind in "iuf" and np.isfinite(y).all() and (np.abs(y) < 2**53).all()
+        else None
+    )
     if x.ndim != 2 or x.dtype.kind not in "iuf" or whole is None or not np.array_equal(whole, y.reshape(-1)):
         raise MissingResource(
             f"{path}: wanted rows of numbers, [N, D], and whole labels; found {x.dtype} {list(x.shape)}, {y.dtype} {list(y.shape)}"
@@ -93,5 +97,7 @@ def _chosen(arrays: dict[str, Array], name: str, role: str, path: Path, fits: Ca
         return arrays[name]
     able = [array for array in arrays.values() if fits(array)]
     if len(able) != 1:
-        raise UsageError(f"{path}: {len(able)} arrays could be the {role}; name one with the parameter {role}. Found {told}")
+        raise UsageError(
+            f"{path}: {len(able)} arrays could be the {role}; name one with the parameter {role}. Found {told}"
+        )
     return able[0]

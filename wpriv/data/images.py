@@ -28,12 +28,12 @@ class Params(Parameters):
     """Which folder, what size, and where labels come from."""
 
     folder: str = parameter("path of the folder, as it stands or below the data root")
-    size: int = parameter("width and height of every picture once read", default=64, least=1)
-    crop: int = parameter("side of the square cut from the middle first; 0 takes the largest", default=0, least=0)
+    size: int = parameter("width and height of every picture once read", default=64, minimum=1)
+    crop: int = parameter("side of the square cut from the middle first; 0 takes the largest", default=0, minimum=0)
     attributes: str = parameter("a file like list_attr_celeba.txt, for labels from attributes", default="")
     attribute: str = parameter("the attribute that is the label: 1 where it has it, 0 elsewhere", default="")
-    test_share: float = parameter("share of the pictures held out for testing", default=0.1, least=0)
-    split_seed: int = parameter("seed of that choice", default=0, least=0)
+    test_share: float = parameter("share of the pictures held out for testing", default=0.1, minimum=0)
+    split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -62,7 +62,9 @@ def _picture(path: Path, params: Params, whole: hashlib._Hash) -> Array:
         whole.update(path.read_bytes())
         with Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
-                raise MissingResource(f"{path}: has {image.width} x {image.height} pixels; at most {MAX_PIXELS:,} are read")
+                raise MissingResource(
+                    f"{path}: has {image.width} x {image.height} pixels; at most {MAX_PIXELS:,} are read"
+                )
             side = params.crop or min(image.size)
             if side > min(image.size):
                 raise MissingResource(
@@ -81,7 +83,9 @@ def _folders(folder: Path, paths: list[Path]) -> tuple[tuple[str, ...], Array]:
     homes = [path.relative_to(folder).parts[0] if len(path.relative_to(folder).parts) > 1 else "" for path in paths]
     names = sorted(set(homes))
     if len(names) > 1 and "" in names:
-        raise MissingResource(f"{folder}: has pictures beside sub-folders; put all into sub-folders (one a class), or all into one folder")
+        raise MissingResource(
+            f"{folder}: has pictures beside sub-folders; put all into sub-folders (one a class), or all into one folder"
+        )
     return tuple(name or "picture" for name in names), np.array([names.index(home) for home in homes], dtype=np.int64)
 
 
@@ -99,5 +103,9 @@ def _attribute(root: Path | None, params: Params, paths: list[Path]) -> tuple[tu
     values = {line[0]: line[place] for line in lines[2:] if len(line) == len(header) + 1}
     lacking = [p.name for p in paths if values.get(p.name) not in ("1", "-1")]
     if lacking:
-        raise MissingResource(f"{path}: wanted 1 or -1 for every picture; found none for {len(lacking)}, such as {lacking[0]}")
-    return (f"not {params.attribute}", params.attribute), np.array([int(values[p.name] == "1") for p in paths], dtype=np.int64)
+        raise MissingResource(
+            f"{path}: wanted 1 or -1 for every picture; found none for {len(lacking)}, such as {lacking[0]}"
+        )
+    return (f"not {params.attribute}", params.attribute), np.array(
+        [int(values[p.name] == "1") for p in paths], dtype=np.int64
+    )

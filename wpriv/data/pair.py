@@ -27,9 +27,11 @@ class Params(Parameters):
 
     source: str = parameter("the public one: a data set by name, or the path of a .npz or .mat file of features")
     target: str = parameter("the private one, likewise; its labels serve to measure, never to train")
-    side: int = parameter("height and width to which images are brought", default=28, least=1)
-    test_share: float = parameter("share of the target held out for testing, where it is a file of features", default=0.2, least=0)
-    split_seed: int = parameter("seed of that choice", default=0, least=0)
+    side: int = parameter("height and width to which images are brought", default=28, minimum=1)
+    test_share: float = parameter(
+        "share of the target held out for testing, where it is a file of features", default=0.2, minimum=0
+    )
+    split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +65,9 @@ class Pair(Data):
 
     def describe(self) -> dict[str, Any]:
         told = super().describe()
-        notes = (f"source (public): {self.source_set.name}, {self.source_set.records} records; all that is counted here is of the target",)
+        notes = (
+            f"source (public): {self.source_set.name}, {self.source_set.records} records; all that is counted here is of the target",
+        )
         return {**told, "notes": [*notes, *told["notes"]]}
 
 
@@ -82,7 +86,9 @@ def read(root: Path | None, params: Params) -> Data:
     grey = len(source.shape) == 3 and 1 in (source.shape[0], target.shape[0])
     source, target = (_fitted(found, params.side, grey) for found in (source, target))
     if source.shape != target.shape:
-        raise MissingResource(f"pair: examples must have one shape; {params.source} has {source.shape}, {params.target} {target.shape}")
+        raise MissingResource(
+            f"pair: examples must have one shape; {params.source} has {source.shape}, {params.target} {target.shape}"
+        )
     whole = {name: value for name, value in vars(target).items() if name in Data.__dataclass_fields__}
     whole |= {"name": f"{source.name}-to-{target.name}", "files": source.files + target.files}
     whole |= {"source": f"source: {source.source}; target: {target.source}", "notes": source.notes + target.notes}
@@ -109,7 +115,9 @@ def _images(x: Array, side: int, grey: bool) -> Array:
     if x.shape[2:] == (side, side):
         return x
     rows, columns = (_interpolation(old, side) for old in x.shape[2:])
-    return np.asarray(np.clip(np.einsum("ih,nchw,jw->ncij", rows, scaled(x), columns, optimize=True), 0, 1), dtype=np.float32)
+    return np.asarray(
+        np.clip(np.einsum("ih,nchw,jw->ncij", rows, scaled(x), columns, optimize=True), 0, 1), dtype=np.float32
+    )
 
 
 def _interpolation(old: int, new: int) -> Array:

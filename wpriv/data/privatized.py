@@ -26,7 +26,9 @@ class Params(Parameters):
     """Which file, and what to compare with."""
 
     file: str = parameter("path of a .npz from wpriv privatize, as it stands or below the data root")
-    test: str = parameter("a data set whose test records, without noise, results are compared with; outside the guarantee", default="")
+    test: str = parameter(
+        "a data set whose test records, without noise, results are compared with; outside the guarantee", default=""
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,9 @@ def reports(path: Path) -> Reports:
     lacking = [key for key in KEYS if key not in arrays]
     name = next((key for key in ("sigma", "scale") if key in arrays), None)
     if lacking or name is None:
-        raise MissingResource(f"{path}: not a file that wpriv privatize wrote: it lacks {', '.join(lacking) or 'sigma or scale'}")
+        raise MissingResource(
+            f"{path}: not a file that wpriv privatize wrote: it lacks {', '.join(lacking) or 'sigma or scale'}"
+        )
     try:
         known: dict[str, Any] = {key: str(arrays[key]) for key in ("mechanism", "domain")}
         known |= {key: float(arrays[key]) for key in ("radius", "center", "epsilon", "delta")}
@@ -91,7 +95,9 @@ def read(root: Path | None, params: Params) -> Data:
     values, y = np.unique(np.zeros(len(x), np.int64) if found.labels is None else found.labels, return_inverse=True)
     classes, clear = tuple(str(value) for value in values), _clear(params.test, root, x.shape[1:])
     if clear is not None and len(classes) > 1 and clear.classes != classes:
-        raise MissingResource(f"test: {params.test} has the classes {', '.join(clear.classes)}; those with noise {', '.join(classes)}")
+        raise MissingResource(
+            f"test: {params.test} has the classes {', '.join(clear.classes)}; those with noise {', '.join(classes)}"
+        )
     return Data(
         name=f"{params.name}:{path.stem}",
         x_train=x.astype(np.float32, copy=False),
@@ -101,7 +107,9 @@ def read(root: Path | None, params: Params) -> Data:
         classes=classes if clear is None else clear.classes,
         source=str(path),
         files=(Place(params.name, GET, ()).verdict(path, content(path, LIMIT), False),),
-        notes=(f"noise is on every record ({found.mechanism}, eps = {found.epsilon:g}): training on them is post-processing",),
+        notes=(
+            f"noise is on every record ({found.mechanism}, eps = {found.epsilon:g}): training on them is post-processing",
+        ),
         noise=found.law,
     )
 
@@ -114,5 +122,7 @@ def _clear(name: str, root: Path | None, shape: tuple[int, ...]) -> Data | None:
 
     other = by_name(name, root=root)
     if other.shape != shape:
-        raise MissingResource(f"test: {name} has records of shape {list(other.shape)}; those with noise have {list(shape)}")
+        raise MissingResource(
+            f"test: {name} has records of shape {list(other.shape)}; those with noise have {list(shape)}"
+        )
     return other

@@ -21,7 +21,10 @@ PLACE = Place(
     layouts=(("train_32x32.mat", "test_32x32.mat"),),
     folders=("svhn", "SVHN"),
     system=("/usr/share/datasets/svhn",),
-    published={"train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373", "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3"},
+    published={
+        "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+        "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+    },
 )
 
 
@@ -46,7 +49,9 @@ def read(root: Path | None, params: Params) -> Data:
 def _digits(found: dict[str, Array], path: Path) -> tuple[Array, Array]:
     x, y = found["X"], found["y"].reshape(-1)
     if x.dtype != np.uint8 or x.ndim not in (3, 4) or x.shape[:3] != (32, 32, 3) or y.dtype.kind not in "iuf":
-        raise MissingResource(f"{path}: wanted X of [32, 32, 3, N] bytes and y of numbers; found {x.dtype} {list(x.shape)} and {y.dtype}")
+        raise MissingResource(
+            f"{path}: wanted X of [32, 32, 3, N] bytes and y of numbers; found {x.dtype} {list(x.shape)} and {y.dtype}"
+        )
     x = x.reshape(32, 32, 3, -1)  # MATLAB drops a last axis of one
     if not np.all((y >= 1) & (y <= 10) & (y == np.floor(y))):
         raise MissingResource(f"{path}: labels must be whole numbers from 1 to 10; found {y.min():g} to {y.max():g}")

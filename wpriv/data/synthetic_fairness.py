@@ -21,20 +21,22 @@ GET = "It is made up: nothing is needed."
 class Params(Parameters):
     """The law, with the paper's constants, and how much of it is drawn."""
 
-    size: int = parameter("records to train on", default=30000, least=1)
-    test_size: int = parameter("records to test on, drawn independently", default=30000, least=1)
-    agreement: float = parameter("p, the probability that A is Y", default=0.7, least=0)
-    core: int = parameter("columns that show the response; an even number", default=8, least=2)
-    spurious: int = parameter("columns that show A", default=8, least=0)
-    core_variance: float = parameter("variance of the noise on the first", default=0.2, least=0)
-    spurious_variance: float = parameter("variance of the noise on the others", default=0.4, least=0)
-    draw_seed: int = parameter("seed of the records (the training's own seed is another)", default=42, least=0)
+    size: int = parameter("records to train on", default=30000, minimum=1)
+    test_size: int = parameter("records to test on, drawn independently", default=30000, minimum=1)
+    agreement: float = parameter("p, the probability that A is Y", default=0.7, minimum=0)
+    core: int = parameter("columns that show the response; an even number", default=8, minimum=2)
+    spurious: int = parameter("columns that show A", default=8, minimum=0)
+    core_variance: float = parameter("variance of the noise on the first", default=0.2, minimum=0)
+    spurious_variance: float = parameter("variance of the noise on the others", default=0.4, minimum=0)
+    draw_seed: int = parameter("seed of the records (the training's own seed is another)", default=42, minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.agreement > 1 or self.core % 2:
             told = f"agreement {self.agreement:g} and {self.core} core columns"
-            raise UsageError(f"{self.name}: agreement is a probability, and the core columns come in pairs; found {told}")
+            raise UsageError(
+                f"{self.name}: agreement is a probability, and the core columns come in pairs; found {told}"
+            )
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -47,7 +49,9 @@ def read(root: Path | None, params: Params) -> Data:
         Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B. The draws are numpy's, not those of the paper.
     """
     counts = (params.size, params.test_size)
-    train, test = (_drawn(np.random.default_rng([params.draw_seed, part]), count, params) for part, count in enumerate(counts))
+    train, test = (
+        _drawn(np.random.default_rng([params.draw_seed, part]), count, params) for part, count in enumerate(counts)
+    )
     return Data(
         name=params.name,
         x_train=train[0],
@@ -74,7 +78,9 @@ def _drawn(
     response = rng.random((count, 2))
     labels = (response.sum(axis=1) > 1).astype(np.int64)
     groups = np.where(rng.random(count) < params.agreement, labels, 1 - labels)
-    means = np.concatenate([np.tile(response, params.core // 2), np.repeat(groups[:, None], params.spurious, axis=1)], axis=1)
+    means = np.concatenate(
+        [np.tile(response, params.core // 2), np.repeat(groups[:, None], params.spurious, axis=1)], axis=1
+    )
     scales = np.sqrt([params.core_variance] * params.core + [params.spurious_variance] * params.spurious)
     features = means + scales * rng.standard_normal(means.shape)
     return features.astype(np.float32), labels, groups, response.astype(np.float32)

@@ -22,8 +22,8 @@ class Params(Parameters):
     target: str = parameter("the column to predict: numbers or words, each a class")
     sensitive: str = parameter("a column of groups for fairness; it stays a feature unless dropped", default="")
     drop: str = parameter("columns to leave out, separated by commas", default="")
-    test_share: float = parameter("share of the rows held out for testing", default=0.2, least=0)
-    split_seed: int = parameter("seed of that choice", default=0, least=0)
+    test_share: float = parameter("share of the rows held out for testing", default=0.2, minimum=0)
+    split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:

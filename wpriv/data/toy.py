@@ -20,13 +20,15 @@ LAWS = ("gauss", "ring", "spirals", "ends")
 class Params(Parameters):
     """Which law, and how much of it."""
 
-    law: str = parameter("gauss: N(0, spread^2); ring: 8 Gaussians on a circle; spirals; ends: two points", default="gauss", choices=LAWS)
-    points: int = parameter("training records", default=10_000, least=1)
-    tests: int = parameter("test records", default=2_000, least=1)
-    d: int = parameter("numbers of a record; ring and spirals have 2", default=2, least=1)
-    spread: float = parameter("standard deviation of every Gaussian; 0 leaves its centre", default=1.0, least=0)
-    size: float = parameter("radius of the ring and of the spirals, or of ends", default=1.0, above=0)
-    draw: int = parameter("seed", default=0, least=0)
+    law: str = parameter(
+        "gauss: N(0, spread^2); ring: 8 Gaussians on a circle; spirals; ends: two points", default="gauss", choices=LAWS
+    )
+    points: int = parameter("training records", default=10_000, minimum=1)
+    tests: int = parameter("test records", default=2_000, minimum=1)
+    d: int = parameter("numbers of a record; ring and spirals have 2", default=2, minimum=1)
+    spread: float = parameter("standard deviation of every Gaussian; 0 leaves its centre", default=1.0, minimum=0)
+    size: float = parameter("radius of the ring and of the spirals, or of ends", default=1.0, exclusive_minimum=0)
+    draw: int = parameter("seed", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -56,7 +58,9 @@ def _drawn(params: Params, count: int, rng: np.random.Generator) -> tuple[Array,
         centre = params.size * np.stack([np.cos(angle), np.sin(angle)], 1)
     elif params.law == "spirals":
         turn = 3 * math.pi * np.sqrt(rng.random(count))
-        centre = (params.size * turn / (3 * math.pi))[:, None] * np.stack([np.cos(turn + math.pi * y), np.sin(turn + math.pi * y)], 1)
+        centre = (params.size * turn / (3 * math.pi))[:, None] * np.stack(
+            [np.cos(turn + math.pi * y), np.sin(turn + math.pi * y)], 1
+        )
     elif params.law == "ends":
         centre[:, 0] = params.size * (2 * y - 1)
     return (centre + params.spread * rng.normal(size=(count, d))).astype(np.float32), y.astype(np.int64), classes

@@ -33,7 +33,9 @@ PIXELS = 16 * 16
 class Params(Parameters):
     """Whether other files than the published ones are refused."""
 
-    verify: bool = parameter("refuse LIBSVM files whose checksum is not the published one (usps.mat has none)", default=True)
+    verify: bool = parameter(
+        "refuse LIBSVM files whose checksum is not the published one (usps.mat has none)", default=True
+    )
 
 
 def read(root: Path | None, params: Params) -> Data:
@@ -54,7 +56,9 @@ def read(root: Path | None, params: Params) -> Data:
 def _columns(x: Array, y: Array, path: Path) -> tuple[Array, Array]:
     """One image a column, its pixels column by column, from 0 to 2."""
     if x.ndim != 2 or x.shape[0] != PIXELS or x.dtype.kind not in "iuf" or y.dtype.kind not in "iu":
-        raise MissingResource(f"{path}: wanted images of [{PIXELS}, N] numbers and whole labels; found {list(x.shape)} and {y.dtype}")
+        raise MissingResource(
+            f"{path}: wanted images of [{PIXELS}, N] numbers and whole labels; found {list(x.shape)} and {y.dtype}"
+        )
     images = x.T.reshape(-1, 1, 16, 16).transpose(0, 1, 3, 2) / 2
     return _checked(images, path), y.reshape(-1).astype(np.int64)
 
@@ -86,5 +90,7 @@ def _index(place: int) -> int:
 
 def _checked(images: Array, path: Path) -> Array:
     if images.size and not (images.min() >= -1e-6 and images.max() <= 1 + 1e-6):  # also false for NaN
-        raise MissingResource(f"{path}: pixels must lie from 0 to 1 once scaled; found {images.min():g} to {images.max():g}")
+        raise MissingResource(
+            f"{path}: pixels must lie from 0 to 1 once scaled; found {images.min():g} to {images.max():g}"
+        )
     return np.clip(images, 0, 1).astype(np.float32)

@@ -27,7 +27,7 @@ Fetch = Callable[[Indices], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
-class Gathered:
+class BatchGradient:
     """One step's sum before noise. What else is seen is of the private records: neither noisy nor accounted.
 
     Args:
@@ -65,7 +65,9 @@ class Batches:
         return parts, losses
 
 
-def of(batches: Batches, private: Privacy | None, adjacency: str, batch: int, method: str = "") -> Callable[[Indices], Gathered]:
+def make_aggregator(
+    batches: Batches, private: Privacy | None, adjacency: str, batch: int, method: str = ""
+) -> Callable[[Indices], BatchGradient]:
     """The way that a recipe asks for, as a function of the places of a step's records; ``method`` is what its ``auto`` turned out to be."""
     if private is None:
         return functools.partial(plain, batches)
@@ -101,7 +103,7 @@ def per_example(
     divisor: float,
     method: str = "auto",
     exact: bool = False,
-) -> Gathered:
+) -> BatchGradient:
     """The sum of the records' gradients, each clipped to ``norm``.
 
     It is divided by the expected batch, which does not depend on the draw.
@@ -115,15 +117,17 @@ def per_example(
     # no record at all is a batch like any other: its sum is zero and gets noise
     for own in chunks(indices, batches.physical) or [indices]:
         inputs, targets = batches.fetch(own)
-        found = clipped_sum(batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency, method=method, exact=exact)
+        found = clipped_sum(
+            batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency, method=method, exact=exact
+        )
         parts.append(found.total)
         losses = found.losses.detach()
         seen.append(torch.stack([losses.new_tensor(len(own)), losses.sum(), (found.norms > norm).sum()]))
     # what was seen stays on the device: to ask for it at every step would make the step wait
-    return Gathered(joined(parts), divisor, torch.stack(seen).sum(dim=0))
+    return BatchGradient(joined(parts), divisor, torch.stack(seen).sum(dim=0))
 
 
-def batch_mean(batches: Batches, indices: Indices, *, norm: float) -> Gathered:
+def batch_mean(batches: Batches, indices: Indices, *, norm: float) -> BatchGradient:
     """The mean gradient of a batch, clipped as a whole to ``norm``: any two such means are at most 2 norm apart, whoever is in them.
 
     One record's part in it is not bounded by less than that, so that noise far below 2 norm hides nobody.
@@ -133,13 +137,13 @@ def batch_mean(batches: Batches, indices: Indices, *, norm: float) -> Gathered:
     """
     parts, losses = batches.gradient_sum(indices)
     mean = clipped([part / max(len(indices), 1) for part in parts], norm)
-    return Gathered(Bounded(mean, 2 * norm, "replace-one"), 1.0, _seen(indices, losses))
+    return BatchGradient(Bounded(mean, 2 * norm, "replace-one"), 1.0, _seen(indices, losses))
 
 
-def plain(batches: Batches, indices: Indices) -> Gathered:
+def plain(batches: Batches, indices: Indices) -> BatchGradient:
     """The sum of the gradients, unbounded, for their mean: training without privacy."""
     parts, losses = batches.gradient_sum(indices)
-    return Gathered(Bounded(parts, 0.0, "replace-one"), None, _seen(indices, losses))
+    return BatchGradient(Bounded(parts, 0.0, "replace-one"), None, _seen(indices, losses))
 
 
 def _seen(indices: Indices, losses: Tensor) -> Tensor:
@@ -160,11 +164,15 @@ def single_distances(batches: Batches, indices: Indices, *, norm: float, adjacen
     rows = []
     for place in indices:
         inputs, targets = batches.fetch(np.array([place]))
-        rows.append(_flat(clipped_sum(batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency).total.parts))
+        rows.append(
+            _flat(clipped_sum(batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency).total.parts)
+        )
     return torch.pdist(torch.stack(rows))
 
 
-def left_out_distances(batches: Batches, indices: Indices, chosen: Indices, *, norm: float, keep: list[Tensor], mixing: bool) -> Tensor:
+def left_out_distances(
+    batches: Batches, indices: Indices, chosen: Indices, *, norm: float, keep: list[Tensor], mixing: bool
+) -> Tensor:
     """[pairs] distances between the clipped mean gradients of a batch that lacks one or the other of ``chosen``, under one mask.
 
     Args:

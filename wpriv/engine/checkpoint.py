@@ -51,12 +51,20 @@ def load(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
         raise MissingResource(f"{path} cannot be read: {error.strerror}. Allow reading it") from None
     except pickle.UnpicklingError:
         reason = "it holds something else than tensors and plain data"
-        raise UsageError(f"the checkpoint {path} cannot be read: {reason}; put it back, or begin again with --fresh") from None
+        raise UsageError(
+            f"the checkpoint {path} cannot be read: {reason}; put it back, or begin again with --fresh"
+        ) from None
     except DAMAGED:
-        raise UsageError(f"the checkpoint {path} is damaged or cut short; put it back, or begin again with --fresh") from None
+        raise UsageError(
+            f"the checkpoint {path} is damaged or cut short; put it back, or begin again with --fresh"
+        ) from None
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-        raise UsageError(f"{path} is no checkpoint of this version of wpriv (wanted {FORMAT}); begin again with --fresh")
+        raise UsageError(
+            f"{path} is no checkpoint of this version of wpriv (wanted {FORMAT}); begin again with --fresh"
+        )
     wrong = [name for name, kind in FIELDS.items() if not isinstance(stored.get(name), kind)]
     if wrong or not {"lines", "digest"} <= stored["ledger"].keys():
-        raise UsageError(f"the checkpoint {path} was changed: it lacks {', '.join(wrong) or 'its place in the ledger'}; put it back")
+        raise UsageError(
+            f"the checkpoint {path} was changed: it lacks {', '.join(wrong) or 'its place in the ledger'}; put it back"
+        )
     return stored

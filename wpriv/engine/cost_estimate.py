@@ -115,7 +115,9 @@ def _mlp(given: Mapping[str, Any], shape: Shape, classes: int) -> Cost:
 
 
 def _tanh_cnn_28(given: Mapping[str, Any], shape: Shape, classes: int) -> Cost:
-    return _conv(shape[0], 16, 8, 14) + _pool(16, 13) + _conv(16, 32, 4, 5) + _pool(32, 4) + _perceptron(512, 32, classes)
+    return (
+        _conv(shape[0], 16, 8, 14) + _pool(16, 13) + _conv(16, 32, 4, 5) + _pool(32, 4) + _perceptron(512, 32, classes)
+    )
 
 
 def _tanh_cnn_32(given: Mapping[str, Any], shape: Shape, classes: int) -> Cost:

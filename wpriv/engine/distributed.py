@@ -44,12 +44,12 @@ def rank() -> int:
     return dist.get_rank() if size() > 1 else 0
 
 
-def first() -> bool:
+def is_main() -> bool:
     """Whether this process is the one that writes files and adds noise."""
     return rank() == 0
 
 
-def told(value: Any) -> Any:
+def broadcast(value: Any) -> Any:
     """The first process's value, for all."""
     if size() == 1:
         return value
@@ -70,7 +70,7 @@ def own_share(indices: Indices) -> Indices:
     return indices[rank() :: size()]
 
 
-def added(parts: list[Tensor]) -> list[Tensor]:
+def all_reduce_sum(parts: list[Tensor]) -> list[Tensor]:
     """The sums over all processes, the same bits in each."""
     if size() > 1:
         for part in parts:
@@ -88,7 +88,7 @@ def shared(parts: list[Tensor]) -> list[Tensor]:
     return parts
 
 
-def agreed(reason: str | None) -> str | None:
+def agree_to_stop(reason: str | None) -> str | None:
     """The first reason that any process has, for all: they stop at the same step or not at all."""
     if size() == 1:
         return reason

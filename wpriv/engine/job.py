@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from wpriv.config.train_schema import Optimizer
 from wpriv.core.process import Sampling, Step
-from wpriv.engine.batch_gradient import Gathered
+from wpriv.engine.batch_gradient import BatchGradient
 from wpriv.engine.noise_stream import Noise
-from wpriv.engine.release import Bounded, noisy
+from wpriv.engine.release import Bounded, add_noise
 from wpriv.engine.sampler import Indices
 from wpriv.errors import UsageError
 
@@ -52,7 +52,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.step is not None and self.step.sampling != self.sampling:
-            raise UsageError(f"{self.sampling} is to be run and {self.step.sampling} to be accounted: they must be the same")
+            raise UsageError(
+                f"{self.sampling} is to be run and {self.step.sampling} to be accounted: they must be the same"
+            )
         if self.step is not None:
             self._hold_noise(self.step)
 
@@ -62,7 +64,9 @@ class Schedule:
         if sigma is None or sensitivity is None or math.isclose(sigma, self.multiplier * sensitivity, rel_tol=1e-12):
             return
         added, accounted = f"{self.multiplier:.12g}", f"{sigma / sensitivity:.12g}"
-        raise UsageError(f"noise of multiplier {added} is to be added and {accounted} to be accounted: they must be the same")
+        raise UsageError(
+            f"noise of multiplier {added} is to be added and {accounted} to be accounted: they must be the same"
+        )
 
     def epoch_of(self, step: int) -> int | None:
         """The epoch that ends with a step (or the last, cut short, with the last step); an epoch is records / batch steps.
@@ -78,7 +82,7 @@ class Schedule:
 
 
 @dataclass
-class Door:
+class ReleaseGate:
     """What a step of a task's own is given: the one door through which anything private may pass, with noise on it.
 
     Args:
@@ -98,11 +102,13 @@ class Door:
     def __call__(self, total: Bounded) -> list[Tensor]:
         self.used += 1
         if self.private and total.adjacency != self.adjacency:
-            raise UsageError(f"what is accounted under {self.adjacency} neighbours cannot be bounded under {total.adjacency}")
-        return noisy(total, self.multiplier, self.noise, private=self.private, exact=self.exact)
+            raise UsageError(
+                f"what is accounted under {self.adjacency} neighbours cannot be bounded under {total.adjacency}"
+            )
+        return add_noise(total, self.multiplier, self.noise, private=self.private, exact=self.exact)
 
 
-Learn = Callable[[Indices, Door], Tensor]
+CustomStep = Callable[[Indices, ReleaseGate], Tensor]
 
 
 @dataclass
@@ -115,29 +121,33 @@ class Job:
         evaluate: figures of the model as it is, by name; must look at no training record, or say so in its names.
         conclude: further such figures, or better ones, that are measured once, at the end.
         watch: distances of observed gradient pairs for (places, mask), for accountants that price them; None where none does.
-        learn: in place of gather, a step of the task's own, which moves the weights itself. What it is given beside the places is the
+        custom_step: in place of gather, a step of the task's own, which moves the weights itself. What it is given beside the places is the
             one door through which anything private may pass: it takes a bounded sum and returns it with noise on it. It must be used
             once a step; once in the first step alone where the schedule says so, and what came of it is kept in a buffer of the model.
             It returns what ``Gathered.seen`` holds.
-        optimizers: those that ``learn`` steps, by name, made by ``optimizer_of``; the engine keeps and decays them.
+        optimizers: those that ``custom_step`` steps, by name, made by ``optimizer_of``; the engine keeps and decays them.
         groups: of records, see ``Sampler``. method: by which gradients are clipped, where there was a choice.
-        leave: writes what else the task leaves in the folder of a finished run.
+        save_artifacts: writes what else the task leaves in the folder of a finished run.
     """
 
     model: nn.Module
-    gather: Callable[[Indices], Gathered] | None
+    gather: Callable[[Indices], BatchGradient] | None
     evaluate: Callable[[], dict[str, float]]
     watch: Callable[[Indices, list[Tensor]], Tensor] | None = None
-    learn: Learn | None = None
+    custom_step: CustomStep | None = None
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)
     groups: list[tuple[Indices, int]] = field(default_factory=list)
     method: str = ""
-    leave: Callable[[Path], None] | None = None
+    save_artifacts: Callable[[Path], None] | None = None
     conclude: Callable[[], dict[str, float]] | None = None
 
 
 def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:
     """The optimizer of a recipe on some weights."""
     if plan.name == "adam":
-        return torch.optim.Adam(weights, lr=plan.lr, betas=(plan.betas[0], plan.betas[1]), weight_decay=plan.weight_decay)
-    return torch.optim.SGD(weights, lr=plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay, nesterov=plan.nesterov)
+        return torch.optim.Adam(
+            weights, lr=plan.lr, betas=(plan.betas[0], plan.betas[1]), weight_decay=plan.weight_decay
+        )
+    return torch.optim.SGD(
+        weights, lr=plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay, nesterov=plan.nesterov
+    )

@@ -57,11 +57,13 @@ def launch(
     distributed.join()
     where = device_of(device)
     if distributed.size() > 1 and recipe.privacy is not None and recipe.privacy.clip == "batch-mean":
-        raise Unsupported("clip: batch-mean clips the mean of a whole batch, which no single process sees; run it without torchrun")
-    own = distributed.told(seeds.seeds(recipe.seed, schedule.run))
+        raise Unsupported(
+            "clip: batch-mean clips the mean of a whole batch, which no single process sees; run it without torchrun"
+        )
+    own = distributed.broadcast(seeds.seeds(recipe.seed, schedule.run))
     seeds.seed_model(own)
-    job = registry.load("tasks", recipe.task).start(recipe, data, where, adjacency=schedule.adjacency)
-    if distributed.size() > 1 and (job.learn is not None or job.groups):
+    job = registry.load("tasks", recipe.task).build_job(recipe, data, where, adjacency=schedule.adjacency)
+    if distributed.size() > 1 and (job.custom_step is not None or job.groups):
         raise Unsupported(f"the task {recipe.task} needs every batch whole in one process; run it without torchrun")
     if fork:
         loop.inherit(job.model, folder, where)
@@ -73,7 +75,11 @@ def launch(
 
 def about() -> dict[str, Any]:
     """Versions and devices for the provenance of a run."""
-    found: dict[str, Any] = {"torch": torch.__version__, "threads": torch.get_num_threads(), "processes": distributed.size()}
+    found: dict[str, Any] = {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "processes": distributed.size(),
+    }
     if torch.cuda.is_available():
         found["gpu"] = torch.cuda.get_device_name()
     return found

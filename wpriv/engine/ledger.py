@@ -107,10 +107,14 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
     try:
         data = json.loads(line)
         if isinstance(data, dict) and "step" in data and "previous" not in data:
-            raise UsageError(f"{place}: a ledger of an earlier version of wpriv, whose lines are not chained; account for it with that one")
+            raise UsageError(
+                f"{place}: a ledger of an earlier version of wpriv, whose lines are not chained; account for it with that one"
+            )
         run, step, planned = (data.pop(key) for key in ("run", "step", "of"))
         words = adjacency, stream, previous = [data.pop(key) for key in ("adjacency", "stream", "previous")]
-        if all(type(number) is int and number >= 1 for number in (run, step, planned)) and all(isinstance(word, str) for word in words):
+        if all(type(number) is int and number >= 1 for number in (run, step, planned)) and all(
+            isinstance(word, str) for word in words
+        ):
             return Entry(run, step, planned, json.dumps(data), adjacency, stream, _digest(line)), previous
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         pass
@@ -157,7 +161,9 @@ def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
     counts: list[tuple[str, int]] = []
     known = sorted({entry.adjacency for entry in rows} | ({adjacency} if adjacency else set()))
     if len(known) > 1:
-        raise Unsupported(f"steps under {' and under '.join(known)} neighbours have no cost together. Keep to one of them")
+        raise Unsupported(
+            f"steps under {' and under '.join(known)} neighbours have no cost together. Keep to one of them"
+        )
     for entry in rows:
         before = counts.pop() if counts and counts[-1][0] == entry.release else (entry.release, 0)
         counts.append((entry.release, before[1] + 1))
@@ -188,7 +194,9 @@ class Ledger:
         self.adjacency, self.stream = adjacency, stream
         last = last_run(self.entries)
         if last > run:
-            raise UsageError(f"{path} holds run {last} already, a later one than run {run}: a ledger is only ever added to")
+            raise UsageError(
+                f"{path} holds run {last} already, a later one than run {run}: a ledger is only ever added to"
+            )
         self.steps = sum(entry.run == run for entry in self.entries)
         if self.steps and not resume:
             raise UsageError(

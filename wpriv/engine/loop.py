@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.engine import checkpoint, distributed, ledger, seeds
-from wpriv.engine.job import Door, Job, Schedule, optimizer_of
+from wpriv.engine.job import Job, ReleaseGate, Schedule, optimizer_of
 from wpriv.engine.ledger import Ledger
-from wpriv.engine.release import noisy
+from wpriv.engine.release import add_noise
 from wpriv.engine.sampler import Indices, Sampler, sampler
 from wpriv.errors import Interrupted, Unsupported, UsageError
 from wpriv.files import durable_writes
@@ -54,7 +54,9 @@ class Engine:
         fork: bool = False,
     ):
         self.job, self.schedule, self.folder, self.device, self.identity = job, schedule, folder, device, identity
-        self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, seeds.sampling_generator(own), job.groups)
+        self.sampler: Sampler = sampler(
+            schedule.sampling, schedule.records, schedule.batch, seeds.sampling_generator(own), job.groups
+        )
         self.noise = seeds.noise_source(own, device)
         self.weights = [p for p in job.model.parameters() if p.requires_grad]
         self.optimizers = job.optimizers or {"model": optimizer_of(self.weights, schedule.optimizer)}
@@ -62,13 +64,17 @@ class Engine:
         self.resumed = resume
         self.done = 0
         self.stream = seeds.stream(own)
-        self.clear = schedule.step is None  # whether the weights have seen the records without noise, in this run or before
+        self.clear = (
+            schedule.step is None
+        )  # whether the weights have seen the records without noise, in this run or before
         self.rows: list[Row] = []
         self.seen = torch.zeros(3, device=device)
         self.distances: list[Tensor] = []
         planned = 1 if schedule.once else schedule.steps
         words = {"adjacency": schedule.adjacency, "stream": self.stream}
-        self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words) if distributed.first() else None
+        self.ledger = (
+            Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words) if distributed.is_main() else None
+        )
         if resume:
             self._restore()
         if fork:
@@ -100,11 +106,15 @@ class Engine:
             if epoch is not None:
                 self._force()
                 self.rows.append(on_epoch(self._row(epoch)))
-            reason = distributed.agreed(stop())
+            reason = distributed.agree_to_stop(stop())
             if reason:
                 self.save()
-                raise Interrupted(f"stopped by {reason} after step {self.done} of {self.schedule.steps}; saved. Go on with --resume")
-            if self.done < self.schedule.steps and (epoch is not None or time.monotonic() - saved >= self.schedule.every):
+                raise Interrupted(
+                    f"stopped by {reason} after step {self.done} of {self.schedule.steps}; saved. Go on with --resume"
+                )
+            if self.done < self.schedule.steps and (
+                epoch is not None or time.monotonic() - saved >= self.schedule.every
+            ):
                 self.save()
                 saved = time.monotonic()
         self.finish()
@@ -117,7 +127,7 @@ class Engine:
         if self.ledger is not None and plan.step is not None and self._releases():
             self.ledger.spend(self.done + 1, plan.step)
         self._set_rates()
-        self.seen += self._gather(indices) if self.job.learn is None else self._learn(indices)
+        self.seen += self._gather(indices) if self.job.custom_step is None else self._learn(indices)
         self.done += 1
 
     def _releases(self) -> bool:
@@ -127,11 +137,13 @@ class Engine:
     def _learn(self, indices: Indices) -> Tensor:
         """A step of the task's own, which must release as often as is accounted."""
         plan = self.schedule
-        door = Door(plan.multiplier, plan.adjacency, self.noise, plan.step is not None, exact=plan.exact)
-        assert self.job.learn is not None
-        seen = self.job.learn(indices, door)
+        door = ReleaseGate(plan.multiplier, plan.adjacency, self.noise, plan.step is not None, exact=plan.exact)
+        assert self.job.custom_step is not None
+        seen = self.job.custom_step(indices, door)
         if plan.step is not None and door.used != self._releases():
-            raise RuntimeError(f"step {self.done + 1} released {door.used} times what is accounted {int(self._releases())} times")
+            raise RuntimeError(
+                f"step {self.done + 1} released {door.used} times what is accounted {int(self._releases())} times"
+            )
         return seen
 
     def _gather(self, indices: Indices) -> Tensor:
@@ -139,11 +151,11 @@ class Engine:
         assert self.job.gather is not None
         gathered = self.job.gather(distributed.own_share(indices))
         # of several processes one adds the noise, and to the sum of all: what is added later is not on the grid
-        total = replace(gathered.total, parts=distributed.added(gathered.total.parts))
-        seen = distributed.added([gathered.seen])[0]
+        total = replace(gathered.total, parts=distributed.all_reduce_sum(gathered.total.parts))
+        seen = distributed.all_reduce_sum([gathered.seen])[0]
         parts = [weight.new_empty(weight.shape) for weight in self.weights]
-        if distributed.first():
-            parts = noisy(total, plan.multiplier, self.noise, private=plan.step is not None, exact=plan.exact)
+        if distributed.is_main():
+            parts = add_noise(total, plan.multiplier, self.noise, private=plan.step is not None, exact=plan.exact)
         parts = distributed.shared(parts)
         torch._foreach_div_(parts, gathered.divisor or max(float(seen[0]), 1.0))
         keep = self._mask(parts)
@@ -157,13 +169,13 @@ class Engine:
     def save(self) -> None:
         """A checkpoint of everything; the ledger is forced to disk first."""
         self._force()
-        if distributed.first():
+        if distributed.is_main():
             checkpoint.save(self.folder / CHECKPOINT, self._state())
 
     def finish(self) -> None:
         """Writes the weights; the checkpoint, from which noise could be drawn again, is deleted."""
         self._force()
-        if distributed.first():
+        if distributed.is_main():
             content: dict[str, Any] = {
                 "identity": self.identity,
                 "step": self.done,
@@ -176,8 +188,8 @@ class Engine:
                 content["distances"] = torch.stack(self.distances)
                 content["coordinates"] = sum(weight.numel() for weight in self.weights)
             checkpoint.save(self.folder / MODEL, content)
-            if self.job.leave is not None:
-                self.job.leave(self.folder)
+            if self.job.save_artifacts is not None:
+                self.job.save_artifacts(self.folder)
             durable_writes.remove(self.folder / CHECKPOINT)
 
     def _move(self, parts: list[Tensor]) -> None:
@@ -201,7 +213,10 @@ class Engine:
     def _row(self, epoch: int) -> Row:
         count, loss, clipped = self.seen.tolist()
         self.seen.zero_()
-        mean = {"loss": loss / count if count else None, "clipped": clipped / count if count and not math.isnan(clipped) else None}
+        mean = {
+            "loss": loss / count if count else None,
+            "clipped": clipped / count if count and not math.isnan(clipped) else None,
+        }
         was = self.job.model.training
         self.job.model.eval()
         figures = self.job.evaluate()
@@ -240,12 +255,18 @@ class Engine:
     def _restore(self) -> None:
         found = checkpoint.load(self.folder / CHECKPOINT, self.device)
         if "sampler" not in found:
-            raise UsageError(f"{self.folder / CHECKPOINT} is a finished model and no checkpoint. Put the right one back, or use --fork")
+            raise UsageError(
+                f"{self.folder / CHECKPOINT} is a finished model and no checkpoint. Put the right one back, or use --fork"
+            )
         if (found["identity"], found["run"]) != (self.identity, self.schedule.run):
-            raise UsageError(f"the checkpoint in {self.folder} is of another recipe; give that one, or --fork to go on from its weights")
+            raise UsageError(
+                f"the checkpoint in {self.folder} is of another recipe; give that one, or --fork to go on from its weights"
+            )
         if found["device"] != self.device.type:
             told = f"the checkpoint in {self.folder} was made on {found['device']}, whose noise {self.device.type} cannot draw again"
-            raise UsageError(f"{told}. Give --device {found['device']}, or --fork to go on with fresh noise at its cost")
+            raise UsageError(
+                f"{told}. Give --device {found['device']}, or --fork to go on with fresh noise at its cost"
+            )
         self.job.model.load_state_dict(found["weights"])
         for name, own in self.optimizers.items():
             own.load_state_dict(found["optimizers"][name])
@@ -271,14 +292,18 @@ class Engine:
     def _hold_ledger(self, stored: dict[str, Any], name: str) -> None:
         """Checks that the ledger holds all that a file of this folder was made behind."""
         if self.ledger is not None:
-            ledger.require(self.ledger.entries, ledger.Position(**stored["ledger"]), self.ledger.path, f"{self.folder / name}")
+            ledger.require(
+                self.ledger.entries, ledger.Position(**stored["ledger"]), self.ledger.path, f"{self.folder / name}"
+            )
 
     def _inherit(self) -> None:
         """The weights of the run before, whatever its recipe; its steps stay in the ledger and are paid for."""
         name, stored = inherit(self.job.model, self.folder, self.device)
         self._hold_ledger(stored, name)
         if stored["clear"] and not self.clear:
-            raise Unsupported(f"the weights in {self.folder / name} were trained without privacy: nothing private goes on from them")
+            raise Unsupported(
+                f"the weights in {self.folder / name} were trained without privacy: nothing private goes on from them"
+            )
         self.clear = self.clear or stored["clear"]
 
 
@@ -294,7 +319,9 @@ def inherit(model: nn.Module, folder: Path, device: torch.device) -> tuple[str, 
         model.load_state_dict(stored["weights"])
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
-        raise UsageError(f"--fork goes on from the weights in {path}, which do not fit this model ({reason}); keep the model") from None
+        raise UsageError(
+            f"--fork goes on from the weights in {path}, which do not fit this model ({reason}); keep the model"
+        ) from None
     return path.name, stored
 
 

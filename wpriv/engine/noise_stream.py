@@ -124,7 +124,9 @@ class Noise:
             UsageError: the standard deviation is out of range.
         """
         if not 0 < deviation <= WIDEST:
-            raise UsageError(f"rounded noise has a standard deviation above 0 and up to {WIDEST:g} grids; found {deviation}")
+            raise UsageError(
+                f"rounded noise has a standard deviation above 0 and up to {WIDEST:g} grids; found {deviation}"
+            )
         key, margin = self._key, 0.5 - deviation * doubt
         numbers = torch.empty(count + count % 2, dtype=torch.float64, device=self.device)
         for piece in self._pieces(numbers, deviation, key, self._stream()):

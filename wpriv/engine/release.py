@@ -59,7 +59,9 @@ class Bounded:
             UsageError: they are bounded under different adjacencies, or their parts differ in number or shape.
         """
         if self.adjacency != other.adjacency:
-            raise UsageError(f"a sum bounded under {self.adjacency} cannot be added to one bounded under {other.adjacency}")
+            raise UsageError(
+                f"a sum bounded under {self.adjacency} cannot be added to one bounded under {other.adjacency}"
+            )
         shapes = [[tuple(part.shape) for part in each.parts] for each in (self, other)]
         if shapes[0] != shapes[1]:
             raise UsageError(f"only sums of the same shapes can be added; found {shapes[0]} and {shapes[1]}")
@@ -79,7 +81,9 @@ class Bounded:
         return Bounded(parts, self.sensitivity * abs(factor), self.adjacency, 0.0, self.dtype)
 
 
-def noisy(total: Bounded, sigma: float, noise: Noise | None = None, *, private: bool = True, exact: bool = False) -> list[Tensor]:
+def add_noise(
+    total: Bounded, sigma: float, noise: Noise | None = None, *, private: bool = True, exact: bool = False
+) -> list[Tensor]:
     """The sum plus normal noise of standard deviation ``sigma`` times its sensitivity on each coordinate: a release.
 
     With ``private`` this is the Gaussian mechanism of noise multiplier sigma. Sum and noise are added in float64 and

@@ -17,7 +17,7 @@ NO_PRIVACY = "a training without privacy releases nothing that could be accounte
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseSpec:
     """A release before its noise is known.
 
     Args:
@@ -61,7 +61,7 @@ def drawn(train: Train, records: int) -> tuple[Sampling, int]:
     return Sampling("fixed" if private is None else private.sampling, batch / records), batch
 
 
-def gradients(train: Train, records: int) -> Release:
+def gradients(train: Train, records: int) -> ReleaseSpec:
     """DP-SGD: the sum of clipped per-example gradients; or, with ``clip: batch-mean``, the clipped mean gradient of a batch.
 
     Raises:
@@ -76,11 +76,13 @@ def gradients(train: Train, records: int) -> Release:
     # in units of the clipping norm: what one record moves the clipped sum by, or any batch the clipped mean
     unit = 2.0 if adjacency == "replace-one" or mean else 1.0
     norm = private.norm if mean else float(private.clip)
-    words = ("the mean gradient of a batch", "the clipped mean") if mean else ("each record's gradient", Release.of)
-    return Release(lambda multiplier: Gauss(multiplier * unit, unit), sampling, batch, adjacency, norm, unit * norm, *words)
+    words = ("the mean gradient of a batch", "the clipped mean") if mean else ("each record's gradient", ReleaseSpec.of)
+    return ReleaseSpec(
+        lambda multiplier: Gauss(multiplier * unit, unit), sampling, batch, adjacency, norm, unit * norm, *words
+    )
 
 
-def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]], **words: object) -> Release:
+def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]], **words: object) -> ReleaseSpec:
     """One private penalised gradient (``train/wasserstein``), its groups drawn without replacement from ``records`` of each.
 
     Args:
@@ -100,7 +102,7 @@ def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]]
         "unit": "the values of one training record within its group",
         "drawn": "every step takes a fresh uniformly random set of a fixed number of records from each group, without replacement",
     }
-    return Release(
+    return ReleaseSpec(
         lambda multiplier: penalty.mechanism(multiplier * penalty.sensitivity),
         step.sampling,
         penalty.batch,

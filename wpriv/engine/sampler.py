@@ -61,7 +61,9 @@ class Sampler:
         self.rng.bit_generator.state = json.loads(state)
 
 
-def sampler(sampling: Sampling, records: int, batch: int, rng: np.random.Generator, groups: Sequence[tuple[Indices, int]] = ()) -> Sampler:
+def sampler(
+    sampling: Sampling, records: int, batch: int, rng: np.random.Generator, groups: Sequence[tuple[Indices, int]] = ()
+) -> Sampler:
     """A sampler of ``records`` records whose steps have ``batch`` of them, on average under Poisson sampling.
 
     Args:
@@ -74,7 +76,9 @@ def sampler(sampling: Sampling, records: int, batch: int, rng: np.random.Generat
     if not 1 <= batch <= records:
         raise UsageError(f"the batch must have from 1 record to all {records} of the data set; found {batch}")
     if sampling.rate != batch / records:
-        raise UsageError(f"{batch} of {records} records are a share of {batch / records:g}; found the sampling rate {sampling.rate:g}")
+        raise UsageError(
+            f"{batch} of {records} records are a share of {batch / records:g}; found the sampling rate {sampling.rate:g}"
+        )
     return Sampler(sampling, records, batch, rng)
 
 

@@ -44,11 +44,15 @@ def _left_out(batches: Batches, private: Privacy, indices: Indices, keep: list[T
 
 
 def _singles(batches: Batches, private: Privacy, adjacency: str, indices: Indices, keep: list[Tensor]) -> Tensor:
-    return single_distances(batches, indices[_evenly(len(indices), private.pairs)], norm=float(private.clip), adjacency=adjacency)
+    return single_distances(
+        batches, indices[_evenly(len(indices), private.pairs)], norm=float(private.clip), adjacency=adjacency
+    )
 
 
 def _evenly(size: int, wanted: int) -> Indices:
     """Places evenly spread over a batch, whose records are random already."""
     if size < wanted:
-        raise UsageError(f"bdp and wdp compare {wanted} records of every step, and one step has {size}; take a larger batch or fewer pairs")
+        raise UsageError(
+            f"bdp and wdp compare {wanted} records of every step, and one step has {size}; take a larger batch or fewer pairs"
+        )
     return np.arange(wanted) * size // wanted

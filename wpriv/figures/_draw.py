@@ -40,7 +40,11 @@ def series(rows: list[Row], x: str, y: str) -> list[tuple[str, list[Row]]]:
     told_apart = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
     # what a case says by its name need not be said again
     cases = {r.get("case") for r in needed}
-    own = {k for k in _swept(needed) if all(len({r.get(k) for r in needed if r.get("case") == case}) == 1 for case in cases)}
+    own = {
+        k
+        for k in _swept(needed)
+        if all(len({r.get(k) for r in needed if r.get("case") == case}) == 1 for case in cases)
+    }
     others = [k for k in _swept(needed) if k not in (x, y, *told_apart) and k not in own]
     # what was asked tells curves apart where it is swept beside x
     asked = {"epsilon": "delta", "delta": "epsilon"}.get(y, x)
@@ -56,7 +60,20 @@ def series(rows: list[Row], x: str, y: str) -> list[tuple[str, list[Row]]]:
 
 def _swept(rows: list[Row]) -> list[str]:
     """Numeric parameters of the process that vary over the table."""
-    fixed = {"panel", "case", "accountant", "reason", "claim", "notion", "adjacency", "asked", "mech", "sampling", "file", "steps"}
+    fixed = {
+        "panel",
+        "case",
+        "accountant",
+        "reason",
+        "claim",
+        "notion",
+        "adjacency",
+        "asked",
+        "mech",
+        "sampling",
+        "file",
+        "steps",
+    }
     answers = {f"{a}{b}" for a in ("epsilon", "delta") for b in ("", "_lower", "_upper", "_estimate")}
     answers |= {"mean", "variance", "third", "infinity"}
     names = [k for k in dict.fromkeys(k for row in rows for k in row) if k not in fixed | answers]
@@ -126,16 +143,30 @@ def lines(rows: list[Row], axes: Any, x: str, y: str) -> None:
         raise KeyError(f"rows with both {x} and {y}")
     handles: list[tuple[float, Any, str]] = []
     for place, case in enumerate(dict.fromkeys(row["case"] for row in told)):
-        own, colour = sorted((row for row in told if row["case"] == case), key=lambda row: float(row[x])), COLOURS[place % len(COLOURS)]
+        own, colour = (
+            sorted((row for row in told if row["case"] == case), key=lambda row: float(row[x])),
+            COLOURS[place % len(COLOURS)],
+        )
         for claim in dict.fromkeys(row.get("claim") for row in own):
             part = [row for row in own if row.get("claim") == claim]
             joint = own[max(0, own.index(part[0]) - 1)]  # from where the claim before it ends
             ends = [joint[x], *(row[x] for row in part)], [joint[y], *(row[y] for row in part)]
             # the first line is wide and lies below the others, so that one that agrees with it does not hide it
-            style = {"color": colour, "linestyle": _DASHES.get(claim or "", "solid"), "linewidth": 1.6 if place else 3.2}
+            style = {
+                "color": colour,
+                "linestyle": _DASHES.get(claim or "", "solid"),
+                "linewidth": 1.6 if place else 3.2,
+            }
             handles.append((part[-1][y], axes.plot(*ends, **style)[0], f"{case} ({claim})"))
         dots = [row for row in own if row.get("marked")]
-        axes.plot([row[x] for row in dots], [row[y] for row in dots], color=colour, marker="o", markersize=4.5, linestyle="none")
+        axes.plot(
+            [row[x] for row in dots],
+            [row[y] for row in dots],
+            color=colour,
+            marker="o",
+            markersize=4.5,
+            linestyle="none",
+        )
     for axis, name in (("x", x), ("y", y)):
         values = [float(row[name]) for row in told]
         if _wide(values) and min(values) > 0 and (axis == "y" or _even(values)):

@@ -32,13 +32,21 @@ def draw(rows: list[dict[str, Any]], axes: Any, measures: dict[str, str]) -> Non
         for number, (column, words) in enumerate(shown.items()):
             means, low, high = [], [], []
             for tick in ticks:
-                found = [v for row in own if row.get(x) == tick and (v := _number(row.get(column))) is not None] or [math.nan]
+                found = [v for row in own if row.get(x) == tick and (v := _number(row.get(column))) is not None] or [
+                    math.nan
+                ]
                 means.append(sum(found) / len(found))
                 low.append(min(found))
                 high.append(max(found))
             places = ticks if x == ALPHA else range(len(ticks))
-            named = ", ".join([words, *(f"{_NAMES[key]}{_told(value)}" for key, value in zip(others, case, strict=True))])
-            style = {"color": _draw.COLOURS[place % len(_draw.COLOURS)], "linestyle": _DASHES[number % 3], "marker": _MARKS[number % 3]}
+            named = ", ".join(
+                [words, *(f"{_NAMES[key]}{_told(value)}" for key, value in zip(others, case, strict=True))]
+            )
+            style = {
+                "color": _draw.COLOURS[place % len(_draw.COLOURS)],
+                "linestyle": _DASHES[number % 3],
+                "marker": _MARKS[number % 3],
+            }
             axes.plot(places, means, linewidth=1.5, markersize=4, label=named, **style)
             axes.fill_between(places, low, high, color=style["color"], alpha=0.12, linewidth=0)
     if x == EPS:
@@ -46,7 +54,11 @@ def draw(rows: list[dict[str, Any]], axes: Any, measures: dict[str, str]) -> Non
     axes.set_xlabel(_draw.NAMES["alpha"] if x == ALPHA else _draw.NAMES["epsilon"])
     axes.set_ylabel("measured on test records")
     axes.grid(True, alpha=0.25, linewidth=0.6)
-    axes.legend(fontsize="x-small" if len(cases) * len(shown) > 6 else "small", framealpha=0.85, ncols=2 if len(cases) > 2 else 1)
+    axes.legend(
+        fontsize="x-small" if len(cases) * len(shown) > 6 else "small",
+        framealpha=0.85,
+        ncols=2 if len(cases) > 2 else 1,
+    )
 
 
 _NAMES = {ALPHA: "α = ", EPS: "ε = ", FORMULA: ""}

@@ -8,7 +8,12 @@ from typing import Any
 from wpriv.figures import _draw
 
 DASHED = (0, (4, 2))
-SHARES = {"accuracy": ("held out", "-"), "transductive": ("adapted to", DASHED), "mlp": ("MLP", "-"), "logistic": ("LogReg", DASHED)}
+SHARES = {
+    "accuracy": ("held out", "-"),
+    "transductive": ("adapted to", DASHED),
+    "mlp": ("MLP", "-"),
+    "logistic": ("LogReg", DASHED),
+}
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
@@ -20,11 +25,15 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         own = [row for row in rows if str(row.get("method", "")) == method]
         colour = _draw.COLOURS[place % len(_draw.COLOURS)]
         for share, (words, dashes) in SHARES.items():
-            points = sorted((eps, float(row[share])) for row in own if row.get(share) is not None and (eps := _eps(row)) is not None)
+            points = sorted(
+                (eps, float(row[share])) for row in own if row.get(share) is not None and (eps := _eps(row)) is not None
+            )
             label = ", ".join(part for part in (method, words) if part)
             if points:
                 marks = _draw.MARKS[1 + place % (len(_draw.MARKS) - 1)]
-                axes.plot(*zip(*points, strict=True), color=colour, linestyle=dashes, marker=marks, markersize=4, label=label)
+                axes.plot(
+                    *zip(*points, strict=True), color=colour, linestyle=dashes, marker=marks, markersize=4, label=label
+                )
             level = [float(row[share]) for row in own if row.get(share) is not None and _eps(row) is None]
             for value in level[:1]:
                 axes.axhline(value, color=colour, linestyle=dashes, linewidth=1, label=label)

@@ -24,7 +24,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     sigma, shift, eps = float(row["sigma"]), float(row["sensitivity"]), float(row["epsilon"])
     bound = float(row.get("bound") or math.inf)
     if not (1e-9 < sigma < 1e9 and 0 < shift < 1e9 and bound > 1e-9 and eps < 100):
-        raise UsageError(f"adp-pdp draws a Gauss mechanism; found sigma {sigma:g}, sensitivity {shift:g}, bound {bound:g}, eps {eps:g}")
+        raise UsageError(
+            f"adp-pdp draws a Gauss mechanism; found sigma {sigma:g}, sensitivity {shift:g}, bound {bound:g}, eps {eps:g}"
+        )
     reach = min(bound, 4.5 * sigma)
     x = np.linspace(-reach - 0.5, shift + reach + 0.5, 4001)
     a, b = _density(x, 0.0, sigma, bound), _density(x, shift, sigma, bound)
@@ -33,7 +35,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     (line_e,) = axes.plot(x, math.exp(eps) * a, color="#0072B2", linewidth=1.2, linestyle=(0, (1, 1.5)))
     told = b > math.exp(eps) * a
     tail = axes.fill_between(x, 0, b, where=told, color="#E69F00", alpha=0.45, linewidth=0)
-    area = axes.fill_between(x, math.exp(eps) * a, b, where=told, facecolor="none", edgecolor="#000000", hatch="////", linewidth=0)
+    area = axes.fill_between(
+        x, math.exp(eps) * a, b, where=told, facecolor="none", edgecolor="#000000", hatch="////", linewidth=0
+    )
     values = {r.get("accountant"): r.get("delta") for r in rows}
     labels = [
         "A",

@@ -22,7 +22,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         heights = [cases.index(str(row.get("case") or "")) + 0.7 * ((place + 0.5) / len(names) - 0.5) for row in own]
         mark = _draw.MARKS[1 + place % (len(_draw.MARKS) - 1)]
         label = f"{name} ({_draw.described(own[0], own[0].get('claim'))})"
-        axes.plot([row[y] for row in own], heights, color=colour, marker=mark, linestyle="none", markersize=6, label=label)
+        axes.plot(
+            [row[y] for row in own], heights, color=colour, marker=mark, linestyle="none", markersize=6, label=label
+        )
     axes.set_yticks(range(len(cases)), cases)
     axes.set_ylim(len(cases) - 0.4, -0.6)
     axes.set_xscale("log")

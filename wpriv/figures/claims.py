@@ -35,4 +35,6 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.grid(True, axis="x", alpha=0.25, linewidth=0.6)
     handles = [axes.plot([], [], color=COLOURS[name], marker=MARKS[name], linestyle="none")[0] for name in COLOURS]
     told = ["holds", "fails: smallest counterexample"]
-    axes.legend(handles, told, fontsize="x-small", loc="upper left", bbox_to_anchor=(0.0, -0.14), ncols=2, frameon=False)
+    axes.legend(
+        handles, told, fontsize="x-small", loc="upper left", bbox_to_anchor=(0.0, -0.14), ncols=2, frameon=False
+    )

@@ -32,7 +32,13 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         lines.setdefault(", ".join(str(row[key]) for key in told), []).append(row)
     for place, (name, own) in enumerate(lines.items()):
         points = sorted((float(row[x]), float(row["w2"])) for row in own if row.get("w2") is not None)
-        axes.plot(*zip(*points, strict=True), color=_draw.COLOURS[place % len(_draw.COLOURS)], marker="o", markersize=4, label=name)
+        axes.plot(
+            *zip(*points, strict=True),
+            color=_draw.COLOURS[place % len(_draw.COLOURS)],
+            marker="o",
+            markersize=4,
+            label=name,
+        )
     axes.set_xlabel(X[x])
     axes.set_ylabel("W₂ to test records")
     axes.grid(True, alpha=0.25, linewidth=0.6)

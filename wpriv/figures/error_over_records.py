@@ -26,7 +26,14 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         axes.errorbar(n, values, yerr=width, color=colour, marker="o", markersize=4, capsize=2, label=label)
         # through the geometric middle of the points
         middle = math.exp(math.fsum(math.log(v) - power * math.log(k) for v, k in zip(values, n, strict=True)) / len(n))
-        axes.plot(n, [middle * k**power for k in n], color=colour, linewidth=0.9, linestyle=(0, (4, 3)), label=f"n^({power:g})")
+        axes.plot(
+            n,
+            [middle * k**power for k in n],
+            color=colour,
+            linewidth=0.9,
+            linestyle=(0, (4, 3)),
+            label=f"n^({power:g})",
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(_draw.NAMES["records"])

@@ -15,14 +15,21 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     Source:
         Sommer, Meiser, Mohammadi (2019), Section 6.2.1 (with errata E-002-14).
     """
-    x = next(iter(name for name in ("sensitivity", "sigma", "scale", "rate", "n") if len({row.get(name) for row in rows}) > 1), None)
+    x = next(
+        iter(
+            name for name in ("sensitivity", "sigma", "scale", "rate", "n") if len({row.get(name) for row in rows}) > 1
+        ),
+        None,
+    )
     if x is None:
         raise KeyError("a swept column (sensitivity, sigma, scale, rate or n)")
     handles = []
     for y, style in (("mean", "solid"), ("variance", (0, (5, 2)))):
         for place, (label, own) in enumerate(_draw.series([row for row in rows if row.get(y) is not None], x, y)):
             heights = [row[y] for row in own]
-            line = axes.plot([row[x] for row in own], heights, color=_COLOURS[place % 4], linestyle=style, linewidth=1.6)[0]
+            line = axes.plot(
+                [row[x] for row in own], heights, color=_COLOURS[place % 4], linestyle=style, linewidth=1.6
+            )[0]
             handles.append((heights[-1], line, f"{y}, {label}" if label else y))
     handles.sort(key=lambda h: -h[0])
     axes.set_xlabel(_draw.NAMES[x])

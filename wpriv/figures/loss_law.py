@@ -30,7 +30,9 @@ def draw(rows: list[Row], axes: Any) -> None:
         axes.set_ylabel("probability")
         axes.set_ylim(0, 1.1)
         for row in finite:
-            axes.annotate(f"{row['mass']:.4g}", (row["loss"], row["mass"]), xytext=(0, 3), textcoords="offset points", ha="center")
+            axes.annotate(
+                f"{row['mass']:.4g}", (row["loss"], row["mass"]), xytext=(0, 3), textcoords="offset points", ha="center"
+            )
     if infinity:
         _infinity(finite, infinity, axes)
     axes.set_xlabel("privacy loss")
@@ -42,7 +44,11 @@ def _cells(finite: list[Row], axes: Any) -> None:
     heights = [row["density"] for row in finite]
     law = axes.stairs(heights, edges, fill=True, color="#56B4E9", label="privacy loss distribution")
     (normal,) = axes.plot(
-        [row["loss"] for row in finite], [row["class_density"] for row in finite], color="#D55E00", linewidth=1.6, linestyle=(0, (5, 2))
+        [row["loss"] for row in finite],
+        [row["class_density"] for row in finite],
+        color="#D55E00",
+        linewidth=1.6,
+        linestyle=(0, (5, 2)),
     )
     # an atom is a cell far above the rest: the axis shows the rest, and the atom's mass is written beside it
     usual = sorted(heights)[int(0.95 * (len(heights) - 1))]

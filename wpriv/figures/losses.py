@@ -19,7 +19,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         style = {"color": _draw.COLOURS[place % len(_draw.COLOURS)], "linewidth": 1.2}
         # a single point is no line
         style |= {"marker": "o"} if len(own) == 1 else {}
-        axes.plot([row["step"] for row in own], [row["loss"] for row in own], label="" if case is None else str(case), **style)
+        axes.plot(
+            [row["step"] for row in own], [row["loss"] for row in own], label="" if case is None else str(case), **style
+        )
     axes.set_xlabel("step")
     axes.set_ylabel("loss on training records (no noise: do not publish)")
     axes.grid(True, alpha=0.25, linewidth=0.6)

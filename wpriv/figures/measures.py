@@ -17,8 +17,14 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         raise KeyError("w2")
     axes.set_yscale("log")
     for place, name in enumerate(names):
-        points = [(row["epoch"], row[name]) for row in rows if isinstance(row.get(name), (int, float)) and row[name] > 0]
-        style = {"color": _draw.COLOURS[place % len(_draw.COLOURS)], "marker": MARKS[place % len(MARKS)], "markersize": 3.5}
+        points = [
+            (row["epoch"], row[name]) for row in rows if isinstance(row.get(name), (int, float)) and row[name] > 0
+        ]
+        style = {
+            "color": _draw.COLOURS[place % len(_draw.COLOURS)],
+            "marker": MARKS[place % len(MARKS)],
+            "markersize": 3.5,
+        }
         axes.plot([x for x, _ in points], [y for _, y in points], label=name, **style)
     axes.set_xlabel("epoch")
     axes.set_ylabel("measured on generated and test records")

@@ -23,11 +23,21 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     for place, formula in enumerate(dict.fromkeys(row[FORMULA] for row in rows)):
         for number, notion in enumerate(dict.fromkeys(row.get(NOTION) for row in rows)):
             own = [row for row in rows if row[FORMULA] == formula and row.get(NOTION) == notion]
-            style = {"color": _draw.COLOURS[place], "linestyle": _DASHES[number % 2], "linewidth": 1.4, "markersize": 4.5}
+            style = {
+                "color": _draw.COLOURS[place],
+                "linestyle": _DASHES[number % 2],
+                "linewidth": 1.4,
+                "markersize": 4.5,
+            }
             named = formula if notion is None else f"{notion}, {formula}"
-            for column, side, mark in (("noise", axes, {"marker": "o"}), ("loss", right, {"marker": "s", "markerfacecolor": "white"})):
+            for column, side, mark in (
+                ("noise", axes, {"marker": "o"}),
+                ("loss", right, {"marker": "s", "markerfacecolor": "white"}),
+            ):
                 values = [[row[column] for row in own if row[EPS] == tick] for tick in ticks]
-                side.plot(range(len(ticks)), [sum(v) / len(v) for v in values], label=f"{column}: {named}", **style, **mark)
+                side.plot(
+                    range(len(ticks)), [sum(v) / len(v) for v in values], label=f"{column}: {named}", **style, **mark
+                )
     axes.set_xticks(range(len(ticks)), [f"{tick:g}" for tick in ticks])
     axes.set_xlabel(_draw.NAMES["epsilon"])
     axes.set_ylabel("noise of a step, standard deviation")

@@ -8,7 +8,11 @@ from wpriv.errors import UsageError
 from wpriv.figures import _draw
 
 Row = dict[str, Any]
-MARKS = {"bernstein": ("Bernstein", "#CC79A7"), "clt": ("CLT quantile", "#D55E00"), "quantile": ("true quantile", "#009E73")}
+MARKS = {
+    "bernstein": ("Bernstein", "#CC79A7"),
+    "clt": ("CLT quantile", "#D55E00"),
+    "quantile": ("true quantile", "#009E73"),
+}
 
 
 def draw(rows: list[Row], axes: Any) -> None:
@@ -23,7 +27,13 @@ def draw(rows: list[Row], axes: Any) -> None:
         raise UsageError("projection-law draws one law; give each a panel of its own")
     x = [row["x"] for row in bins]
     half = (x[1] - x[0]) / 2
-    law = axes.stairs([row["drawn"] for row in bins], [x[0] - half, *(v + half for v in x)], fill=True, color="#BBD7EA", label="draws of H")
+    law = axes.stairs(
+        [row["drawn"] for row in bins],
+        [x[0] - half, *(v + half for v in x)],
+        fill=True,
+        color="#BBD7EA",
+        label="draws of H",
+    )
     (exact,) = axes.plot(x, [row["density"] for row in bins], color="#0072B2", linewidth=1.8)
     (normal,) = axes.plot(x, [row["normal"] for row in bins], color="#D55E00", linewidth=1.4, linestyle=(0, (5, 2)))
     handles, labels = [law, exact, normal], ["draws of H", "exact density", "normal density"]
@@ -31,7 +41,9 @@ def draw(rows: list[Row], axes: Any) -> None:
     top = 1.1 * max(max(row["drawn"] for row in bins), max(row["normal"] for row in bins))
     for name, (label, colour) in MARKS.items():
         if name in bounds and bounds[name] <= right:
-            handles.append(axes.axvline(bounds[name], color=colour, linewidth=1.4, linestyle=":" if name == "clt" else "-"))
+            handles.append(
+                axes.axvline(bounds[name], color=colour, linewidth=1.4, linestyle=":" if name == "clt" else "-")
+            )
             labels.append(f"{label} {bounds[name]:.3g}")
         elif name in bounds:
             axes.annotate(

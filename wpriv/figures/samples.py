@@ -56,7 +56,9 @@ def _grid(images: Any, across: int) -> Any:
 
 def _points(samples: Any, target: Any, axes: Any) -> None:
     if target is not None:
-        axes.scatter(*np.asarray(target)[:MOST_POINTS].T, s=4, color=_draw.COLOURS[-2], alpha=0.5, linewidths=0, label="target")
+        axes.scatter(
+            *np.asarray(target)[:MOST_POINTS].T, s=4, color=_draw.COLOURS[-2], alpha=0.5, linewidths=0, label="target"
+        )
     axes.scatter(*samples[:MOST_POINTS].T, s=4, color=_draw.COLOURS[0], alpha=0.5, linewidths=0, label="generated")
     axes.set_aspect("equal")
     axes.grid(True, alpha=0.25, linewidth=0.6)

@@ -25,7 +25,16 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
             colour, xs = _draw.COLOURS[group], [row["x"] for row in own]
             if plane:
                 mark = "x" if label == 1 else "o"
-                axes.scatter(xs, [row["y"] for row in own], s=5, marker=mark, color=colour, alpha=0.35, linewidths=0.4, label=told)
+                axes.scatter(
+                    xs,
+                    [row["y"] for row in own],
+                    s=5,
+                    marker=mark,
+                    color=colour,
+                    alpha=0.35,
+                    linewidths=0.4,
+                    label=told,
+                )
                 continue
             step = 1 / len(xs)
             edges = [*xs, xs[-1] + step]

@@ -19,7 +19,10 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     for case, colour in _COLOURS.items():
         # the limit is the same for every number of records
         for place, count in enumerate(counts if case != "closed form" else counts[-1:]):
-            own = sorted((row for row in rows if row["case"] == case and row["records"] == count), key=lambda row: float(row["c"]))
+            own = sorted(
+                (row for row in rows if row["case"] == case and row["records"] == count),
+                key=lambda row: float(row["c"]),
+            )
             xs, ys, off = ([float(row[key]) for row in own] for key in ("c", "distance", "spread"))
             limit = case == "closed form"
             label = "limit of many records (closed form)" if limit else f"{case}, {count:g} records"
@@ -29,7 +32,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
                 "markevery": max(1, len(own) // 10),
             }
             dashes = (0, (5, 2)) if limit else "solid"
-            axes.plot(xs, ys, color=colour, linestyle=dashes, linewidth=1.5, zorder=3 if limit else 2, label=label, **style)
+            axes.plot(
+                xs, ys, color=colour, linestyle=dashes, linewidth=1.5, zorder=3 if limit else 2, label=label, **style
+            )
             low, high = ([y + sign * o for y, o in zip(ys, off, strict=True)] for sign in (-1, 1))
             axes.fill_between(xs, low, high, color=colour, alpha=0.12, linewidth=0)
     axes.set_ylim(bottom=0)

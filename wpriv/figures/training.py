@@ -20,14 +20,27 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     for place, name in enumerate(names):
         # a figure may be missing at the first look, and there may be more of them than colours
         line = "-" if place < len(_draw.COLOURS) else "--"
-        axes.plot(x, [row.get(name) for row in rows], line, color=_draw.COLOURS[place % len(_draw.COLOURS)], label=name, **mark)
+        axes.plot(
+            x,
+            [row.get(name) for row in rows],
+            line,
+            color=_draw.COLOURS[place % len(_draw.COLOURS)],
+            label=name,
+            **mark,
+        )
     axes.set_xlabel("epoch")
     axes.set_ylabel(names[0] if len(names) == 1 else "measured on test records")
     axes.grid(True, alpha=0.25, linewidth=0.6)
     axes.xaxis.get_major_locator().set_params(integer=True)
     if any(row.get("epsilon") is not None for row in rows):
         right = axes.twinx()
-        right.plot(x, [row.get("epsilon") for row in rows], color=_draw.COLOURS[-2], linestyle=(0, (5, 2)), label="ε so far (right)")
+        right.plot(
+            x,
+            [row.get("epsilon") for row in rows],
+            color=_draw.COLOURS[-2],
+            linestyle=(0, (5, 2)),
+            label="ε so far (right)",
+        )
         right.set_ylabel(_draw.NAMES["epsilon"])
         right.set_ylim(bottom=0)
         handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]

@@ -95,7 +95,9 @@ class CsvTable:
         names = [cell.strip() for cell in first] if headed else [str(place) for place in range(len(first))]
         if len(set(names)) < len(names):
             repeated = next(name for name in names if names.count(name) > 1)
-            raise CsvError(f"the first line must name every column, each by another name; found {repeated[:40]!r} twice", line)
+            raise CsvError(
+                f"the first line must name every column, each by another name; found {repeated[:40]!r} twice", line
+            )
         return cls(text, tuple(names), headed)
 
     def matrix(self) -> Array:
@@ -155,7 +157,9 @@ class CsvTable:
         kinds: Any = {name: np.float64 if name in numbers else object for name in self.names}
         if numbers.issuperset(self.names):
             kinds = np.float64
-        options: dict[str, Any] = {} if _release(pd.__version__) >= (3, 1) else {"float_precision": "round_trip"}  # the default since 3.1
+        options: dict[str, Any] = (
+            {} if _release(pd.__version__) >= (3, 1) else {"float_precision": "round_trip"}
+        )  # the default since 3.1
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows that are longer than the header
             frame = pd.read_csv(

@@ -50,7 +50,9 @@ def read(path: str, bin_width: float) -> Table:
             )
         return _read(path, bin_width, (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size))
     except OSError as error:
-        raise MissingResource(f"histogram: cannot read {path!r}: {error.strerror or error}. Give a CSV file as 'file'") from error
+        raise MissingResource(
+            f"histogram: cannot read {path!r}: {error.strerror or error}. Give a CSV file as 'file'"
+        ) from error
     except ValueError as error:
         raise UsageError(f"histogram: file must be a path; found {path!r}") from error
 
@@ -64,9 +66,15 @@ def _read(path: str, bin_width: float, identity: tuple[int, ...]) -> Table:
         return _binned(path, _of_width(path, rows, 2), bin_width)
     if header != HISTOGRAM:
         found = repr(",".join(header)[:80]) if header else "an empty file"
-        _refuse(path, line, f"the header must be 'outcome,p,q' (two histograms) or 'p,q' (two columns of samples); found {found}")
+        _refuse(
+            path,
+            line,
+            f"the header must be 'outcome,p,q' (two histograms) or 'p,q' (two columns of samples); found {found}",
+        )
     if bin_width:
-        raise UsageError(f"{path}: bin_width is for two columns of samples (header 'p,q'); found a histogram (header 'outcome,p,q')")
+        raise UsageError(
+            f"{path}: bin_width is for two columns of samples (header 'p,q'); found a histogram (header 'outcome,p,q')"
+        )
     return _histogram(path, _of_width(path, rows, 3))
 
 
@@ -102,7 +110,9 @@ def _histogram(path: str, rows: Rows) -> Table:
         _refuse(path, 1, "at least one outcome was wanted; found the header only")
     for name, column in zip(SAMPLES, columns, strict=True):
         if not abs(math.fsum(column) - 1) <= SUM_TOLERANCE:
-            raise UsageError(f"{path}: column {name} must sum to 1 within {SUM_TOLERANCE:g}; found {math.fsum(column)!r}")
+            raise UsageError(
+                f"{path}: column {name} must sum to 1 within {SUM_TOLERANCE:g}; found {math.fsum(column)!r}"
+            )
     p, q = (np.array(column) / math.fsum(column) for column in columns)
     return Table(p, q, labels)
 
@@ -122,7 +132,9 @@ def _binned(path: str, rows: Rows, bin_width: float) -> Table:
     with np.errstate(over="ignore"):
         bins = np.floor(samples / bin_width)
     if not np.all(np.abs(bins) < 2**53):
-        raise UsageError(f"{path}: bin_width {bin_width:g} is too small for samples of size {np.max(np.abs(samples)):g}")
+        raise UsageError(
+            f"{path}: bin_width {bin_width:g} is too small for samples of size {np.max(np.abs(samples)):g}"
+        )
     found, index = np.unique(bins, return_inverse=True)
     p, q = (np.bincount(part, minlength=found.size) / part.size for part in np.split(index, [len(columns[0])]))
     return Table(p, q, {}, (found + 0.5) * bin_width)

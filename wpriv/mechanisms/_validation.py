@@ -19,7 +19,12 @@ def whole_number(mechanism: Mechanism, name: str, least: int) -> None:
         UsageError: it is not a whole number from ``least`` to 2^53.
     """
     value = getattr(mechanism, name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= MOST or value != int(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not least <= value <= MOST
+        or value != int(value)
+    ):
         raise UsageError(f"{mechanism.name}: {name} must be a whole number from {least} to 2^53; found {value}")
     object.__setattr__(mechanism, name, int(value))
 
@@ -32,4 +37,6 @@ def ratio(mechanism: Mechanism, top: str, bottom: str) -> None:
     """
     found = getattr(mechanism, top), getattr(mechanism, bottom)
     if not -100 <= math.log10(found[0]) - math.log10(found[1]) <= 100:
-        raise UsageError(f"{mechanism.name}: {top}/{bottom} must lie between 1e-100 and 1e100; found {found[0]:g} and {found[1]:g}")
+        raise UsageError(
+            f"{mechanism.name}: {top}/{bottom} must lie between 1e-100 and 1e100; found {found[0]:g} and {found[1]:g}"
+        )

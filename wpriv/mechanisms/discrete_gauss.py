@@ -43,8 +43,10 @@ class DiscreteGauss(Mechanism):
     noise: ClassVar[str | None] = "sigma"
     source: ClassVar[str] = "Canonne, Kamath, Steinke 2020, Theorem 7"
 
-    sigma: float = parameter("parameter of the noise, P(k) ~ exp(-k^2/(2 sigma^2)), in the units of the query", above=0)
-    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, least=1)
+    sigma: float = parameter(
+        "parameter of the noise, P(k) ~ exp(-k^2/(2 sigma^2)), in the units of the query", exclusive_minimum=0
+    )
+    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,7 +153,9 @@ class LatticePair(Derived):
         density = -((u - mu) ** 2) / 2 - 0.5 * math.log(2 * math.pi)
         with np.errstate(over="ignore", invalid="ignore"):
             inside = np.expm1(eps - edge) * np.exp(edge + log_ndtr(-u) - gauss)
-            corrected = (_correction(u - mu, self.sigma) - np.exp(eps - edge) * _correction(u, self.sigma)) * np.exp(density - gauss)
+            corrected = (_correction(u - mu, self.sigma) - np.exp(eps - edge) * _correction(u, self.sigma)) * np.exp(
+                density - gauss
+            )
             whole = gauss + np.log1p(-inside - corrected)
         # further out the logs have no digits left for a correction, and delta is 0 to every question
         return np.where(gauss > -1e4, whole, gauss)

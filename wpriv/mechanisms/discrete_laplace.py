@@ -31,8 +31,8 @@ class DiscreteLaplace(Mechanism):
     noise: ClassVar[str | None] = "scale"
     source: ClassVar[str] = "Ghosh, Roughgarden, Sundararajan 2009; Canonne, Kamath, Steinke 2020"
 
-    scale: float = parameter("scale b of the noise, P(k) ~ exp(-|k|/b), in the units of the query", above=0)
-    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, least=1)
+    scale: float = parameter("scale b of the noise, P(k) ~ exp(-|k|/b), in the units of the query", exclusive_minimum=0)
+    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,8 +29,10 @@ class Gauss(Mechanism):
     noise: ClassVar[str | None] = "sigma"
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Theorem 5"
 
-    sigma: float = parameter("standard deviation of the noise, in the units of the query", above=0)
-    sensitivity: float = parameter("l2 sensitivity of the query between neighbours, in its units", default=1.0, above=0)
+    sigma: float = parameter("standard deviation of the noise, in the units of the query", exclusive_minimum=0)
+    sensitivity: float = parameter(
+        "l2 sensitivity of the query between neighbours, in its units", default=1.0, exclusive_minimum=0
+    )
 
     def pair(self) -> LossPair:
         return GaussPair(self.sensitivity / self.sigma)
@@ -52,16 +54,16 @@ class GaussPair(LossPair):
         a = (np.asarray(eps, dtype=float) / self.mu - self.mu / 2) * math.sqrt(0.5)
         return Tails(*_both_tails(a), *_both_tails(a + self.mu * math.sqrt(0.5)))
 
-    def family(self) -> tuple[Hashable, tuple[float, ...]]:
+    def batch_key(self) -> tuple[Hashable, tuple[float, ...]]:
         return "gauss", (self.mu,)
 
-    def stacked(self, alike: Sequence[GaussPair]) -> LossPair:
+    def batched(self, alike: Sequence[GaussPair]) -> LossPair:
         return GaussPair(column([pair.mu for pair in alike]))
 
-    def power(self, n: int) -> GaussPair:
+    def self_compose(self, n: int) -> GaussPair:
         return GaussPair(self.mu * math.sqrt(n))
 
-    def join(self, other: LossPair) -> GaussPair | None:
+    def compose_with(self, other: LossPair) -> GaussPair | None:
         return GaussPair(math.hypot(self.mu, other.mu)) if isinstance(other, GaussPair) else None
 
     def renyi(self, orders: Array) -> Array:
@@ -75,7 +77,9 @@ class GaussPair(LossPair):
         y = np.asarray(eps, dtype=float)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             above = log_mills_drop(np.abs(y) / self.mu - self.mu / 2, self.mu)
-        above = np.where(np.isnan(above), -np.inf, above)  # beyond 1e150 standard deviations the logs themselves overflow
+        above = np.where(
+            np.isnan(above), -np.inf, above
+        )  # beyond 1e150 standard deviations the logs themselves overflow
         return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
 
 

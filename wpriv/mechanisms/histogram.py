@@ -42,15 +42,25 @@ class Histogram(Mechanism):
     noise: ClassVar[str | None] = "sigma"
     adjacencies: ClassVar[tuple[str, ...]] = ("given-pair",)
     dominating: ClassVar[bool] = False
-    why_not_sampled: ClassVar[str] = "two given laws say nothing of other neighbours, so they are no proven dominating pair"
+    why_not_sampled: ClassVar[str] = (
+        "two given laws say nothing of other neighbours, so they are no proven dominating pair"
+    )
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Definitions 1 to 5"
 
     file: str = parameter("CSV file with columns outcome,p,q (probabilities) or p,q (samples)")
-    bin_width: float = parameter("width of the bins for columns of samples, in their units; 0 for a histogram", default=0.0, least=0)
-    sigma: float = parameter("standard deviation of the noise added to the outcome, in its units; 0 for none", default=0.0, least=0)
-    bound: float = parameter("largest size of that noise, in the same units; 0 for no truncation", default=0.0, least=0)
+    bin_width: float = parameter(
+        "width of the bins for columns of samples, in their units; 0 for a histogram", default=0.0, minimum=0
+    )
+    sigma: float = parameter(
+        "standard deviation of the noise added to the outcome, in its units; 0 for none", default=0.0, minimum=0
+    )
+    bound: float = parameter(
+        "largest size of that noise, in the same units; 0 for no truncation", default=0.0, minimum=0
+    )
     cell: float = parameter(
-        "width of the cells that the noisy outcome is rounded to; 0 for a 64th of sigma, or of bound", default=0.0, least=0
+        "width of the cells that the noisy outcome is rounded to; 0 for a 64th of sigma, or of bound",
+        default=0.0,
+        minimum=0,
     )
 
     def __post_init__(self) -> None:
@@ -93,7 +103,9 @@ class Histogram(Mechanism):
         offset = np.round(position - nearest, 10)
         result = np.zeros((2, int(cells) + 1))
         shared, kernel = math.nan, np.empty(0)
-        for i in np.argsort(offset, kind="stable"):  # outcomes at the same place in their cells share the chances around them
+        for i in np.argsort(
+            offset, kind="stable"
+        ):  # outcomes at the same place in their cells share the chances around them
             if offset[i] != shared:
                 shared, kernel = offset[i], self._kernel(half, offset[i], cell)
             result[:, nearest[i] : nearest[i] + 2 * half + 1] += laws[:, i, None] * kernel
@@ -122,4 +134,10 @@ def _pair_of(p: Array, q: Array, rare: float = 0.0) -> AtomicPair:
     both, only_p, only_q = in_p & in_q, in_p & ~in_q & (p >= rare), in_q & ~in_p & (q >= rare)
     log_p, log_q = np.log(p[both]), np.log(q[both])
     infinity, lost = math.fsum(p[only_p]), math.fsum(q[only_q])
-    return AtomicPair(log_p - log_q, log_p, infinity=min(infinity, 1.0), lost=min(lost, 1.0), log_q=log_q)
+    return AtomicPair(
+        log_p - log_q,
+        log_p,
+        mass_at_plus_infinity=min(infinity, 1.0),
+        mass_at_minus_infinity=min(lost, 1.0),
+        log_q=log_q,
+    )

@@ -30,8 +30,12 @@ class Laplace(Mechanism):
     noise: ClassVar[str | None] = "scale"
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Appendix A.3"
 
-    scale: float = parameter("scale b of the noise, density exp(-|x|/b)/(2b), in the units of the query", above=0)
-    sensitivity: float = parameter("l1 sensitivity of the query between neighbours, in its units", default=1.0, above=0)
+    scale: float = parameter(
+        "scale b of the noise, density exp(-|x|/b)/(2b), in the units of the query", exclusive_minimum=0
+    )
+    sensitivity: float = parameter(
+        "l1 sensitivity of the query between neighbours, in its units", default=1.0, exclusive_minimum=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -28,16 +28,20 @@ class LocalGauss(Mechanism):
     noise: ClassVar[str | None] = "sigma"
     adjacencies: ClassVar[tuple[str, ...]] = (ANY_TWO,)
     why_not_sampled: ClassVar[str] = NO_BATCH
-    source: ClassVar[str] = "Balle, Wang 2018, at the diameter of the clip ball; Reshetova, Chen, Ozgur 2023 (corrected)"
+    source: ClassVar[str] = (
+        "Balle, Wang 2018, at the diameter of the clip ball; Reshetova, Chen, Ozgur 2023 (corrected)"
+    )
 
-    sigma: float = parameter("standard deviation of the noise, in the units of the data", above=0)
-    radius: float = parameter("l2 norm to which every input is clipped, in the units of the data", above=0)
-    nonnegative: int = parameter("1 where no input has a negative coordinate, else 0", default=0, least=0)
+    sigma: float = parameter("standard deviation of the noise, in the units of the data", exclusive_minimum=0)
+    radius: float = parameter("l2 norm to which every input is clipped, in the units of the data", exclusive_minimum=0)
+    nonnegative: int = parameter("1 where no input has a negative coordinate, else 0", default=0, minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.nonnegative not in (0, 1):
-            raise UsageError(f"{self.name}: nonnegative is 1 (no input has a negative coordinate) or 0; found {self.nonnegative}")
+            raise UsageError(
+                f"{self.name}: nonnegative is 1 (no input has a negative coordinate) or 0; found {self.nonnegative}"
+            )
         ratio(self, "sensitivity", "sigma")
 
     @property

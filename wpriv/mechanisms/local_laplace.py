@@ -30,10 +30,15 @@ class LocalLaplace(Mechanism):
     noise: ClassVar[str | None] = "scale"
     adjacencies: ClassVar[tuple[str, ...]] = (ANY_TWO,)
     why_not_sampled: ClassVar[str] = NO_BATCH
-    source: ClassVar[str] = "Dwork, McSherry, Nissim, Smith 2006, at the diameter of the clip ball; Reshetova, Chen, Ozgur 2023 (corrected)"
+    source: ClassVar[str] = (
+        "Dwork, McSherry, Nissim, Smith 2006, at the diameter of the clip ball; Reshetova, Chen, Ozgur 2023 (corrected)"
+    )
 
-    scale: float = parameter("scale b of the noise on each coordinate, density exp(-|x|/b)/(2b), in the units of the data", above=0)
-    radius: float = parameter("l1 norm to which every input is clipped, in the units of the data", above=0)
+    scale: float = parameter(
+        "scale b of the noise on each coordinate, density exp(-|x|/b)/(2b), in the units of the data",
+        exclusive_minimum=0,
+    )
+    radius: float = parameter("l1 norm to which every input is clipped, in the units of the data", exclusive_minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,4 +54,6 @@ class LocalLaplace(Mechanism):
 
     def reading(self) -> tuple[str, ...]:
         found = self.sensitivity
-        return (f"sensitivity = {found:.6g}, the l1 diameter of the inputs; one report is pure {found / self.scale:.6g}-DP (delta = 0)",)
+        return (
+            f"sensitivity = {found:.6g}, the l1 diameter of the inputs; one report is pure {found / self.scale:.6g}-DP (delta = 0)",
+        )

@@ -42,10 +42,14 @@ class Projection(Mechanism):
     )
     source: ClassVar[str] = "Rakotomamonjy, Ralaivola 2021, Algorithm 1 and Lemma 1"
 
-    d: int = parameter("dimension of the records (of the space that is projected)", least=2)
-    k: int = parameter("number of random directions, fresh at every release", least=1)
-    sigma: float = parameter("standard deviation of the noise on each projected coordinate, in the units of the records", above=0)
-    sensitivity: float = parameter("largest l2 distance between a record and its replacement", default=1.0, above=0)
+    d: int = parameter("dimension of the records (of the space that is projected)", minimum=2)
+    k: int = parameter("number of random directions, fresh at every release", minimum=1)
+    sigma: float = parameter(
+        "standard deviation of the noise on each projected coordinate, in the units of the records", exclusive_minimum=0
+    )
+    sensitivity: float = parameter(
+        "largest l2 distance between a record and its replacement", default=1.0, exclusive_minimum=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,7 +77,7 @@ class ProjectionPair(LossPair):
     sigma: float
     symmetric = True
 
-    def between(self, tol: float) -> tuple[GaussMixture, GaussMixture]:
+    def sandwich(self, tol: float) -> tuple[GaussMixture, GaussMixture]:
         accuracy = min(max(tol / 3, FINEST), 1e-2)
         low, high = lengths(self.k, self.d, self.sigma, accuracy)
         about = (self.k, self.d, self.sigma, accuracy)
@@ -83,10 +87,10 @@ class ProjectionPair(LossPair):
         )
 
     def tails(self, eps: Array) -> Tails:
-        return self.between(USUAL)[1].tails(eps)
+        return self.sandwich(USUAL)[1].tails(eps)
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        return self.between(USUAL)[1].log_delta(eps)
+        return self.sandwich(USUAL)[1].log_delta(eps)
 
     def renyi(self, orders: Array) -> Array:
         """k/(a-1) ln 1F1(1/2; d/2; a(a-1)/(2 sigma^2)): the mean over H of the Gaussian moment, in closed form."""

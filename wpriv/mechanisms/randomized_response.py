@@ -31,8 +31,8 @@ class RandomizedResponse(Mechanism):
 
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 1 (corrected); Kairouz, Oh, Viswanath 2015"
 
-    eps0: float = parameter("privacy loss of one answer, in nats", above=0)
-    delta0: float = parameter("chance that an answer is revealed outright, below 1", default=0.0, least=0)
+    eps0: float = parameter("privacy loss of one answer, in nats", exclusive_minimum=0)
+    delta0: float = parameter("chance that an answer is revealed outright, below 1", default=0.0, minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,14 +52,14 @@ class ResponsePair(AtomicPair):
         infinity = -math.expm1(log_keep)
         super().__init__(eps0 * np.arange(-n, n + 1.0, 2), log_p, infinity, infinity, symmetric=True, log_q=log_p[::-1])
 
-    def power(self, n: int) -> LossPair | None:
+    def self_compose(self, n: int) -> LossPair | None:
         if n == 1:
             return self
         return ResponsePair(self.eps0, n * self.log_keep, n * self.n) if n * self.n <= MAX_POWER else None
 
-    def join(self, other: LossPair) -> LossPair | None:
+    def compose_with(self, other: LossPair) -> LossPair | None:
         if not isinstance(other, ResponsePair) or other.eps0 != self.eps0 or self.n + other.n > MAX_POWER:
-            return super().join(other)
+            return super().compose_with(other)
         return ResponsePair(self.eps0, self.log_keep + other.log_keep, self.n + other.n)
 
 
@@ -75,7 +75,9 @@ def _log_binomial(n: int, logit: float) -> Array:
     rest = n - k
     found = _stirling_error(np.array([float(n)])) - _stirling_error(k) - _stirling_error(rest)
     excess = rest - n * q  # of the rarer outcome, whose mean keeps its digits
-    found = found - _deviance(k, -excess, n * p, math.log(n) + log_p) - _deviance(rest, excess, n * q, math.log(n) + log_q)
+    found = (
+        found - _deviance(k, -excess, n * p, math.log(n) + log_p) - _deviance(rest, excess, n * q, math.log(n) + log_q)
+    )
     inner = found + 0.5 * np.log(n / (2 * math.pi * k * rest))
     return np.concatenate([[n * log_q], inner, [n * log_p]])
 
@@ -84,7 +86,10 @@ def _stirling_error(n: Array) -> Array:
     """ln n! - ln(sqrt(2 pi n) (n/e)^n) for n >= 1."""
     x = np.maximum(n, 16.0)
     square = 1 / (x * x)
-    series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square * (1 / 1188 - square * 691 / 360360))))) / x
+    series = (
+        1 / 12
+        - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square * (1 / 1188 - square * 691 / 360360))))
+    ) / x
     m = np.minimum(n, 16.0)
     return np.where(n < 16, gammaln(m + 1) - (m + 0.5) * np.log(m) + m - 0.5 * math.log(2 * math.pi), series)
 

@@ -37,9 +37,13 @@ class TruncatedGauss(Mechanism):
     noise: ClassVar[str | None] = "bound"
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Figure 4"
 
-    sigma: float = parameter("standard deviation of the noise before truncation, in the units of the query", above=0)
-    bound: float = parameter("largest size of the noise, in the units of the query", above=0)
-    sensitivity: float = parameter("largest change of the released number between neighbours, in its units", default=1.0, above=0)
+    sigma: float = parameter(
+        "standard deviation of the noise before truncation, in the units of the query", exclusive_minimum=0
+    )
+    bound: float = parameter("largest size of the noise, in the units of the query", exclusive_minimum=0)
+    sensitivity: float = parameter(
+        "largest change of the released number between neighbours, in its units", default=1.0, exclusive_minimum=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,7 +52,9 @@ class TruncatedGauss(Mechanism):
 
     def pair(self) -> LossPair:
         if 2 * self.bound <= self.sensitivity:
-            return AtomicPair(np.empty(0), np.empty(0), infinity=1.0, lost=1.0, symmetric=True)
+            return AtomicPair(
+                np.empty(0), np.empty(0), mass_at_plus_infinity=1.0, mass_at_minus_infinity=1.0, symmetric=True
+            )
         return TruncatedGaussPair(self.sensitivity / self.sigma, self.bound / self.sigma)
 
 
@@ -65,7 +71,7 @@ class TruncatedGaussPair(Derived):
         self.atoms = np.array([-top, top])  # the density of the loss jumps at both ends
         self._log_mass = float(_log_interval(np.array(-beta), np.array(2 * beta)))
         self.log_infinity = float(_log_interval(np.array(beta - mu), np.array(mu))) - self._log_mass
-        self.infinity = self.lost = math.exp(self.log_infinity)
+        self.mass_at_plus_infinity = self.mass_at_minus_infinity = math.exp(self.log_infinity)
 
     def tails(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)

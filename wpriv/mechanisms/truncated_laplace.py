@@ -33,9 +33,13 @@ class TruncatedLaplace(Mechanism):
     noise: ClassVar[str | None] = "bound"
     source: ClassVar[str] = "Geng, Ding, Guo, Kumar 2020 (truncated Laplace noise)"
 
-    scale: float = parameter("scale b of the noise before truncation, density ~ exp(-|x|/b), in the units of the query", above=0)
-    bound: float = parameter("largest size of the noise, in the units of the query", above=0)
-    sensitivity: float = parameter("largest change of the released number between neighbours, in its units", default=1.0, above=0)
+    scale: float = parameter(
+        "scale b of the noise before truncation, density ~ exp(-|x|/b), in the units of the query", exclusive_minimum=0
+    )
+    bound: float = parameter("largest size of the noise, in the units of the query", exclusive_minimum=0)
+    sensitivity: float = parameter(
+        "largest change of the released number between neighbours, in its units", default=1.0, exclusive_minimum=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +48,9 @@ class TruncatedLaplace(Mechanism):
 
     def pair(self) -> LossPair:
         if 2 * self.bound <= self.sensitivity:
-            return AtomicPair(np.empty(0), np.empty(0), infinity=1.0, lost=1.0, symmetric=True)
+            return AtomicPair(
+                np.empty(0), np.empty(0), mass_at_plus_infinity=1.0, mass_at_minus_infinity=1.0, symmetric=True
+            )
         return TruncatedLaplacePair(self.sensitivity / self.scale, self.bound / self.scale)
 
 
@@ -66,8 +72,10 @@ class TruncatedLaplacePair(Derived):
         self._log_mass = float(log1mexp(-beta))
         # the noise above beta - t: the last stretch of length t, which may reach beyond the centre
         stretch = t - beta + log1mexp(-t) - math.log(2) - self._log_mass
-        self.log_infinity = float(stretch if beta > t else log1mexp(self._upper(np.array(t - beta), np.array(-self._room))))
-        self.infinity = self.lost = math.exp(self.log_infinity)
+        self.log_infinity = float(
+            stretch if beta > t else log1mexp(self._upper(np.array(t - beta), np.array(-self._room)))
+        )
+        self.mass_at_plus_infinity = self.mass_at_minus_infinity = math.exp(self.log_infinity)
 
     def _upper(self, u: Array, beyond: Array) -> Array:
         """ln of the chance that the noise lies above u, for 0 <= u <= beta; ``beyond`` is u - beta, to all its digits."""

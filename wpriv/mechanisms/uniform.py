@@ -29,8 +29,8 @@ class Uniform(Mechanism):
 
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 2 (corrected)"
 
-    outcomes: int = parameter("how many values the noise can take, each as likely", least=1)
-    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, least=1)
+    outcomes: int = parameter("how many values the noise can take, each as likely", minimum=1)
+    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,8 +54,8 @@ class UniformPair(AtomicPair):
         infinity = -math.expm1(log_keep)
         super().__init__(np.zeros(1), np.array([log_keep]), infinity, infinity, symmetric=True)
 
-    def power(self, n: int) -> UniformPair:
+    def self_compose(self, n: int) -> UniformPair:
         return UniformPair(n * self.log_keep)
 
-    def join(self, other: LossPair) -> UniformPair | None:
+    def compose_with(self, other: LossPair) -> UniformPair | None:
         return UniformPair(self.log_keep + other.log_keep) if isinstance(other, UniformPair) else None

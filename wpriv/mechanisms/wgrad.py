@@ -36,18 +36,30 @@ class Wgrad(Mechanism):
     adjacencies: ClassVar[tuple[str, ...]] = (WITHIN_GROUP,)
     source: ClassVar[str] = "Rodriguez-Vitores, Lalanne, Loubes 2025, Theorems 4.1 and 6.1 (constant corrected)"
 
-    sigma: float = parameter("standard deviation of the noise, in the units of the gradient", above=0)
-    bound: float = parameter("M, to which scores are clipped (norm)", above=0)
-    lipschitz_x: float = parameter("L1, to which gradients of X's scores are clipped (spectral norm of the Jacobian)", least=0)
-    size_x: int = parameter("records of X in the batch (of the smallest group, where there are several)", least=1)
-    size_z: int | None = parameter("records of Z in the batch; needed where Z is private too", default=None, least=1)
-    lipschitz_z: float | None = parameter("L2, the same of Z's scores; 0 where they do not train (default: L1)", default=None, least=0)
+    sigma: float = parameter("standard deviation of the noise, in the units of the gradient", exclusive_minimum=0)
+    bound: float = parameter("M, to which scores are clipped (norm)", exclusive_minimum=0)
+    lipschitz_x: float = parameter(
+        "L1, to which gradients of X's scores are clipped (spectral norm of the Jacobian)", minimum=0
+    )
+    size_x: int = parameter("records of X in the batch (of the smallest group, where there are several)", minimum=1)
+    size_z: int | None = parameter("records of Z in the batch; needed where Z is private too", default=None, minimum=1)
+    lipschitz_z: float | None = parameter(
+        "L2, the same of Z's scores; 0 where they do not train (default: L1)", default=None, minimum=0
+    )
     private: str = parameter("which samples hold private records: both, or x alone", default="both")
     formula: str = parameter("the sensitivity: tight, or paper as published (up to twice as large)", default="tight")
-    alpha: float = parameter("weight of the Wasserstein term, 0 to 1; the mean gradient has the rest", default=1.0, least=0)
-    clip: float = parameter("C, to which each record's gradient of the loss is clipped, where alpha < 1", default=0.0, least=0)
-    labels: int = parameter("number of labels with a Wasserstein term of their own (equality of odds)", default=1, least=1)
-    size: int | None = parameter("records in the whole batch, for the mean gradient (default: X and Z)", default=None, least=1)
+    alpha: float = parameter(
+        "weight of the Wasserstein term, 0 to 1; the mean gradient has the rest", default=1.0, minimum=0
+    )
+    clip: float = parameter(
+        "C, to which each record's gradient of the loss is clipped, where alpha < 1", default=0.0, minimum=0
+    )
+    labels: int = parameter(
+        "number of labels with a Wasserstein term of their own (equality of odds)", default=1, minimum=1
+    )
+    size: int | None = parameter(
+        "records in the whole batch, for the mean gradient (default: X and Z)", default=None, minimum=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,15 +71,23 @@ class Wgrad(Mechanism):
         if self.alpha > 1:
             raise UsageError(f"wgrad: alpha is a weight from 0 to 1; found {self.alpha:g}")
         if self.private == "both" and self.size_z is None:
-            raise UsageError("wgrad: with both samples private --param size_z=... is needed too; found none (or give --param private=x)")
+            raise UsageError(
+                "wgrad: with both samples private --param size_z=... is needed too; found none (or give --param private=x)"
+            )
         if self.alpha < 1 and not self.clip:
-            raise UsageError(f"wgrad: alpha = {self.alpha:g} adds the gradient of a loss, which needs --param clip=...; found none")
+            raise UsageError(
+                f"wgrad: alpha = {self.alpha:g} adds the gradient of a loss, which needs --param clip=...; found none"
+            )
         if self.alpha < 1 and self.size is None and (self.labels > 1 or self.size_z is None):
-            raise UsageError("wgrad: the mean gradient is over the whole batch: give --param size=..., its number of records; found none")
+            raise UsageError(
+                "wgrad: the mean gradient is over the whole batch: give --param size=..., its number of records; found none"
+            )
         if self.lipschitz_z is None:
             object.__setattr__(self, "lipschitz_z", self.lipschitz_x)
         if not self.sensitivity > 0:
-            raise UsageError("wgrad: nothing here depends on a private record: lipschitz_x (L1) is 0, and there is no mean gradient")
+            raise UsageError(
+                "wgrad: nothing here depends on a private record: lipschitz_x (L1) is 0, and there is no mean gradient"
+            )
         ratio(self, "sensitivity", "sigma")
 
     @property
@@ -75,7 +95,9 @@ class Wgrad(Mechanism):
         """The l2 sensitivity of what is released before the noise, in the units of the gradient."""
         assert self.lipschitz_z is not None
         size_z = self.size_z if self.private == "both" else None
-        penalty = wasserstein_gradient(self.bound, self.lipschitz_x, self.lipschitz_z, self.size_x, size_z, formula=self.formula)
+        penalty = wasserstein_gradient(
+            self.bound, self.lipschitz_x, self.lipschitz_z, self.size_x, size_z, formula=self.formula
+        )
         size = self.size or self.size_x + (self.size_z or 0)
         return penalised_gradient(self.alpha, self.clip, size, penalty, self.labels)
 
@@ -86,7 +108,11 @@ class Wgrad(Mechanism):
         return (NOT_PROTECTED,)
 
     def citation(self) -> str:
-        return self.source if self.formula == "tight" else self.source.replace("constant corrected", "constant as published")
+        return (
+            self.source
+            if self.formula == "tight"
+            else self.source.replace("constant corrected", "constant as published")
+        )
 
     def reading(self) -> tuple[str, ...]:
         found = self.sensitivity

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wpriv.config.field_types import Named
+from wpriv.config.field_types import PluginRef
 from wpriv.core import registry
 
 
-def build(model: Named, shape: Sequence[int], classes: int) -> Any:
+def build(model: PluginRef, shape: Sequence[int], classes: int) -> Any:
     """The model that a recipe names, for examples of a shape.
 
     Raises:
         UsageError: no such model or parameter, or it takes no such examples.
     """
-    return registry.load("models", model.name).build(registry.params("models", model.name, model.parameters()), tuple(shape), classes)
+    return registry.load("models", model.name).build(
+        registry.params("models", model.name, model.parameters()), tuple(shape), classes
+    )

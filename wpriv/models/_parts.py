@@ -21,7 +21,9 @@ def image(name: str, shape: Sequence[int], side: int | None = None) -> int:
     """
     if len(shape) != 3 or min(shape) < 1 or (side is not None and tuple(shape[1:]) != (side, side)):
         wanted = "[C, H, W]" if side is None else f"[C, {side}, {side}]"
-        raise UsageError(f"{name} takes images of shape {wanted}; found examples of shape {list(shape)}. Choose another model or data set")
+        raise UsageError(
+            f"{name} takes images of shape {wanted}; found examples of shape {list(shape)}. Choose another model or data set"
+        )
     return shape[0]
 
 
@@ -38,7 +40,9 @@ def widths(name: str, text: str) -> list[int]:
     """
     parts = text.split("-")
     if not all(part.isdecimal() and 1 <= int(part) <= 10**6 for part in parts):
-        raise UsageError(f"{name}: widths are whole numbers with dashes between them, as 128-64-64; found {text[:40]!r}")
+        raise UsageError(
+            f"{name}: widths are whole numbers with dashes between them, as 128-64-64; found {text[:40]!r}"
+        )
     return [int(part) for part in parts]
 
 

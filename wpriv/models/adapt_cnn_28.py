@@ -19,7 +19,9 @@ WIDTH = 20 * 4 * 4
 class Params(Parameters):
     """How much is dropped in training."""
 
-    dropout: bool = parameter("drop half of the second layer's channels and of the classifier's units, as published", default=False)
+    dropout: bool = parameter(
+        "drop half of the second layer's channels and of the classifier's units, as published", default=False
+    )
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
@@ -31,5 +33,7 @@ def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
         *([nn.Dropout2d()] if params.dropout else []),
         *(nn.MaxPool2d(2), nn.Sigmoid(), nn.Flatten()),  # to 4 x 4
     )
-    classifier = nn.Sequential(nn.Linear(WIDTH, 100), nn.ReLU(), *([nn.Dropout()] if params.dropout else []), nn.Linear(100, classes))
+    classifier = nn.Sequential(
+        nn.Linear(WIDTH, 100), nn.ReLU(), *([nn.Dropout()] if params.dropout else []), nn.Linear(100, classes)
+    )
     return nn.Sequential(OrderedDict(features=features, classifier=classifier))

@@ -22,17 +22,23 @@ OUTPUTS = ("linear", "sigmoid")
 class Params(Parameters):
     """The encoder's layers; the decoder has the same in the opposite order."""
 
-    code: int = parameter("numbers of a code", default=2, least=1)
+    code: int = parameter("numbers of a code", default=2, minimum=1)
     widths: str = parameter("units of the encoder's hidden layers, as 256-64", default="62")
     activation: str = parameter("relu or tanh", default="relu", choices=tuple(ACTIVATIONS))
     output: str = parameter("linear, or sigmoid for images in [0, 1]", default="linear", choices=OUTPUTS)
-    ball: float = parameter("codes become c / sqrt(1 + |c|^2 / ball^2), in a ball of this radius; 0 leaves them", default=0.0, least=0)
-    prior: float = parameter("a public guess of the outputs' mean, with which a sigmoid begins; 0 leaves it", default=0.0, least=0)
+    ball: float = parameter(
+        "codes become c / sqrt(1 + |c|^2 / ball^2), in a ball of this radius; 0 leaves them", default=0.0, minimum=0
+    )
+    prior: float = parameter(
+        "a public guess of the outputs' mean, with which a sigmoid begins; 0 leaves it", default=0.0, minimum=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prior and (self.output != "sigmoid" or self.prior >= 1):
-            told = f"prior is the mean of sigmoid outputs, between 0 and 1; found {self.prior:g} and output: {self.output}"
+            told = (
+                f"prior is the mean of sigmoid outputs, between 0 and 1; found {self.prior:g} and output: {self.output}"
+            )
             raise UsageError(f"{self.name}: {told}")
 
 

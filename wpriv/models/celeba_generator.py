@@ -20,7 +20,7 @@ WIDTHS = (512, 256, 128, 64)
 class Params(Parameters):
     """How many random numbers an image is made of."""
 
-    latent: int = parameter("normal numbers", default=32, least=1)
+    latent: int = parameter("normal numbers", default=32, minimum=1)
 
 
 class _Lift(nn.Module):

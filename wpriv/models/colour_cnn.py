@@ -18,8 +18,10 @@ WIDTH = 64
 class Params(Parameters):
     """Which normalisation stands after the convolutions."""
 
-    norm: str = parameter("group, or paper: BatchNorm as published, which mixes examples", default="group", choices=("group", "paper"))
-    groups: int = parameter("groups of the group normalisation", default=16, least=1)
+    norm: str = parameter(
+        "group, or paper: BatchNorm as published, which mixes examples", default="group", choices=("group", "paper")
+    )
+    groups: int = parameter("groups of the group normalisation", default=16, minimum=1)
 
     def layer(self) -> nn.Module:
         """The normalisation of 64 channels. BatchNorm makes an example's gradient hang on the others, so no clipping bounds it."""

@@ -17,7 +17,7 @@ SOURCE = "Radford, Metz, Chintala 2015, without normalisation, as Gulrajani, Ahm
 class Params(Parameters):
     """How wide it is."""
 
-    width: int = parameter("channels at 14x14; twice as many at 7x7", default=64, least=1)
+    width: int = parameter("channels at 14x14; twice as many at 7x7", default=64, minimum=1)
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:

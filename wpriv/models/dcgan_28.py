@@ -17,9 +17,11 @@ SOURCE = "Radford, Metz, Chintala 2015, with two steps of upsampling for 28x28 i
 class Params(Parameters):
     """What goes in, how wide it is, and whether its layers are normalised."""
 
-    latent: int = parameter("numbers that go in", default=100, least=1)
-    width: int = parameter("channels at 14x14; twice as many at 7x7", default=64, least=1)
-    norm: str = parameter("batch, as published, mixes the images of a batch; or none", default="batch", choices=("batch", "none"))
+    latent: int = parameter("numbers that go in", default=100, minimum=1)
+    width: int = parameter("channels at 14x14; twice as many at 7x7", default=64, minimum=1)
+    norm: str = parameter(
+        "batch, as published, mixes the images of a batch; or none", default="batch", choices=("batch", "none")
+    )
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:

@@ -19,7 +19,7 @@ SOURCE = "Harder, Adamczewski, Park 2021; Rakotomamonjy, Ralaivola 2021, Table 3
 class Params(Parameters):
     """How many random numbers an image is made of."""
 
-    latent: int = parameter("normal numbers beside the one-hot class", default=10, least=1)
+    latent: int = parameter("normal numbers beside the one-hot class", default=10, minimum=1)
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> Generator:

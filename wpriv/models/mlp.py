@@ -17,8 +17,8 @@ SOURCE = "multilayer perceptron"
 class Params(Parameters):
     """Width and number of the hidden layers, and what stands between them."""
 
-    width: int = parameter("units of each hidden layer", default=256, least=1)
-    depth: int = parameter("number of hidden layers", default=2, least=1)
+    width: int = parameter("units of each hidden layer", default=256, minimum=1)
+    depth: int = parameter("number of hidden layers", default=2, minimum=1)
     widths: str = parameter("the units of each hidden layer, as 128-64-64, in place of width and depth", default="")
     activation: str = parameter("relu or tanh", default="relu", choices=tuple(ACTIVATIONS))
 

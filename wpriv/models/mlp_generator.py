@@ -18,11 +18,13 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 class Params(Parameters):
     """What goes in, the hidden layers with their normalisation, and the range of what comes out."""
 
-    latent: int = parameter("numbers that go in", default=2, least=1)
-    width: int = parameter("units of each hidden layer", default=128, least=1)
-    depth: int = parameter("number of hidden layers; 0 is an affine map", default=2, least=0)
+    latent: int = parameter("numbers that go in", default=2, minimum=1)
+    width: int = parameter("units of each hidden layer", default=128, minimum=1)
+    depth: int = parameter("number of hidden layers; 0 is an affine map", default=2, minimum=0)
     activation: str = parameter("relu or tanh", default="relu", choices=tuple(ACTIVATIONS))
-    norm: str = parameter("batch: the hidden units are normalised over a batch; or none", default="none", choices=("batch", "none"))
+    norm: str = parameter(
+        "batch: the hidden units are normalised over a batch; or none", default="none", choices=("batch", "none")
+    )
     out: str = parameter("linear, or sigmoid for numbers from 0 to 1", default="linear", choices=("linear", "sigmoid"))
 
 

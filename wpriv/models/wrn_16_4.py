@@ -18,7 +18,7 @@ FACTOR, BLOCKS = 4, 2  # 3 stages of 2 blocks of 2 convolutions, and 4 more laye
 class Params(Parameters):
     """The groups of the normalisation, of every width."""
 
-    groups: int = parameter("groups of the group normalisation", default=16, least=1)
+    groups: int = parameter("groups of the group normalisation", default=16, minimum=1)
 
 
 class Block(nn.Module):
@@ -49,5 +49,11 @@ def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
         for block in range(BLOCKS):
             layers.append(Block(name, params.groups, size, width, 2 if stage and not block else 1))
             size = width
-    layers += [group_norm(name, size, params.groups), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(size, classes)]
+    layers += [
+        group_norm(name, size, params.groups),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(size, classes),
+    ]
     return nn.Sequential(*layers)

@@ -91,7 +91,9 @@ def log_mills_drop(a: Array, width: float | Array) -> Array:
     half = np.asarray(np.minimum(width, 0.5) / 2)
     x = np.maximum(a, -30.0)[..., None] + half[..., None] * (_NODES + 1)
     integral = half * (_one_minus_x_mills(x) @ _WEIGHTS)
-    return np.where((a < -30) | (np.asarray(width) > 0.5), by_tails, -a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral))
+    return np.where(
+        (a < -30) | (np.asarray(width) > 0.5), by_tails, -a * a / 2 - 0.5 * math.log(2 * math.pi) + np.log(integral)
+    )
 
 
 def _one_minus_x_mills(x: Array) -> Array:

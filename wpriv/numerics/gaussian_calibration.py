@@ -6,7 +6,7 @@ import math
 
 from wpriv.errors import UsageError
 from wpriv.numerics.conversions import normal_log_delta
-from wpriv.numerics.root_finding import least
+from wpriv.numerics.root_finding import smallest_meeting
 
 
 def exact(eps: float, delta: float) -> float:
@@ -18,13 +18,16 @@ def exact(eps: float, delta: float) -> float:
         Balle, Wang (2018), Theorem 8.
     """
     target = math.log(delta)
-    return least(lambda sigma: normal_log_delta(eps, 1 / (2 * sigma**2), 1 / sigma**2) - target, guess=classical(max(eps, 1.0), delta))
+    return smallest_meeting(
+        lambda sigma: normal_log_delta(eps, 1 / (2 * sigma**2), 1 / sigma**2) - target,
+        guess=classical(max(eps, 1.0), delta),
+    )
 
 
 def epsilon(sigma: float, delta: float) -> float:
     """The eps >= 0 that Gaussian noise sigma has at delta and sensitivity 1, exactly: ``exact`` the other way round."""
     target, mean = math.log(delta), 1 / (2 * sigma**2)
-    return least(lambda eps: normal_log_delta(eps, mean, 2 * mean) - target, guess=max(mean, 1e-12))
+    return smallest_meeting(lambda eps: normal_log_delta(eps, mean, 2 * mean) - target, guess=max(mean, 1e-12))
 
 
 def classical(eps: float, delta: float) -> float:

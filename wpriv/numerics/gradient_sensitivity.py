@@ -14,7 +14,13 @@ FORMULAS = ("tight", "paper")
 
 
 def wasserstein_gradient(
-    bound: float, lipschitz_x: float, lipschitz_z: float, size_x: float, size_z: float | None = None, *, formula: str = "tight"
+    bound: float,
+    lipschitz_x: float,
+    lipschitz_z: float,
+    size_x: float,
+    size_z: float | None = None,
+    *,
+    formula: str = "tight",
 ) -> float:
     """The l2 sensitivity of the clipped gradient of W_2^2 when one record is replaced.
 
@@ -61,5 +67,7 @@ def penalised_gradient(alpha: float, clip: float, size: float, penalty: float, l
         Rodriguez-Vitores, Lalanne, Loubes (2025), Theorem 6.1: (7), statistical parity, R = 1; (8), equality of odds.
     """
     if not (0 <= alpha <= 1 and size >= 1 and labels >= 1):
-        raise UsageError(f"wanted alpha in [0, 1], a size and labels of at least 1; found {alpha:g}, {size} and {labels}")
+        raise UsageError(
+            f"wanted alpha in [0, 1], a size and labels of at least 1; found {alpha:g}, {size} and {labels}"
+        )
     return (1 - alpha) * 2 * clip / size + alpha * penalty / labels

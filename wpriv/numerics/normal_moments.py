@@ -33,7 +33,9 @@ def log_absolute_moment(mean: ArrayLike, sigma: float, order: float) -> Array:
     check_order(order)
     m = np.abs(np.asarray(mean, dtype=float))
     if not (0 <= sigma < math.inf and np.all(np.isfinite(m))):
-        raise UsageError(f"wanted finite means and a standard deviation that is finite and at least 0; found sigma {sigma}")
+        raise UsageError(
+            f"wanted finite means and a standard deviation that is finite and at least 0; found sigma {sigma}"
+        )
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         root = m / (sigma * math.sqrt(2)) if sigma > 0 else np.full(m.shape, np.inf)
         x = root * root

@@ -11,7 +11,9 @@ from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 
 
-def least(meets: Callable[[float], float], guess: float, *, low: float = 0.0, high: float = math.inf, rtol: float = 1e-12) -> float:
+def smallest_meeting(
+    meets: Callable[[float], float], guess: float, *, low: float = 0.0, high: float = math.inf, rtol: float = 1e-12
+) -> float:
     """The least x in [low, high] with ``meets(x) <= 0``, for a decreasing function; the answer itself meets it.
 
     Brackets from ``guess`` with growing steps, then false position kept in the bracket (the Illinois rule) with a bisection
@@ -96,7 +98,9 @@ def _false_position(x_good: float, f_good: float, x_bad: float, f_bad: float) ->
     return min(max(x, x_bad + 1e-3 * width), x_good - 1e-3 * width)
 
 
-def lowest(objective: Callable[[Array], Array], low: float, high: float, *, rounds: int = 9) -> tuple[float, float]:
+def minimize_quasiconvex(
+    objective: Callable[[Array], Array], low: float, high: float, *, rounds: int = 9
+) -> tuple[float, float]:
     """(x, value) at the lowest point of a quasi-convex function of ln x on [low, high], by zooming in on a grid.
 
     Args:

@@ -16,7 +16,9 @@ def rounded(x: float, *, up: bool, digits: int = DIGITS) -> float:
         return float(x)
     # by its shortest text, so that the float nearest to 1e-5, which lies a hair above it, stays 1e-5
     exact = Decimal(repr(float(x)))
-    kept = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    kept = exact.quantize(
+        Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING if up else ROUND_FLOOR
+    )
     return float(kept)
 
 

@@ -45,10 +45,15 @@ def samples(x: ArrayLike, y: ArrayLike, order: float) -> float:
     check_order(order)
     a, b = np.sort(np.ravel(x)), np.sort(np.ravel(y))
     if a.size == 0 or b.size == 0:
-        raise UsageError(f"a distance between samples needs at least one number on each side; found {a.size} and {b.size}")
+        raise UsageError(
+            f"a distance between samples needs at least one number on each side; found {a.size} and {b.size}"
+        )
     levels = np.union1d(np.arange(1, a.size + 1) / a.size, np.arange(1, b.size + 1) / b.size)
     middle = levels - np.diff(levels, prepend=0.0) / 2
-    gaps = np.abs(a[np.minimum((middle * a.size).astype(int), a.size - 1)] - b[np.minimum((middle * b.size).astype(int), b.size - 1)])
+    gaps = np.abs(
+        a[np.minimum((middle * a.size).astype(int), a.size - 1)]
+        - b[np.minimum((middle * b.size).astype(int), b.size - 1)]
+    )
     return _norm(gaps, np.log(np.diff(levels, prepend=0.0)), order)
 
 
@@ -82,7 +87,10 @@ def gauss_mixture(weights: Sequence[float], means: Sequence[float], sigmas: Sequ
     """
     check_order(order)
     kept = [(w, m, s) for w, m, s in zip(weights, means, sigmas, strict=True) if w > 0]
-    log_w, mean, sigma = np.log([w for w, _, _ in kept])[:, None], *(np.array([k[i] for k in kept])[:, None] for i in (1, 2))
+    log_w, mean, sigma = (
+        np.log([w for w, _, _ in kept])[:, None],
+        *(np.array([k[i] for k in kept])[:, None] for i in (1, 2)),
+    )
 
     # far out the cost |y - x|^mu can outweigh a falling density: by at most what the mixture can move an outcome there
     wide = math.sqrt(2 * order * float(np.max(-log_w))) if len(kept) > 1 else 0.0
@@ -148,7 +156,9 @@ def _simple(rate: float, distance: float, scale: float, order: float) -> float |
     return None
 
 
-def _panels(spans: list[tuple[float, float, float]], width: float, breaks: tuple[float, ...] = ()) -> tuple[Array, Array, Array]:
+def _panels(
+    spans: list[tuple[float, float, float]], width: float, breaks: tuple[float, ...] = ()
+) -> tuple[Array, Array, Array]:
     """Gauss-Legendre nodes on panels of at most this width that cover all spans once, and end at the breaks.
 
     Args:

@@ -66,7 +66,12 @@ class Scan:
         peak = float(exponent.max())
         weight = np.exp(exponent - peak)
         total, mean, square = (raised @ each for each in (weight, weight * y, weight * y * y))
-        return Moment(peak + np.log(total) + ROUNDINGS * UNIT * (y.size + 1), mean / total, square / total, self.tails[0, :, last] + TINY)
+        return Moment(
+            peak + np.log(total) + ROUNDINGS * UNIT * (y.size + 1),
+            mean / total,
+            square / total,
+            self.tails[0, :, last] + TINY,
+        )
 
     @cached_property
     def _raised(self) -> Array:
@@ -108,7 +113,7 @@ def scan(*members: LossPair, depth: float) -> Scan:
 
 def _spread(members: tuple[LossPair, ...]) -> tuple[LossPair, ...]:
     """Some of many like members: in the order of each of their parameters the ends, and some evenly between."""
-    values = np.array([found[1] for found in (member.family() for member in members) if found is not None])
+    values = np.array([found[1] for found in (member.batch_key() for member in members) if found is not None])
     places = np.linspace(0, len(members) - 1, SCOUTS).astype(int)
     return tuple(members[k] for k in np.unique(np.argsort(values, axis=0, kind="stable")[places]))
 
@@ -131,7 +136,9 @@ def _refined(pair: LossPair, depth: float, shares: Shares) -> Scan:
         found.append(more)
         inner = more.reshape(*more.shape[:2], *new.shape)
         low, high = np.concatenate([low[None], new]).ravel(), np.concatenate([new, high[None]]).ravel()
-        start, end = (np.concatenate(ends, axis=2).reshape(*more.shape[:2], -1) for ends in ((start, inner), (inner, end)))
+        start, end = (
+            np.concatenate(ends, axis=2).reshape(*more.shape[:2], -1) for ends in ((start, inner), (inner, end))
+        )
     y = np.concatenate(nodes)
     order = np.argsort(y, kind="stable")
     return Scan(y[order], np.concatenate(found, axis=2)[:, :, order])
@@ -141,7 +148,14 @@ def _needed(pair: LossPair, depth: float) -> Array:
     """The nodes of a roughly refined scan without every second one, where the cell around it is not too wide."""
     y, tails = (found := _refined(pair, depth, ROUGH)).y, found.tails
     second = np.arange(1, y.size - 1, 2)
-    wide = _wide((y[second - 1], y[second + 1]), (tails[:, :, second - 1], tails[:, :, second + 1]), (y, tails), pair, depth, ROUGH)
+    wide = _wide(
+        (y[second - 1], y[second + 1]),
+        (tails[:, :, second - 1], tails[:, :, second + 1]),
+        (y, tails),
+        pair,
+        depth,
+        ROUGH,
+    )
     return np.delete(y, second[~(wide | np.isin(y[second], pair.atoms))])
 
 
@@ -163,7 +177,12 @@ def _first_nodes(pair: LossPair) -> Array:
 
 
 def _wide(
-    ends: tuple[Array, Array], tails: tuple[Array, Array], ladder: tuple[Array, Array], pair: LossPair, depth: float, shares: Shares
+    ends: tuple[Array, Array],
+    tails: tuple[Array, Array],
+    ladder: tuple[Array, Array],
+    pair: LossPair,
+    depth: float,
+    shares: Shares,
 ) -> Flags:
     """Which cells are to be divided: those with much mass, and those over which a tail falls steeply.
 
@@ -173,11 +192,13 @@ def _wide(
     (low, high), (start, end) = ends, tails
     first, last = ladder[0][0], ladder[0][-1]
     mass = _between(start[0], start[1], end[0], end[1])
-    mass[:, low == first] = np.maximum(mass, np.minimum(end[1], 1.0 - pair.infinity))[:, low == first]
+    mass[:, low == first] = np.maximum(mass, np.minimum(end[1], 1.0 - pair.mass_at_plus_infinity))[:, low == first]
     heavy = np.any(mass > shares[0], axis=0)
     steep = _steep(mass, start[0], ladder[1][0, :, -1], depth, shares) & (high < last)
     if not pair.symmetric and not pair.atoms.size:
-        steep |= _steep(_between(start[2], start[3], end[2], end[3]), end[3], ladder[1][3, :, 0], depth, shares) & (low > first)
+        steep |= _steep(_between(start[2], start[3], end[2], end[3]), end[3], ladder[1][3, :, 0], depth, shares) & (
+            low > first
+        )
     # no finer than the ladder: an atom at zero would be halved for ever
     finest = np.maximum(np.where(heavy, 1e-9, 0.01) * np.abs(high), 1e-15)
     found: Flags = (heavy | steep) & (high - low > finest)
@@ -187,7 +208,9 @@ def _wide(
 def _steep(mass: Array, tail: Array, rest: Array, depth: float, shares: Shares) -> Flags:
     """Where, in some row, a cell's mass is most of its tail, but for the ``rest`` beyond all nodes."""
     beyond = np.maximum(tail - rest[:, None], 4 * UNIT * rest[:, None])
-    return np.asarray(np.any((mass > shares[1] * beyond) & (mass > depth) | (mass > shares[2] * beyond) & (mass > 1e-15), axis=0))
+    return np.asarray(
+        np.any((mass > shares[1] * beyond) & (mass > depth) | (mass > shares[2] * beyond) & (mass > 1e-15), axis=0)
+    )
 
 
 def _tails(pair: LossPair, y: Array) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from wpriv.core.guarantee import TINY
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.process import Run
+from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.pld.adaptive_nodes import Scan, scan
@@ -54,7 +54,7 @@ MOST_CELLS, SMALL_CELLS = 1 << 20, 1 << 15
 class Composition:
     """One run (one order of the neighbours): loss pairs with their counts, ready to be asked."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: WeightedPairs):
         merged: dict[LossPair, int] = {}
         for pair, n in run:
             merged[pair] = merged.get(pair, 0) + n
@@ -62,9 +62,11 @@ class Composition:
         self.counts = [group.counts for group in self.groups]
         self.total, self.kinds = sum(merged.values()), len(merged)
         self.looked = math.inf
-        masses = [(pair.infinity, n) for pair, n in merged.items() if pair.infinity > 0]
-        self.log_finite = -math.inf if any(mass >= 1 for mass, _ in masses) else sum(n * math.log1p(-mass) for mass, n in masses)
-        self.infinity = -math.expm1(self.log_finite)
+        masses = [(pair.mass_at_plus_infinity, n) for pair, n in merged.items() if pair.mass_at_plus_infinity > 0]
+        self.log_finite = (
+            -math.inf if any(mass >= 1 for mass, _ in masses) else sum(n * math.log1p(-mass) for mass, n in masses)
+        )
+        self.mass_at_plus_infinity = -math.expm1(self.log_finite)
         self.top = sum(n * pair.support[1] for pair, n in merged.items())
         self.seen: list[Both] = []
         self.asked, self.allowed, self.left = 0.0, SECONDS, TOTAL
@@ -88,7 +90,7 @@ class Composition:
 
     def _delta(self, eps: float, tol: float, enough: float) -> tuple[float, float]:
         if eps >= self.top:
-            return self.infinity, self.infinity
+            return self.mass_at_plus_infinity, self.mass_at_plus_infinity
         for known in self.seen:
             low, high = known.delta(eps)
             if high > 0 and high - low <= tol * high:
@@ -138,13 +140,13 @@ class Composition:
         return min(self.seen, key=lambda both: abs(both.upper.centre - eps))
 
     def _epsilon(self, delta: float, tol: float, enough: float) -> tuple[float, float]:
-        if delta <= self.infinity:
-            return (self.top, self.top) if delta == self.infinity else (math.inf, math.inf)
+        if delta <= self.mass_at_plus_infinity:
+            return (self.top, self.top) if delta == self.mass_at_plus_infinity else (math.inf, math.inf)
         if self.top <= enough:
             return 0.0, max(self.top, 0.0)
         if self._bounded(enough, delta):
             return 0.0, enough
-        log_delta = math.log(delta - self.infinity)
+        log_delta = math.log(delta - self.mass_at_plus_infinity)
         self._look(log_delta, tol)
         tilt = tilt_for_delta(self.steps.probes, self.counts, log_delta)
         best, accuracy, guess = (0.0, math.inf), SHARE * tol, math.inf
@@ -162,9 +164,13 @@ class Composition:
             # once the answer is known to a part, no approximation is nearer
             eps = eps if best[0] < KNOWN * best[1] else (best[0] + best[1]) / 2
             if eps > EPS_LIMIT:
-                raise Unsupported(f"eps would be about {eps:.3g}; beyond {EPS_LIMIT:g} there is no privacy left to certify. Add noise")
+                raise Unsupported(
+                    f"eps would be about {eps:.3g}; beyond {EPS_LIMIT:g} there is no privacy left to certify. Add noise"
+                )
             # where an upper end is all that is asked, and has room, a coarse grid will do
-            lenient = min(ROOM * (enough - (eps if math.isinf(best[1]) else (2 * best[0] + best[1]) / 3)), self.last_error / 2)
+            lenient = min(
+                ROOM * (enough - (eps if math.isinf(best[1]) else (2 * best[0] + best[1]) / 3)), self.last_error / 2
+            )
             both = self._try(state, tilt, eps, max(accuracy * max(eps, 0.01 * spread), lenient), delta, (enough, delta))
             if both is None:
                 break
@@ -191,7 +197,10 @@ class Composition:
         """Probes the pairs as deeply as a delta of this size needs, without the losses so rare that they cannot matter to it."""
         # so small a part of delta moves eps by far less than the tolerance
         steps = Steps(self.groups, [], 0.02 * tol, self.log_finite)
-        found = [Probe.of(seen, float(group.pair.infinity)) for seen, group in zip(self._scans(log_delta), self.groups, strict=True)]
+        found = [
+            Probe.of(seen, float(group.pair.mass_at_plus_infinity))
+            for seen, group in zip(self._scans(log_delta), self.groups, strict=True)
+        ]
         tops = [steps.negligible(math.exp(log_delta), group.counts) for group in self.groups]
         probes = [p.up_to(top_index(p, top)) for p, top in zip(found, tops, strict=True)]
         self.looked, self.steps = log_delta, Steps(self.groups, probes, 0.02 * tol, self.log_finite)
@@ -217,7 +226,10 @@ class Composition:
             log_bound = log_moment - tilt * (eps - 11 * TAIL_ROUNDINGS * UNIT * size) + log_peak
             if beyond + math.exp(min(log_bound, 0.0)) <= delta * (1 - 1e-12):
                 return True
-            slope, bend = mean - eps - math.log1p(1 / tilt), square - self._sum([part.mean**2 for part in found]) + 1 / (tilt + tilt**2)
+            slope, bend = (
+                mean - eps - math.log1p(1 / tilt),
+                square - self._sum([part.mean**2 for part in found]) + 1 / (tilt + tilt**2),
+            )
             if log_bound - slope**2 / (2 * bend) > math.log(delta) + 0.3:
                 break
             tilt = min(max(tilt - slope / bend, tilt / 4), 4 * tilt)
@@ -227,12 +239,16 @@ class Composition:
         """The sum over all steps of what each group gives for one step of each of its kinds."""
         return sum(float(n @ each) for n, each in zip(self.counts, values, strict=True))
 
-    def _try(self, state: Cumulants, tilt: float, eps: float, error: float, delta: float, target: tuple[float, float]) -> Both | None:
+    def _try(
+        self, state: Cumulants, tilt: float, eps: float, error: float, delta: float, target: tuple[float, float]
+    ) -> Both | None:
         """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already.
 
         The law from below is left out where the one from above suffices for ``target``, an eps and the delta that it has to meet.
         """
-        allowed = [error * COARSER**attempt for attempt in range(ATTEMPTS) if error * COARSER**attempt < self.last_error]
+        allowed = [
+            error * COARSER**attempt for attempt in range(ATTEMPTS) if error * COARSER**attempt < self.last_error
+        ]
         refusal: Unsupported | None = None
         for way in WAYS:
             for each in allowed:

@@ -23,7 +23,10 @@ DEPTHS = (1e-25, 1e-50, 1e-100, 1e-150)
 LOG_RANGE = 600.0
 
 # tilts that are tried for the inversion of a transform, in units of the saddle's, and what Chernoff's bound is above delta there at least
-CONTOURS, LOST = np.concatenate([np.geomspace(0.02, 0.5, 8)[:-1], np.linspace(0.5, 1.2, 15), np.linspace(1.3, 3, 8)]), 3.0
+CONTOURS, LOST = (
+    np.concatenate([np.geomspace(0.02, 0.5, 8)[:-1], np.linspace(0.5, 1.2, 15), np.linspace(1.3, 3, 8)]),
+    3.0,
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Probe:
 
 def probe(*members: LossPair, depth: float = DEPTHS[-1]) -> Probe:
     """Probes one pair, or several that can be stacked, down to P-masses of ``depth``."""
-    return Probe.of(scan(*members, depth=depth), float(stacked(members).infinity))
+    return Probe.of(scan(*members, depth=depth), float(stacked(members).mass_at_plus_infinity))
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,10 @@ def cumulants(probes: list[Probe], counts: list[Counts], tilt: float) -> Cumulan
     """Cumulant function of the composed loss at one tilt, from the probes' discrete laws."""
     found = [p.tilted(tilt) for p in probes]
     means, variances = [mean for _, mean, _ in found], [np.maximum(variance, 1e-300) for _, _, variance in found]
-    totals = [sum(float(n @ v) for n, v in zip(counts, values, strict=True)) for values in ([log for log, _, _ in found], means, variances)]
+    totals = [
+        sum(float(n @ v) for n, v in zip(counts, values, strict=True))
+        for values in ([log for log, _, _ in found], means, variances)
+    ]
     return Cumulants(totals[0], totals[1], totals[2], means, variances)
 
 
@@ -152,7 +158,9 @@ def tilt_for_contour(
     """
     grid = tilt * CONTOURS
     with np.errstate(over="ignore"):
-        log_bound = np.array([cumulants(probes, counts, b).total + _some_jump(probes, counts, b, eps) - b * eps for b in grid.tolist()])
+        log_bound = np.array(
+            [cumulants(probes, counts, b).total + _some_jump(probes, counts, b, eps) - b * eps for b in grid.tolist()]
+        )
     log_bound[~np.isfinite(log_bound)] = np.inf
     excess = log_bound - log_room
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from wpriv.core.guarantee import epsilon_at
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.process import Run, between, closed_form
+from wpriv.core.process import WeightedPairs, closed_form, sandwich
 from wpriv.pld.composition import Composition
 
 # the brackets of the two runs themselves take half of the tolerance
@@ -19,12 +19,12 @@ MOST = 20.0
 class Outer:
     """Answers like ``Composition``, with the lower end from a run below and the upper one from a run above, moved closer as need be."""
 
-    def __init__(self, run: Run, tol: float):
+    def __init__(self, run: WeightedPairs, tol: float):
         self.run = run
         self._place(tol)
 
     def _place(self, tol: float) -> None:
-        ends = between(self.run, tol)
+        ends = sandwich(self.run, tol)
         assert ends is not None  # who asks knows that some pair has two
         self.tol, self.below, self.above = tol, _side(ends[0]), _side(ends[1])
 
@@ -45,7 +45,9 @@ class Outer:
             high, low = self._ends(ask, enough)
         return low, high
 
-    def _ends(self, ask: Callable[[Composition | _Known, float], tuple[float, float]], enough: float) -> tuple[float, float]:
+    def _ends(
+        self, ask: Callable[[Composition | _Known, float], tuple[float, float]], enough: float
+    ) -> tuple[float, float]:
         high = ask(self.above, enough)[1]
         return high, min(ask(self.below, -1.0)[0], high)
 
@@ -68,6 +70,6 @@ class _Known:
         return float(self.pair.log_delta(eps))
 
 
-def _side(run: Run) -> Composition | _Known:
+def _side(run: WeightedPairs) -> Composition | _Known:
     whole = closed_form(run)
     return Composition(run) if whole is None else _Known(whole)

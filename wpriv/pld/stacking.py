@@ -29,9 +29,9 @@ def groups(merged: dict[LossPair, int]) -> list[Group]:
     """Groups the pairs of a run; a pair that cannot be stacked, or has mass at an infinite loss, stands alone."""
     buckets: dict[Hashable, list[LossPair]] = {}
     for pair in merged:
-        found = pair.family()
+        found = pair.batch_key()
         key: Hashable = pair
-        if found is not None and pair.infinity == 0 and pair.lost == 0:
+        if found is not None and pair.mass_at_plus_infinity == 0 and pair.mass_at_minus_infinity == 0:
             key = found[0], tuple(round(math.log(number) / math.log(BUCKET)) for number in found[1])
         buckets.setdefault(key, []).append(pair)
     made = []
@@ -45,4 +45,4 @@ def groups(merged: dict[LossPair, int]) -> list[Group]:
 
 def stacked(members: tuple[LossPair, ...]) -> LossPair:
     """One pair whose tails have a row for each member, or the only member itself."""
-    return members[0] if len(members) == 1 else members[0].stacked(members)
+    return members[0] if len(members) == 1 else members[0].batched(members)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from wpriv.numerics.root_finding import least
+from wpriv.numerics.root_finding import smallest_meeting
 from wpriv.pld.lattice.convolve import Composed
 from wpriv.pld.transform.inversion import Inverted
 
@@ -65,5 +65,5 @@ class Both:
             return math.inf if sign > 0 else low
         if miss(low) <= 0:
             return high if low > 0 and sign > 0 else 0.0
-        met = least(miss, high, low=low, high=high, rtol=1e-9)
+        met = smallest_meeting(miss, high, low=low, high=high, rtol=1e-9)
         return met if sign > 0 else met * (1 - 2e-9)

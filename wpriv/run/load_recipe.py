@@ -65,7 +65,9 @@ def find(name: str) -> Path:
     if hits:
         raise UsageError(f"several recipes are called {name!r}: {', '.join(hits)}. Give the folder as well")
     near = did_you_mean(bare[:100], list(known))
-    raise UsageError(f"no recipe {name[:200]!r}: neither a file nor a shipped recipe{near or '.'} `wpriv recipe ls` lists those there are")
+    raise UsageError(
+        f"no recipe {name[:200]!r}: neither a file nor a shipped recipe{near or '.'} `wpriv recipe ls` lists those there are"
+    )
 
 
 def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) -> Recipe:
@@ -87,14 +89,20 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
     if kind is not None and made.kind != kind:
-        raise UsageError(f"{path} is a recipe of kind {made.kind!r}, not {kind!r}. Run it with `wpriv {made.kind} {name}`")
+        raise UsageError(
+            f"{path} is a recipe of kind {made.kind!r}, not {kind!r}. Run it with `wpriv {made.kind} {name}`"
+        )
     return made
 
 
 def budget(name: str | Path) -> tuple[build_process.Job, list[str], dict[str, float]]:
     """The process of a recipe of kind budget, who is to price it, and the question (eps or delta, and tol where given)."""
     data = recipe(name, kind="budget").data
-    return build_process.job_of_steps(data["process"], data.get("adjacency")), data.get("accountants") or ["pld"], _question(data)
+    return (
+        build_process.job_of_steps(data["process"], data.get("adjacency")),
+        data.get("accountants") or ["pld"],
+        _question(data),
+    )
 
 
 def calibrate(name: str | Path) -> dict[str, Any]:
@@ -116,7 +124,11 @@ def privatize(name: str | Path) -> dict[str, Any]:
     source = rows.pop("name", None) or rows.pop("file", None)
     if source is None:
         raise UsageError(f"{name}: data needs the name of a data set, or a file; found neither")
-    kept = {key: value for key, value in {**data, **rows, "data": source}.items() if key not in ("kind", "source") and value is not None}
+    kept = {
+        key: value
+        for key, value in {**data, **rows, "data": source}.items()
+        if key not in ("kind", "source") and value is not None
+    }
     return kept | {key: _beside(folder, kept[key]) for key in ("data", "file", "public", "thresholds") if key in kept}
 
 
@@ -140,7 +152,11 @@ def listing(beginning: str | None = None) -> list[Listed]:
     known = shipped()
     if beginning is not None:
         start = beginning.lower().removeprefix("recipes/")
-        known = {name: path for name, path in known.items() if name.startswith(start) or name.rpartition("/")[2].startswith(start)}
+        known = {
+            name: path
+            for name, path in known.items()
+            if name.startswith(start) or name.rpartition("/")[2].startswith(start)
+        }
     if beginning is not None and not known:
         papers = list(dict.fromkeys(name.partition("/")[0] for name in shipped()))
         near = did_you_mean(beginning[:100], papers) or "."
@@ -175,9 +191,14 @@ def copy(name: str, to: Path) -> list[Path]:
     path = find(name)
     recipe = yaml_document.read(path)
     steps = [recipe.at(p) for p in recipe.values]
-    inner = {s[key] for s in steps if isinstance(s, dict) for key in ("file", "observed") if isinstance(s.get(key), str)}
+    inner = {
+        s[key] for s in steps if isinstance(s, dict) for key in ("file", "observed") if isinstance(s.get(key), str)
+    }
     target = to if to.suffix in (".yaml", ".yml") and not to.is_dir() else to / path.name
-    pairs = [(path, target), *((path.parent / f, target.parent / f) for f in sorted(inner) if (path.parent / f).is_file())]
+    pairs = [
+        (path, target),
+        *((path.parent / f, target.parent / f) for f in sorted(inner) if (path.parent / f).is_file()),
+    ]
     for _, new in pairs:
         if os.path.lexists(new):
             raise UsageError(f"{new} is there already and is not overwritten; name another file or directory")
@@ -208,7 +229,9 @@ def steps_of_flags(
         blank = {f.name: 1.0 for f in fields if f.name in swept and f.name not in params}
     if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
         schedule = {**schedule, "rate": 1.0}
-    job = build_process.job(mech, params={**params, **blank}, **schedule, adjacency=adjacency, history=history, observed=observed)
+    job = build_process.job(
+        mech, params={**params, **blank}, **schedule, adjacency=adjacency, history=history, observed=observed
+    )
     steps = [{k: v for k, v in step.describe().items() if v is not None} for step in job.process.steps]
     return {"process": steps, "adjacency": job.process.adjacency}
 
@@ -231,7 +254,11 @@ def _resolve_files(found: Document, folder: Path) -> None:
     """Files that a mechanism reads are named relative to the recipe, wherever it is run from."""
     for path in found.values:
         step = found.at(path)
-        if not (isinstance(step, dict) and isinstance(step.get("mech"), str) and step["mech"] in registry.names("mechanisms")):
+        if not (
+            isinstance(step, dict)
+            and isinstance(step.get("mech"), str)
+            and step["mech"] in registry.names("mechanisms")
+        ):
             continue
         for f in dataclasses.fields(registry.mechanism(step["mech"])):
             given = step.get(f.name)

@@ -67,7 +67,13 @@ class Statement:
     def _told(self, case: Case, verdict: str) -> dict[str, Any]:
         at, published, exact = case
         ratio = published / exact if exact else None
-        about = {"proposition": self.proposition, "verdict": verdict, "published": published, "exact": exact, "ratio": ratio}
+        about = {
+            "proposition": self.proposition,
+            "verdict": verdict,
+            "published": published,
+            "exact": exact,
+            "ratio": ratio,
+        }
         return {**about, "at": at, "statement": self.statement, "reason": None}
 
 
@@ -114,13 +120,21 @@ def _monotone() -> Iterator[Case]:
 
 def _parallel() -> Iterator[Case]:
     # a record moves from part 1 to part 2 and each part is counted: (1, 0) turns into (0, 1)
-    yield "two counts, a record moves between the parts", _wdp_formulas.parallel([1.0, 1.0]), wasserstein_1d.shift([1, -1])
+    yield (
+        "two counts, a record moves between the parts",
+        _wdp_formulas.parallel([1.0, 1.0]),
+        wasserstein_1d.shift([1, -1]),
+    )
 
 
 def _sequential() -> Iterator[Case]:
     for k in (0.0, 1.0, 2.0):
         # the first release is the bit f(D); the second multiplies that release by k and never sees the data
-        yield f"release a bit, then {k:g} times what was released", _wdp_formulas.sequential([1.0, 0.0]), wasserstein_1d.shift([1, k])
+        yield (
+            f"release a bit, then {k:g} times what was released",
+            _wdp_formulas.sequential([1.0, 0.0]),
+            wasserstein_1d.shift([1, k]),
+        )
 
 
 def _laplace() -> Iterator[Case]:
@@ -135,7 +149,11 @@ def _gauss() -> Iterator[Case]:
 
 def _from_dp() -> Iterator[Case]:
     for b, mu in product((1.0, 10.0), (1, 2)):
-        yield f"Laplace b={b:g}, Delta=1: eps={1 / b:g}, mu={mu}", _wdp_formulas.published_from_dp(1 / b, 1, mu), wasserstein_1d.shift(1)
+        yield (
+            f"Laplace b={b:g}, Delta=1: eps={1 / b:g}, mu={mu}",
+            _wdp_formulas.published_from_dp(1 / b, 1, mu),
+            wasserstein_1d.shift(1),
+        )
 
 
 def _from_rdp() -> Iterator[Case]:
@@ -150,7 +168,11 @@ def _from_rdp() -> Iterator[Case]:
 
 def _to_dp() -> Iterator[Case]:
     for delta in (1.0, 2.0, 4.0):
-        yield f"Laplace b=1 (L=1), Delta={delta:g}, mu=1", _wdp_formulas.published_to_rdp(delta, 1, 1), _wdp_formulas.noise_to_dp(delta, 1)
+        yield (
+            f"Laplace b=1 (L=1), Delta={delta:g}, mu=1",
+            _wdp_formulas.published_to_rdp(delta, 1, 1),
+            _wdp_formulas.noise_to_dp(delta, 1),
+        )
 
 
 def _processing() -> Iterator[Case]:
@@ -165,7 +187,11 @@ def _group() -> Iterator[Case]:
 def _theorem_1() -> Iterator[Case]:
     for beta in (1.0, 2.0, 10.0):
         # the sum of the losses is 0 or 1 by a fair coin, so Pr[sum >= 1] = 1/2
-        yield f"loss 0 or 1 by a fair coin, eps=1, beta={beta:g}", math.exp(_wdp_formulas.published_log_delta(0.5, beta, 1)), 0.5
+        yield (
+            f"loss 0 or 1 by a fair coin, eps=1, beta={beta:g}",
+            math.exp(_wdp_formulas.published_log_delta(0.5, beta, 1)),
+            0.5,
+        )
 
 
 def _theorem_2() -> Iterator[Case]:
@@ -177,7 +203,11 @@ def _theorem_2() -> Iterator[Case]:
 def _corollary_1() -> Iterator[Case]:
     for beta in (1.0, 2.0, 5.0):
         # with the coin of Theorem 1 no eps of at most 1 has Pr[sum >= eps] <= 1/4
-        yield f"the same coin, delta=1/4, beta={beta:g}", _wdp_formulas.published_epsilon(0.5, beta, math.log(0.25)), 1.0
+        yield (
+            f"the same coin, delta=1/4, beta={beta:g}",
+            _wdp_formulas.published_epsilon(0.5, beta, math.log(0.25)),
+            1.0,
+        )
 
 
 def _lemma_1() -> Iterator[Case]:
@@ -198,9 +228,15 @@ def _quadrature(mean: float, mu: float) -> float:
 def _equation_125() -> Iterator[Case]:
     for q, d, mu in ((0.3, 2.0, 2), (0.3, 2.0, 3)):
         variance = 2 - 2 * q + 2 * q * q
-        halved = math.sqrt((q * d) ** 2 / 2)  # 4^n for 2^n in the denominators is Lemma 1 at a mean sqrt(2) times too small
+        halved = math.sqrt(
+            (q * d) ** 2 / 2
+        )  # 4^n for 2^n in the denominators is Lemma 1 at a mean sqrt(2) times too small
         told = f"q={q:g}, d={d:g}, sigma=1, mu={mu}"
-        yield told, float(absolute_moment(halved, math.sqrt(variance), mu)), float(absolute_moment(q * d, math.sqrt(variance), mu))
+        yield (
+            told,
+            float(absolute_moment(halved, math.sqrt(variance), mu)),
+            float(absolute_moment(q * d, math.sqrt(variance), mu)),
+        )
 
 
 def _attack() -> Iterator[Case]:

@@ -22,8 +22,8 @@ PAPER = (25, 30, 35, 41, 1268)  # the eps of Gaussian noise in Reshetova, Chen, 
 class Params(Parameters):
     """The target."""
 
-    target: float = parameter("eps asked for", above=0)
-    delta: float = parameter("delta asked for, below 1/2", above=0)
+    target: float = parameter("eps asked for", exclusive_minimum=0)
+    delta: float = parameter("delta asked for, below 1/2", exclusive_minimum=0)
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
@@ -42,6 +42,12 @@ def rows(params: Params) -> list[dict[str, Any]]:
     )
     found = []
     for case, sigma, claim in cases:
-        numbers = {"sigma": sigma * DIAMETER, "ratio": sigma / exact, "epsilon": gaussian_calibration.epsilon(sigma, delta)}
-        found.append({"case": case, **numbers, "claim": claim, "marked": int(eps in PAPER and case.startswith("equation"))})
+        numbers = {
+            "sigma": sigma * DIAMETER,
+            "ratio": sigma / exact,
+            "epsilon": gaussian_calibration.epsilon(sigma, delta),
+        }
+        found.append(
+            {"case": case, **numbers, "claim": claim, "marked": int(eps in PAPER and case.startswith("equation"))}
+        )
     return found

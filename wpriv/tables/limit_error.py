@@ -13,7 +13,7 @@ from wpriv.accountants import gdp_clt, pld
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.mechanisms.gauss import Gauss
-from wpriv.numerics.root_finding import least
+from wpriv.numerics.root_finding import smallest_meeting
 
 LABELS = ("case",)
 COLUMNS = ("multiplier", "epsilon_lower", "epsilon_upper", "ratio")
@@ -25,10 +25,10 @@ TOL = 1e-4
 class Params(Parameters):
     """A run and the eps that its noise is chosen for."""
 
-    target: float = parameter("eps that the limit is asked for", above=0)
-    rate: float = parameter("largest share of a group that is in a batch", above=0)
-    steps: int = parameter("number of steps T", least=1)
-    delta: float = parameter("delta of target and answer", above=0)
+    target: float = parameter("eps that the limit is asked for", exclusive_minimum=0)
+    rate: float = parameter("largest share of a group that is in a batch", exclusive_minimum=0)
+    steps: int = parameter("number of steps T", minimum=1)
+    delta: float = parameter("delta of target and answer", exclusive_minimum=0)
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
@@ -44,8 +44,12 @@ def rows(params: Params) -> list[dict[str, Any]]:
             limit = gdp_clt.account(run(multiplier), formula=formula)
             return limit.at(delta=params.delta).epsilon.estimate - params.target
 
-        multiplier = least(miss, guess=1 + params.rate * params.steps**0.5 / params.target, low=0.3, rtol=1e-9)
+        multiplier = smallest_meeting(
+            miss, guess=1 + params.rate * params.steps**0.5 / params.target, low=0.3, rtol=1e-9
+        )
         eps = pld.account(run(multiplier), tol=TOL).at(delta=params.delta).epsilon
         about = {"case": f"noise by the {formula} limit", "multiplier": multiplier, "claim": "certified"}
-        found.append({**about, "epsilon_lower": eps.lower, "epsilon_upper": eps.upper, "ratio": eps.safe / params.target})
+        found.append(
+            {**about, "epsilon_lower": eps.lower, "epsilon_upper": eps.upper, "ratio": eps.safe / params.target}
+        )
     return found

@@ -34,12 +34,16 @@ class Params(Parameters):
     """The laws, the regulariser, and what the loss is computed on."""
 
     noise: str = parameter("gauss (p = 2) or laplace (p = 1)", default="gauss")
-    s: float = parameter("standard deviation of the data X", default=1.0, above=0)
-    scale: float = parameter("sigma of Gauss noise, b of Laplace noise", default=1.0, above=0)
-    lam: float = parameter("lambda, as a multiple of what the theorem asks for: 2 sigma^2, or b", default=1.0, above=0)
-    batch: int = parameter("points on either side of a batch", default=200, least=1)
-    draws: int = parameter("batches whose mean loss is minimised, each with Z and with -Z; 0 leaves them out", default=4, least=0)
-    seed: int = parameter("seed of the batches", default=0, least=0)
+    s: float = parameter("standard deviation of the data X", default=1.0, exclusive_minimum=0)
+    scale: float = parameter("sigma of Gauss noise, b of Laplace noise", default=1.0, exclusive_minimum=0)
+    lam: float = parameter(
+        "lambda, as a multiple of what the theorem asks for: 2 sigma^2, or b", default=1.0, exclusive_minimum=0
+    )
+    batch: int = parameter("points on either side of a batch", default=200, minimum=1)
+    draws: int = parameter(
+        "batches whose mean loss is minimised, each with Z and with -Z; 0 leaves them out", default=4, minimum=0
+    )
+    seed: int = parameter("seed of the batches", default=0, minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +71,9 @@ def exact(params: Params) -> float | None:
     return params.s**2 if params.lam == 1 else None
 
 
-def minimiser(params: Params, z: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, errors: list[float], tol: float) -> float:
+def minimiser(
+    params: Params, z: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, errors: list[float], tol: float
+) -> float:
     """The variance a^2 at which the mean entropic loss between a z and y is least: where its slope by the envelope theorem is 0.
 
     Args:

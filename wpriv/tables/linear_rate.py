@@ -32,11 +32,13 @@ class Params(Parameters):
     """The laws, and how many records are seen how often."""
 
     noise: str = parameter("gauss (p = 2) or laplace (p = 1)", default="gauss", choices=("gauss", "laplace"))
-    s: float = parameter("standard deviation of the data X", default=1.0, above=0)
-    scale: float = parameter("sigma of Gauss noise, b of Laplace noise; lambda is 2 sigma^2, or b", default=1.0, above=0)
-    records: int = parameter("privatised records", default=1000, least=2)
-    draws: int = parameter("data sets of so many records", default=32, least=2)
-    seed: int = parameter("seed of the data sets", default=0, least=0)
+    s: float = parameter("standard deviation of the data X", default=1.0, exclusive_minimum=0)
+    scale: float = parameter(
+        "sigma of Gauss noise, b of Laplace noise; lambda is 2 sigma^2, or b", default=1.0, exclusive_minimum=0
+    )
+    records: int = parameter("privatised records", default=1000, minimum=2)
+    draws: int = parameter("data sets of so many records", default=32, minimum=2)
+    seed: int = parameter("seed of the data sets", default=0, minimum=0)
 
 
 def rows(params: Params) -> list[dict[str, Any]]:

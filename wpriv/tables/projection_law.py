@@ -20,19 +20,25 @@ LABELS = ("part", "name")
 COLUMNS = ("x", "density", "drawn", "normal")
 SHOWN = ("part", "name", "x", "density", "drawn", "normal", "claim")
 # what each tail bound is, as a statement about P(H > w) <= p
-CLAIMS = {"bernstein": "upper-bound", "bernstein-code": "upper-bound", "root": "upper-bound", "clt": "approximate", "quantile": "exact"}
+CLAIMS = {
+    "bernstein": "upper-bound",
+    "bernstein-code": "upper-bound",
+    "root": "upper-bound",
+    "clt": "approximate",
+    "quantile": "exact",
+}
 
 
 @dataclass(frozen=True)
 class Params(Parameters):
     """A space, a number of directions, and how the law is shown."""
 
-    d: int = parameter("dimension of the space", default=784, least=2)
-    k: int = parameter("number of random directions: 1, or at least 30", default=200, least=1)
-    draws: int = parameter("how many values of H are drawn for the histogram", default=10_000, least=1)
-    bins: int = parameter("bins of the histogram", default=100, least=1)
-    delta: float = parameter("chance p with which H exceeds the marked bounds", default=1e-5, above=0)
-    seed: int = parameter("seed of the draws", default=0, least=0)
+    d: int = parameter("dimension of the space", default=784, minimum=2)
+    k: int = parameter("number of random directions: 1, or at least 30", default=200, minimum=1)
+    draws: int = parameter("how many values of H are drawn for the histogram", default=10_000, minimum=1)
+    bins: int = parameter("bins of the histogram", default=100, minimum=1)
+    delta: float = parameter("chance p with which H exceeds the marked bounds", default=1e-5, exclusive_minimum=0)
+    seed: int = parameter("seed of the draws", default=0, minimum=0)
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
@@ -44,7 +50,9 @@ def rows(params: Params) -> list[dict[str, Any]]:
     d, k = params.d, params.k
     least = _projected_length_tails.SMOOTH
     if 1 < k < least or params.delta >= 1:
-        raise UsageError(f"projection-law wants k = 1 or k >= {least}, and delta below 1; found k = {k}, delta = {params.delta:g}")
+        raise UsageError(
+            f"projection-law wants k = 1 or k >= {least}, and delta below 1; found k = {k}, delta = {params.delta:g}"
+        )
     rng = np.random.default_rng(params.seed)
     drawn = np.array([rng.beta(0.5, (d - 1) / 2, k).sum() for _ in range(params.draws)])
     heights, edges = np.histogram(drawn, params.bins, density=True)
@@ -61,5 +69,6 @@ def rows(params: Params) -> list[dict[str, Any]]:
     log_inverse = -math.log(params.delta)
     marks = [(name, width(k, d, log_inverse)) for name, width in _projected_length_tails.WIDTHS.items()]
     return found + [
-        {"part": "bound", "name": name, "x": w, "density": None, "drawn": None, "normal": None, "claim": CLAIMS[name]} for name, w in marks
+        {"part": "bound", "name": name, "x": w, "density": None, "drawn": None, "normal": None, "claim": CLAIMS[name]}
+        for name, w in marks
     ]

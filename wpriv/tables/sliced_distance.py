@@ -22,12 +22,12 @@ class Params(Parameters):
     """The two laws, how they are sampled, and the noise."""
 
     c: float = parameter("every coordinate of the second mean; the first is 0", default=0.5)
-    sigma: float = parameter("standard deviation of the noise on every projection", default=1.0, above=0.0)
-    d: int = parameter("dimensions", default=5, least=1)
-    records: int = parameter("records drawn from each law", default=1000, least=1)
-    k: int = parameter("directions", default=200, least=1)
-    draws: int = parameter("how often everything is drawn again", default=5, least=2)
-    seed: int = parameter("of the draws, which are the same at every c and sigma", default=0, least=0)
+    sigma: float = parameter("standard deviation of the noise on every projection", default=1.0, exclusive_minimum=0.0)
+    d: int = parameter("dimensions", default=5, minimum=1)
+    records: int = parameter("records drawn from each law", default=1000, minimum=1)
+    k: int = parameter("directions", default=200, minimum=1)
+    draws: int = parameter("how often everything is drawn again", default=5, minimum=2)
+    seed: int = parameter("of the draws, which are the same at every c and sigma", default=0, minimum=0)
 
 
 def rows(params: Params) -> list[dict[str, Any]]:

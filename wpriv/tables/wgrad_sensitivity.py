@@ -21,15 +21,15 @@ CASES = {"as published": "paper", "corrected": "tight"}
 class Params(Parameters):
     """One experiment: the clips and the sizes of its batches; both samples are private."""
 
-    bound: float = parameter("M, to which scores are clipped", above=0)
-    lipschitz_x: float = parameter("L1, to which gradients of X's scores are clipped", least=0)
-    lipschitz_z: float = parameter("L2, the same of Z's scores; 0 where they do not train", least=0)
-    size_x: int = parameter("records of X in the batch (of the smallest groups, where there are labels)", least=1)
-    size_z: int = parameter("records of Z in the batch (likewise)", least=1)
-    alpha: float = parameter("weight of the Wasserstein term, 0 to 1", default=1.0, least=0)
-    clip: float = parameter("C, to which gradients of the loss are clipped", default=0.0, least=0)
-    labels: int = parameter("number of labels with a Wasserstein term of their own", default=1, least=1)
-    size: int = parameter("records in the whole batch; 0 stands for X and Z", default=0, least=0)
+    bound: float = parameter("M, to which scores are clipped", exclusive_minimum=0)
+    lipschitz_x: float = parameter("L1, to which gradients of X's scores are clipped", minimum=0)
+    lipschitz_z: float = parameter("L2, the same of Z's scores; 0 where they do not train", minimum=0)
+    size_x: int = parameter("records of X in the batch (of the smallest groups, where there are labels)", minimum=1)
+    size_z: int = parameter("records of Z in the batch (likewise)", minimum=1)
+    alpha: float = parameter("weight of the Wasserstein term, 0 to 1", default=1.0, minimum=0)
+    clip: float = parameter("C, to which gradients of the loss are clipped", default=0.0, minimum=0)
+    labels: int = parameter("number of labels with a Wasserstein term of their own", default=1, minimum=1)
+    size: int = parameter("records in the whole batch; 0 stands for X and Z", default=0, minimum=0)
 
 
 def rows(params: Params) -> list[dict[str, Any]]:

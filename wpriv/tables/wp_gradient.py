@@ -27,8 +27,8 @@ MOST = 10**6
 class Params(Parameters):
     """The order of the distance, the size of the samples, and where the gradient is taken."""
 
-    order: float = parameter("p of W_p", least=1)
-    records: int = parameter("n, of all three samples", least=1)
+    order: float = parameter("p of W_p", minimum=1)
+    records: int = parameter("n, of all three samples", minimum=1)
     theta: float = parameter("shift of the sample that trains", default=0.0)
 
 
@@ -38,15 +38,29 @@ def rows(params: Params) -> list[dict[str, Any]]:
     if n > MOST:
         raise UsageError(f"wp-gradient: the samples may hold up to {MOST:,} records; found {n:,}")
     i = np.arange(1.0, n + 1)
-    gaps = [x + params.theta - (2 * i - 1) / (2 * n) for x in (i / n, (i - 1) / n)]  # both sorted, so records pair up by rank
+    gaps = [
+        x + params.theta - (2 * i - 1) / (2 * n) for x in (i / n, (i - 1) / n)
+    ]  # both sorted, so records pair up by rank
     found = []
     for case, root in (("W_p", True), ("W_p^p", False)):
         (value, slope), (other, other_slope) = (_loss(gap, p, root=root) for gap in gaps)
         moved = None if slope is None or other_slope is None else abs(slope - other_slope)
-        about = {"case": case, "order": p, "value": value, "value_replaced": other, "slope": slope, "slope_replaced": other_slope}
+        about = {
+            "case": case,
+            "order": p,
+            "value": value,
+            "value_replaced": other,
+            "slope": slope,
+            "slope_replaced": other_slope,
+        }
         found.append({**about, "sensitivity": moved, "claim": "exact"})
     if p == 2 and params.theta == 0:  # scores and sample lie in [0, 1], and the score's gradient is 1
-        bound = {"case": "bound on W_2^2", "order": p, "sensitivity": wasserstein_gradient(1, 1, 0, n), "claim": "upper-bound"}
+        bound = {
+            "case": "bound on W_2^2",
+            "order": p,
+            "sensitivity": wasserstein_gradient(1, 1, 0, n),
+            "claim": "upper-bound",
+        }
         found.append(dict.fromkeys(COLUMNS) | bound)
     return found
 

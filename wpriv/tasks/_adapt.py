@@ -22,7 +22,19 @@ from wpriv.engine.penalty.gradient import method_for, penalised_gradient
 from wpriv.engine.release import Bounded
 from wpriv.engine.sampler import Indices
 from wpriv.errors import UsageError
-from wpriv.tasks._adapt_nets import AT_ONCE, FIRST, Networks, Work, accuracy, gradients, images, moved, ready, refuse, side_loss
+from wpriv.tasks._adapt_nets import (
+    AT_ONCE,
+    FIRST,
+    Networks,
+    Work,
+    accuracy,
+    gradients,
+    images,
+    moved,
+    ready,
+    refuse,
+    side_loss,
+)
 from wpriv.tasks._adapt_options import RADIUS, Options, claimed, penalty
 from wpriv.transport import line, sliced
 
@@ -144,7 +156,9 @@ SWD = {"paper": published_swd, "gradient": gradient_swd, "projections": projecte
 def job(train: Train, options: Options, data: Any, device: torch.device, adjacency: str) -> Job:
     """Networks, steps and measures of a recipe on a pair of data sets."""
     if not isinstance(data, Pair):
-        raise UsageError(f"adaptation needs two data sets: take data: {{name: pair, source: ..., target: ...}}; found {data.name}")
+        raise UsageError(
+            f"adaptation needs two data sets: take data: {{name: pair, source: ..., target: ...}}; found {data.name}"
+        )
     source, target, held_out, of_source = ready(data, options, device)
     model = models.build(train.model, source[0].shape[1:], len(data.classes)).to(device)
     nets = Networks(model, source[0][:2], options).to(device)
@@ -162,7 +176,7 @@ def job(train: Train, options: Options, data: Any, device: torch.device, adjacen
     which = ("paper" if options.variant == "paper" else options.route) if options.method == "dp-swd" else ""
     step = SWD[which] if which else STEPS[options.method]
 
-    def learn(indices: Indices, noisy: Noisy) -> Tensor:
+    def custom_step(indices: Indices, noisy: Noisy) -> Tensor:
         if not int(nets.warm):
             _warm_up(work)
         places = torch.from_numpy(indices).to(device)
@@ -175,7 +189,7 @@ def job(train: Train, options: Options, data: Any, device: torch.device, adjacen
         eps = claimed(options)
         return found if eps is None else {**found, "claimed": eps}
 
-    return Job(nets, None, evaluate, learn=learn, optimizers={"all": optimizer})
+    return Job(nets, None, evaluate, custom_step=custom_step, optimizers={"all": optimizer})
 
 
 def _refuse_leaks(work: Work) -> None:
@@ -183,7 +197,13 @@ def _refuse_leaks(work: Work) -> None:
     nets, options = work.nets, work.options
     none = images(work.target[0][:0])
     if nets.discriminator is not None:
-        choose(work.adversary, _is_target, none, none.new_empty(0), method=work.method if options.variant == "sound" else "vmap")
+        choose(
+            work.adversary,
+            _is_target,
+            none,
+            none.new_empty(0),
+            method=work.method if options.variant == "sound" else "vmap",
+        )
     elif nets.fixed is None:
         with _only(nets.features, moved(nets, options)):
             method_for(nets.features, None, none, None)
@@ -207,7 +227,9 @@ def _warm_up(work: Work) -> None:
         nets.scale.copy_(RADIUS / (seen - nets.centre).norm(dim=1).median())
 
 
-def _clipped_gradient(work: Work, x: Tensor, z: Tensor, features: Tensor, directions: Tensor) -> tuple[Bounded, list[nn.Parameter]]:
+def _clipped_gradient(
+    work: Work, x: Tensor, z: Tensor, features: Tensor, directions: Tensor
+) -> tuple[Bounded, list[nn.Parameter]]:
     """The mean over directions of clipped gradients, in units of both bounds, and the weights that they belong to.
 
     Projections on k directions are k coordinates of scores, each compared by itself: along the axes. Each is clipped to ``bound``, and

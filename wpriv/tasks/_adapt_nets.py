@@ -46,9 +46,13 @@ class Networks(nn.Module):
 
     def __init__(self, model: nn.Module, like: Tensor, options: Options):
         super().__init__()
-        if not isinstance(getattr(model, "features", None), nn.Module) or not isinstance(getattr(model, "classifier", None), nn.Module):
+        if not isinstance(getattr(model, "features", None), nn.Module) or not isinstance(
+            getattr(model, "classifier", None), nn.Module
+        ):
             told = ", ".join(name for name in registry.names("models") if name.startswith("adapt-"))
-            raise UsageError(f"adaptation compares features: take a model with features and a classifier of them ({told})")
+            raise UsageError(
+                f"adaptation compares features: take a model with features and a classifier of them ({told})"
+            )
         self.features, self.classifier = model.features, model.classifier  # type: ignore[assignment]
         with torch.no_grad():
             self.width = int(self.features(like).shape[1])
@@ -162,7 +166,9 @@ def refuse(nets: Networks, options: Options) -> None:
     if options.method == "dp-dann" and options.variant == "paper" and nets.discriminator is not None:
         tensors = len([*nets.features.parameters(), *nets.discriminator.parameters()])
         if tensors != TENSORS:
-            raise UsageError(f"dp-dann as published is accounted for {TENSORS} tensors; this model has {tensors}. Take an adapt- model")
+            raise UsageError(
+                f"dp-dann as published is accounted for {TENSORS} tensors; this model has {tensors}. Take an adapt- model"
+            )
 
 
 def moved(nets: Networks, options: Options) -> list[nn.Parameter]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from wpriv.config.field_types import BeforeValidator, Count, Field, Strict
+from wpriv.config.field_types import BeforeValidator, Count, Field, StrictModel
 
 
 def _lam(value: Any) -> Any:
@@ -13,21 +13,30 @@ def _lam(value: Any) -> Any:
     raise ValueError("must be a number above 0, theorem (p sigma^p of the noise) or corollary-1 (1/b of Laplace noise)")
 
 
-class Options(Strict):
+class Options(StrictModel):
     """What a recipe may say under ``options``."""
 
     loss: Literal["entropic", "plain", "sinkhorn-divergence"] = Field(
-        "entropic", description="plain: optimal transport without entropy, exact; it and the debiased divergence learn the noise as well"
+        "entropic",
+        description="plain: optimal transport without entropy, exact; it and the debiased divergence learn the noise as well",
     )
     lam: Annotated[Any, BeforeValidator(_lam)] = Field(
-        "theorem", description="lambda; theorem: p sigma^p of the noise; corollary-1: 1/b of Laplace noise, as printed, which is wrong"
+        "theorem",
+        description="lambda; theorem: p sigma^p of the noise; corollary-1: 1/b of Laplace noise, as printed, which is wrong",
     )
     p: Literal[1, 2] | None = Field(None, description="the order of the cost; that of the noise where left out")
     rise: Annotated[int, Field(ge=0)] = Field(
-        0, description="steps in which lambda rises from a quarter to the whole: at the whole a generator of one record only rests long"
+        0,
+        description="steps in which lambda rises from a quarter to the whole: at the whole a generator of one record only rests long",
     )
-    latent: Literal["uniform", "gauss"] = Field("uniform", description="law of the numbers that go in: on [0, 1], or standard normal")
+    latent: Literal["uniform", "gauss"] = Field(
+        "uniform", description="law of the numbers that go in: on [0, 1], or standard normal"
+    )
     generated: Count | None = Field(None, description="generated records of a step (default: as many as noisy ones)")
-    tol: Annotated[float, Field(gt=1e-6, lt=1)] = Field(1e-3, description="marginal error at which a plan counts as converged")
+    tol: Annotated[float, Field(gt=1e-6, lt=1)] = Field(
+        1e-3, description="marginal error at which a plan counts as converged"
+    )
     most: Annotated[int, Field(ge=1)] = Field(400, description="Sinkhorn iterations of a step at most")
-    compared: Annotated[int, Field(ge=2, le=5000)] = Field(1000, description="generated records that are measured, at most")
+    compared: Annotated[int, Field(ge=2, le=5000)] = Field(
+        1000, description="generated records that are measured, at most"
+    )

@@ -45,7 +45,9 @@ class Meeting(nn.Module):
         if self.options.latent == "uniform" or count <= self.latent:
             return found
         found = (found - found.mean(0)).double()
-        white: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(found.T @ found / count), found.T, upper=False).T
+        white: Tensor = torch.linalg.solve_triangular(
+            torch.linalg.cholesky(found.T @ found / count), found.T, upper=False
+        ).T
         return white.float()
 
     def begin(self, noisy: Tensor) -> None:
@@ -82,7 +84,11 @@ class Meeting(nn.Module):
         if self.options.loss == "sinkhorn-divergence":
             found = divergence(x, y, lam, self.p, **how)
             parts = (found.between, found.first, found.second)
-            self._watch(max(float(part.marginal_error) for part in parts), sum(part.iterations for part in parts), bool(found.converged))
+            self._watch(
+                max(float(part.marginal_error) for part in parts),
+                sum(part.iterations for part in parts),
+                bool(found.converged),
+            )
             return found.value
         one = entropic(x, y, lam, self.p, **how)
         self._watch(float(one.marginal_error), one.iterations, bool(one.converged))
@@ -98,7 +104,11 @@ class Meeting(nn.Module):
         """Means over the plans since the last look; none where no plan was iterated."""
         steps, error, iterations, unconverged = self.watched.tolist()
         self.watched.zero_()
-        return {"marginal_error": error / steps, "iterations": iterations / steps, "unconverged": unconverged / steps} if steps else {}
+        return (
+            {"marginal_error": error / steps, "iterations": iterations / steps, "unconverged": unconverged / steps}
+            if steps
+            else {}
+        )
 
     def _watch(self, error: float, iterations: int, converged: bool) -> None:
         self.watched += torch.tensor([1.0, error, iterations, not converged], device=self.watched.device)

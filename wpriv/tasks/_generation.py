@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from wpriv import models
-from wpriv.config.field_types import Count, Field, Strict
+from wpriv.config.field_types import Count, Field, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from wpriv.data import Data
-    from wpriv.engine.job import Job, Learn
+    from wpriv.engine.job import CustomStep, Job
     from wpriv.models._generator import Generator
 
 # shares of test images that classifiers get right which learnt from samples alone, and the sliced distance of samples to test images
@@ -31,13 +31,15 @@ AT_ONCE = 1000
 SEED = 0
 
 
-class Options(Strict):
+class Options(StrictModel):
     """What every recipe of them may say under ``options``."""
 
     dimension: Count = Field(784, description="numbers in one image, which the recipe counts on")
     classes: Count = Field(10, description="classes of the images, which the recipe counts on")
     generated: Count = Field(100, description="images made for one move of the generator, as many of every class")
-    samples: Count = Field(60_000, description="images made at the end, as many of every class, from which classifiers learn")
+    samples: Count = Field(
+        60_000, description="images made at the end, as many of every class, from which classifiers learn"
+    )
     learners: list[Literal["logistic", "mlp"]] = Field(
         default=["logistic", "mlp"], description="the classifiers that learn from samples and are tried on test images"
     )
@@ -54,17 +56,24 @@ def generator(train: Train, data: Data, options: Options, device: torch.device) 
     found = {"dimension": int(data.x_train[0].size), "classes": len(data.classes)}
     for name, number in found.items():
         if getattr(options, name) != number:
-            told = (
-                f"options: {name}: the recipe counts on {getattr(options, name)}, on which the privacy may hang; {data.name} has {number}"
-            )
+            told = f"options: {name}: the recipe counts on {getattr(options, name)}, on which the privacy may hang; {data.name} has {number}"
             raise UsageError(f"{told}. Change one of them")
     made = models.build(train.model, data.shape, len(data.classes))
     if not isinstance(made, Generator):
-        raise UsageError(f"{train.task} trains a generator (merf-generator, celeba-generator); found the model {train.model.name!r}")
+        raise UsageError(
+            f"{train.task} trains a generator (merf-generator, celeba-generator); found the model {train.model.name!r}"
+        )
     return made.to(device)
 
 
-def job(generator: Generator, others: dict[str, nn.Module], learn: Learn, data: Data, options: Options, **engine: Any) -> Job:
+def job(
+    generator: Generator,
+    others: dict[str, nn.Module],
+    custom_step: CustomStep,
+    data: Data,
+    options: Options,
+    **engine: Any,
+) -> Job:
     """What the engine is given by all of these tasks: the generator alone is measured, and leaves samples.
 
     Args:
@@ -78,8 +87,8 @@ def job(generator: Generator, others: dict[str, nn.Module], learn: Learn, data: 
         nn.ModuleDict({"generator": generator, **others}),
         None,
         lambda: measured(generator, data, options, at_the_end=False),
-        learn=learn,
-        leave=lambda folder: leave(generator, options.classes, folder),
+        custom_step=custom_step,
+        save_artifacts=lambda folder: save_artifacts(generator, options.classes, folder),
         conclude=lambda: measured(generator, data, options, at_the_end=True),
         **engine,
     )
@@ -137,7 +146,7 @@ def measured(model: Generator, data: Data, options: Options, *, at_the_end: bool
     return {**found, "sliced": float(sliced.wasserstein(few, real, directions=directions).sqrt())}
 
 
-def leave(model: Generator, classes: int, folder: Path) -> None:
+def save_artifacts(model: Generator, classes: int, folder: Path) -> None:
     """Writes a grid of samples, a class a row where there are some."""
     import numpy as np
 

@@ -30,7 +30,12 @@ def logistic(x: Tensor, y: Tensor, classes: int, *, most: int = 100) -> nn.Modul
     torch.nn.init.zeros_(line.weight)
     torch.nn.init.zeros_(line.bias)
     optimizer = torch.optim.LBFGS(
-        line.parameters(), max_iter=most, tolerance_grad=1e-4, tolerance_change=1e-9, history_size=10, line_search_fn="strong_wolfe"
+        line.parameters(),
+        max_iter=most,
+        tolerance_grad=1e-4,
+        tolerance_change=1e-9,
+        history_size=10,
+        line_search_fn="strong_wolfe",
     )
 
     def closure() -> Tensor:
@@ -93,7 +98,9 @@ def accuracy(network: nn.Module, x: Tensor, y: Tensor) -> float:
     return float((outputs(network, x).argmax(1) == y).double().mean())
 
 
-def _fitted(build: Callable[[], nn.Module], x: Tensor, y: Tensor, *, seed: int, epochs: int, batch: int, decay: float) -> nn.Module:
+def _fitted(
+    build: Callable[[], nn.Module], x: Tensor, y: Tensor, *, seed: int, epochs: int, batch: int, decay: float
+) -> nn.Module:
     """A network after so many epochs of Adam; its weights and its batches come from the seed."""
     import torch
     from torch.nn.functional import cross_entropy

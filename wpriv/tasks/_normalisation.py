@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wpriv.config.field_types import Field, Number, Positive, Strict
+from wpriv.config.field_types import Field, Number, Positive, StrictModel
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 
-class Normalise(Strict):
+class Normalise(StrictModel):
     """(x - mean) / std of every channel; public constants, never computed from the private data."""
 
     mean: Annotated[list[Number], Field(min_length=1)]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, one_hot
 
-from wpriv.engine.job import Door
+from wpriv.engine.job import ReleaseGate
 from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
 from wpriv.models._generator import Generator
@@ -28,7 +28,9 @@ class Rows:
         self.network = random_conv(shape[0]).to(device) if options.features == "random-conv" else None
         found = self._compared(torch.zeros(1, *shape, device=device)).shape[1]
         if found != options.projected or (options.pool > 1 and (shape[1] % options.pool or shape[2] % options.pool)):
-            raise UsageError(f"images {list(shape)} have {found} numbers to be compared by, where {options.projected} are accounted")
+            raise UsageError(
+                f"images {list(shape)} have {found} numbers to be compared by, where {options.projected} are accounted"
+            )
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Images [N, C, H, W] clipped to the bound and divided by it, [N, projected], and which of them were clipped [N]."""
@@ -43,7 +45,9 @@ class Rows:
         if self.options.labels != "appended":
             return rows
         share = self.options.share
-        return torch.cat([rows * math.sqrt(1 - share**2), share * one_hot(labels, self.options.classes).to(rows.dtype)], dim=1)
+        return torch.cat(
+            [rows * math.sqrt(1 - share**2), share * one_hot(labels, self.options.classes).to(rows.dtype)], dim=1
+        )
 
     def _compared(self, x: Tensor) -> Tensor:
         if self.network is not None:
@@ -64,17 +68,21 @@ class Step:
         self.pending = nn.Module()
         self.pending.register_buffer("count", torch.zeros((), dtype=torch.long))
         self.pending.register_buffer("seeds", torch.zeros(options.releases, dtype=torch.long))
-        self.pending.register_buffer("released", torch.zeros(options.releases, batch, options.directions, device=device))
+        self.pending.register_buffer(
+            "released", torch.zeros(options.releases, batch, options.directions, device=device)
+        )
         self.pending.register_buffer("loss", torch.zeros((), device=device))
         if options.labels == "public":
-            self.pending.register_buffer("labels", torch.zeros(options.releases, batch, dtype=torch.long, device=device))
+            self.pending.register_buffer(
+                "labels", torch.zeros(options.releases, batch, dtype=torch.long, device=device)
+            )
         if options.means == "all":
             self.pending.register_buffer("mean", torch.zeros(self.groups, options.row, device=device))
             self.pending.register_buffer("averaged", torch.zeros(self.groups, device=device))
         self.known: dict[int, Tensor] = {}
         self.labels = even(options.generated, options.classes, device)
 
-    def __call__(self, x: Tensor, y: Tensor, noisy: Door, optimizer: torch.optim.Optimizer) -> Tensor:
+    def __call__(self, x: Tensor, y: Tensor, noisy: ReleaseGate, optimizer: torch.optim.Optimizer) -> Tensor:
         """One release of the records' rows; [3] records, the last loss (of what was released) for each, and rows clipped."""
         own: Any = self.pending
         seed = int(torch.randint(2**62, ()))
@@ -150,14 +158,20 @@ class Step:
     def to_release(self, slot: int, deviation: float, rows: Tensor) -> Tensor:
         """The share of one release in the mean W_2^2 over the directions, times the dimension: in squared units of a row."""
         own: Any = self.pending
-        projected = self.project(self.rows.labelled(rows, self.labels), self.labels, self.directions(int(own.seeds[slot])))
+        projected = self.project(
+            self.rows.labelled(rows, self.labels), self.labels, self.directions(int(own.seeds[slot]))
+        )
         if deviation:
             projected = projected + deviation * torch.randn_like(projected)
         parts = []
         for group, released in self.released(slot):
             made = projected[self.labels == group] if self.groups > 1 else projected
             gap = made.mean(0) - released.mean(0)
-            left = line.wasserstein(made - made.mean(0), released - released.mean(0)) if self.options.spread else torch.zeros_like(gap)
+            left = (
+                line.wasserstein(made - made.mean(0), released - released.mean(0))
+                if self.options.spread
+                else torch.zeros_like(gap)
+            )
             parts.append(((self.options.means == "pending") * gap.square() + self.options.spread * left).mean())
         return torch.stack(parts).mean() * self.options.row / self.options.releases
 

@@ -78,7 +78,9 @@ def judge(data: Data, *, seed: int = 0) -> Judge:
 
     if len(data.shape) != 3 or len(data.classes) < 2 or len(data.x_test) < 2 * len(data.classes):
         found = f"{len(data.x_test)} records {list(data.shape)} of {len(data.classes)} classes"
-        raise Unsupported(f"{data.name}: images are judged by a classifier of held-out images, two of every class or more; found {found}")
+        raise Unsupported(
+            f"{data.name}: images are judged by a classifier of held-out images, two of every class or more; found {found}"
+        )
     x, y = held_out(data)
     network = _learners.small_cnn(x[::2], y[::2], len(data.classes), seed=seed)
     right = _learners.accuracy(network, x[1::2], y[1::2])
@@ -112,7 +114,9 @@ def downstream(x: Tensor, y: Tensor, data: Data, learner: str = "logistic", *, s
     x, classes = checked(x, data.shape), len(data.classes)
     y = y.detach().cpu()
     if y.shape != x.shape[:1] or y.is_floating_point() or not 0 <= int(y.min()) <= int(y.max()) < classes:
-        raise UsageError(f"wanted a label from 0 to {classes - 1} for each of {len(x)} samples; found {y.dtype} {list(y.shape)}")
+        raise UsageError(
+            f"wanted a label from 0 to {classes - 1} for each of {len(x)} samples; found {y.dtype} {list(y.shape)}"
+        )
     network = _learners.logistic(x, y, classes) if learner == "logistic" else _learners.mlp(x, y, classes, seed=seed)
     return _learners.accuracy(network, *held_out(data))
 

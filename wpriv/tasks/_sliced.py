@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from wpriv import models
-from wpriv.config.field_types import Count, Field, Positive, Strict
+from wpriv.config.field_types import Count, Field, Positive, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
 from wpriv.engine import release_spec
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EVALUATED_ALONG = 50
 
 
-class Options(Strict):
+class Options(StrictModel):
     """The clips of the Wasserstein gradient; C, the clip of the loss gradients, is ``privacy.clip``."""
 
     bound: Positive = Field(1.0, description="M, to which scores are projected")
@@ -30,7 +30,7 @@ class Options(Strict):
     directions: Count = Field(50, description="directions drawn at each step, where scores are vectors")
 
 
-def faults(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go with these tasks."""
     private = recipe.privacy
     if private is None:
@@ -40,7 +40,12 @@ def faults(recipe: Train) -> list[tuple[Key, str]]:
         told = f"batches of a Wasserstein gradient have fixed sizes: give sampling: fixed; found {private.sampling}"
         found.append((("privacy", "sampling"), told))
     if private.clip == "batch-mean":
-        found.append((("privacy", "clip"), "clip is C here, to which the gradient of each record's loss is clipped: give a number"))
+        found.append(
+            (
+                ("privacy", "clip"),
+                "clip is C here, to which the gradient of each record's loss is clipped: give a number",
+            )
+        )
     return found
 
 

@@ -22,17 +22,24 @@ class Options(_generation.Options):
     labels: Literal["appended", "joint", "public", "none"] = Field("appended", description="how a class is learnt")
     bound: Positive = Field(10.0, description="norm to which every image (or its features) is clipped")
     share: Probability = Field(0.5, description="labels: appended: length of the one-hot part of a row of norm 1")
-    pool: Count = Field(1, description="images are compared in cells of so many by so many pixels, whose number is what is projected")
+    pool: Count = Field(
+        1, description="images are compared in cells of so many by so many pixels, whose number is what is projected"
+    )
     features: Literal["pixels", "random-conv"] = Field(
         "pixels",
         description="what is compared: pixels, or the 512 x (side / 16)^2 outputs of four fixed random convolutions, for colour images",
     )
-    releases: Count = Field(1, description="releases that one move of the generator is compared with: more of them, less noise in a move")
+    releases: Count = Field(
+        1, description="releases that one move of the generator is compared with: more of them, less noise in a move"
+    )
     means: Literal["pending", "all"] = Field(
-        "pending", description="the means that generated rows meet: those of the releases of a move, or of all releases so far"
+        "pending",
+        description="the means that generated rows meet: those of the releases of a move, or of all releases so far",
     )
     spread: Share = Field(1.0, description="weight of what is left of a squared distance once means are taken off")
-    smallest: Count | None = Field(None, description="labels: public: the number of records of the smallest class, on which privacy hangs")
+    smallest: Count | None = Field(
+        None, description="labels: public: the number of records of the smallest class, on which privacy hangs"
+    )
 
     @property
     def projected(self) -> int:
@@ -44,4 +51,6 @@ class Options(_generation.Options):
     @property
     def row(self) -> int:
         """The dimension of the space that is projected."""
-        return {"appended": self.projected + self.classes, "joint": self.projected * self.classes}.get(self.labels, self.projected)
+        return {"appended": self.projected + self.classes, "joint": self.projected * self.classes}.get(
+            self.labels, self.projected
+        )

@@ -58,14 +58,22 @@ def chosen(clear: Array, noise: Noise) -> Wavelets:
         Reshetova, Chen, Ozgur (2023), section 5; Mallat (1999).
     """
     if importlib.util.find_spec("pywt") is None:
-        raise MissingResource("options: wavelet needs the package PyWavelets; install it by: pip install 'wpriv[wavelets]'")
+        raise MissingResource(
+            "options: wavelet needs the package PyWavelets; install it by: pip install 'wpriv[wavelets]'"
+        )
     if clear.ndim != 4 or len(clear) == 0:
-        raise UsageError(f"wavelets are chosen on clear held-out images [N, C, H, W]; found {list(clear.shape)}. Give data: test")
+        raise UsageError(
+            f"wavelets are chosen on clear held-out images [N, C, H, W]; found {list(clear.shape)}. Give data: test"
+        )
     clear = clear[:IMAGES].astype(np.float64)
     noisy = _noisy(clear, noise)
     spread = noise.scale if noise.p == 2 else noise.scale * math.sqrt(2)
     before = _distance(noisy, clear)
-    tried = (Wavelets(*which, threshold * spread, before, math.inf) for which in _ways(clear.shape[-1]) for threshold in THRESHOLDS)
+    tried = (
+        Wavelets(*which, threshold * spread, before, math.inf)
+        for which in _ways(clear.shape[-1])
+        for threshold in THRESHOLDS
+    )
     found = ((_distance(np.clip(_restored(noisy, way), 0, 1), clear), way) for way in tried)
     after, best = min(found, key=lambda pair: pair[0])
     return Wavelets(best.basis, best.level, best.kind, best.threshold, before, after)
@@ -106,7 +114,11 @@ def _noisy(clear: Array, noise: Noise) -> Array:
     clip, rng = noise.statement["clip"], np.random.Generator(np.random.PCG64(0))
     x = cosine.cosine(torch.from_numpy(clear)).numpy() if dct else clear
     rows = ball_projection.nearest(x.reshape(len(x), -1) - clip["center"], clip["radius"], noise.p) + clip["center"]
-    drawn = rng.normal(scale=noise.scale, size=rows.shape) if noise.p == 2 else rng.laplace(scale=noise.scale, size=rows.shape)
+    drawn = (
+        rng.normal(scale=noise.scale, size=rows.shape)
+        if noise.p == 2
+        else rng.laplace(scale=noise.scale, size=rows.shape)
+    )
     found = (rows + drawn).reshape(clear.shape)
     return cosine.inverse(torch.from_numpy(found)).numpy() if dct else found
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from wpriv import models
-from wpriv.config.field_types import Named
+from wpriv.config.field_types import PluginRef
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
@@ -83,7 +83,7 @@ class Pair(nn.Module):
         return found
 
 
-def pair(generator: Named, critic: Named, shape: Sequence[int], classes: int, penalty: float) -> Pair:
+def pair(generator: PluginRef, critic: PluginRef, shape: Sequence[int], classes: int, penalty: float) -> Pair:
     """Both networks of a recipe; first weights from torch's global generator.
 
     Raises:
@@ -91,7 +91,9 @@ def pair(generator: Named, critic: Named, shape: Sequence[int], classes: int, pe
     """
     own = registry.params("models", generator.name, generator.parameters())
     if not hasattr(own, "latent"):
-        raise UsageError(f"wgan trains a generator, and {generator.name} is none; take dcgan-28 for images or mlp-generator")
+        raise UsageError(
+            f"wgan trains a generator, and {generator.name} is none; take dcgan-28 for images or mlp-generator"
+        )
     latent: int = own.latent
     # labels come in with the latents, and into the critic as channels
     first = models.build(generator.model_copy(update={"latent": latent + classes}), shape, max(classes, 1))

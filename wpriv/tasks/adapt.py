@@ -28,34 +28,60 @@ if TYPE_CHECKING:
 # adapted to, and that of (up to 2000 records of) the source; and of the published DP-SWD the eps of its noise by the bound of its program
 RESULTS = ("accuracy", "transductive", "on_source", "claimed")
 PRIVATE = ("dp-dann", "dp-swd")
-UNIT = "one record of the target (private) data set; the source data set is public, and the target's labels are not used"
-MEASURED = ("transductive in metrics.csv: measured on the target records that were adapted to, with their labels. Do not publish it",)
+UNIT = (
+    "one record of the target (private) data set; the source data set is public, and the target's labels are not used"
+)
+MEASURED = (
+    "transductive in metrics.csv: measured on the target records that were adapted to, with their labels. Do not publish it",
+)
 
 
-def faults(train: Train) -> list[tuple[Key, str]]:
+def validate(train: Train) -> list[tuple[Key, str]]:
     """What does not go together: a method that needs privacy or has none, and samplings that nothing is proven of."""
     found: list[tuple[Key, str]] = []
     own, private = Options.model_validate(train.options), train.privacy
     published = own.method == "dp-swd" and own.variant == "paper"
     if own.method not in PRIVATE and private is not None:
-        found.append((("privacy",), f"method {own.method} is not private: say privacy: none, or take dp-dann or dp-swd"))
+        found.append(
+            (("privacy",), f"method {own.method} is not private: say privacy: none, or take dp-dann or dp-swd")
+        )
     if published and private is not None:
         told = "dp-swd as published keeps no eps at all (see the statement): say privacy: none, and its noise by options.sigma"
         found.append((("privacy",), told))
     if published and own.sigma is None:
-        found.append((("options",), "dp-swd as published needs sigma, the noise on a projection (Table 4 has 4.74 and 5.34 for digits)"))
+        found.append(
+            (
+                ("options",),
+                "dp-swd as published needs sigma, the noise on a projection (Table 4 has 4.74 and 5.34 for digits)",
+            )
+        )
     if own.method in PRIVATE and not published and private is None:
-        found.append((("privacy",), f"method {own.method} needs a target or noise under privacy; without it take {own.method[3:]}"))
+        found.append(
+            (
+                ("privacy",),
+                f"method {own.method} needs a target or noise under privacy; without it take {own.method[3:]}",
+            )
+        )
     if private is not None and own.method == "dp-swd" and private.sampling != "fixed":
-        found.append((("privacy", "sampling"), f"dp-swd compares samples of a fixed size: say sampling: fixed; found {private.sampling}"))
+        found.append(
+            (
+                ("privacy", "sampling"),
+                f"dp-swd compares samples of a fixed size: say sampling: fixed; found {private.sampling}",
+            )
+        )
     if private is not None and own.method == "dp-dann" and private.clip == "batch-mean":
         found.append((("privacy", "clip"), "dp-dann clips the gradient of each record: give a norm; found batch-mean"))
     if own.method == "dp-swd" and own.route == "projections" and own.dimension is None and own.variant == "sound":
-        found.append((("options",), "route projections needs dimension, the number of features that are projected: the noise hangs on it"))
+        found.append(
+            (
+                ("options",),
+                "route projections needs dimension, the number of features that are projected: the noise hangs on it",
+            )
+        )
     return found
 
 
-def release(train: Train, sizes: Mapping[str, int]) -> release_spec.Release:
+def release(train: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """What a step releases of the target: a sum of clipped gradients, a clipped Wasserstein gradient, or noisy projections."""
     own, records = Options.model_validate(train.options), sizes["records"]
     if own.method == "dp-dann":
@@ -67,7 +93,7 @@ def release(train: Train, sizes: Mapping[str, int]) -> release_spec.Release:
     raise UsageError(f"method {own.method} is not private")
 
 
-def _dann(train: Train, own: Options, records: int) -> release_spec.Release:
+def _dann(train: Train, own: Options, records: int) -> release_spec.ReleaseSpec:
     found = replace(
         release_spec.gradients(train, records),
         unit=UNIT,
@@ -91,7 +117,7 @@ def exact(train: Train) -> bool:
     return own.method == "dp-dann" and own.variant == "sound"
 
 
-def _gradient(train: Train, own: Options, records: int) -> release_spec.Release:
+def _gradient(train: Train, own: Options, records: int) -> release_spec.ReleaseSpec:
     _, batch = release_spec.drawn(train, records)
     found = release_spec.penalised(
         train,
@@ -107,14 +133,14 @@ def _gradient(train: Train, own: Options, records: int) -> release_spec.Release:
     return replace(found, batch=batch)
 
 
-def _projections(train: Train, own: Options, records: int) -> release_spec.Release:
+def _projections(train: Train, own: Options, records: int) -> release_spec.ReleaseSpec:
     sampling, batch = release_spec.drawn(train, records)
     assert own.dimension is not None
 
     def at(multiplier: float) -> Projection:
         return Projection(d=own.dimension or 0, k=own.directions, sigma=multiplier, sensitivity=2 * RADIUS)
 
-    return release_spec.Release(
+    return release_spec.ReleaseSpec(
         at,
         sampling,
         batch,
@@ -166,7 +192,7 @@ DANN_GAPS = (
 )
 
 
-def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The networks of a recipe on its pair of data sets: first weights from torch's global generator, which the engine has seeded.
 
     Raises:

@@ -41,33 +41,33 @@ class Options(_sliced.Options):
     """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
 
     alpha: Share = Field(description="weight of the sliced distance; the reconstruction has the rest")
-    error: Literal["mean", "sum"] = Field("sum", description="the squared error of a record: mean or sum over its numbers")
+    error: Literal["mean", "sum"] = Field(
+        "sum", description="the squared error of a record: mean or sum over its numbers"
+    )
     radius: Positive = Field(1.0, description="of the ball that the codes are to fill")
     judged: Annotated[int, Field(ge=0, le=10_000)] = Field(
         1000, description="samples that a small classifier judges at each look, of images; 0 leaves them out"
     )
 
 
-def faults(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go with this task."""
-    found = _sliced.faults(recipe)
+    found = _sliced.validate(recipe)
     options = Options.model_validate(recipe.options)
     if options.radius > options.bound:
-        told = (
-            f"codes are cut to the norm {options.bound:g} (bound): no more of the ball can be filled; found a radius of {options.radius:g}"
-        )
+        told = f"codes are cut to the norm {options.bound:g} (bound): no more of the ball can be filled; found a radius of {options.radius:g}"
         found.append((("options", "radius"), told))
     return found
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """A step releases the penalised gradient over a batch of fixed size; the points of the ball are nobody's."""
     penalty = _penalty(recipe, sizes["records"])
     drawn = "every step takes a fresh uniformly random set of exactly the batch size, without replacement: all records are one group"
     return release_spec.penalised(recipe, penalty, [(sizes["records"], penalty.batch)], unit=UNIT, drawn=drawn)
 
 
-def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The autoencoder of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
 
     Raises:
@@ -100,25 +100,36 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():
             codes, made = model(tests)
-            found = {"reconstruction": float((made - tests).square().mean()), "distance": _sliced.distance(codes, looks[:EVALUATED])}
+            found = {
+                "reconstruction": float((made - tests).square().mean()),
+                "distance": _sliced.distance(codes, looks[:EVALUATED]),
+            }
             return found if judge is None else {**found, **judge.scores(_shown(model.decoder(looks[: options.judged])))}
 
-    def leave(folder: Path) -> None:
+    def save_artifacts(folder: Path) -> None:
         with torch.no_grad():
             made, pairs = model.decoder(looks[:SHOWN]), torch.stack([tests[:ACROSS], model(tests[:ACROSS])[1]])
         if tests.dim() == 4 or tests.shape[1] == 2:
             np.savez(folder / "samples.npz", samples=_shown(made).numpy())
         if tests.dim() == 4:
             np.savez(
-                folder / "reconstructions.npz", samples=_shown(pairs.flatten(0, 1)).numpy(), names=np.array(["original", "reconstructed"])
+                folder / "reconstructions.npz",
+                samples=_shown(pairs.flatten(0, 1)).numpy(),
+                names=np.array(["original", "reconstructed"]),
             )
 
     axes = _sliced.drawn(width, options.directions, device)
     objective = Objective(
-        model, lambda outputs, targets: _sliced.squared(outputs, targets) * scale, fetch, penalty, lambda outputs: outputs[0], axes, points
+        model,
+        lambda outputs, targets: _sliced.squared(outputs, targets) * scale,
+        fetch,
+        penalty,
+        lambda outputs: outputs[0],
+        axes,
+        points,
     )
     gather = objective.gather(recipe.privacy, inputs, inputs)
-    return Job(model, gather, evaluate, groups=[(np.arange(len(inputs)), penalty.batch)], leave=leave)
+    return Job(model, gather, evaluate, groups=[(np.arange(len(inputs)), penalty.batch)], save_artifacts=save_artifacts)
 
 
 def ball(count: int, width: int, radius: float, generator: torch.Generator) -> Tensor:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from wpriv.engine.job import Door, Job
+    from wpriv.engine.job import Job, ReleaseGate
     from wpriv.engine.release import Bounded
 
 RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
@@ -32,22 +32,27 @@ class Options(_generation.Options):
     """What a recipe may say under ``options``."""
 
     width: Count = Field(128, description="units of the discriminator's one hidden layer")
-    generator_lr: Positive | None = Field(None, description="learning rate of the generator, where it is not that of the discriminator")
+    generator_lr: Positive | None = Field(
+        None, description="learning rate of the generator, where it is not that of the discriminator"
+    )
 
 
-def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
+def validate(train: Train) -> list[tuple[tuple[str, ...], str]]:
     """What does not go together."""
     found: list[tuple[tuple[str, ...], str]] = []
     if train.privacy is not None and (train.privacy.clip == "batch-mean" or train.privacy.mask):
         found.append(
-            (("privacy", "clip"), "the discriminator learns by DP-SGD, which clips each record's gradient: give a norm, and no mask")
+            (
+                ("privacy", "clip"),
+                "the discriminator learns by DP-SGD, which clips each record's gradient: give a norm, and no mask",
+            )
         )
     if train.batch is None:
         found.append((("batch",), "give 'batch', the number of records of a step"))
     return found
 
 
-def release(train: Train, sizes: Mapping[str, int]) -> release_spec.Release:
+def release(train: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """The sum of the discriminator's clipped gradients on records."""
     return release_spec.gradients(train, sizes["records"])
 
@@ -57,7 +62,7 @@ def exact(train: Train) -> bool:
     return True
 
 
-def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """Generator and discriminator, and the step that moves the one and then the other.
 
     Raises:
@@ -82,13 +87,16 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     x, y = _generation.images(data.x_train, data.y_train, device)
     labels = _generation.even(options.generated, options.classes, device)
     own_rate = train.optimizer.model_copy(update={"lr": options.generator_lr or train.optimizer.lr})
-    optimizers = {"judge": optimizer_of(weights, train.optimizer), "generator": optimizer_of(generator.parameters(), own_rate)}
+    optimizers = {
+        "judge": optimizer_of(weights, train.optimizer),
+        "generator": optimizer_of(generator.parameters(), own_rate),
+    }
 
     def labelled(images: Tensor, classes: Tensor) -> Tensor:
         """What the discriminator is shown: images with the one-hot label behind them."""
         return torch.cat([images.flatten(1), one_hot(classes, options.classes).to(images.dtype)], dim=1)
 
-    def learn(places: Any, noisy: Door) -> Tensor:
+    def custom_step(places: Any, noisy: ReleaseGate) -> Tensor:
         own = torch.from_numpy(places).to(device)
         total, seen = _on_records(judge, labelled(x[own], y[own]), train.privacy, adjacency)
         made = generator(generator.inputs(labels))
@@ -102,7 +110,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
         optimizers["generator"].step()
         return seen
 
-    return _generation.job(generator, {"discriminator": judge}, learn, data, options, optimizers=optimizers)
+    return _generation.job(generator, {"discriminator": judge}, custom_step, data, options, optimizers=optimizers)
 
 
 def _on_records(judge: nn.Module, real: Tensor, private: Privacy | None, adjacency: str) -> tuple[Bounded, Tensor]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wpriv import models
-from wpriv.config.field_types import Strict
+from wpriv.config.field_types import StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.engine import cost_estimate, release_spec
 from wpriv.tasks import _normalisation
@@ -32,13 +32,13 @@ SHAPES = {
 }
 
 
-class Options(Strict):
+class Options(StrictModel):
     """What a recipe may say under ``options``."""
 
     normalise: _normalisation.Normalise | None = None
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """A step releases the sum of the records' clipped gradients."""
     return release_spec.gradients(recipe, sizes["records"])
 
@@ -62,7 +62,7 @@ def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> co
     return cost_estimate.guess(found, steps=steps, batch=batch, physical=own, budget=recipe.memory, data=data, **how)
 
 
-def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The model of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
 
     Raises:
@@ -107,7 +107,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     two = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
     batches = batch_gradient.Batches(model, loss, fetch, physical)
-    gathered = batch_gradient.of(batches, private, adjacency, recipe.batch or len(inputs), method)
+    gathered = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
     return Job(model, gathered, evaluate, watched_pairs.of(batches, recipe, adjacency), method=method)
 
 
@@ -115,4 +115,6 @@ def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torc
     """Records as the model takes them and classes as whole numbers, on the device."""
     import torch
 
-    return _normalisation.normalised(_normalisation.floats(x, device), options.normalise), torch.tensor(y, device=device).long()
+    return _normalisation.normalised(_normalisation.floats(x, device), options.normalise), torch.tensor(
+        y, device=device
+    ).long()

@@ -27,7 +27,7 @@ from wpriv.tasks._denoise_options import Options
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.engine.job import Door, Job
+    from wpriv.engine.job import Job, ReleaseGate
     from wpriv.tasks._denoising_loss import Meeting
 
 # variance: of the generated numbers, their mean over the places of a record; the last three are means over the plans of an epoch
@@ -39,19 +39,26 @@ TESTED = False  # whoever trains on privatised records may have no others
 ACROSS, DOWN = 20, 6  # images in a row of the picture, and rows of generated ones
 
 
-def faults(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go together in a recipe."""
     options, found = Options.model_validate(recipe.options), list[tuple[Key, str]]()
     if recipe.privacy is not None:
-        found.append((("privacy",), "denoise trains on records that have their noise already, at no further cost: write privacy: none"))
+        found.append(
+            (
+                ("privacy",),
+                "denoise trains on records that have their noise already, at no further cost: write privacy: none",
+            )
+        )
     if options.loss == "plain":
         for key in ("lam", "generated"):
             if key in recipe.options:
-                found.append((("options", key), f"loss: plain is exact transport between batches of one size: leave out {key}"))
+                found.append(
+                    (("options", key), f"loss: plain is exact transport between batches of one size: leave out {key}")
+                )
     return found
 
 
-def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """A generator and the noisy records of a data set (``privatized``, or one with ``privatize`` beside its name).
 
     Raises:
@@ -66,7 +73,9 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     options = Options.model_validate(recipe.options)
     params = registry.params("models", recipe.model.name, recipe.model.parameters())
     if not hasattr(params, "latent"):
-        raise UsageError(f"denoise trains a generator, and {recipe.model.name} is none; take dcgan-28 for images or mlp-generator")
+        raise UsageError(
+            f"denoise trains a generator, and {recipe.model.name} is none; take dcgan-28 for images or mlp-generator"
+        )
     noisy, clear = (torch.from_numpy(scaled(x)).to(device) for x in (data.x_train, data.x_test))
     generator = models.build(recipe.model, data.shape, len(data.classes)).to(device)
     if noisy.ndim == 4:
@@ -80,7 +89,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     looks = meeting.looks(options.compared, device)
     judge = _quality.judge_if_any(data)
 
-    def learn(places: Any, door: Door) -> torch.Tensor:
+    def custom_step(places: Any, door: ReleaseGate) -> torch.Tensor:
         own = torch.from_numpy(places).to(device)
         value = meeting.loss(noisy.index_select(0, own))
         optimizer.zero_grad()
@@ -97,13 +106,20 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
             **meeting.seen(),
         }
 
-    def leave(folder: Path) -> None:
+    def save_artifacts(folder: Path) -> None:
         made = meeting.made(looks)
         np.savez(folder / "generated.npz", x=made.cpu().numpy())
         if (shown := _samples(meeting, made, noisy, clear)) is not None:
             np.savez(folder / "samples.npz", **shown)
 
-    return Job(meeting, None, evaluate, learn=learn, optimizers={"generator": optimizer}, leave=leave)
+    return Job(
+        meeting,
+        None,
+        evaluate,
+        custom_step=custom_step,
+        optimizers={"generator": optimizer},
+        save_artifacts=save_artifacts,
+    )
 
 
 def problem_of(options: Options, noise: Any) -> tuple[int, float]:
@@ -156,5 +172,10 @@ def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: t
     across = min(ACROSS, len(made), len(noisy))
     rows = [("test images", clear[:across])] if len(clear) >= across else []
     rows.append(("reports", meeting.shown(noisy[:across])))
-    rows += [("" if k else "generated", made[k * across : (k + 1) * across]) for k in range(min(DOWN, len(made) // across))]
-    return {"samples": np.concatenate([part.cpu().numpy() for _, part in rows]), "names": np.array([name for name, _ in rows])}
+    rows += [
+        ("" if k else "generated", made[k * across : (k + 1) * across]) for k in range(min(DOWN, len(made) // across))
+    ]
+    return {
+        "samples": np.concatenate([part.cpu().numpy() for _, part in rows]),
+        "names": np.array([name for name, _ in rows]),
+    }

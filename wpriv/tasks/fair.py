@@ -24,7 +24,19 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job
 
-RESULTS = ("accuracy", "disparate_impact", "parity_gap", "eo0", "eo1", "odds_gap", "od0", "od1", "risk", "distance", "loss")
+RESULTS = (
+    "accuracy",
+    "disparate_impact",
+    "parity_gap",
+    "eo0",
+    "eo1",
+    "odds_gap",
+    "od0",
+    "od1",
+    "risk",
+    "distance",
+    "loss",
+)
 FIGURES = {"scores.csv": "scores"}
 # where responses lie; scores are compared about the middle
 MIDDLE = 0.5
@@ -40,29 +52,41 @@ class Options(_sliced.Options):
     """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
 
     kind: Literal["classification", "regression"] = "classification"
-    notion: Literal["parity", "odds"] = Field("parity", description="the same law of scores in both groups, or that for each label")
+    notion: Literal["parity", "odds"] = Field(
+        "parity", description="the same law of scores in both groups, or that for each label"
+    )
     alpha: Share = Field(description="weight of the Wasserstein penalty; the loss has the rest")
     groups: list[Count] | None = Field(
-        None, description="records of group 0 and 1, for odds those of label 0, then of label 1, that the recipe counts on"
+        None,
+        description="records of group 0 and 1, for odds those of label 0, then of label 1, that the recipe counts on",
     )
     ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(
         default_factory=dict, description="columns brought from [low, high], public numbers, to [0, 1]"
     )
 
 
-def faults(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go with this task."""
-    found = _sliced.faults(recipe)
+    found = _sliced.validate(recipe)
     for name, (low, high) in Options.model_validate(recipe.options).ranges.items():
         if not low < high:
-            found.append((("options", "ranges", name), f"a range goes from its lower end to its upper; found [{low:g}, {high:g}]"))
+            found.append(
+                (
+                    ("options", "ranges", name),
+                    f"a range goes from its lower end to its upper; found [{low:g}, {high:g}]",
+                )
+            )
     return found
 
 
-def declared(recipe: Train) -> dict[str, int] | None:
+def declared_sizes(recipe: Train) -> dict[str, int] | None:
     """The sizes as the recipe tells them, for a plan without data; None where it does not."""
     counts = Options.model_validate(recipe.options).groups
-    return None if counts is None else {"records": sum(counts), **{f"group {place}": count for place, count in enumerate(counts)}}
+    return (
+        None
+        if counts is None
+        else {"records": sum(counts), **{f"group {place}": count for place, count in enumerate(counts)}}
+    )
 
 
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
@@ -73,19 +97,27 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
     """
     options = Options.model_validate(recipe.options)
     found = {name: len(places) for name, places in _fairness.groups(data, by_label=options.notion == "odds").items()}
-    if options.groups is not None and recipe.data.limit is recipe.data.first is None and [*found.values()] != options.groups:
-        raise UsageError(f"groups: the recipe counts on {options.groups} records; found {[*found.values()]} in {data.name}")
+    if (
+        options.groups is not None
+        and recipe.data.limit is recipe.data.first is None
+        and [*found.values()] != options.groups
+    ):
+        raise UsageError(
+            f"groups: the recipe counts on {options.groups} records; found {[*found.values()]} in {data.name}"
+        )
     return {"records": data.records, **found}
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """A step releases the penalised gradient over a batch of fixed parts."""
     options, counts = Options.model_validate(recipe.options), _sliced.counted(sizes)
     unit = UNIT[options.notion]
-    return release_spec.penalised(recipe, _penalty(recipe, options, counts), _sliced.pairs(counts), unit=unit, not_covered=(GROUPS,))
+    return release_spec.penalised(
+        recipe, _penalty(recipe, options, counts), _sliced.pairs(counts), unit=unit, not_covered=(GROUPS,)
+    )
 
 
-def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The model of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
 
     A classifier's scores are sigmoid(output), its loss binary cross-entropy; a regression's sigmoid(outputs) - 1/2 and the squared
@@ -102,7 +134,9 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     options = Options.model_validate(recipe.options)
     classifies, by_label = options.kind == "classification", options.notion == "odds"
     groups, held = (_fairness.groups(data, part, by_label=by_label) for part in ("train", "test"))
-    inputs, tests = (torch.tensor(_ranged(x, data.columns, options), device=device) for x in (data.x_train, data.x_test))
+    inputs, tests = (
+        torch.tensor(_ranged(x, data.columns, options), device=device) for x in (data.x_train, data.x_test)
+    )
     targets, goals = (torch.tensor(y, device=device) for y in _targets(options, data))
     width = targets.shape[1]
     model = models.build(recipe.model, inputs.shape[1:], width).to(device)
@@ -129,16 +163,18 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
             told = {"accuracy": told["accuracy"], **_fairness.halves(chosen, data.sensitive_test)}
         return {**told, "risk": float(risk), "distance": float(distance)}
 
-    def leave(folder: Path) -> None:
+    def save_artifacts(folder: Path) -> None:
         with torch.no_grad():
             found = model(tests).sigmoid().cpu().numpy()
-        _point_csv.write(folder / "scores.csv", _fairness.spread(found, data.sensitive_test, data.y_test if by_label else None))
+        _point_csv.write(
+            folder / "scores.csv", _fairness.spread(found, data.sensitive_test, data.y_test if by_label else None)
+        )
 
     directions = None if width == 1 else _sliced.drawn(width, options.directions, device)
     objective = Objective(model, loss, fetch, penalty, scores, directions)
     gather = objective.gather(recipe.privacy, inputs, targets)
     drawn = list(zip(groups.values(), [size for pair in penalty.sizes for size in pair], strict=True))
-    return Job(model, gather, evaluate, groups=drawn, leave=leave)
+    return Job(model, gather, evaluate, groups=drawn, save_artifacts=save_artifacts)
 
 
 def _loss_and_scores(classifies: bool) -> tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]:
@@ -146,7 +182,9 @@ def _loss_and_scores(classifies: bool) -> tuple[Callable[[Tensor, Tensor], Tenso
     from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        each = cross_entropy(outputs, targets, reduction="none") if classifies else (outputs.sigmoid() - targets).square()
+        each = (
+            cross_entropy(outputs, targets, reduction="none") if classifies else (outputs.sigmoid() - targets).square()
+        )
         return each.sum(dim=1)
 
     return loss, lambda outputs: outputs.sigmoid() - (0.0 if classifies else MIDDLE)
@@ -176,5 +214,7 @@ def _targets(options: Options, data: Any) -> tuple[Any, Any]:
         raise UsageError(f"{data.name} has no responses, which a regression needs; choose kind: classification")
     for numbers in (data.response_train, data.response_test):
         if numbers.min() < 0 or numbers.max() > 1:
-            raise UsageError(f"responses must lie in [0, 1]; found {numbers.min():g} to {numbers.max():g} in {data.name}")
+            raise UsageError(
+                f"responses must lie in [0, 1]; found {numbers.min():g} to {numbers.max():g} in {data.name}"
+            )
     return data.response_train, data.response_test

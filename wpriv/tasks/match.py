@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from wpriv.engine.job import Door, Job
+    from wpriv.engine.job import Job, ReleaseGate
 
 RESULTS = ("distance", "loss")
 FIGURES = {"points.csv": "points"}
@@ -42,24 +42,29 @@ UNIT = {
 class Options(_sliced.Options):
     """What a recipe may say under ``options``. There is no loss beside the distance: ``privacy.clip`` clips nothing."""
 
-    private: Literal["both", "x", "z"] = Field("both", description="whose records are protected: those moved (x), the goal (z)")
+    private: Literal["both", "x", "z"] = Field(
+        "both", description="whose records are protected: those moved (x), the goal (z)"
+    )
     cap: Positive | None = Field(None, description="norm to which the noisy gradient is cut, which costs no privacy")
     shown: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=12)] = Field(
         default_factory=list, description="steps after which the points are kept for the figure, beside the last"
     )
 
 
-def faults(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go with this task."""
-    return _sliced.faults(recipe)
+    return _sliced.validate(recipe)
 
 
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
     """The records, and those of each class: public, since the neighbours never change them."""
-    return {"records": data.records, **{data.classes[k]: len(places) for k, places in enumerate(_classes(data, data.y_train))}}
+    return {
+        "records": data.records,
+        **{data.classes[k]: len(places) for k, places in enumerate(_classes(data, data.y_train))},
+    }
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """A step releases the gradient of the sliced distance over a batch of fixed parts of both classes."""
     options = Options.model_validate(recipe.options)
     counts = _sliced.counted(sizes)
@@ -70,7 +75,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
     return dataclasses.replace(found, batch=sum(penalty.sizes[0]))
 
 
-def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The network of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
 
     Raises:
@@ -106,7 +111,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
             found: Tensor = network(moved[:POINTS])
             return found
 
-    def learn(places: Any, noisy: Door) -> Tensor:
+    def custom_step(places: Any, noisy: ReleaseGate) -> Tensor:
         if int(model.taken) in options.shown:
             model.get_buffer(f"shown_{int(model.taken)}").copy_(picture())
         gathered = gather(places)
@@ -123,13 +128,21 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
         with torch.no_grad():
             return {"distance": _sliced.distance(network(moved), goal)}
 
-    def leave(folder: Path) -> None:
+    def save_artifacts(folder: Path) -> None:
         taken = int(model.taken)
         shown = {step: model.get_buffer(f"shown_{step}") for step in sorted(set(options.shown)) if step < taken}
         _point_csv.write(folder / "points.csv", _rows({**shown, taken: picture()}, goal[:POINTS]))
 
     drawn = list(zip(groups, penalty.sizes[0], strict=True))
-    return Job(model, None, evaluate, learn=learn, optimizers={"network": optimizer}, groups=drawn, leave=leave)
+    return Job(
+        model,
+        None,
+        evaluate,
+        custom_step=custom_step,
+        optimizers={"network": optimizer},
+        groups=drawn,
+        save_artifacts=save_artifacts,
+    )
 
 
 def _model(network: nn.Module, points: Tensor, steps: Sequence[int]) -> Any:
@@ -162,7 +175,9 @@ def _classes(data: Any, labels: Any) -> list[Any]:
     """
     if len(data.classes) != 2 or len(data.shape) != 1 or len(np.unique(labels)) != 2:
         told = f"{len(data.classes)} classes of shape {list(data.shape)}"
-        raise UsageError(f"match moves the rows of one class to those of another: two classes of rows; found {told} in {data.name}")
+        raise UsageError(
+            f"match moves the rows of one class to those of another: two classes of rows; found {told} in {data.name}"
+        )
     return [np.flatnonzero(labels == label) for label in (0, 1)]
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.config.field_types import Count, Field, Positive
 from wpriv.config.train_schema import Train
 from wpriv.core.process import Sampling
-from wpriv.engine.release_spec import Release
+from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.tasks import _generation
@@ -25,7 +25,7 @@ from wpriv.tasks import _generation
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.engine.job import Door, Job
+    from wpriv.engine.job import Job, ReleaseGate
     from wpriv.engine.release import Bounded
 
 RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
@@ -37,28 +37,42 @@ class Options(_generation.Options):
     """What a recipe may say under ``options``."""
 
     features: Count = Field(2000, description="random features of an image: half of them cosines, half sines")
-    length: Positive = Field(10.2, description="length scale of the Gauss kernel, in pixels' units: public, not found from the records")
+    length: Positive = Field(
+        10.2, description="length scale of the Gauss kernel, in pixels' units: public, not found from the records"
+    )
     moves: Count = Field(100, description="moves of the generator in what the engine counts as a step")
 
 
-def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
+def validate(train: Train) -> list[tuple[tuple[str, ...], str]]:
     """What does not go together."""
     options = Options.model_validate(train.options)
     found: list[tuple[tuple[str, ...], str]] = []
     if train.batch is not None:
-        found.append((("batch",), "all records are embedded, once: leave batch out (options: generated is the batch of the generator)"))
+        found.append(
+            (
+                ("batch",),
+                "all records are embedded, once: leave batch out (options: generated is the batch of the generator)",
+            )
+        )
     if train.privacy is not None and train.privacy.sampling != "none":
         found.append((("privacy", "sampling"), "all records are embedded, once: say sampling: none"))
     if train.privacy is not None and train.privacy.adjacency == "add-remove":
-        found.append((("privacy", "adjacency"), "the number of records is public, and neighbours replace one; leave adjacency out"))
+        found.append(
+            (
+                ("privacy", "adjacency"),
+                "the number of records is public, and neighbours replace one; leave adjacency out",
+            )
+        )
     if options.features % 2:
-        found.append((("options", "features"), f"half are cosines and half sines: give an even number; found {options.features}"))
+        found.append(
+            (("options", "features"), f"half are cosines and half sines: give an even number; found {options.features}")
+        )
     return found
 
 
-def release(train: Train, sizes: Mapping[str, int]) -> Release:
+def release(train: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
     """The sum of all records' features, once."""
-    return Release(
+    return ReleaseSpec(
         lambda multiplier: Gauss(multiplier * SENSITIVITY, SENSITIVITY),
         Sampling(),
         sizes["records"],
@@ -77,7 +91,7 @@ def exact(train: Train) -> bool:
     return True
 
 
-def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The generator, and the step that embeds all records (the first) and moves the generator (every one).
 
     Raises:
@@ -95,7 +109,9 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     optimizer = optimizer_of(generator.parameters(), train.optimizer)
     # the frequencies are public; what is released stays with them, for checkpoints
     kept: Any = nn.Module()
-    kept.register_buffer("frequencies", torch.randn(options.dimension, options.features // 2, device=device) / options.length)
+    kept.register_buffer(
+        "frequencies", torch.randn(options.dimension, options.features // 2, device=device) / options.length
+    )
     kept.register_buffer("released", torch.zeros(options.features, options.classes, device=device))
     kept.register_buffer("embedded", torch.zeros((), dtype=torch.long))
     labels = _generation.even(options.generated, options.classes, device)
@@ -110,7 +126,7 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
         pieces = zip(*(torch.split(each, _generation.AT_ONCE) for each in (x, y)), strict=True)
         return Bounded([torch.stack([embedding(*piece) for piece in pieces]).sum(0)], SENSITIVITY, "replace-one")
 
-    def learn(places: Any, noisy: Door) -> torch.Tensor:
+    def custom_step(places: Any, noisy: ReleaseGate) -> torch.Tensor:
         if not kept.embedded:
             (released,) = noisy(_exact_sum(x, y, kept.frequencies, options) if noisy.exact else whole())
             kept.released.copy_(released / len(x))
@@ -125,7 +141,9 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
             total += loss.detach() / options.moves
         return torch.stack([total.new_tensor(len(x)), total * len(x), total.new_tensor(math.nan)])
 
-    return _generation.job(generator, {"embedding": kept}, learn, data, options, optimizers={"generator": optimizer})
+    return _generation.job(
+        generator, {"embedding": kept}, custom_step, data, options, optimizers={"generator": optimizer}
+    )
 
 
 def _features(images: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:

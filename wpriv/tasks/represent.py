@@ -32,13 +32,15 @@ class Options(_sliced.Options):
     """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
 
     alpha: Share = Field(description="weight of the Wasserstein penalty; the reconstruction has the rest")
-    error: Literal["mean", "sum"] = Field("mean", description="the squared error of a record: mean or sum over its numbers")
+    error: Literal["mean", "sum"] = Field(
+        "mean", description="the squared error of a record: mean or sum over its numbers"
+    )
     core: Count | None = Field(None, description="the first so many columns, whose reconstruction is told by itself")
 
 
-def faults(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go with this task."""
-    return _sliced.faults(recipe)
+    return _sliced.validate(recipe)
 
 
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
@@ -46,13 +48,13 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
     return {"records": data.records, **{name: len(places) for name, places in _fairness.groups(data).items()}}
 
 
-def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.Release:
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """A step releases the penalised gradient over a batch of fixed parts."""
     counts = _sliced.counted(sizes)
     return release_spec.penalised(recipe, _penalty(recipe, counts), _sliced.pairs(counts), unit=UNIT)
 
 
-def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The autoencoder of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
 
     Raises:
@@ -90,18 +92,31 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
             **_told(codes.cpu().numpy(), data.sensitive_test, data.y_test),
         }
 
-    def leave(folder: Path) -> None:
+    def save_artifacts(folder: Path) -> None:
         with torch.no_grad():
             codes = model(tests)[0]
         shown = ((group, codes[own[:POINTS]].tolist()) for group, own in enumerate((first, second)))
-        _point_csv.write(folder / "codes.csv", [{"group": group, **_point_csv.xy(code)} for group, own in shown for code in own])
+        _point_csv.write(
+            folder / "codes.csv", [{"group": group, **_point_csv.xy(code)} for group, own in shown for code in own]
+        )
 
     axes = _sliced.drawn(_sliced.width(model, tests), options.directions, device)
     objective = Objective(
-        model, lambda outputs, targets: _sliced.squared(outputs, targets) * scale, fetch, penalty, lambda outputs: outputs[0], axes
+        model,
+        lambda outputs, targets: _sliced.squared(outputs, targets) * scale,
+        fetch,
+        penalty,
+        lambda outputs: outputs[0],
+        axes,
     )
     gather = objective.gather(recipe.privacy, inputs, inputs)
-    return Job(model, gather, evaluate, groups=list(zip(groups.values(), penalty.sizes[0], strict=True)), leave=leave)
+    return Job(
+        model,
+        gather,
+        evaluate,
+        groups=list(zip(groups.values(), penalty.sizes[0], strict=True)),
+        save_artifacts=save_artifacts,
+    )
 
 
 def _told(codes: Any, groups: Any, labels: Any) -> dict[str, float]:

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wpriv.config.train_schema import Train
-from wpriv.engine.release_spec import ONE_RECORD, Release, drawn
+from wpriv.engine.release_spec import ONE_RECORD, ReleaseSpec, drawn
 from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import _generation
 from wpriv.tasks._swd_generate_options import SENSITIVITY, Options
@@ -45,30 +45,52 @@ HOW = {
 }
 
 
-def faults(train: Train) -> list[tuple[tuple[str, ...], str]]:
+def validate(train: Train) -> list[tuple[tuple[str, ...], str]]:
     """What does not go together."""
     options = Options.model_validate(train.options)
     found: list[tuple[tuple[str, ...], str]] = []
     if train.privacy is not None:
         if train.privacy.sampling != "fixed":
             why = "a release has a row for every record drawn, so that its shape would tell how many there were"
-            found.append((("privacy", "sampling"), f"projections are accounted under fixed sampling alone: {why}. Say sampling: fixed"))
+            found.append(
+                (
+                    ("privacy", "sampling"),
+                    f"projections are accounted under fixed sampling alone: {why}. Say sampling: fixed",
+                )
+            )
         if train.privacy.clip != 1.0 or train.privacy.mask:
-            found.append((("privacy",), "no gradient of a record is taken here: leave out clip and mask; options: bound clips images"))
+            found.append(
+                (
+                    ("privacy",),
+                    "no gradient of a record is taken here: leave out clip and mask; options: bound clips images",
+                )
+            )
         if options.labels == "public" and options.smallest is None:
-            found.append((("options", "labels"), "public labels need 'smallest', the number of records of the smallest class"))
+            found.append(
+                (("options", "labels"), "public labels need 'smallest', the number of records of the smallest class")
+            )
     if train.batch is None:
         found.append((("batch",), "give 'batch', the number of records of a release"))
     elif options.labels == "public" and train.batch % options.classes:
-        found.append((("batch",), f"with public labels a batch has as many of each of the {options.classes} classes; found {train.batch}"))
+        found.append(
+            (
+                ("batch",),
+                f"with public labels a batch has as many of each of the {options.classes} classes; found {train.batch}",
+            )
+        )
     if options.labels in ("joint", "public") and options.generated % options.classes:
-        found.append((("options", "generated"), f"must be as many of each of the {options.classes} classes; found {options.generated}"))
+        found.append(
+            (
+                ("options", "generated"),
+                f"must be as many of each of the {options.classes} classes; found {options.generated}",
+            )
+        )
     if options.dimension % options.pool**2 or (options.features != "pixels" and options.pool > 1):
         found.append((("options", "pool"), "cells must divide the image, and are of pixels, not of features"))
     return found
 
 
-def release(train: Train, sizes: Mapping[str, int]) -> Release:
+def release(train: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
     """One batch of noisy projections."""
     options = Options.model_validate(train.options)
     sampling, batch = drawn(train, sizes["records"])
@@ -82,7 +104,7 @@ def release(train: Train, sizes: Mapping[str, int]) -> Release:
     elif options.labels == "none":
         unit = "one training record, of which the label is not used"
     what = f"each record's row, in units of {options.bound:g}: {HOW[options.labels]}"
-    return Release(
+    return ReleaseSpec(
         lambda multiplier: Projection(options.row, options.directions, multiplier * SENSITIVITY, SENSITIVITY),
         sampling,
         batch,
@@ -93,11 +115,13 @@ def release(train: Train, sizes: Mapping[str, int]) -> Release:
         of=f"each of {options.directions} random projections of each row (two rows without negative numbers are at most sqrt(2) apart)",
         unit=unit,
         drawn=told,
-        covered=("the generator's moves: they see records through the noisy projections alone, and no record passes through it",),
+        covered=(
+            "the generator's moves: they see records through the noisy projections alone, and no record passes through it",
+        ),
     )
 
 
-def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """The generator, and the step that releases projections and moves it.
 
     Raises:
@@ -111,16 +135,18 @@ def start(train: Train, data: Any, device: torch.device, *, adjacency: str) -> J
     options = Options.model_validate(train.options)
     generator = _generation.generator(train, data, options, device)
     x, y = _generation.images(data.x_train, data.y_train, device)
-    step = _projected.Step(generator, _projected.Rows(options, tuple(x.shape[1:]), device), options, train.batch or len(x))
+    step = _projected.Step(
+        generator, _projected.Rows(options, tuple(x.shape[1:]), device), options, train.batch or len(x)
+    )
     optimizer = optimizer_of(generator.parameters(), train.optimizer)
 
-    def learn(places: Any, noisy: Any) -> torch.Tensor:
+    def custom_step(places: Any, noisy: Any) -> torch.Tensor:
         own = torch.from_numpy(places).to(device)
         return step(x[own], y[own], noisy, optimizer)
 
     groups = _groups(y, options, train) if options.labels == "public" and train.privacy is not None else []
     own = {"optimizers": {"generator": optimizer}, "groups": groups}
-    return _generation.job(generator, {"pending": step.pending}, learn, data, options, **own)
+    return _generation.job(generator, {"pending": step.pending}, custom_step, data, options, **own)
 
 
 def _groups(y: torch.Tensor, options: Options, train: Train) -> list[Any]:
@@ -132,5 +158,7 @@ def _groups(y: torch.Tensor, options: Options, train: Train) -> list[Any]:
     assert train.batch is not None
     assert options.smallest is not None
     if least < options.smallest:
-        raise UsageError(f"options: smallest: the recipe counts on {options.smallest} records of the smallest class; found {least}")
+        raise UsageError(
+            f"options: smallest: the recipe counts on {options.smallest} records of the smallest class; found {least}"
+        )
     return [(places, train.batch // options.classes) for places in found]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from wpriv.config.field_types import Count, Field, Named, Positive, Strict
+from wpriv.config.field_types import Count, Field, PluginRef, Positive, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
 from wpriv.core import registry
@@ -23,7 +23,7 @@ from wpriv.tasks import _quality
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.engine.job import Door, Job
+    from wpriv.engine.job import Job, ReleaseGate
 
 # loss: the critic's, an estimate of W_1 with its sign turned. logistic: of a classifier fitted to conditional samples
 RESULTS = ("loss", *_quality.SCORES, "logistic", "noisy_distance", "wavelet_distance")
@@ -32,37 +32,52 @@ TESTED = False  # whoever trains on privatised records may have no others
 SHOWN, ROWS = 20, 3
 
 
-class Options(Strict):
+class Options(StrictModel):
     """What a recipe may say under ``options``."""
 
-    critic: Named = Field(default=Named(name="critic-28"), description="model of the critic; mlp for points")
+    critic: PluginRef = Field(default=PluginRef(name="critic-28"), description="model of the critic; mlp for points")
     penalty: Positive = Field(10.0, description="weight of the gradient penalty")
     critic_steps: Annotated[int, Field(ge=1)] = Field(5, description="steps of the critic for each of the generator")
-    conditional: bool = Field(False, description="generator and critic are told the label; labels must be public or the data clear")
+    conditional: bool = Field(
+        False, description="generator and critic are told the label; labels must be public or the data clear"
+    )
     wavelet: Literal["oracle"] | None = Field(
         None, description="denoise privatised images first, with wavelets chosen by looking at clear held-out images"
     )
     compared: Count = Field(2000, description="generated records that are measured, at most")
 
 
-def faults(recipe: Train) -> list[tuple[Key, str]]:
+def validate(recipe: Train) -> list[tuple[Key, str]]:
     """What does not go together in a recipe."""
     options, found = Options.model_validate(recipe.options), list[tuple[Key, str]]()
     noisy = recipe.data.privatize is not None or recipe.data.name == "privatized"
     if recipe.privacy is not None:
         found.append(
-            (("privacy",), "wgan adds no noise of its own: write privacy: none, and privatise the records first (data: privatize)")
+            (
+                ("privacy",),
+                "wgan adds no noise of its own: write privacy: none, and privatise the records first (data: privatize)",
+            )
         )
     if options.wavelet and not noisy:
-        found.append((("options", "wavelet"), "wavelets take noise away and these data have none: give data: privatize, or leave it out"))
+        found.append(
+            (
+                ("options", "wavelet"),
+                "wavelets take noise away and these data have none: give data: privatize, or leave it out",
+            )
+        )
     if options.conditional and recipe.data.privatize is not None and not recipe.data.privatize.public_labels:
-        found.append((("options", "conditional"), "the reports have no labels: give data: privatize: public_labels: true, or leave it out"))
+        found.append(
+            (
+                ("options", "conditional"),
+                "the reports have no labels: give data: privatize: public_labels: true, or leave it out",
+            )
+        )
     if options.critic.name not in registry.names("models"):
         found.append((("options", "critic"), f"no model called {options.critic.name[:60]!r}"))
     return found
 
 
-def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """A generator, a critic and the records of a data set.
 
     Raises:
@@ -89,7 +104,7 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
     looks, wanted = pair.latents(options.compared), torch.arange(options.compared) % max(classes, 1)
     judge = _quality.judge_if_any(data)
 
-    def learn(places: Any, door: Door) -> torch.Tensor:
+    def custom_step(places: Any, door: ReleaseGate) -> torch.Tensor:
         own = torch.from_numpy(places).to(device)
         real, label = records.index_select(0, own), labels.index_select(0, own)
         loss = pair.critic_loss(real, label)
@@ -110,13 +125,13 @@ def start(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> 
             found["logistic"] = _learners.accuracy(_learners.logistic(made, wanted, classes), *_quality.held_out(data))
         return found
 
-    def leave(folder: Path) -> None:
+    def save_artifacts(folder: Path) -> None:
         if data.shape == (2,) or (len(data.shape) == 3 and data.shape[0] in (1, 3)):
             others = {"privatised": given} if data.noise is not None else {}
             others |= {"wavelets": seen} if options.wavelet else {}
             np.savez(folder / "samples.npz", **_pictured(pair.made(looks, wanted).numpy(), scaled(data.x_test), others))
 
-    return Job(pair, None, evaluate, learn=learn, optimizers=optimizers, leave=leave)
+    return Job(pair, None, evaluate, custom_step=custom_step, optimizers=optimizers, save_artifacts=save_artifacts)
 
 
 def warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -162,4 +177,7 @@ def _pictured(made: Any, clear: Any, others: dict[str, Any]) -> dict[str, Any]:
     shown = min(SHOWN, len(made))
     rows = {name: part[:shown] for name, part in {"original": clear, **others}.items() if len(part) >= shown}
     new = [made[k * shown : (k + 1) * shown] for k in range(min(ROWS, len(made) // shown))]
-    return {"samples": np.concatenate([*rows.values(), *new]), "names": np.array([*rows, "generated", *[""] * (len(new) - 1)])}
+    return {
+        "samples": np.concatenate([*rows.values(), *new]),
+        "names": np.array([*rows, "generated", *[""] * (len(new) - 1)]),
+    }

@@ -45,7 +45,9 @@ class Solved(NamedTuple):
     y: Tensor | None
 
 
-def solve(x: Tensor, y: Tensor, p: float, needs: tuple[bool, bool], weights: tuple[Tensor, Tensor] | None = None) -> Solved:
+def solve(
+    x: Tensor, y: Tensor, p: float, needs: tuple[bool, bool], weights: tuple[Tensor, Tensor] | None = None
+) -> Solved:
     """W_p^p between row i of ``x`` [k, n] and row i of ``y`` [k, m], and its derivatives in the positions that ``needs`` asks for.
 
     ``weights`` are [1 or k, n] and [1 or k, m] in float64, each row summing to 1. Ties share (see ``_share_ties``). Rows are contiguous.
@@ -78,7 +80,9 @@ def fill(x: Array, y: Array, p: float, masses: list[Array] | None, cost: Array, 
         if masses is None:
             cost[part] = _uniform(x[part], y[part], p, own)
         else:
-            cost[part] = _weighted(x[part], y[part], p, [mass if len(mass) == 1 else mass[part] for mass in masses], own)
+            cost[part] = _weighted(
+                x[part], y[part], p, [mass if len(mass) == 1 else mass[part] for mass in masses], own
+            )
 
 
 def _uniform(x: Array, y: Array, p: float, into: list[Array]) -> Array:

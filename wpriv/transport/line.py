@@ -25,7 +25,9 @@ class Gradients(NamedTuple):
     y: Tensor
 
 
-def wasserstein(x: Tensor, y: Tensor, p: float = 2.0, *, x_weights: Tensor | None = None, y_weights: Tensor | None = None) -> Tensor:
+def wasserstein(
+    x: Tensor, y: Tensor, p: float = 2.0, *, x_weights: Tensor | None = None, y_weights: Tensor | None = None
+) -> Tensor:
     """W_p^p between two samples on the line; with two dimensions, one value per column.
 
     Differentiable (once) in the positions, by the weights of ``gradients``.
@@ -50,7 +52,9 @@ def wasserstein(x: Tensor, y: Tensor, p: float = 2.0, *, x_weights: Tensor | Non
     return cost
 
 
-def gradients(x: Tensor, y: Tensor, p: float = 2.0, *, x_weights: Tensor | None = None, y_weights: Tensor | None = None) -> Gradients:
+def gradients(
+    x: Tensor, y: Tensor, p: float = 2.0, *, x_weights: Tensor | None = None, y_weights: Tensor | None = None
+) -> Gradients:
     """W_p^p together with the derivative in every position of both samples; arguments and errors as in ``wasserstein``.
 
     For p = 2 the derivative in x_i is ``2 sum_j R_ij (x_i - y_j)``, R the optimal plan. Where positions tie the plan is not unique: ties
@@ -100,11 +104,15 @@ def _like(rows: Tensor | None, sample: Tensor) -> Tensor:
     return rows[0] if sample.ndim == 1 else rows.mT if rows.ndim == 2 else rows
 
 
-def _check(x: Tensor, y: Tensor, p: float, x_weights: Tensor | None, y_weights: Tensor | None) -> tuple[Tensor, Tensor] | None:
+def _check(
+    x: Tensor, y: Tensor, p: float, x_weights: Tensor | None, y_weights: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
     """The weights as rows that sum to 1, or None where there are none."""
     check_pair(x, y, p)
     if x.ndim not in (1, 2) or x.ndim != y.ndim or x.shape[1:] != y.shape[1:]:
-        raise UsageError(f"wanted x [n] and y [m], or x [n, k] and y [m, k]; found x {list(x.shape)} and y {list(y.shape)}")
+        raise UsageError(
+            f"wanted x [n] and y [m], or x [n, k] and y [m, k]; found x {list(x.shape)} and y {list(y.shape)}"
+        )
     return as_masses(x, y, x_weights, y_weights)
 
 
@@ -115,7 +123,9 @@ def check_pair(x: Tensor, y: Tensor, p: float) -> None:
             found = sample.dtype if isinstance(sample, Tensor) else type(sample).__name__
             raise UsageError(f"{name} must be a tensor of float32 or float64; found {found}")
     if x.dtype != y.dtype or x.device != y.device:
-        raise UsageError(f"x and y must share dtype and device; found {x.dtype} on {x.device} and {y.dtype} on {y.device}")
+        raise UsageError(
+            f"x and y must share dtype and device; found {x.dtype} on {x.device} and {y.dtype} on {y.device}"
+        )
     if 0 in x.shape or 0 in y.shape:
         raise UsageError(f"a sample needs at least one position; found x {list(x.shape)} and y {list(y.shape)}")
     if not 1 <= p < math.inf:
@@ -135,7 +145,9 @@ def _masses(name: str, sample: Tensor, weights: Tensor | None) -> Tensor:
         return torch.full((1, n), 1 / n, dtype=torch.float64, device=sample.device)
     if weights.device != sample.device or weights.shape not in ((n,), sample.shape):
         shapes = f"[{n}]" if sample.ndim == 1 else f"[{n}] or {list(sample.shape)}"
-        raise UsageError(f"{name}_weights must be {shapes} on {sample.device}; found {list(weights.shape)} on {weights.device}")
+        raise UsageError(
+            f"{name}_weights must be {shapes} on {sample.device}; found {list(weights.shape)} on {weights.device}"
+        )
     if weights.requires_grad:
         raise UsageError(f"{name}_weights cannot be differentiated: only positions can; pass {name}_weights.detach()")
     rows = _as_rows(weights.double())

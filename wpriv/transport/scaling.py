@@ -84,7 +84,9 @@ def _stage(exponent: Tensor, a: Tensor, b: Tensor, gamma: Tensor, tol: float, mo
         gamma = gamma + v.log()
 
 
-def _quick(kernel: Tensor, a: Tensor, b: Tensor, tol: float, most: int, pace: Pace) -> tuple[Tensor, Tensor, Tensor | None, int]:
+def _quick(
+    kernel: Tensor, a: Tensor, b: Tensor, tol: float, most: int, pace: Pace
+) -> tuple[Tensor, Tensor, Tensor | None, int]:
     """Quick steps until the error is met, the steps are spent, or the scalings have grown too far: then the error is None."""
     across, reach = kernel.mT, REACH[kernel.dtype]
     u, v, steps = torch.ones_like(a), torch.ones_like(b), 0

@@ -156,8 +156,16 @@ def _check(x: Tensor, y: Tensor, lam: float, p: float, tol: float, most: int) ->
     if x.dtype not in scaling.FLOOR or y.dtype != x.dtype or x.device != y.device:
         told = f"{x.dtype} on {x.device} and {y.dtype} on {y.device}"
         raise UsageError(f"x and y must both be float32 or both float64, on one device; found {told}")
-    if x.ndim < 2 or y.ndim != x.ndim or x.shape[:-2] != y.shape[:-2] or x.shape[-1] != y.shape[-1] or not (x.numel() and y.numel()):
-        raise UsageError(f"wanted points [..., n, d] and [..., m, d], at least one on each side; found {list(x.shape)} and {list(y.shape)}")
+    if (
+        x.ndim < 2
+        or y.ndim != x.ndim
+        or x.shape[:-2] != y.shape[:-2]
+        or x.shape[-1] != y.shape[-1]
+        or not (x.numel() and y.numel())
+    ):
+        raise UsageError(
+            f"wanted points [..., n, d] and [..., m, d], at least one on each side; found {list(x.shape)} and {list(y.shape)}"
+        )
     if not 0 < lam < math.inf:
         raise UsageError(
             f"lambda must be greater than 0 and finite; found {lam}. For plain optimal transport on the line see transport.line"
@@ -180,7 +188,9 @@ def _check_rounding(largest: float, lam: float, x: Tensor, y: Tensor) -> None:
         raise UsageError("x and y must be finite; found inf or nan among the points")
     other = "float64, or " if x.dtype == torch.float32 else ""
     least = f"lambda >= {lam * off / COARSE:.2g}" if math.isfinite(off) else "smaller points"
-    raise Unsupported(f"lambda = {lam:g} is too small for {x.dtype}: rounding the cost changes the plan by {off:.1g}. Use {other}{least}")
+    raise Unsupported(
+        f"lambda = {lam:g} is too small for {x.dtype}: rounding the cost changes the plan by {off:.1g}. Use {other}{least}"
+    )
 
 
 def _weights(given: Tensor | None, name: str, points: Tensor) -> Tensor:
@@ -188,7 +198,12 @@ def _weights(given: Tensor | None, name: str, points: Tensor) -> Tensor:
     shape = points.shape[:-1]
     if given is None:
         return points.new_full((math.prod(shape[:-1]), shape[-1]), 1 / shape[-1])
-    if given.requires_grad or given.shape not in (shape, shape[-1:]) or given.dtype != points.dtype or given.device != points.device:
+    if (
+        given.requires_grad
+        or given.shape not in (shape, shape[-1:])
+        or given.dtype != points.dtype
+        or given.device != points.device
+    ):
         raise UsageError(
             f"{name} must be {list(shape)} constant weights, {points.dtype} on {points.device}; "
             f"found {list(given.shape)}, {given.dtype} on {given.device}{', which wants a gradient' if given.requires_grad else ''}"
@@ -205,5 +220,7 @@ def _potential(start: Tensor, points: Tensor) -> Tensor:
     """[B, m] finite potentials to start from."""
     if start.shape != points.shape[:-1] or start.dtype != points.dtype or not torch.isfinite(start).all():
         wanted = f"{list(points.shape[:-1])} finite potentials, {points.dtype}"
-        raise UsageError(f"start must be the g of an earlier run on as many points: {wanted}; found {list(start.shape)}, {start.dtype}")
+        raise UsageError(
+            f"start must be the g of an earlier run on as many points: {wanted}; found {list(start.shape)}, {start.dtype}"
+        )
     return start.detach().reshape(-1, start.shape[-1])

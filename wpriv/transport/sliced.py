@@ -32,7 +32,9 @@ class Widest(NamedTuple):
     direction: Tensor
 
 
-def random_directions(dim: int, count: int, generator: torch.Generator, *, dtype: torch.dtype = torch.float32) -> Tensor:
+def random_directions(
+    dim: int, count: int, generator: torch.Generator, *, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """``count`` independent uniform unit directions, the columns of [dim, count], on the generator's device.
 
     Drawn in double precision and rounded, so that float32 and float64 see the same ones.
@@ -96,7 +98,16 @@ def wasserstein(
     return cost
 
 
-def widest(x: Tensor, y: Tensor, p: float = 2.0, *, directions: Tensor, steps: int = 50, tol: float = 1e-6, budget: int = BUDGET) -> Widest:
+def widest(
+    x: Tensor,
+    y: Tensor,
+    p: float = 2.0,
+    *,
+    directions: Tensor,
+    steps: int = 50,
+    tol: float = 1e-6,
+    budget: int = BUDGET,
+) -> Widest:
     """Max-sliced W_p^p: the best of the given directions, then improved on the unit sphere by at most ``steps`` steps of ascent.
 
     The cost is that of the direction returned, so it is a lower bound of the maximum over all directions: the ascent may end at a local
@@ -165,7 +176,9 @@ class _Noise(NamedTuple):
             for rows in zip(*samples, strict=True):
                 for row in rows:
                     device = self.generator.device
-                    row += self.sigma * torch.randn(len(row), generator=self.generator, device=device, dtype=row.dtype).to(row.device)
+                    row += self.sigma * torch.randn(
+                        len(row), generator=self.generator, device=device, dtype=row.dtype
+                    ).to(row.device)
 
 
 _NO_NOISE = _Noise(0.0, None)
@@ -265,7 +278,14 @@ class _Sliced(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, u: Tensor, p: float, noise: _Noise, weights: tuple[Tensor, Tensor] | None, budget: int
+        ctx: Any,
+        x: Tensor,
+        y: Tensor,
+        u: Tensor,
+        p: float,
+        noise: _Noise,
+        weights: tuple[Tensor, Tensor] | None,
+        budget: int,
     ) -> Tensor:
         needs = tuple(ctx.needs_input_grad[:3])
         found = _chunked(x.detach(), y.detach(), u.detach(), p, noise, weights, budget, needs)
@@ -292,7 +312,9 @@ def _check(
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
         raise UsageError(f"wanted x [n, d] and y [m, d]; found x {list(x.shape)} and y {list(y.shape)}")
     if directions.ndim != 2 or directions.shape[0] != x.shape[1] or directions.shape[1] == 0:
-        raise UsageError(f"directions must be [d, k] with d = {x.shape[1]} and k of at least 1; found {list(directions.shape)}")
+        raise UsageError(
+            f"directions must be [d, k] with d = {x.shape[1]} and k of at least 1; found {list(directions.shape)}"
+        )
     if directions.dtype != x.dtype or directions.device != x.device:
         raise UsageError(f"directions must be {x.dtype} on {x.device}; found {directions.dtype} on {directions.device}")
     return as_masses(x[:, 0], y[:, 0], x_weights, y_weights)

@@ -20,11 +20,17 @@ from wpriv.engine.clipping.ghost import ghost
 from wpriv.errors import Unsupported, UsageError
 
 
-def clipped(model: nn.Module, inputs: Tensor, targets: Tensor, method: str = "ghost", norm: float = 0.7, **more: object) -> Clipped:
-    return clipped_sum(model, cross_entropy, inputs, targets, **{"norm": norm, "adjacency": "add-remove", "method": method, **more})
+def clipped(
+    model: nn.Module, inputs: Tensor, targets: Tensor, method: str = "ghost", norm: float = 0.7, **more: object
+) -> Clipped:
+    return clipped_sum(
+        model, cross_entropy, inputs, targets, **{"norm": norm, "adjacency": "add-remove", "method": method, **more}
+    )
 
 
-def literal(model: nn.Module, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor) -> tuple[list[Tensor], Tensor]:
+def literal(
+    model: nn.Module, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor
+) -> tuple[list[Tensor], Tensor]:
     """The definition, written out without anything of wpriv: sum of w g min(1, C/|g|), and the norms."""
     trained = [p for p in model.parameters() if p.requires_grad]
     total, norms = [torch.zeros_like(p) for p in trained], []
@@ -59,7 +65,9 @@ def test_every_method_gives_the_sum_that_a_literal_loop_gives(name, method):
     torch.testing.assert_close(found.losses, cross_entropy(model(inputs), targets))
 
 
-@pytest.mark.parametrize(("name", "method"), [*((name, "ghost") for name in NAMES), ("residual", "vmap"), ("residual", "loop")])
+@pytest.mark.parametrize(
+    ("name", "method"), [*((name, "ghost") for name in NAMES), ("residual", "vmap"), ("residual", "loop")]
+)
 def test_no_example_adds_more_than_the_norm_in_single_precision(name, method):
     model, inputs, targets = case(name)
     model = model.float()
@@ -70,7 +78,11 @@ def test_no_example_adds_more_than_the_norm_in_single_precision(name, method):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from(["linear on a short sequence", "conv, few positions", "conv", "linear"]), st.floats(-6, 6))
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(["linear on a short sequence", "conv, few positions", "conv", "linear"]),
+    st.floats(-6, 6),
+)
 def test_no_example_adds_more_than_the_norm_whatever_its_size_and_however_its_positions_cancel(seed, name, scale):
     model, inputs, _ = case(name)
     model = model.float()
@@ -89,7 +101,9 @@ def test_positions_that_cancel_cannot_hide_the_length_of_a_gradient(seed):
     half = torch.randn(1, 4, 64, generator=generator)
     h = torch.cat([half, -half * (1 + 1e-6 * torch.randn(half.shape, generator=generator))], dim=1)
     delta = torch.randn(1, 1, 48, generator=generator).expand(1, 8, 48)
-    share = layer_rules.linear(nn.Linear(64, 48, bias=False), h[:, torch.randperm(8, generator=generator)], delta)["weight"]
+    share = layer_rules.linear(nn.Linear(64, 48, bias=False), h[:, torch.randperm(8, generator=generator)], delta)[
+        "weight"
+    ]
     length = share.weighted(torch.ones(1)).double().norm()
     assert 0 < length <= share.squares.double().sqrt()
 
@@ -101,7 +115,10 @@ def test_batches_that_differ_in_one_example_differ_by_no_more_than_the_sensitivi
     model = head(nn.Linear(6, 8), width=8)
     generator = torch.Generator().manual_seed(1)
     for scale in (0.1, 1.0, 100.0):
-        inputs, targets = scale * torch.randn(8, 6, generator=generator), torch.randint(CLASSES, (8,), generator=generator)
+        inputs, targets = (
+            scale * torch.randn(8, 6, generator=generator),
+            torch.randint(CLASSES, (8,), generator=generator),
+        )
         whole = clipped(model, inputs, targets, method, norm=0.5, adjacency=adjacency)
         assert whole.total.sensitivity == bound
         if adjacency == "add-remove":
@@ -216,7 +233,9 @@ REFUSED = {
         r"'0' \(ParametrizedLinear\) has no rule|ParametrizationList",
     ),
     "examples folded": (
-        lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.Flatten(0, 1), nn.Linear(3, CLASSES), nn.Unflatten(0, (-1, 2)), Last()),
+        lambda: nn.Sequential(
+            nn.Unflatten(1, (2, 3)), nn.Flatten(0, 1), nn.Linear(3, CLASSES), nn.Unflatten(0, (-1, 2)), Last()
+        ),
         r"'2' \(Linear\) must see the batch of 4 examples first; found \(8, 3\)",
     ),
 }
@@ -271,7 +290,10 @@ def test_a_loss_that_mixes_examples_is_refused():
 def test_choose_takes_ghost_where_it_agrees(name):
     model, inputs, targets = case(name)
     model.append(nn.Dropout()) if isinstance(model, nn.Sequential) else None
-    assert choose(model.float(), cross_entropy, inputs.float() if inputs.is_floating_point() else inputs, targets) == "ghost"
+    assert (
+        choose(model.float(), cross_entropy, inputs.float() if inputs.is_floating_point() else inputs, targets)
+        == "ghost"
+    )
     assert model.training
 
 
@@ -312,7 +334,14 @@ def test_what_is_remembered_of_a_model_goes_with_it():
 
     def trained() -> weakref.ref[nn.Module]:
         model = nn.Linear(6, CLASSES).double()
-        clipped_sum(model, lambda out, y: cross_entropy(out + 0 * model.bias, y), inputs, targets, norm=1.0, adjacency="add-remove")
+        clipped_sum(
+            model,
+            lambda out, y: cross_entropy(out + 0 * model.bias, y),
+            inputs,
+            targets,
+            norm=1.0,
+            adjacency="add-remove",
+        )
         return weakref.ref(model)
 
     alive = trained()
@@ -400,7 +429,9 @@ def test_layers_that_compute_in_half_precision_are_clipped_in_full():
             assert part.dtype == torch.float32
             assert part.double().norm() <= 0.1
         found = clipped(model, inputs, targets, norm=0.1)
-    torch.testing.assert_close(flat(found.total.parts), flat(clipped(model, inputs, targets, norm=0.1).total.parts), rtol=0.1, atol=1e-2)
+    torch.testing.assert_close(
+        flat(found.total.parts), flat(clipped(model, inputs, targets, norm=0.1).total.parts), rtol=0.1, atol=1e-2
+    )
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
@@ -432,7 +463,14 @@ def test_products_in_less_than_full_precision_widen_the_slack(precision):
 )
 def test_what_is_out_of_range_is_refused_with_what_was_wanted(changed, why):
     inputs, targets = batch_of_vectors()
-    given = {"loss": cross_entropy, "inputs": inputs, "targets": targets, "norm": 1.0, "adjacency": "add-remove", "method": "ghost"}
+    given = {
+        "loss": cross_entropy,
+        "inputs": inputs,
+        "targets": targets,
+        "norm": 1.0,
+        "adjacency": "add-remove",
+        "method": "ghost",
+    }
     with pytest.raises(UsageError, match=why):
         clipped_sum(nn.Linear(6, CLASSES).double(), **{**given, **changed})
 

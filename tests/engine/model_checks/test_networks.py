@@ -78,7 +78,9 @@ def test_what_mixes_records_or_keeps_them_is_refused_by_its_name(name, method):
         clipped_sum(model, loss, inputs, targets, norm=0.5, adjacency="add-remove", method=method)
     with pytest.raises(Unsupported, match=why):
         choose(model, loss, inputs, targets)
-    assert all(torch.equal(before[key], value) for key, value in model.named_buffers()), "a refused model has kept something"
+    assert all(torch.equal(before[key], value) for key, value in model.named_buffers()), (
+        "a refused model has kept something"
+    )
 
 
 @pytest.mark.parametrize("name", ALLOWED)

@@ -22,9 +22,18 @@ def around(module: nn.Module) -> nn.Module:
 MIXERS = {
     "batch norm": (lambda: nn.BatchNorm2d(4), r"'1.1' \(BatchNorm2d\) mixes the examples of a batch.*use nn.GroupNorm"),
     "synchronised": (lambda: nn.SyncBatchNorm(4), r"'1.1' \(SyncBatchNorm\) mixes.*use nn.GroupNorm"),
-    "batch norm without statistics": (lambda: nn.BatchNorm2d(4, track_running_stats=False).eval(), r"'1.1' \(BatchNorm2d\) mixes"),
-    "instance norm": (lambda: nn.InstanceNorm2d(4, track_running_stats=True), r"'1.1' \(InstanceNorm2d\) mixes.*track_running_stats"),
-    "word counts": (lambda: nn.Embedding(3, 4, scale_grad_by_freq=True), r"'1.1' \(Embedding\) mixes.*scale_grad_by_freq"),
+    "batch norm without statistics": (
+        lambda: nn.BatchNorm2d(4, track_running_stats=False).eval(),
+        r"'1.1' \(BatchNorm2d\) mixes",
+    ),
+    "instance norm": (
+        lambda: nn.InstanceNorm2d(4, track_running_stats=True),
+        r"'1.1' \(InstanceNorm2d\) mixes.*track_running_stats",
+    ),
+    "word counts": (
+        lambda: nn.Embedding(3, 4, scale_grad_by_freq=True),
+        r"'1.1' \(Embedding\) mixes.*scale_grad_by_freq",
+    ),
     "word norms": (lambda: nn.Embedding(3, 4, max_norm=1.0), r"'1.1' \(Embedding\) mixes.*max_norm"),
 }
 
@@ -36,7 +45,9 @@ def test_a_module_that_mixes_examples_is_refused_by_its_name_with_what_to_use_in
         check(around(make()))
 
 
-@pytest.mark.parametrize("module", [nn.BatchNorm2d(4).eval(), nn.InstanceNorm2d(4), nn.GroupNorm(2, 4), nn.Dropout(), nn.Dropout2d()])
+@pytest.mark.parametrize(
+    "module", [nn.BatchNorm2d(4).eval(), nn.InstanceNorm2d(4), nn.GroupNorm(2, 4), nn.Dropout(), nn.Dropout2d()]
+)
 def test_a_module_that_mixes_nothing_is_let_through(module):
     check(around(module))
 
@@ -57,7 +68,9 @@ def test_half_precision_is_refused_by_the_name_of_the_parameter():
 
 
 def test_two_precisions_are_refused():
-    with pytest.raises(Unsupported, match=r"share one precision.*'0.weight' is torch.float32 on cpu, '1.weight' torch.float64 on cpu"):
+    with pytest.raises(
+        Unsupported, match=r"share one precision.*'0.weight' is torch.float32 on cpu, '1.weight' torch.float64 on cpu"
+    ):
         check(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()))
 
 
@@ -78,7 +91,9 @@ class Rolled(nn.Module):
         return x.roll(1, 0)
 
 
-@pytest.mark.parametrize("kind", [Mean, Tied, Rolled, lambda: nn.BatchNorm2d(4, track_running_stats=False), lambda: nn.Softmax(dim=0)])
+@pytest.mark.parametrize(
+    "kind", [Mean, Tied, Rolled, lambda: nn.BatchNorm2d(4, track_running_stats=False), lambda: nn.Softmax(dim=0)]
+)
 def test_a_probe_finds_a_module_that_mixes_examples_whatever_its_kind(kind):
     with pytest.raises(Unsupported, match=r"'1.1' \(\w+\) mixes the records of a batch in training mode: changing one"):
         probe(around(kind()), torch.randn(4, 2, 3, 3))
@@ -109,8 +124,13 @@ def test_a_probe_leaves_the_random_numbers_and_the_state_as_they_were():
     model.history = [torch.ones(2)]
     before, state = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
     python, numpy = random.getstate(), np.random.get_state()[1].copy()
-    with pytest.raises(Unsupported, match=r"the buffer '2.running_mean' of the model changes in a forward pass in training mode"):
-        probe(model, torch.randn(3, 2, generator=torch.Generator().manual_seed(0)).unsqueeze(1).expand(3, 4, 2).contiguous())
+    with pytest.raises(
+        Unsupported, match=r"the buffer '2.running_mean' of the model changes in a forward pass in training mode"
+    ):
+        probe(
+            model,
+            torch.randn(3, 2, generator=torch.Generator().manual_seed(0)).unsqueeze(1).expand(3, 4, 2).contiguous(),
+        )
     assert torch.equal(torch.get_rng_state(), state)
     assert random.getstate() == python
     assert (np.random.get_state()[1] == numpy).all()

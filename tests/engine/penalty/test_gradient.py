@@ -72,11 +72,15 @@ def clip_jacobian(rows: Tensor, norm: float, clipping: str) -> Tensor:
 def jacobian_of(model: nn.Module, values: Tensor) -> Tensor:
     """The gradients [d, P] of d numbers, one after another."""
     trained = [p for p in model.parameters() if p.requires_grad]
-    got = [torch.autograd.grad(v, trained, retain_graph=True, allow_unused=True, materialize_grads=True) for v in values]
+    got = [
+        torch.autograd.grad(v, trained, retain_graph=True, allow_unused=True, materialize_grads=True) for v in values
+    ]
     return torch.stack([flat(list(one)) for one in got])
 
 
-def literal(model, loss, inputs, targets, penalty: Penalty, directions, points=None, scores=lambda out: out, method="") -> Tensor:
+def literal(
+    model, loss, inputs, targets, penalty: Penalty, directions, points=None, scores=lambda out: out, method=""
+) -> Tensor:
     """(3) in (5) or (6) of the paper, example by example, direction by direction."""
     seen = [scores(model(x[None])).reshape(-1) for x in inputs]
     inside = torch.stack([clip(g.detach(), penalty.bound) for g in seen])
@@ -190,11 +194,19 @@ def test_ghost_and_vmap_give_the_same(clipping):
     penalty = Penalty(0.5, 0.3, 0.8, ((4, 5),), clip=0.5, clipping=clipping)
     found = [
         penalised_gradient(
-            mlp(2), lambda o, y: squared(o, y).sum(1), batch(9), batch(9, 3)[:, :2], penalty, directions=axes(2), method=method
+            mlp(2),
+            lambda o, y: squared(o, y).sum(1),
+            batch(9),
+            batch(9, 3)[:, :2],
+            penalty,
+            directions=axes(2),
+            method=method,
         )
         for method in ("ghost", "vmap")
     ]
-    for mine, theirs in zip(*((flat(f.total.parts), f.norms, f.jacobians, f.losses, f.cost) for f in found), strict=True):
+    for mine, theirs in zip(
+        *((flat(f.total.parts), f.norms, f.jacobians, f.losses, f.cost) for f in found), strict=True
+    ):
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
 
 
@@ -250,7 +262,9 @@ def test_the_weights_are_those_of_the_plans_of_pot(n_m):
     found = weights(x, z, theta)
     wanted = torch.stack([slopes(x @ line, z @ line)[:, None] * line for line in theta.T]).mean(0)
     torch.testing.assert_close(found.x, wanted)
-    torch.testing.assert_close(found.cost, torch.tensor([ot.emd2_1d(x @ line, z @ line) for line in theta.T], dtype=torch.float64).mean())
+    torch.testing.assert_close(
+        found.cost, torch.tensor([ot.emd2_1d(x @ line, z @ line) for line in theta.T], dtype=torch.float64).mean()
+    )
 
 
 def test_projected_numbers_tie_and_share_so_that_order_does_not_matter():
@@ -291,11 +305,15 @@ def test_no_record_moves_it_by_more_than_the_sensitivity(seed, d, clipping, size
     model = mlp(d, seed % 5)
     penalty = Penalty(alpha, 0.3, 0.5, sizes, clip=0.2, clipping=clipping)
     n = penalty.batch
-    inputs, others = (scale * torch.randn(n, 5, generator=generator, dtype=torch.float64).round(decimals=1) for _ in range(2))
+    inputs, others = (
+        scale * torch.randn(n, 5, generator=generator, dtype=torch.float64).round(decimals=1) for _ in range(2)
+    )
     targets = scale * torch.randn(n, d, generator=generator, dtype=torch.float64)
 
     def gradient(inputs: Tensor, targets: Tensor) -> Tensor:
-        found = penalised_gradient(model, lambda out, y: squared(out, y).sum(1), inputs, targets, penalty, directions=axes(d))
+        found = penalised_gradient(
+            model, lambda out, y: squared(out, y).sum(1), inputs, targets, penalty, directions=axes(d)
+        )
         assert found.total.adjacency == "replace-within-group"
         assert found.total.sensitivity == penalty.sensitivity
         return flat(found.total.parts)
@@ -308,7 +326,12 @@ def test_no_record_moves_it_by_more_than_the_sensitivity(seed, d, clipping, size
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from(["both", "x", "z"]), st.sampled_from([(3, 3), (2, 5), (6, 2)]), st.sampled_from([1, 2]))
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(["both", "x", "z"]),
+    st.sampled_from([(3, 3), (2, 5), (6, 2)]),
+    st.sampled_from([1, 2]),
+)
 def test_nor_does_a_record_on_the_private_side_of_fixed_points(seed, private, sizes, d):
     generator = torch.Generator().manual_seed(seed)
     model, (n, m) = mlp(d, seed % 5), sizes
@@ -316,13 +339,19 @@ def test_nor_does_a_record_on_the_private_side_of_fixed_points(seed, private, si
     inputs, points = (3 * torch.randn(size, generator=generator, dtype=torch.float64) for size in ((n, 5), (m, d)))
 
     def gradient(inputs: Tensor, points: Tensor) -> Tensor:
-        return flat(penalised_gradient(model, None, inputs, None, penalty, directions=axes(d), points=points).total.parts)
+        return flat(
+            penalised_gradient(model, None, inputs, None, penalty, directions=axes(d), points=points).total.parts
+        )
 
     here = gradient(inputs, points)
     for i in range(n if private in ("both", "x") else 0):
-        assert (gradient(torch.cat([inputs[:i], -inputs[i : i + 1], inputs[i + 1 :]]), points) - here).norm() <= penalty.sensitivity
+        assert (
+            gradient(torch.cat([inputs[:i], -inputs[i : i + 1], inputs[i + 1 :]]), points) - here
+        ).norm() <= penalty.sensitivity
     for j in range(m if private in ("both", "z") else 0):
-        assert (gradient(inputs, torch.cat([points[:j], -points[j : j + 1], points[j + 1 :]])) - here).norm() <= penalty.sensitivity
+        assert (
+            gradient(inputs, torch.cat([points[:j], -points[j : j + 1], points[j + 1 :]])) - here
+        ).norm() <= penalty.sensitivity
 
 
 @pytest.mark.parametrize("clipping", CLIPPINGS)
@@ -535,9 +564,18 @@ class Again(nn.Module):
 def test_a_weight_used_outside_its_layer_is_counted(clipping):
     penalty = Penalty(0.6, 0.3, 0.5, ((4, 6),), clip=0.7, clipping=clipping)
     torch.manual_seed(3)
-    agrees(Again().double(), lambda out, y: squared(out, y).sum(1), batch(10), batch(10, 3)[:, :2], penalty, directions=axes(2))
+    agrees(
+        Again().double(),
+        lambda out, y: squared(out, y).sum(1),
+        batch(10),
+        batch(10, 3)[:, :2],
+        penalty,
+        directions=axes(2),
+    )
     with pytest.raises(Unsupported, match="'ghost' does not give"):
-        penalised_gradient(Again().double(), None, batch(5), None, Penalty(1.0, 1, 1, ((2, 3),)), directions=axes(2), method="ghost")
+        penalised_gradient(
+            Again().double(), None, batch(5), None, Penalty(1.0, 1, 1, ((2, 3),)), directions=axes(2), method="ghost"
+        )
 
 
 @pytest.mark.parametrize("what", ["model", "loss", "scores", "buffer"])
@@ -559,7 +597,12 @@ def test_what_mixes_or_keeps_examples_is_refused_by_its_name(what):
         return squared(centred(outputs) if what == "loss" else outputs, targets).sum(1)
 
     model = nn.Sequential(mlp(2), Centre())
-    why = {"model": r"'1' \(Centre\) mixes", "loss": "the loss or the function", "scores": "the loss or the function", "buffer": "'1.seen'"}
+    why = {
+        "model": r"'1' \(Centre\) mixes",
+        "loss": "the loss or the function",
+        "scores": "the loss or the function",
+        "buffer": "'1.seen'",
+    }
     scores = centred if what == "scores" else lambda outputs: outputs
     given = {"directions": axes(2), "scores": scores}
     with pytest.raises(Unsupported, match=why[what]):

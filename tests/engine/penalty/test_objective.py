@@ -83,7 +83,9 @@ def test_what_is_clipped_is_counted_and_moves_less():
     found = own.clipped(every(own))
     inputs, targets = own.fetch(every(own))
     weights = list(own.model.parameters())
-    each = [torch.autograd.grad(loss(own.model(x[None]), y[None])[0], weights) for x, y in zip(inputs, targets, strict=True)]
+    each = [
+        torch.autograd.grad(loss(own.model(x[None]), y[None])[0], weights) for x, y in zip(inputs, targets, strict=True)
+    ]
     assert float(found.seen[2]) == sum(math.sqrt(sum(float(g.square().sum()) for g in one)) > 0.05 for one in each) > 0
     length = math.sqrt(sum(float(part.square().sum()) for part in found.total.parts))
     assert length <= 0.7 * 0.05 + 0.3 * 4 * 0.05 * 0.05  # (1 - alpha) C, and alpha times 2 |U - V| L for both groups

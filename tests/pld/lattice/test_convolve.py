@@ -47,7 +47,9 @@ def random_law(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np
 
 def both(laws, counts, step, tilt, stages, *, late=(), infinity=0.0, tail=1e-14):
     made = [
-        compose(laws, counts, step, tilt, stages, late=list(late), upper=upper, log_finite=math.log1p(-infinity), tail=tail)
+        compose(
+            laws, counts, step, tilt, stages, late=list(late), upper=upper, log_finite=math.log1p(-infinity), tail=tail
+        )
         for upper in (False, True)
     ]
     return lambda eps: (made[0].delta(eps, -1), made[1].delta(eps, +1))

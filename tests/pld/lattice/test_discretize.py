@@ -62,13 +62,13 @@ def q_mass(y: np.ndarray, mass: np.ndarray) -> float:
 
 def assert_bracketed(pair: LossPair, y: np.ndarray) -> None:
     made = cells(pair, y)
-    upper, infinity = upper_dots(made, pair.infinity)
-    lower = lower_dots(made, pair.infinity)
+    upper, infinity = upper_dots(made, pair.mass_at_plus_infinity)
+    lower = lower_dots(made, pair.mass_at_plus_infinity)
     assert upper.min() >= 0
     assert lower.min() >= 0
     eps = places(y)
     f = np.exp(pair.log_delta(eps))
-    above, below = profile(y, upper, infinity, eps), profile(y, lower, pair.infinity, eps)
+    above, below = profile(y, upper, infinity, eps), profile(y, lower, pair.mass_at_plus_infinity, eps)
     # rounding of losses where the profile is steep, and of masses of order one
     noise = 2e-11 * f + 3e-16
     assert np.all(above >= f - noise), (f - above).max()
@@ -85,13 +85,15 @@ def test_one_step_lies_between_its_dots(name):
 def test_upper_dots_are_a_pair_of_probability_laws(name):
     pair, step, first, last = CASES[name]
     y = np.arange(first, last + 1) * step
-    mass, infinity = upper_dots(cells(pair, y), pair.infinity)
+    mass, infinity = upper_dots(cells(pair, y), pair.mass_at_plus_infinity)
     assert mass.sum() + infinity == pytest.approx(1.0, abs=1e-14)
-    assert infinity >= pair.infinity
+    assert infinity >= pair.mass_at_plus_infinity
     assert q_mass(y, mass) <= 1 + 1e-12 + math.exp(float(pair.tails(y[:1]).cdf_p[0]) - y[0])
 
 
-@pytest.mark.parametrize("name", ["gauss", "poisson gauss", "fixed gauss", "laplace on the lattice", "gauss, large loss"])
+@pytest.mark.parametrize(
+    "name", ["gauss", "poisson gauss", "fixed gauss", "laplace on the lattice", "gauss, large loss"]
+)
 def test_both_errors_fall_with_the_square_of_the_spacing(name):
     pair, step, first, last = CASES[name]
 
@@ -102,8 +104,16 @@ def test_both_errors_fall_with_the_square_of_the_spacing(name):
     def widths(h: float, scale: int) -> np.ndarray:
         y = np.arange(first * scale, last * scale + 1) * h
         made = cells(pair, y)
-        (upper, infinity), lower = upper_dots(made, pair.infinity), lower_dots(made, pair.infinity)
-        return np.array([np.abs(profile(y, upper, infinity, eps) - f).max(), np.abs(profile(y, lower, pair.infinity, eps) - f).max()])
+        (upper, infinity), lower = (
+            upper_dots(made, pair.mass_at_plus_infinity),
+            lower_dots(made, pair.mass_at_plus_infinity),
+        )
+        return np.array(
+            [
+                np.abs(profile(y, upper, infinity, eps) - f).max(),
+                np.abs(profile(y, lower, pair.mass_at_plus_infinity, eps) - f).max(),
+            ]
+        )
 
     assert np.all(widths(step / 4, 4) < 0.12 * widths(step, 1))
 
@@ -115,7 +125,9 @@ def test_few_atoms_lie_between_their_dots_on_any_nodes(seed):
     pair = random_atoms(rng)
     low, high = pair.support
     stretch = (high - low) * 10 ** rng.uniform(-3, 0.5)
-    y = np.unique(np.concatenate([rng.uniform(low - stretch, high + stretch, int(rng.integers(2, 60))), [high + stretch]]))
+    y = np.unique(
+        np.concatenate([rng.uniform(low - stretch, high + stretch, int(rng.integers(2, 60))), [high + stretch]])
+    )
     assume(y.size >= 2)
     assert_bracketed(pair, y)
 
@@ -165,7 +177,7 @@ def test_rounded_losses_bracket_the_profile(pair):
     eps = places(y)
     f = np.exp(pair.log_delta(eps))
     assert np.all(profile(y, upper, infinity, eps) >= f - 1e-15)
-    assert np.all(profile(y, lower, pair.infinity, eps) <= f + 1e-15)
+    assert np.all(profile(y, lower, pair.mass_at_plus_infinity, eps) <= f + 1e-15)
 
 
 def test_balance_restores_the_mean_of_a_small_loss():
@@ -195,7 +207,11 @@ def test_coarser_lattices_bracket_finer_ones(seed):
     """Any lattice law, tilted or not, against its direct profile; P- and Q-mass are kept from above, P-mass from below."""
     rng = np.random.default_rng(seed)
     k, factor = int(rng.integers(1, 200)), int(rng.integers(2, 40))
-    step, tilt, start = 10 ** rng.uniform(-6, -0.5), float(rng.choice([0.0, 10 ** rng.uniform(-2, 2)])), int(rng.integers(-500, 500))
+    step, tilt, start = (
+        10 ** rng.uniform(-6, -0.5),
+        float(rng.choice([0.0, 10 ** rng.uniform(-2, 2)])),
+        int(rng.integers(-500, 500)),
+    )
     mass = rng.random(k) ** rng.choice([1, 8]) * np.exp(-((np.arange(k) - k / 2) ** 2) / rng.choice([k, k * k]))
     mass[rng.random(k) < rng.choice([0.0, 0.7])] = 0.0
     mass[0] = mass[-1] = 1e-3

@@ -42,8 +42,8 @@ def test_products_at_low_frequencies_are_the_full_ones_to_the_error_they_name():
     assert found is not None
     # the sum of |error| over the cells, which is what the slack has to hold
     off = np.abs(np.fft.irfft(found, size) - np.fft.irfft(exact, size)).sum()
-    assert off <= made.lost + made.rounding(found, powers, 0)
-    assert made.lost <= 1e-10
+    assert off <= made.mass_at_minus_infinity + made.rounding(found, powers, 0)
+    assert made.mass_at_minus_infinity <= 1e-10
 
 
 def test_few_laws_or_rough_ones_keep_every_frequency():
@@ -55,7 +55,7 @@ def test_few_laws_or_rough_ones_keep_every_frequency():
         rows = law.rows.shape[0]
         ones = [np.ones(rows, dtype=np.int64)]
         made = Spectra([law], size, ones, variances([law]), 1e-12)
-        assert (made.cut, made.lost) == (size // 2 + 1, 0.0)
+        assert (made.cut, made.mass_at_minus_infinity) == (size // 2 + 1, 0.0)
         np.testing.assert_allclose(made.product(ones), plain([law], ones, size), atol=1e-13)
 
 
@@ -75,7 +75,8 @@ def exact_coefficients(law: Law, size: int, cut: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("size", "cut", "far"), [(38_400, 40, 0.5), (38_400, 1100, 0.5), (491_520, 500, 0.5), (38_400, 37, 7.0), (512, 1, 3)]
+    ("size", "cut", "far"),
+    [(38_400, 40, 0.5), (38_400, 1100, 0.5), (491_520, 500, 0.5), (38_400, 37, 7.0), (512, 1, 3)],
 )
 def test_low_coefficients_are_the_exact_sums_to_the_noise_they_name(size, cut, far):
     rng = np.random.default_rng(3)
@@ -84,7 +85,9 @@ def test_low_coefficients_are_the_exact_sums_to_the_noise_they_name(size, cut, f
     law = Law(index, mass / mass.sum(axis=1)[:, None], np.zeros(3))
     exact = exact_coefficients(law, size, cut)
     assert np.abs(_summed(law, size, cut) - exact).max() <= _noise(law, cut)
-    np.testing.assert_allclose(_summed(law, size, -(-cut // 3), 3), exact[:, ::3].astype(complex), atol=_noise(law, cut))
+    np.testing.assert_allclose(
+        _summed(law, size, -(-cut // 3), 3), exact[:, ::3].astype(complex), atol=_noise(law, cut)
+    )
 
 
 def test_the_rounding_of_a_product_covers_rows_whose_spectra_nearly_vanish():
@@ -97,7 +100,11 @@ def test_the_rounding_of_a_product_covers_rows_whose_spectra_nearly_vanish():
     assert made.summed
     assert any(np.abs(row).min() < 1e-3 for row in made.summed[1])
     exact = np.prod(
-        [np.prod(exact_coefficients(law, size, made.cut) ** n[:, None], axis=0) for law, n in zip(laws, powers, strict=True)], axis=0
+        [
+            np.prod(exact_coefficients(law, size, made.cut) ** n[:, None], axis=0)
+            for law, n in zip(laws, powers, strict=True)
+        ],
+        axis=0,
     )
     found = made.product(powers)
     assert found is not None
@@ -123,7 +130,13 @@ def test_an_energy_between_two_samples_exceeds_the_larger_by_no_more_than_the_lo
     rng = np.random.default_rng(5)
     size, fold = 1 << 14, 16
     law = bell(rng, 6, 100)
-    energy = np.abs(np.fft.rfft([np.bincount(law.index % size, weights=row, minlength=size) for row in law.rows], axis=1)) ** 2
+    energy = (
+        np.abs(np.fft.rfft([np.bincount(law.index % size, weights=row, minlength=size) for row in law.rows], axis=1))
+        ** 2
+    )
     samples = energy[:, ::fold]
-    allowed = np.maximum(samples[:, :-1], samples[:, 1:]) + law.moments(1.0)[1][:, None] * (2 * math.pi * fold / size) ** 2 / 4
+    allowed = (
+        np.maximum(samples[:, :-1], samples[:, 1:])
+        + law.moments(1.0)[1][:, None] * (2 * math.pi * fold / size) ** 2 / 4
+    )
     assert np.all(energy[:, :-1].reshape(6, -1, fold) <= allowed[:, :, None] + 1e-13)

@@ -12,7 +12,8 @@ from wpriv.pld.lattice.staging import NEAR, _blocks, _divisors
 
 
 @pytest.mark.parametrize(
-    ("count", "wanted", "blocks"), [(65536, [1625, 40, 1], [2048, 32, 1]), (14040, [118, 1], [120, 1]), (7919, [89, 1], [89, 1])]
+    ("count", "wanted", "blocks"),
+    [(65536, [1625, 40, 1], [2048, 32, 1]), (14040, [118, 1], [120, 1]), (7919, [89, 1], [89, 1])],
 )
 def test_blocks_divide_the_steps_where_a_number_near_the_wanted_one_does(count, wanted, blocks):
     assert _blocks(count, wanted) == blocks
@@ -36,4 +37,6 @@ def test_divisors_are_those_without_a_large_prime(count):
                 n //= prime
         return n == 1
 
-    assert sorted(d for d in _divisors(count) if d <= 1000) == [d for d in range(1, min(count, 1000) + 1) if count % d == 0 and smooth(d)]
+    assert sorted(d for d in _divisors(count) if d <= 1000) == [
+        d for d in range(1, min(count, 1000) + 1) if count % d == 0 and smooth(d)
+    ]

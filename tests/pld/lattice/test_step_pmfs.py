@@ -40,11 +40,15 @@ def test_the_point_lies_below_the_bulk_it_stands_for():
     # oracle: the pair's own tails between the cuts
     pair, y = poisson(GaussPair(1.0), 1e-6), np.array([-1, 0, 1]) * 1e-2
     rest, _, _, lower, inner = within(cells(pair, y), False)
-    law, fall = _resolved(np.array([-1, 0, 1]), np.atleast_2d(lower / rest), 1e-2, 3.0, np.atleast_1d(max(float(inner), 0.0)))
+    law, fall = _resolved(
+        np.array([-1, 0, 1]), np.atleast_2d(lower / rest), 1e-2, 3.0, np.atleast_1d(max(float(inner), 0.0))
+    )
     ends = pair.tails(y[[0, -1]])
     for eps in (-1e-3, -1e-5, 0.0, 1e-5):
         at = pair.tails(np.array([eps]))
-        bulk = float(np.exp(at.sf_p[0]) - np.exp(ends.sf_p[1]) - math.exp(eps) * (np.exp(at.sf_q[0]) - np.exp(ends.sf_q[1])))
+        bulk = float(
+            np.exp(at.sf_p[0]) - np.exp(ends.sf_p[1]) - math.exp(eps) * (np.exp(at.sf_q[0]) - np.exp(ends.sf_q[1]))
+        )
         mass = law.rows[0] * np.exp(law.log_norm[0] - 3.0 * law.losses(1e-2)) * float(rest)
         loss = law.losses(1e-2) - float(fall[0])
         point = float((mass * np.maximum(-np.expm1(eps - loss), 0.0)).sum())

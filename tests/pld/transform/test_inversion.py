@@ -31,7 +31,13 @@ def random_law(rng: np.random.Generator, size: int, scale: float) -> tuple[np.nd
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 12), size=st.integers(2, 4), log_scale=st.floats(-3, 0.3), share=st.floats(-2, 3))
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 12),
+    size=st.integers(2, 4),
+    log_scale=st.floats(-3, 0.3),
+    share=st.floats(-2, 3),
+)
 def test_the_bracket_holds_the_exact_sum_over_all_outcomes(seed, n, size, log_scale, share):
     """Oracle: the sum over the multinomial outcomes."""
     rng = np.random.default_rng(seed)
@@ -112,7 +118,13 @@ JOBS = st.sampled_from(
 
 
 @settings(max_examples=40, deadline=None)
-@given(make=JOBS, log_q=st.floats(-4, -0.3), log_sigma=st.floats(-0.2, 1), log_n=st.floats(0, 14), log_delta=st.floats(-25, -0.5))
+@given(
+    make=JOBS,
+    log_q=st.floats(-4, -0.3),
+    log_sigma=st.floats(-0.2, 1),
+    log_n=st.floats(0, 14),
+    log_delta=st.floats(-25, -0.5),
+)
 def test_the_ways_to_compose_never_exclude_each_other(make, log_q, log_sigma, log_n, log_delta):
     run = [(make(10**log_q, 10**log_sigma), int(2**log_n))]
     ends = []

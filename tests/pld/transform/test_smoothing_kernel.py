@@ -25,7 +25,8 @@ def test_the_transform_is_the_integral_of_the_density(s):
     """Oracle: quadrature."""
     width = 0.01
     real, imaginary = (
-        quad(lambda x, part=part: float(density(x)) * part(np.exp(s * width * x)), -1, 1, limit=400)[0] for part in (np.real, np.imag)
+        quad(lambda x, part=part: float(density(x)) * part(np.exp(s * width * x)), -1, 1, limit=400)[0]
+        for part in (np.real, np.imag)
     )
     found = Kernel(width).transform(np.array([s], dtype=complex))[0]
     assert abs(found - (real + 1j * imaginary)) < 1e-9

@@ -45,7 +45,9 @@ def test_the_filter_adds_up_the_divergences_of_one_order(order):
 def renyi(sigma: float, n: int, lam: np.ndarray) -> np.ndarray:
     """Renyi divergences of n steps at rate 0.01, by the accountant of that notion."""
     given = {"sigma": sigma, "n": n, "sampling": "poisson", "rate": 0.01, "delta": 0.5}
-    return np.array([wpriv.budget("gauss", **given, accountant=f"renyi:order={1 + x!r}").epsilon.safe for x in lam.tolist()])
+    return np.array(
+        [wpriv.budget("gauss", **given, accountant=f"renyi:order={1 + x!r}").epsilon.safe for x in lam.tolist()]
+    )
 
 
 def test_the_orders_depend_on_the_first_kind_of_step_alone():
@@ -68,7 +70,9 @@ def test_the_figure_is_the_least_over_the_orders_each_at_its_share_of_delta():
     orders = rdp_filter.orders(rdp_filter.first_kind(process), delta=1e-5)
     few = orders.lam < 8  # those whose divergences are of any use here
     spent = renyi(1.1, 1000, orders.lam[few]) + renyi(0.9, 300, orders.lam[few])
-    least = min(converted(1 + lam, d, 1e-5 * w) for lam, d, w in zip(orders.lam[few], spent, orders.share[few], strict=True))
+    least = min(
+        converted(1 + lam, d, 1e-5 * w) for lam, d, w in zip(orders.lam[few], spent, orders.share[few], strict=True)
+    )
     assert rdp_filter.account(process).epsilon(1e-5).safe == pytest.approx(least, rel=1e-9)
 
 
@@ -80,7 +84,9 @@ def test_the_filter_costs_a_run_that_went_as_planned_half_of_delta(delta):
     assert least <= rdp_filter.account(process).epsilon(delta).safe <= least + math.log(2) / (best - 1) + 1e-9
 
 
-@pytest.mark.parametrize("later", [Step(Gauss(0.6), 300, POISSON), Step(Gauss(1.1), 20_000, POISSON), Step(Gauss(8.0), 1000, POISSON)])
+@pytest.mark.parametrize(
+    "later", [Step(Gauss(0.6), 300, POISSON), Step(Gauss(1.1), 20_000, POISSON), Step(Gauss(8.0), 1000, POISSON)]
+)
 def test_steps_unlike_the_first_ones_still_have_a_finite_figure(later):
     process = Process((Step(Gauss(1.1), 1000, POISSON), later))
     least = evaluate.curve(process, "rdp").at(delta=1e-5).epsilon.safe
@@ -196,8 +202,16 @@ def test_the_bound_of_the_loss_is_the_least_over_the_orders():
     assert both.orders == tuple(1 + orders.lam)
     few = orders.lam < 8
     spent = renyi(1.1, 1000, orders.lam[few]) + renyi(0.9, 300, orders.lam[few])
-    assert both.loss == pytest.approx(float(np.min(spent - np.log(1e-5 * orders.share[few]) / orders.lam[few])), rel=1e-9)
-    assert both.fixed.epsilon.lower == both.adaptive.epsilon.lower < both.fixed.epsilon.upper < both.adaptive.epsilon.safe < both.loss
+    assert both.loss == pytest.approx(
+        float(np.min(spent - np.log(1e-5 * orders.share[few]) / orders.lam[few])), rel=1e-9
+    )
+    assert (
+        both.fixed.epsilon.lower
+        == both.adaptive.epsilon.lower
+        < both.fixed.epsilon.upper
+        < both.adaptive.epsilon.safe
+        < both.loss
+    )
 
 
 def written(path, *runs: tuple[Step, int]):
@@ -247,7 +261,11 @@ def test_the_adaptive_answer_is_an_upper_bound_with_the_lower_end_of_pld(tmp_pat
     assert code == 0
     assert (found["claim"], found["accountant"]) == ("upper-bound", "rdp-filter")
     assert (
-        found["epsilon_lower"] == fixed["epsilon_lower"] < fixed["epsilon"] < found["epsilon"] == fixed["parameters"]["adaptive"]["epsilon"]
+        found["epsilon_lower"]
+        == fixed["epsilon_lower"]
+        < fixed["epsilon"]
+        < found["epsilon"]
+        == fixed["parameters"]["adaptive"]["epsilon"]
     )
     # the gate decides on the figure that is shown
     between = (fixed["epsilon"] + found["epsilon"]) / 2
@@ -264,7 +282,9 @@ def test_a_fork_of_the_same_noise_is_adaptive_in_its_length(tmp_path, capsys):
     assert "2 runs" not in single[2]
     assert forked[1]["parameters"]["adaptive"]["epsilon"] > forked[1]["epsilon"]
     plain = Step(Gauss(20.0))
-    _, gauss, err = answer(capsys, f"budget --history {written(tmp_path / '3.jsonl', (plain, 23), (plain, 23))} --delta 1e-5 --json")
+    _, gauss, err = answer(
+        capsys, f"budget --history {written(tmp_path / '3.jsonl', (plain, 23), (plain, 23))} --delta 1e-5 --json"
+    )
     assert gauss["parameters"]["adaptive"]["epsilon"] == gauss["epsilon"]
     assert "2 runs" not in err
 

@@ -70,7 +70,19 @@ def test_rates_rise_with_the_allowed_false_alarms():
 
 
 def test_nothing_is_said_of_an_upper_bound_or_a_limit():
-    for claim, notion in (("upper-bound", "approximate-dp"), ("approximate", "approximate-dp"), ("certified", "probabilistic-dp")):
-        curve = Curve(build_process.process([{"mech": "gauss", "sigma": 1}]), "stub", notion, claim, "", Bracket.above, Bracket.above)
+    for claim, notion in (
+        ("upper-bound", "approximate-dp"),
+        ("approximate", "approximate-dp"),
+        ("certified", "probabilistic-dp"),
+    ):
+        curve = Curve(
+            build_process.process([{"mech": "gauss", "sigma": 1}]),
+            "stub",
+            notion,
+            claim,
+            "",
+            Bracket.above,
+            Bracket.above,
+        )
         assert attack(curve) is None
     assert "attack" not in wpriv.budget("gauss", sigma=1, delta=1e-5, accountant="rdp", attack=True).extra

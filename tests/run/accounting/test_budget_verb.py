@@ -21,7 +21,7 @@ from wpriv.mechanisms.gauss import Gauss
 from wpriv.run.accounting import budget as verb
 from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.accounting.parameter_search import Reply, Unreachable, solve
-from wpriv.run.accounting.search_parameter import Knob
+from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import TOL
 
 ONE = Process((Step(Gauss(1.0)),))
@@ -67,7 +67,9 @@ def test_an_infinite_eps_is_refused():
         evaluate.ask(curve_answering(Bracket(math.inf, 1.0, math.inf)), delta=1e-5)
 
 
-@pytest.mark.parametrize("bad", [Bracket(math.nan), Bracket(-1.0, -1.0, 0.0), Bracket(1.0, 2.0, 3.0), Bracket(2.0, 1.0, 1.5)])
+@pytest.mark.parametrize(
+    "bad", [Bracket(math.nan), Bracket(-1.0, -1.0, 0.0), Bracket(1.0, 2.0, 3.0), Bracket(2.0, 1.0, 1.5)]
+)
 def test_an_answer_that_is_no_ordered_bracket_is_a_bug(bad):
     with pytest.raises(ArithmeticError, match="ordered bracket"):
         evaluate.ask(curve_answering(bad), delta=1e-5)
@@ -143,7 +145,9 @@ def test_every_unknown_and_accountant_ends_on_the_safe_side(accountant, missing)
     value = found.extra["calibrated"]["value"]
     assert found.epsilon.safe <= eps
     worse = {"sigma": value * (1 - 1e-3), "n": math.ceil(value * (1 + 2e-3)), "rate": value * (1 + 1e-3)}[missing]
-    again = wpriv.budget("gauss", delta=1e-5, sampling="poisson", accountant=accountant, tol=1e-4, **job, **{missing: worse})
+    again = wpriv.budget(
+        "gauss", delta=1e-5, sampling="poisson", accountant=accountant, tol=1e-4, **job, **{missing: worse}
+    )
     assert again.epsilon.safe > eps
 
 
@@ -170,14 +174,14 @@ def test_few_evaluations_suffice(monkeypatch):
 
 def test_more_noise_may_mean_less_privacy():
     # a valley: the target is met between 2 and 5 only, and the search starts far to the right of it
-    knob = Knob("x", +1, 1e-6, 1e9)
+    knob = SearchParameter("x", +1, 1e-6, 1e9)
     found = solve(knob, lambda x: Reply(abs(x - 3.5) - 1.5), 1000.0, -1.0, 1e-5)
     assert 2 <= found.value <= 2 * (1 + 2e-5)
 
 
 def test_an_unreachable_target_names_the_best_value():
     with pytest.raises(Unreachable) as caught:
-        solve(Knob("x", +1, 1e-3, 1e3), lambda x: Reply(1 + 1 / x), 1.0, -1.0, 1e-5)
+        solve(SearchParameter("x", +1, 1e-3, 1e3), lambda x: Reply(1 + 1 / x), 1.0, -1.0, 1e-5)
     assert caught.value.miss == pytest.approx(1.0, abs=0.01)
 
 
@@ -189,7 +193,9 @@ def test_the_search_ends_on_the_least_grid_value(root, slope, off):
         calls.append(x)
         return Reply(slope * math.log(root / x))
 
-    found = solve(Knob("x", +1, 1e-12, 1e15), ask, root * math.exp(off), -slope * math.exp(off / 3), 1e-5).value
+    found = solve(
+        SearchParameter("x", +1, 1e-12, 1e15), ask, root * math.exp(off), -slope * math.exp(off / 3), 1e-5
+    ).value
     assert root * (1 - 1e-15) <= found <= root * (1 + 3e-5)
     assert found == float(f"{found:.5e}")
     assert len(calls) <= 30
@@ -198,5 +204,7 @@ def test_the_search_ends_on_the_least_grid_value(root, slope, off):
 def test_a_count_out_of_reach_is_told_after_few_evaluations():
     asked = []
     with pytest.raises(Unreachable):
-        solve(Knob("n", -1, 1, 2**40, whole=True), lambda n: asked.append(n) or Reply(1 + n), 1e6, -0.55, 2e-5)
+        solve(
+            SearchParameter("n", -1, 1, 2**40, whole=True), lambda n: asked.append(n) or Reply(1 + n), 1e6, -0.55, 2e-5
+        )
     assert len(asked) <= 20

@@ -22,7 +22,11 @@ POISSON = {"sampling": "poisson"}
 def test_a_step_is_read_from_text_and_from_numbers_alike():
     text = {"mech": "gauss", "sigma": "4", "sampling": "poisson", "rate": "256/60000", "n": "2^20"}
     numbers = {"mech": "gauss", "sigma": 4, "sampling": "poisson", "rate": 256 / 60000, "n": 1048576}
-    assert build_process.step(text) == build_process.step(numbers) == Step(Gauss(4.0), 2**20, Sampling("poisson", 256 / 60000))
+    assert (
+        build_process.step(text)
+        == build_process.step(numbers)
+        == Step(Gauss(4.0), 2**20, Sampling("poisson", 256 / 60000))
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,15 @@ def test_equal_neighbouring_steps_are_merged():
     assert [step.n for step in found.steps] == [7, 1]
 
 
-SPELLINGS = [("1e-5", 1e-5), ("2^20", 2.0**20), ("2**-3", None), ("1/4", 0.25), (" 3 ", 3.0), ("1/2/3", None), ("1e400", None)]
+SPELLINGS = [
+    ("1e-5", 1e-5),
+    ("2^20", 2.0**20),
+    ("2**-3", None),
+    ("1/4", 0.25),
+    (" 3 ", 3.0),
+    ("1/2/3", None),
+    ("1e400", None),
+]
 
 
 @pytest.mark.parametrize(("text", "wanted"), SPELLINGS)
@@ -74,7 +86,11 @@ def test_any_text_is_a_finite_number_or_a_usage_error(text):
             assert math.isfinite(read(text, "x"))
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
+    )
+)
 def test_any_value_of_a_field_is_read_or_refused(value):
     with contextlib.suppress(UsageError):
         assert build_process.step({"mech": "gauss", "sigma": value, "n": value}).n >= 1

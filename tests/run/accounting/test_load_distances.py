@@ -89,7 +89,11 @@ def test_faulty_files_are_refused_with_the_flag(tmp_path):
     np.savez(tmp_path / "both.npz", distances=[1.0], gradients=[[1.0]])
     np.savez(tmp_path / "words.npz", distances=["a"])
     np.savez(tmp_path / "objects.npz", distances=np.array([None, {}], dtype=object))
-    for name, told in (("both", "'distances' or an array 'gradients'"), ("words", "must hold numbers"), ("objects", "plain arrays")):
+    for name, told in (
+        ("both", "'distances' or an array 'gradients'"),
+        ("words", "must hold numbers"),
+        ("objects", "plain arrays"),
+    ):
         with pytest.raises(UsageError, match=told):
             observed(str(tmp_path / f"{name}.npz"))
     with pytest.raises(UsageError, match="found float"):

@@ -39,7 +39,9 @@ def test_faulty_options_are_refused(text, told):
 
 def test_an_option_is_swept_and_leaves_accountants_without_it_alone():
     sweep = {"over": "order", "values": [1, 2]}
-    rows = wpriv.compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["renyi", "gdp"], delta=1e-5, sweep=sweep).rows
+    rows = wpriv.compare(
+        process=[{"mech": "gauss", "sigma": 1}], accountants=["renyi", "gdp"], delta=1e-5, sweep=sweep
+    ).rows
     by = {(row["accountant"], row["order"]): row["epsilon"] for row in rows}
     assert by["renyi", 1] == pytest.approx(0.5)
     assert by["renyi", 2] == pytest.approx(1.0)
@@ -48,7 +50,9 @@ def test_an_option_is_swept_and_leaves_accountants_without_it_alone():
 
 def test_a_recipe_with_a_faulty_option_tells_the_line(tmp_path):
     path = tmp_path / "own.yaml"
-    path.write_text("kind: compare\nsource: own\ndelta: 1e-5\nprocess: [{mech: gauss, sigma: 1}]\naccountants: [pld, 'wdp:ordr=2']\n")
+    path.write_text(
+        "kind: compare\nsource: own\ndelta: 1e-5\nprocess: [{mech: gauss, sigma: 1}]\naccountants: [pld, 'wdp:ordr=2']\n"
+    )
     with pytest.raises(UsageError, match=r"own.yaml:5:\d+: wdp has no option 'ordr'; did you mean 'order'"):
         wpriv.compare(path)
 
@@ -74,7 +78,23 @@ def test_every_table_of_several_notions_carries_the_note_on_units(capsys):
 
 
 def test_explain_says_in_five_lines_what_a_wdp_eps_is(capsys):
-    assert main(["budget", "--mech", "gauss", "--sigma", "1", "--delta", "1e-5", "--accountant", "wdp:variant=exact", "--explain"]) == 0
+    assert (
+        main(
+            [
+                "budget",
+                "--mech",
+                "gauss",
+                "--sigma",
+                "1",
+                "--delta",
+                "1e-5",
+                "--accountant",
+                "wdp:variant=exact",
+                "--explain",
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     lines = shown.partition("formula\n")[2].partition("sources\n")[0].splitlines()
     assert len(lines) == 5

@@ -57,7 +57,14 @@ def test_a_certified_delta_is_never_above_another_proven_bound(process, eps):
 
 def test_a_vacuous_eps_is_replaced_by_the_least_other_bound_and_the_source_names_it(monkeypatch):
     vacuous = Curve(
-        FEW, "pld", "approximate-dp", "certified", "own", lambda _: Bracket(0.3, 0.0, 1.0), lambda _: Bracket(1e4, 0.0, 1e5), tol=1e-3
+        FEW,
+        "pld",
+        "approximate-dp",
+        "certified",
+        "own",
+        lambda _: Bracket(0.3, 0.0, 1.0),
+        lambda _: Bracket(1e4, 0.0, 1e5),
+        tol=1e-3,
     )
     curve = other_bounds.intersected(vacuous, (("rdp",), ("kov", "basic")))
     row = curve.at(delta=1e-6)

@@ -18,9 +18,9 @@ from wpriv.core.guarantee import Bracket, Curve
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.parameter_search import Outcome, Reply, Unreachable, solve
-from wpriv.run.accounting.search_parameter import Knob
+from wpriv.run.accounting.search_parameter import SearchParameter
 
-X = Knob("x", +1, 1e-12, 1e15, digits=9)
+X = SearchParameter("x", +1, 1e-12, 1e15, digits=9)
 REASON = "too many cells"
 
 
@@ -53,12 +53,12 @@ def test_values_without_an_answer_do_not_hide_the_least_value(guess, silent):
 @given(st.floats(-5, 5), st.floats(0.05, 3), st.floats(-4, 8), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_a_value_found_beside_a_gap_is_the_least_with_an_answer_or_the_gap_is_named(start, width, off, private):
-    knob = X if private else Knob("x", -1, 1e-12, 1e15, digits=9)
+    knob = X if private else SearchParameter("x", -1, 1e-12, 1e15, digits=9)
     root = 2.0
     gap = (root * math.exp(start), root * math.exp(start + width))
 
     def ask(x: float) -> Reply:
-        excess = knob.sign * math.log(root / x)
+        excess = knob.privacy_direction * math.log(root / x)
         return Reply(math.inf, refusal=REASON) if gap[0] <= x <= gap[1] else Reply(excess, excess)
 
     solution = solve(knob, ask, root * math.exp(off), -1.0, 1e-7)
@@ -180,7 +180,10 @@ def test_an_n_is_never_called_the_most_where_one_more_is_proven(monkeypatch):
     calibrated = row.extra["calibrated"]
     n = calibrated["value"]
     assert not calibrated["most"]
-    safe = [evaluate.curve(wpriv.run.build.process([{"mech": "gauss", "sigma": 100, "n": k}])).at(delta=1e-5).epsilon for k in (n, n + 1)]
+    safe = [
+        evaluate.curve(wpriv.run.build.process([{"mech": "gauss", "sigma": 100, "n": k}])).at(delta=1e-5).epsilon
+        for k in (n, n + 1)
+    ]
     assert safe[0].upper <= 1 < safe[1].upper
     assert safe[1].lower <= 1
     assert gauss_delta(1, 100, calibrated["misses"]) > 1e-5

@@ -29,14 +29,18 @@ def call(capsys, line: str) -> tuple[int, str, str]:
     return code, out, err
 
 
-@pytest.mark.parametrize(("sigma", "rate", "eps", "delta"), [(4.0, 0.01, 1.0, 1e-5), (1.1, 0.004, 2.0, 1e-5), (0.8, 0.001, 0.5, 1e-6)])
+@pytest.mark.parametrize(
+    ("sigma", "rate", "eps", "delta"), [(4.0, 0.01, 1.0, 1e-5), (1.1, 0.004, 2.0, 1e-5), (0.8, 0.001, 0.5, 1e-6)]
+)
 def test_calibrated_n_is_the_most_that_meets_the_target(sigma, rate, eps, delta):
     row = wpriv.calibrate("gauss", sigma=sigma, sampling="poisson", rate=rate, eps=eps, delta=delta)
     n = row.extra["calibrated"]["value"]
     assert row.extra["calibrated"]["most"] is True
 
     def log_delta(count: int) -> float:
-        return max(contour_log_delta([(poisson_gauss(rate, 1 / sigma, order), count)], eps) for order in ("remove", "add"))
+        return max(
+            contour_log_delta([(poisson_gauss(rate, 1 / sigma, order), count)], eps) for order in ("remove", "add")
+        )
 
     assert row.epsilon.upper <= eps
     assert log_delta(n) <= math.log(delta) < log_delta(n + 1)
@@ -55,7 +59,9 @@ def test_the_headline_says_the_most_of_n_and_enough_of_noise(capsys):
 
 def test_an_n_that_is_not_shown_to_be_the_most_says_so(capsys):
     # one step more changes eps by 5e-11 relative, which no bracket tells apart
-    code, out, err = call(capsys, "calibrate --mech gauss --sigma 4000 --sampling poisson --rate 0.01 --eps 1 --delta 1e-5 --json")
+    code, out, err = call(
+        capsys, "calibrate --mech gauss --sigma 4000 --sampling poisson --rate 0.01 --eps 1 --delta 1e-5 --json"
+    )
     found = json.loads(out)["calibrated"]
     assert code == 0
     assert found["most"] is False
@@ -103,7 +109,9 @@ def test_many_revealing_steps_are_not_said_to_reveal_for_certain():
 @pytest.mark.parametrize(("order", "truth"), [(64.5, 82.56679450665), (200.5, 271.52984160350)])
 def test_renyi_divergences_of_high_order_are_resolved(order, truth):
     # mpmath: quadrature of ((1-q) N(0) + q N(1))^a N(0)^(1-a) in 40 digits
-    row = wpriv.budget("gauss", sigma=0.6, sampling="poisson", rate=0.001, delta=1e-5, accountant=f"renyi:order={order}")
+    row = wpriv.budget(
+        "gauss", sigma=0.6, sampling="poisson", rate=0.001, delta=1e-5, accountant=f"renyi:order={order}"
+    )
     assert row.epsilon.safe == pytest.approx(truth, rel=1e-10)
 
 

@@ -52,7 +52,9 @@ def test_a_grid_without_any_answer_is_unsupported():
         wpriv.compare(process=[{"mech": "laplace", "scale": 1}], accountants=["gdp"], eps=0)
 
 
-@pytest.mark.parametrize("keys", [{}, {"recipe": "x", "eps": 1}, {"proces": []}, {"process": [GAUSS]}, {"process": GAUSS}])
+@pytest.mark.parametrize(
+    "keys", [{}, {"recipe": "x", "eps": 1}, {"proces": []}, {"process": [GAUSS]}, {"process": GAUSS}]
+)
 def test_what_is_neither_a_recipe_nor_the_keys_of_one_is_refused(keys):
     with pytest.raises(UsageError):
         wpriv.compare(**keys)
@@ -118,7 +120,11 @@ def test_a_missed_number_fails_the_check_after_everything_is_written(recipe):
 
 
 def test_no_answer_is_ever_nan_or_negative():
-    rows = wpriv.compare(process=[GAUSS], accountants=["all"], sweep={"over": "delta", "values": [0.4, 1e-5, 1e-100]}).rows
-    numbers = [row[k] for row in rows for k in ("epsilon", "delta", "epsilon_lower", "epsilon_upper") if row.get(k) is not None]
+    rows = wpriv.compare(
+        process=[GAUSS], accountants=["all"], sweep={"over": "delta", "values": [0.4, 1e-5, 1e-100]}
+    ).rows
+    numbers = [
+        row[k] for row in rows for k in ("epsilon", "delta", "epsilon_lower", "epsilon_upper") if row.get(k) is not None
+    ]
     assert len(numbers) > 30
     assert all(number >= 0 and math.isfinite(number) for number in numbers)

@@ -31,7 +31,9 @@ def test_an_eps_per_composition_grows_with_n():
 
 def test_batch_records_and_epochs_become_rate_and_n():
     (cell,) = cells(
-        process=[{**GAUSS, "sampling": "poisson", "batch": 256, "records": 60000, "epochs": 60}], accountants=["pld"], delta=1e-5
+        process=[{**GAUSS, "sampling": "poisson", "batch": 256, "records": 60000, "epochs": 60}],
+        accountants=["pld"],
+        delta=1e-5,
     )
     assert cell.specs[0]["n"] == 14063  # ceil(60 * 60000 / 256), which is 14062.5
     assert cell.specs[0]["rate"] == 256 / 60000
@@ -46,7 +48,10 @@ def test_all_stands_for_every_accountant_there_is():
 def test_the_fingerprint_follows_what_decides_the_result(tmp_path):
     base = {"process": [GAUSS], "accountants": ["pld"], "eps": 1}
     (one,), (same,) = cells(**base), cells(**base, figure="curves", title="x")
-    others = [cells(**base | change)[0] for change in ({"eps": 2}, {"tol": 1e-4}, {"accountants": ["gdp"]}, {"adjacency": "replace-one"})]
+    others = [
+        cells(**base | change)[0]
+        for change in ({"eps": 2}, {"tol": 1e-4}, {"accountants": ["gdp"]}, {"adjacency": "replace-one"})
+    ]
     assert one.key() == same.key()
     assert len({one.key(), *(cell.key() for cell in others)}) == 5
     file = tmp_path / "h.csv"

@@ -17,7 +17,11 @@ def rows_of(n=1, bins=200, **spec):
 
 
 def test_masses_sum_to_one_with_the_infinity_mass():
-    for spec in ({"mech": "laplace", "scale": 1}, {"mech": "gauss", "sigma": 2}, {"mech": "truncated-gauss", "sigma": 1, "bound": 3}):
+    for spec in (
+        {"mech": "laplace", "scale": 1},
+        {"mech": "gauss", "sigma": 2},
+        {"mech": "truncated-gauss", "sigma": 1, "bound": 3},
+    ):
         for n in (1, 5, 64):
             # a histogram of five standard deviations leaves out less than 1e-5 where the support is wider
             assert math.fsum(row["mass"] for row in rows_of(n, **spec)) == pytest.approx(1, abs=1e-5)

@@ -59,7 +59,9 @@ def test_what_is_published_lies_within_the_diameter_whatever_the_record(mech, p)
     x = np.concatenate([records(20, 6) * 10.0**k for k in (-3, 0, 3, 90)] + [np.eye(6) * 1e100])
     moved = released(x, **asked) - released(np.zeros_like(x), **asked)  # both on one grid: exact
     assert (np.sum(np.abs(moved) ** p, axis=1) <= 1.0 + 1e-15).all()
-    np.testing.assert_allclose(np.linalg.norm(moved[20:], p, axis=1)[np.linalg.norm(x[20:], p, axis=1) > 1.1], 1, atol=1e-6)
+    np.testing.assert_allclose(
+        np.linalg.norm(moved[20:], p, axis=1)[np.linalg.norm(x[20:], p, axis=1) > 1.1], 1, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("mech", SIZED)
@@ -141,7 +143,11 @@ def test_a_center_moves_the_ball_and_the_result_alike():
     said = wpriv.privatize(np.zeros((2, 784)), dry_run=True, **box).statement
     assert said["noise"]["sensitivity"] == 28
     assert said["clip"]["center"] == 0.5
-    assert said["guarantees"][0]["epsilon"] == wpriv.budget("gauss", sigma=0.1887 * 2, sensitivity=28, delta=1e-4).epsilon.safe > 2000
+    assert (
+        said["guarantees"][0]["epsilon"]
+        == wpriv.budget("gauss", sigma=0.1887 * 2, sensitivity=28, delta=1e-4).epsilon.safe
+        > 2000
+    )
 
 
 def test_bytes_are_divided_by_255_and_a_row_of_single_numbers_is_read():
@@ -179,10 +185,14 @@ def test_the_statement_says_what_budget_says_of_the_same_mechanism(asked):
 
 def test_eq4_is_that_of_the_paper_at_the_diameter_and_analytic_is_less():
     least, paper = (
-        wpriv.privatize(records(4, 3), dry_run=True, mech="local-gauss", radius=1, eps=35, delta=1e-4, formula=f).statement["noise"]
+        wpriv.privatize(
+            records(4, 3), dry_run=True, mech="local-gauss", radius=1, eps=35, delta=1e-4, formula=f
+        ).statement["noise"]
         for f in ("analytic", "eq4")
     )
-    assert paper["sigma"] == pytest.approx(0.37744390352515528, rel=3e-6)  # equation (4) in mpmath: .1887 per unit of diameter
+    assert paper["sigma"] == pytest.approx(
+        0.37744390352515528, rel=3e-6
+    )  # equation (4) in mpmath: .1887 per unit of diameter
     assert least["sigma"] == pytest.approx(2 * gaussian_calibration.exact(35, 1e-4), rel=2e-5)
     assert least["sigma"] < paper["sigma"]
     assert "equation (4)" in paper["chosen_by"]
@@ -194,12 +204,24 @@ def test_files_hold_the_records_and_the_statement_and_no_labels_unless_they_are_
     np.savez(source, x=x, y=y)
     done = wpriv.privatize(str(source), out=tmp_path / "new" / "a.npz", **GAUSS)
     with np.load(tmp_path / "new" / "a.npz") as found:
-        assert set(found.files) == {"x", "mechanism", "sigma", "p", "radius", "center", "epsilon", "delta", "grid", "domain", "statement"}
+        assert set(found.files) == {
+            "x",
+            "mechanism",
+            "sigma",
+            "p",
+            "radius",
+            "center",
+            "epsilon",
+            "delta",
+            "grid",
+            "domain",
+            "statement",
+        }
         assert (found["x"].shape, found["x"].dtype) == ((12, 2, 3), np.float32)
         assert (str(found["mechanism"]), int(found["p"]), float(found["radius"])) == ("local-gauss", 2, 1.0)
         assert json.loads(str(found["statement"])) == done.statement
     assert json.loads((tmp_path / "new" / "a.statement.json").read_text()) == done.statement
-    assert (tmp_path / "new" / "a.statement.md").read_text() == local_statement.told(done.statement)
+    assert (tmp_path / "new" / "a.statement.md").read_text() == local_statement.to_markdown(done.statement)
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["a.npz", "a.statement.json", "a.statement.md"]
     open_ = wpriv.privatize(str(source), out=tmp_path / "b.npz", public_labels=True, **GAUSS)
     with np.load(tmp_path / "b.npz") as found:
@@ -209,7 +231,7 @@ def test_files_hold_the_records_and_the_statement_and_no_labels_unless_they_are_
 
 def test_the_statement_says_what_is_protected_and_what_is_not():
     said = wpriv.privatize(records(8, 3), seed=4, **GAUSS).statement
-    told = local_statement.told(said)
+    told = local_statement.to_markdown(said)
     for words in (
         "every record by itself", "any two inputs are neighbours", "to an l2 norm of 1, exactly", "the least noise that suffices", "eps = ",
         "at delta = 1e-05", "post-processing", "several records of one person", "SHAKE-256", "Seed: 4 (fixed)", "whoever knows it can draw",
@@ -219,7 +241,7 @@ def test_the_statement_says_what_is_protected_and_what_is_not():
     assert said["schema"] == "wpriv.statement/1"
     quiet = wpriv.privatize(records(8, 3), **LAPLACE).statement
     assert quiet["seed"] is None
-    assert "Seed: from the operating system, not recorded" in local_statement.told(quiet)
+    assert "Seed: from the operating system, not recorded" in local_statement.to_markdown(quiet)
     assert "(pure DP)" in local_statement.headline(quiet)
 
 
@@ -307,7 +329,10 @@ def test_what_cannot_be_is_refused_in_words(change, error, told):
 def test_the_records_to_protect_are_no_public_ones():
     with pytest.raises(UsageError, match="these are the records to protect"):
         wpriv.privatize("digits", mech="local-laplace", eps=1.0, quantile=0.5, public="digits:train")
-    assert wpriv.privatize("digits", mech="local-laplace", eps=1.0, quantile=0.5, public="digits:test", dry_run=True).x is None
+    assert (
+        wpriv.privatize("digits", mech="local-laplace", eps=1.0, quantile=0.5, public="digits:test", dry_run=True).x
+        is None
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -318,20 +343,27 @@ def test_pure_eps_and_scale_are_rounded_to_the_safe_side_and_no_further(radius, 
     assert Fraction(scale) * Fraction(eps) >= 2 * Fraction(radius)
     assert scale <= 2 * radius / eps * (1 + 1.1e-5)
     assert (row["epsilon"], row["delta"]) == (eps, 0.0)
-    other = wpriv.privatize(np.zeros((2, 1)), dry_run=True, mech="local-laplace", radius=radius, scale=scale).statement["guarantees"][0]
+    other = wpriv.privatize(np.zeros((2, 1)), dry_run=True, mech="local-laplace", radius=radius, scale=scale).statement[
+        "guarantees"
+    ][0]
     assert other["delta"] == 0
     assert Fraction(other["epsilon"]) * Fraction(scale) >= 2 * Fraction(radius)
     assert other["epsilon"] <= eps * (1 + 1.1e-5)
 
 
 def test_laplace_refuses_what_only_gauss_has():
-    for change, told in (({"nonnegative": True}, "2 radii as well"), ({"formula": "eq4", "delta": 1e-5}, "about Gauss noise")):
+    for change, told in (
+        ({"nonnegative": True}, "2 radii as well"),
+        ({"formula": "eq4", "delta": 1e-5}, "about Gauss noise"),
+    ):
         with pytest.raises(UsageError, match=told):
             wpriv.privatize(records(5, 3), **{**LAPLACE, **change})
 
 
 @pytest.mark.parametrize(
-    "target", [{"mech": "local-gauss", "eps": 1e-20, "delta": 1e-300}, {"mech": "local-laplace", "eps": 1e-320}], ids=str
+    "target",
+    [{"mech": "local-gauss", "eps": 1e-20, "delta": 1e-300}, {"mech": "local-laplace", "eps": 1e-320}],
+    ids=str,
 )
 def test_a_target_out_of_reach_is_unsupported(target):
     with pytest.raises(Unsupported):

@@ -58,4 +58,7 @@ def test_blocks_of_a_key_differ_and_keys_of_the_system_differ():
 def test_the_stream_is_that_of_shake_256():
     own = bytes(range(32))
     wanted = hashlib.shake_256(own + (3).to_bytes(8, "little")).digest(16)
-    assert report_noise.words(own, 3, 2).tolist() == [int.from_bytes(wanted[:8], "little"), int.from_bytes(wanted[8:], "little")]
+    assert report_noise.words(own, 3, 2).tolist() == [
+        int.from_bytes(wanted[:8], "little"),
+        int.from_bytes(wanted[8:], "little"),
+    ]

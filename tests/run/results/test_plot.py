@@ -16,7 +16,9 @@ MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 @pytest.fixture
 def results(tmp_path):
     sweep = {"over": "eps", "values": [0, 1, 2]}
-    return wpriv.compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["pld", "clt"], sweep=sweep, out=tmp_path / "r").out
+    return wpriv.compare(
+        process=[{"mech": "gauss", "sigma": 1}], accountants=["pld", "clt"], sweep=sweep, out=tmp_path / "r"
+    ).out
 
 
 def test_every_format_is_drawn_again_without_computing(results, monkeypatch):

@@ -55,7 +55,9 @@ def test_a_line_cut_short_costs_only_its_own_cell(tmp_path):
 def test_provenance_names_versions_device_and_the_absence_of_a_seed(tmp_path):
     write.results(tmp_path, [{"a": 1}], {"cells": 1})
     told = json.loads((tmp_path / file_names.PROVENANCE).read_text())
-    assert {"wpriv", "python", "numpy", "scipy", "platform", "device", "seed", "git_commit", "command", "cells"} <= set(told)
+    assert {"wpriv", "python", "numpy", "scipy", "platform", "device", "seed", "git_commit", "command", "cells"} <= set(
+        told
+    )
     assert (tmp_path / file_names.TABLE).read_text() == "a\n1\n"
 
 

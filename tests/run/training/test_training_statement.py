@@ -62,7 +62,11 @@ def test_figures_of_other_notions_are_no_guarantees_either(tmp_path):
 def test_the_statement_says_who_sees_what_and_keeps_what_is_not_covered_and_not_assessed(tmp_path):
     said = trained(tmp_path).statement
     told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
-    for title, key in (("Trust model", "trust_model"), ("Not covered", "not_covered"), ("Not assessed", "not_assessed")):
+    for title, key in (
+        ("Trust model", "trust_model"),
+        ("Not covered", "not_covered"),
+        ("Not assessed", "not_assessed"),
+    ):
         assert said[key]
         assert all(line in section(told, title) for line in said[key])
     assert any("curator" in line and "trusted" in line for line in said["trust_model"])
@@ -83,9 +87,20 @@ def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record
     said = trained(tmp_path).statement
     found = answers(said)
     assert {path.name for path in (tmp_path / "out").iterdir()} <= set(found)
-    assert {name for name, answer in found.items() if answer == "yes"} == {"statement.json", "statement.md", "ledger.jsonl", "recipe.yaml"}
+    assert {name for name, answer in found.items() if answer == "yes"} == {
+        "statement.json",
+        "statement.md",
+        "ledger.jsonl",
+        "recipe.yaml",
+    }
     assert found["model.pt"] == "in part"
-    assert found["checkpoint.pt"] == found["metrics.csv"] == found["provenance.json"] == found["the training records"] == "no"
+    assert (
+        found["checkpoint.pt"]
+        == found["metrics.csv"]
+        == found["provenance.json"]
+        == found["the training records"]
+        == "no"
+    )
     # why the whole model.pt is none: what it holds beside the weights
     stored = torch.load(tmp_path / "out" / file_names.MODEL, weights_only=True)
     assert "loss" in json.loads(stored["rows"])[0]
@@ -99,7 +114,11 @@ def test_a_fixed_seed_leaves_nothing_to_publish(tmp_path):
 
 def test_a_training_without_privacy_leaves_its_settings_alone_to_publish(tmp_path):
     said = trained(tmp_path, RECIPE.replace("{eps: 4, delta: 1e-5}", "none")).statement
-    assert {name for name, answer in answers(said).items() if answer == "yes"} == {"statement.json", "statement.md", "recipe.yaml"}
+    assert {name for name, answer in answers(said).items() if answer == "yes"} == {
+        "statement.json",
+        "statement.md",
+        "recipe.yaml",
+    }
 
 
 @pytest.mark.parametrize("task", registry.names("tasks"))
@@ -109,7 +128,11 @@ def test_every_task_names_files_of_its_own_alone_for_publication(task):
     found = {entry["file"]: entry for entry in publication.of_training(task, private=True, reports=False, seed=None)}
     assert set(file_names.of_training(task)) <= set(found)
     # test records are in these pictures
-    assert all(found[name]["publish"] == "no" for name in ("reconstructions.npz", "reconstructions.png", "scores.csv") if name in found)
+    assert all(
+        found[name]["publish"] == "no"
+        for name in ("reconstructions.npz", "reconstructions.png", "scores.csv")
+        if name in found
+    )
 
 
 def test_local_reports_say_who_sees_what_and_what_may_be_published():
@@ -118,7 +141,7 @@ def test_local_reports_say_who_sees_what_and_what_may_be_published():
     said = wpriv.privatize(records, **about).statement
     assert answers(said) == {"the .npz": "yes", "the .statement.json and .statement.md": "yes", "the records": "no"}
     assert said["delta"]["times_records"] == pytest.approx(4e-5)
-    told = local_statement.told(said)
+    told = local_statement.to_markdown(said)
     assert all(line in section(told, "Trust model") for line in said["trust_model"])
     assert "| the records | no |" in section(told, "Files")
     assert set(answers(wpriv.privatize(records, seed=1, **about).statement).values()) == {"no"}

@@ -87,7 +87,9 @@ def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
         probe(model.eval(), made_up(model, inputs, None, COUNTS[0])[0])
 
 
-def made_up(model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int, classes: int = 2) -> tuple[Tensor, Tensor | None]:
+def made_up(
+    model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int, classes: int = 2
+) -> tuple[Tensor, Tensor | None]:
     """``count`` examples in the shape and type of others: numbers uniform on [0, 1), words that every embedding knows, classes."""
     generator = torch.Generator().manual_seed(0)
     words = [module.num_embeddings for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
@@ -116,7 +118,9 @@ def identity(function: Any, depth: int = 4) -> Any:
 def _identities(items: Sequence[Any], depth: int) -> Any:
     """Functions by what they do, modules by which they are; the values of other variables are taken not to decide."""
     modules = tuple(_reference(item) for item in items if isinstance(item, nn.Module))
-    return modules, tuple(identity(item, depth - 1) for item in items if callable(item) and not isinstance(item, nn.Module))
+    return modules, tuple(
+        identity(item, depth - 1) for item in items if callable(item) and not isinstance(item, nn.Module)
+    )
 
 
 def _settings(values: Mapping[str, Any]) -> Any:
@@ -153,7 +157,9 @@ def _tried(probed: Probed, inputs: Tensor, targets: Tensor | None, candidates: S
     if len(candidates) == 1 and trial.refusal is not None:
         raise trial.refusal
     what = f"the clipping method {candidates[0]!r} does not give" if len(candidates) == 1 else "no method gives"
-    instead = "use the clipping method 'auto'" if len(candidates) == 1 else "use layers by calling them, each in one place"
+    instead = (
+        "use the clipping method 'auto'" if len(candidates) == 1 else "use layers by calling them, each in one place"
+    )
     raise Unsupported(
         f"{what} each record's own gradient of this model: a weight takes part outside the layer that holds it, or a hook changes "
         f"gradients; {instead}"
@@ -216,7 +222,9 @@ def _agree(sums: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
     largest = max(float(part.norm()) for part in wanted)
     tolerance = NEAR[wanted[0].dtype] + 4 * roughness(wanted[0].dtype)
     pairs = zip(sums, wanted, strict=True)
-    return all(float((one - other).norm()) <= tolerance * (float(other.norm()) + 1e-3 * largest) for one, other in pairs)
+    return all(
+        float((one - other).norm()) <= tolerance * (float(other.norm()) + 1e-3 * largest) for one, other in pairs
+    )
 
 
 def _agree_norms(norms: Tensor, wanted: Tensor) -> bool:
@@ -249,7 +257,9 @@ def _full_precision(device: str) -> Iterator[None]:
 def _structure(model: nn.Module) -> Any:
     """The kinds and modes of the modules, and which parameters are trained: what may decide the answer."""
     modules = tuple((type(module), module.training, len(module._forward_hooks)) for module in model.modules())
-    return modules, tuple((parameter.requires_grad, parameter.dtype, parameter.device) for parameter in model.parameters())
+    return modules, tuple(
+        (parameter.requires_grad, parameter.dtype, parameter.device) for parameter in model.parameters()
+    )
 
 
 def _kind(tensor: Tensor | None) -> Any:

@@ -79,7 +79,9 @@ def clipped_sum(
     candidates = _candidates(exact_method(method) if exact else method)
     if len(inputs) != len(targets) or (weights is not None and weights.shape != inputs.shape[:1]):
         other = "" if weights is None else f" and weights of shape {tuple(weights.shape)}"
-        raise UsageError(f"each example needs one target and one weight; found {len(inputs)} inputs, {len(targets)} targets{other}")
+        raise UsageError(
+            f"each example needs one target and one weight; found {len(inputs)} inputs, {len(targets)} targets{other}"
+        )
     check(model)
     sensitivity = norm if adjacency == "add-remove" else 2 * norm
     trainable = [p for p in model.parameters() if p.requires_grad]
@@ -102,7 +104,9 @@ def clipped_sum(
     return Clipped(Bounded(found.parts, sensitivity, adjacency), total(found.squares).sqrt(), found.losses)
 
 
-def choose(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, *, method: str = "auto", classes: int = 2) -> str:
+def choose(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, *, method: str = "auto", classes: int = 2
+) -> str:
     """The fastest method that gives each example's own gradient: what ``auto`` is for this model in its present mode.
 
     Decided on made-up examples, so that it may be asked before any record is seen. Finds what no look at the layers can, such as a
@@ -167,7 +171,9 @@ def _refuse_nonfinite(squares: dict[str, Tensor], weights: Tensor | None) -> Non
         if len(bad):
             where = f"example {int(bad[0])} of the batch at {name!r}"
             told = f"the gradient of {where} is not a finite number, so that it cannot be clipped"
-            raise UsageError(f"{told}. Look for NaN or infinity in the data and the weights; a lower learning rate may help")
+            raise UsageError(
+                f"{told}. Look for NaN or infinity in the data and the weights; a lower learning rate may help"
+            )
     if not bool(total(squares).isfinite().all()):
         raise UsageError("a gradient is too long for its squared norm to be a finite number; scale the loss down")
     raise UsageError("the weights of examples must be 0 or 1")

@@ -52,7 +52,11 @@ class Windows:
             near = slice(at, min(at + n, len(h)))
             taken = buffer[: near.stop - at]
             taken.copy_(views[near])
-            yield near, taken.view(-1, self.positions, self.size), self.delta[near].reshape(-1, self.channels, self.positions)
+            yield (
+                near,
+                taken.view(-1, self.positions, self.size),
+                self.delta[near].reshape(-1, self.channels, self.positions),
+            )
 
     def weighted(self, factors: Tensor) -> Tensor:
         """The gradient of the weight, summed over the batch with factors [B]."""

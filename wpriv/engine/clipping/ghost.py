@@ -43,7 +43,9 @@ def ghost(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: f
     """
     outputs, calls = forward(model, inputs)
     losses = losses_of(outputs, targets, loss)
-    deltas: list[Tensor | None] = list(torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True))
+    deltas: list[Tensor | None] = list(
+        torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True)
+    )
     # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
     with torch.no_grad(), torch.autocast(inputs.device.type, enabled=False):
         found = shares(_drained(calls), _drained(deltas))
@@ -70,10 +72,14 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     def note(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         name = names[layer]
         if layer in calls:
-            raise Unsupported(f"{_named(name, layer)} is called more than once, and its gradient is not that of one call; {INSTEAD}")
+            raise Unsupported(
+                f"{_named(name, layer)} is called more than once, and its gradient is not that of one call; {INSTEAD}"
+            )
         if not args or args[0].shape[:1] != inputs.shape[:1] or args[0].dim() < _least_dimensions(layer):
             found = tuple(args[0].shape) if args else "no positional input"
-            raise Unsupported(f"{_named(name, layer)} must see the batch of {len(inputs)} examples first; found {found}; {INSTEAD}")
+            raise Unsupported(
+                f"{_named(name, layer)} must see the batch of {len(inputs)} examples first; found {found}; {INSTEAD}"
+            )
         # the edge stays where the output was made, whatever is done to the output in place
         calls[layer] = Call(name, layer, args[0].detach(), args[0]._version, get_gradient_edge(output))
 
@@ -85,7 +91,9 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
             handle.remove()
     for layer, name in names.items():
         if layer not in calls:
-            raise Unsupported(f"{_named(name, layer)} was not called: its parameters are unused, or used behind its back; {INSTEAD}")
+            raise Unsupported(
+                f"{_named(name, layer)} was not called: its parameters are unused, or used behind its back; {INSTEAD}"
+            )
         if calls[layer].input._version != calls[layer].version:
             raise Unsupported(
                 f"the input of {_named(name, layer)} was changed in place after the call; compute the change anew, or {INSTEAD}"
@@ -122,10 +130,14 @@ def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
             continue
         if type(module) not in RULES or not own.keys() <= {"weight", "bias"}:
             known = ", ".join(sorted(kind.__name__ for kind in RULES))
-            raise Unsupported(f"{_named(name, module)} has no rule for its parameters {', '.join(own)}; known are {known}; {INSTEAD}")
+            raise Unsupported(
+                f"{_named(name, module)} has no rule for its parameters {', '.join(own)}; known are {known}; {INSTEAD}"
+            )
         for p in own.values():
             if p in owners:
-                raise Unsupported(f"{name!r} and {owners[p]!r} share a parameter, and its gradient is not that of one layer; {INSTEAD}")
+                raise Unsupported(
+                    f"{name!r} and {owners[p]!r} share a parameter, and its gradient is not that of one layer; {INSTEAD}"
+                )
             owners[p] = name
         found[module] = name
     return found

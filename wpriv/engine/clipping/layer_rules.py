@@ -61,7 +61,10 @@ def _conv_weight(layer: nn.Conv1d | nn.Conv2d, h: Tensor, delta: Tensor) -> Shar
             squares[near] = paired(seen, d.transpose(1, 2)).view(-1, layer.groups)
         return Share(squares.sum(dim=1), windows.weighted)
     # in pieces, since the allocator gives large blocks back to the system, and fetching them anew costs more than filling them
-    pieces = [(near, held((d @ seen).view(-1, layer.groups, windows.channels, windows.size))) for near, seen, d in windows.chunks()]
+    pieces = [
+        (near, held((d @ seen).view(-1, layer.groups, windows.channels, windows.size)))
+        for near, seen, d in windows.chunks()
+    ]
 
     def weighted(factors: Tensor) -> Tensor:
         total = h.new_zeros(layer.groups, windows.channels, windows.size)
@@ -97,7 +100,9 @@ def group_norm(layer: nn.GroupNorm, h: Tensor, delta: Tensor) -> dict[str, Share
     """The gradients are sums over positions: of delta times the normalised input, and of delta."""
     found = {}
     if layer.weight.requires_grad:
-        found["weight"] = held((F.group_norm(h, layer.num_groups, eps=layer.eps) * delta).reshape(*h.shape[:2], -1).sum(dim=2))
+        found["weight"] = held(
+            (F.group_norm(h, layer.num_groups, eps=layer.eps) * delta).reshape(*h.shape[:2], -1).sum(dim=2)
+        )
     if _trains(layer.bias):
         found["bias"] = held(delta.reshape(*h.shape[:2], -1).sum(dim=2))
     return found

@@ -21,7 +21,9 @@ def vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: fl
         Unsupported: torch.func cannot batch the model.
     """
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    rest = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(model.named_buffers())
+    rest = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(
+        model.named_buffers()
+    )
 
     def one(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         outputs = functional_call(model, {**values, **rest}, (x.unsqueeze(0),))
@@ -36,7 +38,9 @@ def vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: fl
             grads, losses = each(trainable, inputs[near], targets[near])
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0]
-            raise Unsupported(f"torch.func cannot batch this model ({reason}); use the clipping method 'loop'") from error
+            raise Unsupported(
+                f"torch.func cannot batch this model ({reason}); use the clipping method 'loop'"
+            ) from error
         squares = {name: grad.flatten(1).square().sum(dim=1) for name, grad in grads.items()}
         factors = clip_factors(squares, norm, None if weights is None else weights[near])
         pieces.append(Summed([torch.tensordot(factors, grads[name], dims=1) for name in trainable], squares, losses))

@@ -62,7 +62,12 @@ class _Pass:
 
 
 def probe(
-    model: nn.Module, inputs: Tensor, targets: Tensor | None = None, *, loss: Loss | None = None, scores: Scores | None = None
+    model: nn.Module,
+    inputs: Tensor,
+    targets: Tensor | None = None,
+    *,
+    loss: Loss | None = None,
+    scores: Scores | None = None,
 ) -> None:
     """Refuse a model or a loss in which one record of a batch can be seen in what belongs to another, or in what the model keeps.
 
@@ -117,7 +122,9 @@ def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> Non
         _refuse_moved(model, model_state.changed(attributes, model_state.attributes(model)))
         after_others = _pass(probed, inputs, targets)
     for second in (again, after_others):
-        place = _first_difference(first, second, lambda one, other: not tensor_agreement.near(one, other, tensor_agreement.exact(one)))
+        place = _first_difference(
+            first, second, lambda one, other: not tensor_agreement.near(one, other, tensor_agreement.exact(one))
+        )
         if place is not None:
             raise Unsupported(
                 f"{place} keeps something from call to call: for the same batch it gives something else after another batch. Let its "
@@ -130,7 +137,9 @@ def _refuse_moved(model: nn.Module, name: str | None) -> None:
         return
     fault = f"{name} of the model changes in a forward pass in {mode(model)} mode"
     if name.startswith("the attribute"):
-        raise Unsupported(f"{fault}, and so keeps something of the records for later. Compute it anew in each pass, and do not keep it")
+        raise Unsupported(
+            f"{fault}, and so keeps something of the records for later. Compute it anew in each pass, and do not keep it"
+        )
     why = "it is saved with the model without noise, so that records could be read from it"
     raise Unsupported(f"{fault}: {why}. Leave it out, or let it stay as it was first")
 
@@ -156,7 +165,9 @@ def _refuse_mixing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> No
 
         _refuse_difference(probed, before, after, differs, "changing one record changes")
         for (name, _), one, two in zip(_trained(probed.model), before.gradient, after.gradient, strict=True):
-            if bool(one.isfinite().all() & two.isfinite().all()) and not tensor_agreement.near(one, two, 4 * tensor_agreement.exact(one)):
+            if bool(one.isfinite().all() & two.isfinite().all()) and not tensor_agreement.near(
+                one, two, 4 * tensor_agreement.exact(one)
+            ):
                 raise Unsupported(
                     f"the gradient of {name!r} for a record depends on the other records of its batch, though the outputs do not: look at "
                     f"hooks and backward functions of one's own"
@@ -174,11 +185,17 @@ def _refuse_resizing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> 
         fewer = _pass(probed, inputs[:-1], None if targets is None else targets[:-1])
     if not draws.unknown and not others.unknown:
         _refuse_difference(
-            probed, whole, fewer, lambda one, two: tensor_agreement.differs(one, two, size, True), "leaving one record out changes"
+            probed,
+            whole,
+            fewer,
+            lambda one, two: tensor_agreement.differs(one, two, size, True),
+            "leaving one record out changes",
         )
 
 
-def _refuse_difference(probed: Probed, before: _Pass, after: _Pass, differs: Callable[[Tensor, Tensor], bool], what: str) -> None:
+def _refuse_difference(
+    probed: Probed, before: _Pass, after: _Pass, differs: Callable[[Tensor, Tensor], bool], what: str
+) -> None:
     place = _first_difference(before, after, differs)
     if place is not None:
         fault = f"{place} mixes the records of a batch in {mode(probed.model)} mode"
@@ -186,7 +203,9 @@ def _refuse_difference(probed: Probed, before: _Pass, after: _Pass, differs: Cal
     if before.readout is not None and after.readout is not None and differs(before.readout, after.readout):
         name = "the loss" if probed.scores is None else "the loss or the function of the scores"
         fault = f"{name} mixes the records of a batch: {what} it for the others"
-        raise Unsupported(f"{fault}. Let it depend for each record on its own output and target alone, and not on the size of the batch")
+        raise Unsupported(
+            f"{fault}. Let it depend for each record on its own output and target alone, and not on the size of the batch"
+        )
 
 
 def _first_difference(before: _Pass, after: _Pass, differs: Callable[[Tensor, Tensor], bool]) -> str | None:
@@ -262,8 +281,12 @@ def _refuse_unregistered(model: nn.Module, readout: Tensor) -> None:
         variable = getattr(node, "variable", None)
         if variable is not None and variable not in registered:
             name = model_state.unregistered(model).get(variable, f"a tensor of shape {tuple(variable.shape)}")
-            fault = f"{name} requires a gradient and takes part in the output or the loss, but is no parameter of the model"
-            raise Unsupported(f"{fault}, so that it is not trained. Register it as nn.Parameter, or switch its requires_grad off")
+            fault = (
+                f"{name} requires a gradient and takes part in the output or the loss, but is no parameter of the model"
+            )
+            raise Unsupported(
+                f"{fault}, so that it is not trained. Register it as nn.Parameter, or switch its requires_grad off"
+            )
 
 
 def _changed(inputs: Tensor, targets: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:

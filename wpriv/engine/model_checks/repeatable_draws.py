@@ -69,7 +69,9 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _begin(self, module: nn.Module, args: Any) -> None:
         self.count = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         given = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded not in func.tags or given.get("generator") is not None:
             return func(*args, **given)

@@ -28,7 +28,8 @@ def differs(one: Tensor, two: Tensor, size: int, left_out: bool) -> bool:
     places = [
         place
         for place, (first, second) in enumerate(zip(one.shape, two.shape, strict=True))
-        if (first, second) == (size, less) and one.shape[:place] + one.shape[place + 1 :] == two.shape[:place] + two.shape[place + 1 :]
+        if (first, second) == (size, less)
+        and one.shape[:place] + one.shape[place + 1 :] == two.shape[:place] + two.shape[place + 1 :]
     ]
     if not places and one.shape[0] % size == 0 and one.shape[0] * less == two.shape[0] * size and one.numel():
         # positions folded into the batch

@@ -26,10 +26,14 @@ def check(model: nn.Module) -> None:
     """
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
-            raise UsageError(f"{name!r} has no shape yet: pass made-up examples through a model with lazy layers before it is trained")
+            raise UsageError(
+                f"{name!r} has no shape yet: pass made-up examples through a model with lazy layers before it is trained"
+            )
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
-            raise Unsupported(f"{name or 'the model'!r} is compiled by torch.jit, which nothing can be tried on; give the module as it was")
+            raise Unsupported(
+                f"{name or 'the model'!r} is compiled by torch.jit, which nothing can be tried on; give the module as it was"
+            )
         instead = _instead(module)
         if instead:
             told = f"{name or 'the model'!r} ({type(module).__name__}) mixes the examples of a batch"
@@ -40,7 +44,9 @@ def check(model: nn.Module) -> None:
     first, like = trainable[0]
     for name, parameter in trainable:
         if parameter.dtype not in PRECISIONS:
-            raise Unsupported(f"parameters must be float32 or float64 for clipping to hold its bound; {name!r} is {parameter.dtype}")
+            raise Unsupported(
+                f"parameters must be float32 or float64 for clipping to hold its bound; {name!r} is {parameter.dtype}"
+            )
         if parameter.dtype != like.dtype or parameter.device != like.device:
             places = f"{first!r} is {like.dtype} on {like.device}, {name!r} {parameter.dtype} on {parameter.device}"
             raise Unsupported(f"trainable parameters must share one precision and one device; {places}")

@@ -197,14 +197,18 @@ def _see(
     def read(outputs: Any, targets: Tensor | None) -> tuple[Tensor, Tensor | None]:
         found = outputs if scores is None else scores(outputs)
         if not isinstance(found, Tensor):
-            raise UsageError(f"the model gives {type(outputs).__name__}, not one tensor; say with scores= what of it the penalty compares")
+            raise UsageError(
+                f"the model gives {type(outputs).__name__}, not one tensor; say with scores= what of it the penalty compares"
+            )
         losses = None if loss is None or targets is None else losses_of(outputs, targets, loss)
         return found.unsqueeze(1) if found.dim() == 1 else found, losses
 
     outputs, calls = _called(method, model, inputs)
     found, losses = read(outputs, targets)
     if found.dim() != 2 or len(found) != len(inputs) or not found.requires_grad:
-        raise UsageError(f"scores must be numbers [{len(inputs)}, d] that depend on the weights; found shape {tuple(found.shape)}")
+        raise UsageError(
+            f"scores must be numbers [{len(inputs)}, d] that depend on the weights; found shape {tuple(found.shape)}"
+        )
     return _Seen(found, losses, calls, read, outputs if scores is None else None)
 
 
@@ -255,10 +259,14 @@ def _check(penalty: Penalty, loss: Loss | None, inputs: Tensor, targets: Tensor 
     wanted = sum(z for _, z in penalty.sizes) if penalty.fixed else None
     if (None if points is None else len(points)) != wanted:
         told = "no points" if points is None else f"{len(points)} points"
-        raise UsageError(f"wanted {'no points: the second groups are inputs' if wanted is None else f'{wanted} points'}; found {told}")
+        raise UsageError(
+            f"wanted {'no points: the second groups are inputs' if wanted is None else f'{wanted} points'}; found {told}"
+        )
     if penalty.alpha < 1 and (loss is None or targets is None or len(targets) != len(inputs)):
         found = "no loss" if loss is None else "no targets" if targets is None else f"{len(targets)} targets"
-        raise UsageError(f"alpha = {penalty.alpha:g} needs a loss and one target for each of {len(inputs)} inputs; found {found}")
+        raise UsageError(
+            f"alpha = {penalty.alpha:g} needs a loss and one target for each of {len(inputs)} inputs; found {found}"
+        )
 
 
 def _check_scores(scores: Tensor, directions: Tensor | None, points: Tensor | None) -> None:
@@ -267,10 +275,19 @@ def _check_scores(scores: Tensor, directions: Tensor | None, points: Tensor | No
         raise UsageError(f"points must have the shape [m, {d}] of the scores; found {list(points.shape)}")
     if directions is None:
         if d > 1:
-            raise UsageError(f"scores of {d} coordinates are compared along directions; give directions=sliced.random_directions({d}, ...)")
+            raise UsageError(
+                f"scores of {d} coordinates are compared along directions; give directions=sliced.random_directions({d}, ...)"
+            )
         return
-    if directions.dim() != 2 or directions.shape[0] != d or directions.shape[1] == 0 or directions.dtype != scores.dtype:
-        raise UsageError(f"directions must be {scores.dtype} [{d}, k]; found {directions.dtype} {list(directions.shape)}")
+    if (
+        directions.dim() != 2
+        or directions.shape[0] != d
+        or directions.shape[1] == 0
+        or directions.dtype != scores.dtype
+    ):
+        raise UsageError(
+            f"directions must be {scores.dtype} [{d}, k]; found {directions.dtype} {list(directions.shape)}"
+        )
     if not bool(((directions.norm(dim=0) - 1).abs() < 1e-5).all()):
         raise UsageError("directions must be of length 1: longer ones would void the sensitivity")
 

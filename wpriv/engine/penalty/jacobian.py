@@ -28,7 +28,9 @@ def back(numbers: Tensor, column: int, calls: list[Call]) -> Deltas:
     """The gradients of one column of ``numbers`` [B, d] at the outputs of the calls. The graph is held for more to come."""
     cotangent = torch.zeros_like(numbers)
     cotangent[:, column] = 1.0
-    found = torch.autograd.grad(numbers, [call.output for call in calls], cotangent, retain_graph=True, allow_unused=True)
+    found = torch.autograd.grad(
+        numbers, [call.output for call in calls], cotangent, retain_graph=True, allow_unused=True
+    )
     return list(found)
 
 
@@ -55,7 +57,11 @@ def _unit(call: Call) -> Tensor | None:
     layer = call.layer
     if not isinstance(layer, nn.Linear) or call.input.dim() > 2:
         return None
-    found = held(call.input.to(layer.weight.dtype)).squares if layer.weight.requires_grad else call.input.new_zeros(len(call.input))
+    found = (
+        held(call.input.to(layer.weight.dtype)).squares
+        if layer.weight.requires_grad
+        else call.input.new_zeros(len(call.input))
+    )
     return found + 1 if layer.bias is not None and layer.bias.requires_grad else found
 
 
@@ -105,7 +111,9 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
         Unsupported: torch.func cannot batch the model, or it draws random numbers.
     """
     trainable = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    rest = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(model.named_buffers())
+    rest = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad} | dict(
+        model.named_buffers()
+    )
 
     def one(values: dict[str, Tensor], x: Tensor, y: Tensor | None) -> Tensor:
         outputs = functional_call(model, {**values, **rest}, (x.unsqueeze(0),))
@@ -121,7 +129,9 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
             rows = each(trainable, inputs[near], None if targets is None else targets[near])
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0]
-            raise Unsupported(f"torch.func cannot batch this model ({reason}); use layers with a rule of their own") from error
+            raise Unsupported(
+                f"torch.func cannot batch this model ({reason}); use layers with a rule of their own"
+            ) from error
         flat = torch.cat([row.flatten(2) for row in rows.values()], dim=2)
         pieces.append(flat @ flat.transpose(1, 2))
         at, size = near.stop, max(1, HELD // flat[0].numel())

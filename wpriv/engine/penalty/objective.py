@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from wpriv.config.train_schema import Privacy
 from wpriv.core.mechanism import WITHIN_GROUP
-from wpriv.engine.batch_gradient import Gathered
+from wpriv.engine.batch_gradient import BatchGradient
 from wpriv.engine.clipping.common import Loss, losses_of
 from wpriv.engine.penalty.gradient import method_for, penalised_gradient, weights
 from wpriv.engine.penalty.penalty import Penalty
@@ -43,7 +43,9 @@ class Objective:
     directions: Callable[[], Tensor] | None = None
     points: Callable[[Indices], Tensor] | None = None
 
-    def gather(self, private: Privacy | None, inputs: Tensor, targets: Tensor | None) -> Callable[[Indices], Gathered]:
+    def gather(
+        self, private: Privacy | None, inputs: Tensor, targets: Tensor | None
+    ) -> Callable[[Indices], BatchGradient]:
         """Return ``clipped`` for a private training, after a trial of the model on made-up examples; else ``plain``.
 
         Args:
@@ -57,7 +59,7 @@ class Objective:
         method_for(self.model, loss, inputs[:0], goals, scores=self.scores)
         return self.clipped
 
-    def clipped(self, indices: Indices) -> Gathered:
+    def clipped(self, indices: Indices) -> BatchGradient:
         """The gradient with every record's part in it bounded. ``seen`` has the objective, once for each record, in place of its loss.
 
         Raises:
@@ -65,12 +67,19 @@ class Objective:
         """
         inputs, targets = self.fetch(indices)
         found = penalised_gradient(
-            self.model, self.loss, inputs, targets, self.penalty, directions=self._axes(), scores=self.scores, points=self._points(indices)
+            self.model,
+            self.loss,
+            inputs,
+            targets,
+            self.penalty,
+            directions=self._axes(),
+            scores=self.scores,
+            points=self._points(indices),
         )
         over = math.nan if found.norms is None else (found.norms > self.penalty.clip).sum()
-        return Gathered(found.total, DIVISOR, self._seen(found.losses, found.cost, over))
+        return BatchGradient(found.total, DIVISOR, self._seen(found.losses, found.cost, over))
 
-    def plain(self, indices: Indices) -> Gathered:
+    def plain(self, indices: Indices) -> BatchGradient:
         """The gradient as it is, neither clipped nor projected: training without privacy."""
         inputs, targets = self.fetch(indices)
         with torch.enable_grad():
@@ -83,7 +92,11 @@ class Objective:
                 objective = objective + (1 - self.penalty.alpha) * losses.mean()
             trainable = [p for p in self.model.parameters() if p.requires_grad]
             parts = list(torch.autograd.grad(objective, trainable, allow_unused=True, materialize_grads=True))
-        return Gathered(Bounded(parts, 0.0, WITHIN_GROUP), DIVISOR, self._seen(None if losses is None else losses.detach(), cost, math.nan))
+        return BatchGradient(
+            Bounded(parts, 0.0, WITHIN_GROUP),
+            DIVISOR,
+            self._seen(None if losses is None else losses.detach(), cost, math.nan),
+        )
 
     def _axes(self) -> Tensor | None:
         return None if self.directions is None else self.directions()
@@ -95,7 +108,9 @@ class Objective:
         value = self.penalty.alpha * cost
         if losses is not None:
             value = value + (1 - self.penalty.alpha) * losses.mean()
-        return torch.stack([cost.new_tensor(self.penalty.batch), value * self.penalty.batch, torch.as_tensor(over).to(cost)])
+        return torch.stack(
+            [cost.new_tensor(self.penalty.batch), value * self.penalty.batch, torch.as_tensor(over).to(cost)]
+        )
 
 
 def penalty_of(
@@ -113,7 +128,8 @@ def penalty_of(
         firsts, seconds = groups[::2], groups[1::2]
     else:
         firsts, seconds = (
-            torch.split(both, [pair[side] for pair in sizes]) for side, both in enumerate((scores.detach(), points.to(scores.dtype)))
+            torch.split(both, [pair[side] for pair in sizes])
+            for side, both in enumerate((scores.detach(), points.to(scores.dtype)))
         )
     pulls, costs = [], []
     for x, z in zip(firsts, seconds, strict=True):

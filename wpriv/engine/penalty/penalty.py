@@ -104,15 +104,22 @@ class Penalty:
         _check_sizes("records", records)
         if len(records) != len(self.sizes):
             raise UsageError(f"wanted the records of both groups of {len(self.sizes)} pairs; found {len(records)}")
-        rates = [tuple(part / whole for part, whole in zip(*pair, strict=True)) for pair in zip(self.sizes, records, strict=True)]
+        rates = [
+            tuple(part / whole for part, whole in zip(*pair, strict=True))
+            for pair in zip(self.sizes, records, strict=True)
+        ]
         sides = {"both": (0, 1), "x": (0,), "z": (1,)}[self.private]
         rate = max(of[side] for of in rates for side in sides)
         if rate > 1:
-            raise UsageError(f"a batch cannot hold more records than its group; found batches {self.sizes} of groups {tuple(records)}")
+            raise UsageError(
+                f"a batch cannot hold more records than its group; found batches {self.sizes} of groups {tuple(records)}"
+            )
         return Step(self.mechanism(multiplier * self.sensitivity), count, Sampling("fixed", rate))
 
 
 def _check_sizes(name: str, sizes: Sequence[tuple[int, int]]) -> None:
     fine = len(sizes) > 0 and all(len(pair) == 2 and min(pair) >= 1 for pair in sizes)
     if not fine:
-        raise UsageError(f"{name} must give the records of both groups of each pair, such as ((2900, 3100),); found {sizes!r}")
+        raise UsageError(
+            f"{name} must give the records of both groups of each pair, such as ((2900, 3100),); found {sizes!r}"
+        )

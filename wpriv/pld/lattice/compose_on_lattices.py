@@ -38,18 +38,26 @@ def on_lattices(steps: Steps, state: Cumulants, tilt: float, eps: float, error: 
     log_finite = steps.log_finite
 
     def side(upper: bool) -> Composed:
-        finite = sum(float(n @ np.log1p(-d.infinity)) for d, n in zip(made, counts, strict=True)) if upper else log_finite
+        finite = (
+            sum(float(n @ np.log1p(-d.mass_at_plus_infinity)) for d, n in zip(made, counts, strict=True))
+            if upper
+            else log_finite
+        )
         laws = [d.upper if upper else d.lower() for d in made]
         late = [(jumps.upper if upper else jumps.lower, n) for jumps, n in split]
         fewer = [n - d.jumps.most if d.jumps and not upper else n for d, n in zip(made, counts, strict=True)]
-        return compose(laws, fewer, chosen.step, tilt, chosen.stages, late=late, upper=upper, log_finite=finite, tail=tail)
+        return compose(
+            laws, fewer, chosen.step, tilt, chosen.stages, late=late, upper=upper, log_finite=finite, tail=tail
+        )
 
     drift = steps.drift(state) + sum(float(jumps.most @ jumps.log_kappa) for jumps, _ in split)
     fall = drift + sum(jumps.fall for jumps, _ in split)
     return Both(side(True), partial(side, False), drift, fall, math.sqrt(state.variance))
 
 
-def _milder(steps: Steps, tilt: float, state: Cumulants, eps: float, delta: float, relative: float) -> tuple[float, Cumulants, float]:
+def _milder(
+    steps: Steps, tilt: float, state: Cumulants, eps: float, delta: float, relative: float
+) -> tuple[float, Cumulants, float]:
     """The tilt to compute with, its cumulants, and the share of the tilted mass that decides delta at eps.
 
     The saddle's own tilt, unless there one or many large losses are about equally likely and the law is far too wide; a somewhat
@@ -68,7 +76,9 @@ def _milder(steps: Steps, tilt: float, state: Cumulants, eps: float, delta: floa
     return best
 
 
-def _dot(steps: Steps, group: Group, p: Probe, chosen: Plan, tilt: float, delta: float, share: float, tail: float) -> Dotted:
+def _dot(
+    steps: Steps, group: Group, p: Probe, chosen: Plan, tilt: float, delta: float, share: float, tail: float
+) -> Dotted:
     masses = steps.negligible(delta, group.counts), max(1e-9 * share / steps.total, 1e-300)
     if chosen.cut is None or not p.reaches(chosen.cut * chosen.last):
         return dot(group, p, chosen.step, tilt, *masses)

@@ -54,7 +54,9 @@ def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangen
     return low.reshape(mass.shape)
 
 
-def _settle_end(width: Array, mass: Array, push: Array, tangent: Array, tilt: float, direction: int) -> NDArray[np.int64]:
+def _settle_end(
+    width: Array, mass: Array, push: Array, tangent: Array, tilt: float, direction: int
+) -> NDArray[np.int64]:
     """Fixes ``push`` in place from one end inwards until nodes have room for it; returns each row's first such node.
 
     Room is how far the profile lies above the straight line that ends it: zero up to the first node with any mass, growing inwards.

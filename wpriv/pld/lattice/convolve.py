@@ -40,7 +40,7 @@ class Composed:
     step: float
     tilt: float
     law: Law
-    infinity: float
+    mass_at_plus_infinity: float
     slack: float
     above: Array
     above_q: Array
@@ -57,20 +57,23 @@ class Composed:
         eps += self.fall if sign < 0 else 0.0
         x = eps - self.centre
         if -self.tilt * x > FAR:
-            return 1.0 if sign > 0 else self.infinity
+            return 1.0 if sign > 0 else self.mass_at_plus_infinity
         i = int(np.searchsorted(self.law.index, math.floor(eps / self.step), side="right"))
         # the sum of (1 - e^{eps-y}) e^{-tilt (y-centre)} mass over losses y above eps
         if self.above.size:
             value = max(float(self.above[i]) - math.exp(min(x, 700.0)) * float(self.above_q[i]), 0.0)
         else:
             y = self.law.index[i:] * self.step
-            value = float(self.law.mass[i:] @ (-np.expm1(eps - y) * np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0))))
+            value = float(
+                self.law.mass[i:]
+                @ (-np.expm1(eps - y) * np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0)))
+            )
         peak = math.exp(-self.tilt * math.log1p(1 / self.tilt)) / (1 + self.tilt) if self.tilt > 0 else 1.0
         value += sign * peak * self.slack * math.exp(-self.tilt * x)
         log_scale = float(self.law.log_norm) - self.tilt * self.centre
         finite = math.exp(min(log_scale + math.log(value), 700.0)) if value > 0 else 0.0
         # a bound above zero may be too small for a double
-        return min(max(finite + self.infinity, 5e-324 if sign > 0 else 0.0), 1.0)
+        return min(max(finite + self.mass_at_plus_infinity, 5e-324 if sign > 0 else 0.0), 1.0)
 
 
 def compose(
@@ -101,7 +104,9 @@ def compose(
     fall = 0.0
     for number, factor in stages:
         kinds = _kinds([np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in counts], number)
-        laws, error, reach = _convolve(laws, [powers for _, powers in kinds], step, tail / number, late if number == 1 else [])
+        laws, error, reach = _convolve(
+            laws, [powers for _, powers in kinds], step, tail / number, late if number == 1 else []
+        )
         errors.append((number, error, reach))
         if factor > 1:
             if upper:
@@ -164,7 +169,10 @@ def _convolve(
 ) -> tuple[list[Law], float, float]:
     """The law of every kind of block; a bound on the mass misplaced in each, and the width over which it can be."""
     most = [np.max(powers, axis=0) for powers in zip(*kinds, strict=True)]
-    every, counts = laws + [law for law, _ in late], most + [np.atleast_1d(np.asarray(n, dtype=np.int64)) for _, n in late]
+    every, counts = (
+        laws + [law for law, _ in late],
+        most + [np.atleast_1d(np.asarray(n, dtype=np.int64)) for _, n in late],
+    )
     moments = [law.moments(step) for law in every]
     left, right = reach([(law.losses(step), law.rows) for law in every], moments, counts, -math.log(tail))
     size = fast_length(math.ceil((left + right) / step) + 4)

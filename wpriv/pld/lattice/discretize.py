@@ -87,7 +87,9 @@ def cells(pair: LossPair, nodes: Array) -> Cells:
     gap = _gap(above1, below2, grow * q1, grow * q2)
     last, first = Tails(*(tail[..., -1] for tail in after)), Tails(*(tail[..., 0] for tail in before))
     p_top = last.sf_p if plain else np.exp(last.sf_p)
-    q_top = np.minimum(last.sf_q * math.exp(nodes[-1]) if plain else np.exp(np.minimum(last.sf_q + nodes[-1], 0.0)), p_top)
+    q_top = np.minimum(
+        last.sf_q * math.exp(nodes[-1]) if plain else np.exp(np.minimum(last.sf_q + nodes[-1], 0.0)), p_top
+    )
     top = (q_top, _positive(p_top - q_top))
     ends = (tail if plain else np.exp(tail) for tail in (first.cdf_p, first.cdf_q, first.sf_p))
     return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, *ends)
@@ -146,7 +148,9 @@ def lower_dots(c: Cells, infinity: float) -> Array:
     mass[..., -1] += _positive(c.top[0] + c.top[1] - infinity)
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
     # what was dropped is known exactly only through what is left, where that is little
-    return _settled(c, low, c.rest - infinity, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1]))
+    return _settled(
+        c, low, c.rest - infinity, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1])
+    )
 
 
 def within(c: Cells, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
@@ -189,7 +193,7 @@ def rounded(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
     upper, lower = np.zeros(tails.sf_p.shape), np.zeros(tails.sf_p.shape)
     upper[..., 1:], lower[..., :-1] = mass, mass
     upper[..., 0] += below
-    lower[..., -1] += _positive(above - pair.infinity)
+    lower[..., -1] += _positive(above - pair.mass_at_plus_infinity)
     return upper, lower, above
 
 
@@ -211,7 +215,9 @@ def balance(y: Array, mass: Array, expected: Array | float) -> Array:
         # that lies below the first node, the spread says nothing of the rest, which may be all that matters
         turn = np.where((slope < 0) & (mass @ np.abs(y) < 0.1), off / slope, np.inf)
         spread_out = np.maximum(mass[..., 0], mass[..., -1]) < 0.5 * mass.sum(axis=-1)
-        minute = (np.abs(off) < 1e-11) & (np.abs(turn) * float(y[-1] - y[0]) < np.where(spread_out & (mass.sum(axis=-1) > 0.5), 1e-4, 1e-9))
+        minute = (np.abs(off) < 1e-11) & (
+            np.abs(turn) * float(y[-1] - y[0]) < np.where(spread_out & (mass.sum(axis=-1) > 0.5), 1e-4, 1e-9)
+        )
     return np.asarray(mass - np.where(minute, turn, 0.0)[..., None] * lever)
 
 
@@ -244,7 +250,9 @@ def coarsen(start: int, mass: Array, step: float, factor: int, tilt: float, *, u
     inner, o = block[:, 1:], offset[1:]
     low, high = np.minimum(o[:, None], o), np.maximum(o[:, None], o)
     green = np.expm1(low) * np.expm1(wide - high) * np.exp(high) / math.expm1(wide)
-    gap = (inner @ (np.exp(-(1 + tilt) * o)[:, None] * green)).max(axis=1, initial=0.0) if factor > 1 else np.zeros(count)
+    gap = (
+        (inner @ (np.exp(-(1 + tilt) * o)[:, None] * green)).max(axis=1, initial=0.0) if factor > 1 else np.zeros(count)
+    )
     tangent_left = inner @ (np.expm1(wide - o) * np.exp(tilt * (wide - o)))
     tangent_right = inner @ (-np.expm1(-o) * np.exp(-tilt * o))
     return first, push_down(np.full(count, wide), coarse, gap, tangent_left, tangent_right, tilt)

@@ -90,7 +90,9 @@ def steepnesses(points: list[tuple[Array, Array]], variances: list[float], depth
     return np.asarray(least * (1.4 * max(normal) / least) ** (np.arange(number) / (number - 1)))
 
 
-def reach(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], counts: list[Counts], depth: float) -> tuple[float, float]:
+def reach(
+    points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], counts: list[Counts], depth: float
+) -> tuple[float, float]:
     """How far below and above its mean the sum of losses can lie, outside probability e^-depth on each side (Chernoff).
 
     Args:

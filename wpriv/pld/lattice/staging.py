@@ -49,7 +49,10 @@ class Lattice:
     def of(groups: list[Group], fine: float) -> Lattice:
         """``fine`` is the spacing that mass off the nodes needs; pairs with more than a few atoms count as having none."""
         few = [group.pair.atoms.size <= 8 for group in groups]
-        sets = [np.unique(np.abs(g.pair.atoms[g.pair.atoms != 0])) if ok else np.empty(0) for g, ok in zip(groups, few, strict=True)]
+        sets = [
+            np.unique(np.abs(g.pair.atoms[g.pair.atoms != 0])) if ok else np.empty(0)
+            for g, ok in zip(groups, few, strict=True)
+        ]
         atoms = np.unique(np.concatenate(sets))
         if not 0 < atoms.size <= 8:
             return Lattice(fine, fine, np.empty(0), False)
@@ -91,7 +94,15 @@ def loose(pair: LossPair) -> float:
     return min(max(1.0 - float(np.min(mass.sum(axis=-1))), 0.0), 1.0)
 
 
-def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: float, error: float, lattice: Lattice, tail: float) -> Plan:
+def plan(
+    probes: list[Probe],
+    counts: list[Counts],
+    tops: list[float],
+    tilt: float,
+    error: float,
+    lattice: Lattice,
+    tail: float,
+) -> Plan:
     """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger.
 
     Raises:
@@ -121,7 +132,9 @@ def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: flo
             cut = _cut(probes, counts, 6 * spread, step, last, tilt, error, tail)
         if cut is not None:
             width = _Widths(probes, tops, tilt, tail, variance, most, cut * last).of(first, blocks[0])
-        cost = 8e3 * k + width / step * (1 + 0.2 * kinds) + whole / last * (1 + (0.2 * kinds if cut is not None else 0.0))
+        cost = (
+            8e3 * k + width / step * (1 + 0.2 * kinds) + whole / last * (1 + (0.2 * kinds if cut is not None else 0.0))
+        )
         spacing = step
         for (number, factor), (after, _) in itertools.pairwise(stages):
             spacing *= factor
@@ -138,7 +151,9 @@ def plan(probes: list[Probe], counts: list[Counts], tops: list[float], tilt: flo
 def check_cells(cells: float) -> None:
     """Refuses a window of more than ``MAX_CELLS`` cells."""
     if cells > MAX_CELLS:
-        raise Unsupported(f"pld needs {cells:.3g} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp")
+        raise Unsupported(
+            f"pld needs {cells:.3g} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp"
+        )
 
 
 def _blocks(count: int, wanted: list[float]) -> list[int]:
@@ -171,7 +186,16 @@ class _Widths:
     ``variance`` is that of the whole composition, ``most`` how many blocks it may be split into.
     """
 
-    def __init__(self, probes: list[Probe], tops: list[float], tilt: float, tail: float, variance: float, most: int, cut: float = math.inf):
+    def __init__(
+        self,
+        probes: list[Probe],
+        tops: list[float],
+        tilt: float,
+        tail: float,
+        variance: float,
+        most: int,
+        cut: float = math.inf,
+    ):
         points, moments = [], []
         for p, top in zip(probes, tops, strict=True):
             start = int(np.searchsorted(p.y, -cut))
@@ -190,7 +214,14 @@ class _Widths:
 
 
 def _cut(
-    probes: list[Probe], counts: list[Counts], least_cut: float, step: float, last: float, tilt: float, error: float, tail: float
+    probes: list[Probe],
+    counts: list[Counts],
+    least_cut: float,
+    step: float,
+    last: float,
+    tilt: float,
+    error: float,
+    tail: float,
 ) -> int | None:
     """The cut, in cells of the last lattice, beyond which losses are split off as jumps; None where they are not rare enough.
 
@@ -214,7 +245,12 @@ def _cut(
             cost = max(cost, float(rare.max()), 2 * float(np.abs(left_out).max()))
         most = most_jumps(jumps, tail)
         resolved = further > RESOLVED * jumps or jumps * last < error
-        if resolved and jumps < 60 and most < min(int(n.min()) for n in counts) / 4 and most * cost + fall < 0.75 * error:
+        if (
+            resolved
+            and jumps < 60
+            and most < min(int(n.min()) for n in counts) / 4
+            and most * cost + fall < 0.75 * error
+        ):
             return cut
     return None
 

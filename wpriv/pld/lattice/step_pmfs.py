@@ -56,7 +56,7 @@ class Dotted:
 
     upper: Law
     lower: Callable[[], Law]
-    infinity: Array
+    mass_at_plus_infinity: Array
     jumps: Jumps | None = None
 
 
@@ -71,7 +71,9 @@ def parted(group: Group, p: Probe, tilt: float) -> list[tuple[Group, Probe]]:
         like = wanted[order] * UNLIKE >= wanted[order[0]]
         chosen, order = order[like], order[~like]
         members = tuple(group.members[k] for k in chosen)
-        parts.append((Group(members, group.counts[chosen], stacked(members)), Probe(p.y, p.mass[chosen], p.end, p.shortened)))
+        parts.append(
+            (Group(members, group.counts[chosen], stacked(members)), Probe(p.y, p.mass[chosen], p.end, p.shortened))
+        )
     return parts
 
 
@@ -83,17 +85,23 @@ def dot(group: Group, p: Probe, step: float, tilt: float, top_mass: float, botto
         mass, low, infinity = rounded(pair, y)
         return Dotted(_tilted(index, mass, y, tilt), lambda: _tilted(index, low, y, tilt), np.atleast_1d(infinity))
     made = cells(pair, y)
-    mass, infinity = upper_dots(made, pair.infinity)
+    mass, infinity = upper_dots(made, pair.mass_at_plus_infinity)
 
     def lower() -> Law:
-        low = np.atleast_2d(lower_dots(made, pair.infinity))
+        low = np.atleast_2d(lower_dots(made, pair.mass_at_plus_infinity))
         # without mass at infinity, a pair dominates a point at zero
-        return _tilted(index, low, y, tilt) if pair.infinity > 0 else _resolved(index, low, step, tilt, np.zeros(low.shape[0]))[0]
+        return (
+            _tilted(index, low, y, tilt)
+            if pair.mass_at_plus_infinity > 0
+            else _resolved(index, low, step, tilt, np.zeros(low.shape[0]))[0]
+        )
 
     return Dotted(_tilted(index, mass, y, tilt), lower, np.atleast_1d(infinity))
 
 
-def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, bottom_mass: float, tail: float) -> Dotted:
+def dot_split(
+    group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, bottom_mass: float, tail: float
+) -> Dotted:
     """Dots the losses within the plan's cut on its first lattice, and the jumps beyond, on either side, on its last.
 
     Args:
@@ -105,12 +113,14 @@ def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, 
     inner, edge = nodes(group, p, step, tilt, top_mass, bottom_mass), cut * coarse
     bound, falls = round(edge / step), bool(inner[0] * step < -edge)
     last = min(bound, math.ceil(pair.support[1] / step)) if math.isfinite(pair.support[1]) else bound
-    inner = np.unique(np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [0, last]])).astype(np.int64)
+    inner = np.unique(
+        np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [0, last]])
+    ).astype(np.int64)
     y = np.asarray(inner * step, dtype=np.float64)
     bulk = cells(pair, y)
     outer = nodes(group, p, coarse, tilt, top_mass, bottom_mass, weight=int(counts.max()) / plan.stages[-2][0])
     high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
-    up, infinity = _jumps_above(cells(pair, high * coarse), pair.infinity)
+    up, infinity = _jumps_above(cells(pair, high * coarse), pair.mass_at_plus_infinity)
     rest, kappa, bulk_upper, bulk_lower, inner_kappa = within(bulk, falls)
     spots, upper, lower = [np.array([0]), high], [rest[..., None], up[0]], [rest[..., None], up[1]]
     if falls:
@@ -121,11 +131,17 @@ def dot_split(group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, 
     far = np.asarray(index * coarse, dtype=np.float64)
     laws = [_tilted(index, np.concatenate(parts, axis=-1), far, tilt) for parts in (upper, lower)]
     at_zero = laws[0].rows[:, laws[0].index == 0].sum(axis=1)
-    most = np.array([most_jumps(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)])
+    most = np.array(
+        [most_jumps(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)]
+    )
     above = _tilted(inner, bulk_upper / rest[..., None], y, tilt)
-    below, fall = _resolved(inner, np.atleast_2d(bulk_lower / rest[..., None]), step, tilt, np.atleast_1d(np.maximum(inner_kappa, 0.0)))
+    below, fall = _resolved(
+        inner, np.atleast_2d(bulk_lower / rest[..., None]), step, tilt, np.atleast_1d(np.maximum(inner_kappa, 0.0))
+    )
     log_kappa = np.atleast_1d(np.maximum(kappa, 0.0))
-    return Dotted(above, lambda: below, np.atleast_1d(infinity), Jumps(laws[0], laws[1], most, log_kappa, float(counts @ fall)))
+    return Dotted(
+        above, lambda: below, np.atleast_1d(infinity), Jumps(laws[0], laws[1], most, log_kappa, float(counts @ fall))
+    )
 
 
 def _resolved(index: NDArray[np.int64], mass: Array, step: float, tilt: float, log_kappa: Array) -> tuple[Law, Array]:
@@ -262,11 +278,16 @@ def nodes(
     stretch = np.interp(y, p.y[seen], _stretch(p.y[seen], weight * share, extra))
     spacing = np.clip(stretch, 1.0, max(1.0, 0.3 / ((tilt + 1) * step))) * step
     # however little mass there is, the profile must not fall by a large factor within a cell, or the lower dots lose their footing
-    spacing = np.maximum(np.minimum(spacing, 0.5 / np.interp(y, p.y[seen], _steepness(p.y[seen], (above[:, seen], up_to[:, seen])))), step)
+    spacing = np.maximum(
+        np.minimum(spacing, 0.5 / np.interp(y, p.y[seen], _steepness(p.y[seen], (above[:, seen], up_to[:, seen])))),
+        step,
+    )
     count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
     total = math.ceil(count[-1]) + 1
     if total > MAX_NODES:
-        raise Unsupported(f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {MAX_NODES:,}. Raise --tol, or use rdp")
+        raise Unsupported(
+            f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {MAX_NODES:,}. Raise --tol, or use rdp"
+        )
     index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
     ends = [math.floor(low / step), math.ceil(high / step)]
     marks: list[int] = []

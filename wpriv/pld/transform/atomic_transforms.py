@@ -34,7 +34,7 @@ class Atoms:
     log_norm: Array
     noise: Array
     counts: Counts
-    infinity: Array
+    mass_at_plus_infinity: Array
 
     @staticmethod
     def of(y: Array, mass: Array, tilt: float, counts: Counts, infinity: Array) -> Atoms:
@@ -52,7 +52,9 @@ class Atoms:
                 excess = np.array([_excess(row) for row in mass])
                 weight = mass * (1.0 + grown)
                 weight /= weight.sum(axis=1)[:, None]
-                return Atoms(y, weight, np.log1p(mass @ grown + excess), 4 * relative * size + 4 * UNIT * size, counts, infinity)
+                return Atoms(
+                    y, weight, np.log1p(mass @ grown + excess), 4 * relative * size + 4 * UNIT * size, counts, infinity
+                )
         with np.errstate(divide="ignore"):
             log_mass = np.log(mass) + exponent
         peak = log_mass.max(axis=1)
@@ -95,7 +97,9 @@ class Atoms:
         moved = even_sums(self.away, self.weight, first * spacing, spacing, last - first)
         return moved, self.rounding(_even(first, last, spacing), self.size)
 
-    def parted(self, first: int, last: int, spacing: float, most: float) -> tuple[tuple[Spectrum, Array], tuple[Spectrum, Array]]:
+    def parted(
+        self, first: int, last: int, spacing: float, most: float
+    ) -> tuple[tuple[Spectrum, Array], tuple[Spectrum, Array]]:
         """As ``transform`` for the losses up to ``most``; and the part E[e^{it (L - centre)}; L > most] with its rounding."""
         large = self.y > most
         t = _even(first, last, spacing)

@@ -36,9 +36,13 @@ def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error:
     dotted = max(tilt, LEAST_TILT / spread)
     plain = steps.cumulants(0.0).variance
     # where rare large losses decide, it may be a single one, whose weight at the saddle's tilt is nothing beside larger ones
-    focus = (eps / FOCUS, eps * FOCUS) if state.variance > RARE * plain and single(steps, eps) > SINGLE * delta else None
+    focus = (
+        (eps / FOCUS, eps * FOCUS) if state.variance > RARE * plain and single(steps, eps) > SINGLE * delta else None
+    )
     lost = math.log(max(relative / (ROUNDED * math.sqrt(steps.total)), 1.0))
-    tilt = tilt_for_contour(steps.probes, steps.counts, dotted, eps, math.log(delta), math.log(delta * relative) - CLEAR, lost)
+    tilt = tilt_for_contour(
+        steps.probes, steps.counts, dotted, eps, math.log(delta), math.log(delta * relative) - CLEAR, lost
+    )
     share = math.exp(min(math.log(delta) - steps.cumulants(dotted).total + dotted * eps, 0.0))
     state = steps.cumulants(tilt)
     parts = [part for group, p in zip(steps.groups, steps.probes, strict=True) for part in parted(group, p, dotted)]
@@ -57,4 +61,7 @@ def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error:
 
 def single(steps: Steps, eps: float) -> float:
     """About what runs with a single loss above eps, the others being zero, add to delta at eps."""
-    return sum(float(n @ p.mass @ -np.expm1(np.minimum(eps - p.y, 0.0))) for n, p in zip(steps.counts, steps.probes, strict=True))
+    return sum(
+        float(n @ p.mass @ -np.expm1(np.minimum(eps - p.y, 0.0)))
+        for n, p in zip(steps.counts, steps.probes, strict=True)
+    )

@@ -63,7 +63,7 @@ class Inverted:
     dense_slack: float
     most_gap: float
     wraps: Array
-    infinity: float
+    mass_at_plus_infinity: float
     cells: int
     least: float
 
@@ -72,21 +72,21 @@ class Inverted:
         x = eps - self.centre
         scale = math.exp(min(self.log_scale - self.tilt * x, 700.0))
         if scale > 1e300:
-            return 1.0 if sign > 0 else self.infinity
+            return 1.0 if sign > 0 else self.mass_at_plus_infinity
         if eps < self.least:
-            return 1.0 if sign > 0 else self.infinity
+            return 1.0 if sign > 0 else self.mass_at_plus_infinity
         wave = np.exp(-1j * self.t * x)
         # the rounding of the waves
         slack = self.slack + UNIT * (4 * abs(x) * self.steep + 40 * self.size)
         # summed in pairs, so that the rounding of the sum stays within that
         value = float((self.value * wave).real.sum())
         if sign > 0:
-            return min(max((value + slack) * scale, 5e-324) + self.infinity, 1.0)
+            return min(max((value + slack) * scale, 5e-324) + self.mass_at_plus_infinity, 1.0)
         crowded = self.dense_slack + UNIT * (4 * abs(x) * float(self.t[-1]) + 40) * self.dense_size
         density = max(float((self.dense * wave).real.sum()) + crowded, 0.0)
         wrapped = float(np.exp(np.minimum(self.wraps[1] - self.wraps[0] * eps, 700.0)).reshape(2, -1).min(axis=1).sum())
         finite = (value - slack - self.most_gap * density) * scale - wrapped
-        return min(max(finite, 0.0) + self.infinity, 1.0)
+        return min(max(finite, 0.0) + self.mass_at_plus_infinity, 1.0)
 
     @cached_property
     def size(self) -> float:
@@ -101,7 +101,9 @@ class Inverted:
         return float(np.abs(self.value) @ self.t)
 
 
-def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: float, error: float, relative: float) -> Inverted:
+def invert(
+    parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: float, error: float, relative: float
+) -> Inverted:
     """The composed law of atoms, to be read near eps.
 
     Args:
@@ -136,7 +138,11 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: 
     size = math.exp(min(math.log(delta) - log_scale + tilt * (min(near) - centre), 0.0))
     room = SHARE * relative * min(size, 0.1 / ((1 + spread * tilt) * (1 + tilt)))
     atoms = sum(p.weight.size for p in parts)
-    chosen = Frequencies([(0, count)]) if count * atoms <= CHEAP else loud(parts, tilt, spread, spacing, count, kernel, room, MAX_WORK)
+    chosen = (
+        Frequencies([(0, count)])
+        if count * atoms <= CHEAP
+        else loud(parts, tilt, spread, spacing, count, kernel, room, MAX_WORK)
+    )
     place = np.concatenate([np.arange(first, last) for first, last in chosen.runs])
     found = [_product(parts, first, last, spacing, bulk) for first, last in chosen.runs]
     value, off = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -148,7 +154,9 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: 
     # the rounding of the values, for both sums, of the norms and of the sums themselves
     norms = math.expm1(min(sum(float(p.counts @ p.noise) for p in parts), 700.0))
     sizes = [float(np.abs(w * value).sum()) for w in (payoff, dense)]
-    errors = [float(np.abs(w) @ off) + total * (norms + UNIT * 40) for w, total in zip((payoff, dense), sizes, strict=True)]
+    errors = [
+        float(np.abs(w) @ off) + total * (norms + UNIT * 40) for w, total in zip((payoff, dense), sizes, strict=True)
+    ]
     # those that add next to nothing are not summed each time that the law is read
     heights = np.abs(payoff * value)
     order = np.argsort(heights)
@@ -159,7 +167,7 @@ def invert(parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: 
     errors[1] += float(np.abs(dense * value)[order[few]].sum())
     t, value, payoff, dense = t[kept], value[kept], payoff[kept], dense[kept]
     beyond = _beyond(kernel, tilt, max(count * spacing, 1e-300))
-    infinity = -math.expm1(sum(float(p.counts @ np.log1p(-p.infinity)) for p in parts))
+    infinity = -math.expm1(sum(float(p.counts @ np.log1p(-p.mass_at_plus_infinity)) for p in parts))
     return Inverted(
         tilt, centre + shift, log_scale, t, payoff * value, dense * value, errors[0] + chosen.first + beyond[0],
         errors[1] + chosen.second + beyond[1], kernel.most_gap(), wraps, infinity, sum(p.y.size for p in parts),
@@ -190,7 +198,9 @@ def _number(parts: Sequence[Atoms]) -> int:
     return sum(int(p.counts.sum()) for p in parts)
 
 
-def _product(parts: Sequence[Atoms], first: int, last: int, spacing: float, bulk: _Bulk | None) -> tuple[Spectrum, Array]:
+def _product(
+    parts: Sequence[Atoms], first: int, last: int, spacing: float, bulk: _Bulk | None
+) -> tuple[Spectrum, Array]:
     """The product of powers of the transforms from frequency ``first`` up to ``last``, and a bound of its rounding.
 
     With a bulk, the product of the powers of its parts b alone is taken away: b^n (e^{n ln(1 + j/b)} - 1), or (b + j)^n - b^n where that is
@@ -251,7 +261,13 @@ class _Power:
 
 
 def _wraps(
-    parts: Sequence[Atoms], tilt: float, spread: float, near: list[float], log_room: float, kernel: Kernel, bulk: _Bulk | None
+    parts: Sequence[Atoms],
+    tilt: float,
+    spread: float,
+    near: list[float],
+    log_room: float,
+    kernel: Kernel,
+    bulk: _Bulk | None,
 ) -> tuple[Array, float]:
     """What bounds the wrap-around: tilts [2n] and logs [2n], those above the tilt first; and the period that makes it small at some eps.
 
@@ -271,8 +287,12 @@ def _wraps(
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = logs + kernel.log_moment(tilts) + tilts * kernel.shift + 1e-9
         logs = np.where(np.isfinite(logs), logs, np.inf)
-        periods = np.array([np.where(np.isfinite(logs), (logs - tilts * eps - log_room) / np.abs(other), np.inf) for eps in near])
-    period = max(float(periods[:, : shifts.size].min(axis=1).max()), float(periods[:, shifts.size :].min(axis=1).max()), spread)
+        periods = np.array(
+            [np.where(np.isfinite(logs), (logs - tilts * eps - log_room) / np.abs(other), np.inf) for eps in near]
+        )
+    period = max(
+        float(periods[:, : shifts.size].min(axis=1).max()), float(periods[:, shifts.size :].min(axis=1).max()), spread
+    )
     # where no period is finite, nothing is composed
     fall = np.maximum(np.abs(other) * min(period, 1e300), 1e-300)
     return np.array([tilts, logs - fall - np.log(-np.expm1(-fall))]), period

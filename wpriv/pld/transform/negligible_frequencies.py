@@ -90,7 +90,14 @@ class _Leaders:
 
 
 def loud(
-    parts: Sequence[Atoms], tilt: float, spread: float, spacing: float, count: int, kernel: Kernel, room: float, most: int
+    parts: Sequence[Atoms],
+    tilt: float,
+    spread: float,
+    spacing: float,
+    count: int,
+    kernel: Kernel,
+    room: float,
+    most: int,
 ) -> Frequencies:
     """The frequencies among ``count`` multiples of a spacing that must be known.
 
@@ -146,7 +153,9 @@ def loud(
     return Frequencies(runs, float(terms[quiet].sum()), float(second[quiet].sum()))
 
 
-def _finer(t: Array, bound: Array, coarse: Places, wholes: Sequence[_Leaders], bulks: Sequence[_Leaders]) -> tuple[Array, Array]:
+def _finer(
+    t: Array, bound: Array, coarse: Places, wholes: Sequence[_Leaders], bulks: Sequence[_Leaders]
+) -> tuple[Array, Array]:
     """The samples and bounds with some of the intervals divided."""
     low, high = t[coarse], t[coarse + 1]
     inner = low + (high - low) * np.arange(PARTS + 1)[:, None] / PARTS

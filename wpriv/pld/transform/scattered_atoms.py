@@ -30,7 +30,12 @@ Sides = tuple[Atoms, Callable[[], Atoms]]
 
 
 def scattered(
-    group: Group, p: Probe, error: float, tilts: tuple[float, float], masses: tuple[float, float], focus: tuple[float, float] | None
+    group: Group,
+    p: Probe,
+    error: float,
+    tilts: tuple[float, float],
+    masses: tuple[float, float],
+    focus: tuple[float, float] | None,
 ) -> Sides:
     """A group's upper law, and what makes its lower law.
 
@@ -54,12 +59,12 @@ def scattered(
     if pair.atoms.size <= 64:
         y = _with_atoms(y, pair.atoms, step)
     made = cells(pair, y)
-    mass, infinity = upper_dots(made, pair.infinity)
-    own = np.full(group.counts.size, float(pair.infinity))
+    mass, infinity = upper_dots(made, pair.mass_at_plus_infinity)
+    own = np.full(group.counts.size, float(pair.mass_at_plus_infinity))
     counts = group.counts
 
     def lower() -> Atoms:
-        return Atoms.of(y, lower_dots(made, pair.infinity), tilt, counts, own)
+        return Atoms.of(y, lower_dots(made, pair.mass_at_plus_infinity), tilt, counts, own)
 
     return Atoms.of(y, mass, tilt, counts, np.broadcast_to(np.atleast_1d(infinity), counts.shape)), lower
 
@@ -70,7 +75,7 @@ def _as_it_is(pair: AtomicPair, tilt: float, group: Group, top_mass: float) -> S
     above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     last = max(int(np.searchsorted(-above, -top_mass)), 1)
     beyond = float(above[last]) + math.exp(pair.log_beyond)
-    own = np.full(group.counts.size, pair.infinity)
+    own = np.full(group.counts.size, pair.mass_at_plus_infinity)
     upper = Atoms.of(pair.losses[:last], mass[:last], tilt, group.counts, own + beyond)
     return upper, lambda: Atoms.of(pair.losses[:last], mass[:last], tilt, group.counts, own)
 

@@ -89,14 +89,23 @@ class Adaptive:
 
 
 def _figure(row: Guarantee, assumes: str) -> dict[str, Any]:
-    ends = {"epsilon": row.epsilon.safe, "epsilon_lower": row.epsilon.lower, "delta": row.delta.safe, "delta_lower": row.delta.lower}
+    ends = {
+        "epsilon": row.epsilon.safe,
+        "epsilon_lower": row.epsilon.lower,
+        "delta": row.delta.safe,
+        "delta_lower": row.delta.lower,
+    }
     return {"accountant": row.accountant, "claim": row.claim, **ends, "assumes": assumes}
 
 
 def lines(parameters: Mapping[str, Any] | None) -> list[str]:
     """The figures of ``Adaptive.as_dict`` in words, each with what it assumes; none where there are no such figures."""
     words = []
-    for name, title in (("fixed", "fixed in advance"), ("adaptive", "chosen from earlier outputs"), ("loss", "chosen without a limit")):
+    for name, title in (
+        ("fixed", "fixed in advance"),
+        ("adaptive", "chosen from earlier outputs"),
+        ("loss", "chosen without a limit"),
+    ):
         figure = None if parameters is None else parameters[name]
         if figure is not None:
             by = f", {figure['claim']} by {figure['accountant']}" if "claim" in figure else ""
@@ -113,7 +122,7 @@ def gaussian(process: Process) -> bool:
     for s the sum of mu^2 so far: all outputs are then made of W up to time B, if the sum never exceeds B, and W up to B is as good as
     W(B), which is N(B, B) under D and N(0, B) under D': the whole is sqrt(B)-GDP (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023).
     """
-    return all(gaussian_mu(pair) is not None for run in process.runs() for pair, _ in run)
+    return all(gaussian_mu(pair) is not None for run in process.directions() for pair, _ in run)
 
 
 def account(
@@ -141,7 +150,9 @@ def account(
     first = filters.first_kind(process) if declared is None else Process((declared.step,), process.adjacency)
     plain = gaussian(process)
     orders = filters.orders(first, eps=eps, delta=delta)
-    row = evaluate.ask(evaluate.curve(process, GAUSS, tol) if plain else filters.filtered(process, first), eps=eps, delta=delta)
+    row = evaluate.ask(
+        evaluate.curve(process, GAUSS, tol) if plain else filters.filtered(process, first), eps=eps, delta=delta
+    )
     loss = None if delta is None else _loss(process, orders.lam, orders.share, delta)
     shown = None if plain else tuple(map(float, 1 + orders.lam))
     if plain or fixed is None:
@@ -176,6 +187,6 @@ def _loss(process: Process, lam: Array, share: Array, delta: float) -> float | N
     Returns:
         The bound in the worse order of the neighbours; None where every divergence is infinite.
     """
-    bounds = [(LogMoments(run)(lam) - np.log(share * delta)) / lam for run in process.runs()]
+    bounds = [(LogMoments(run)(lam) - np.log(share * delta)) / lam for run in process.directions()]
     value = max(float(np.min(bound)) for bound in bounds)
     return value if math.isfinite(value) else None

@@ -29,7 +29,11 @@ def reading(row: Guarantee) -> dict[str, Any] | None:
     eps, delta = row.epsilon.safe, row.delta.safe
     chance = 1 / (1 + math.exp(-min(eps, 700.0)))
     if row.notion == "wdp":
-        return {"paper": chance, "bound": 1.0, "why": "a wdp eps bounds no chance of a right guess: a release without noise has one too"}
+        return {
+            "paper": chance,
+            "bound": 1.0,
+            "why": "a wdp eps bounds no chance of a right guess: a release without noise has one too",
+        }
     if row.notion == "bdp":
         bound = min(1.0, chance + delta * math.exp(-min(eps, 700.0)) * chance)
         return {
@@ -45,7 +49,7 @@ class Profile:
 
     def __init__(self, curve: Curve):
         self.curve = curve
-        self.top = max(math.fsum(n * pair.support[1] for pair, n in run) for run in curve.process.runs())
+        self.top = max(math.fsum(n * pair.support[1] for pair, n in run) for run in curve.process.directions())
         self.seen: dict[float, tuple[float, float]] = {}
 
     def at(self, log_t: float) -> tuple[float, float]:
@@ -89,7 +93,13 @@ def attack(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, Any] | N
 def true_positive_rate(profile: Profile, rate: float) -> tuple[float, float]:
     """Lower and upper end of inf over t of rate * t + f(t)."""
     centre, width = _gaussian_guess(profile, rate)
-    logs = sorted({0.0, *(x for x in (profile.top, -profile.top) if abs(x) < 50), *(centre + width * k for k in (-1.5, -0.5, 0.5, 1.5))})
+    logs = sorted(
+        {
+            0.0,
+            *(x for x in (profile.top, -profile.top) if abs(x) < 50),
+            *(centre + width * k for k in (-1.5, -0.5, 0.5, 1.5)),
+        }
+    )
     while True:
         floors, heights = _bounds(profile, logs, rate)
         high = min(*heights, 1.0)

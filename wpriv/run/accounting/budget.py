@@ -77,7 +77,9 @@ def budget(
         history=history,
         observed=observed,
     )
-    row = answer(job, accountant, **build_process.question(eps=eps, delta=delta, tol=tol), attack=attack, adaptive=adaptive)
+    row = answer(
+        job, accountant, **build_process.question(eps=eps, delta=delta, tol=tol), attack=attack, adaptive=adaptive
+    )
     return evaluate.with_warnings(row, implausible(row, job.records))
 
 
@@ -113,7 +115,9 @@ def answer(
 def _adaptive(job: build_process.Job, accountant: str, eps: float | None, delta: float | None, tol: float) -> Guarantee:
     """The figure for parameters chosen from earlier outputs, with the one for parameters fixed in advance in ``extra["parameters"]``."""
     if accountant != "pld":
-        raise UsageError(f"--adaptive names its accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of them")
+        raise UsageError(
+            f"--adaptive names its accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of them"
+        )
     both = account(job.process, job.declared, eps=eps, delta=delta, tol=tol)
     asked = "delta" if eps is not None else "eps"
     return both.adaptive.with_extra(asked=asked, reading=list(job.notes), parameters=both.as_dict())
@@ -139,7 +143,9 @@ def chosen(row: Guarantee) -> list[str]:
     found, shown = parameters["adaptive"], row.delta.safe if name == "delta" else row.epsilon.safe
     if found[name] <= shown:
         return []
-    words = f"{'eps' if name == 'epsilon' else name} = {text(found[name], up=True)} by {found['accountant']} (--adaptive)"
+    words = (
+        f"{'eps' if name == 'epsilon' else name} = {text(found[name], up=True)} by {found['accountant']} (--adaptive)"
+    )
     return [
         f"this history has {parameters['runs']} runs, and the figure assumes that noise, rate and length of all were fixed before "
         f"the first release: where they were chosen from what came out, such as by a fork, it is {words}"
@@ -150,9 +156,13 @@ def weak(row: Guarantee, records: int | None) -> list[str]:
     """Warnings about a guarantee that is correct but practically meaningless."""
     notes = []
     if row.epsilon.safe > LARGE_EPS and row.notion == "approximate-dp":
-        notes.append(f"eps above {LARGE_EPS:g} leaves an attacker nearly free; check sigma, n and the rate, and how they were read")
+        notes.append(
+            f"eps above {LARGE_EPS:g} leaves an attacker nearly free; check sigma, n and the rate, and how they were read"
+        )
     if records is not None and row.delta.safe * records >= 1:
-        notes.append(f"delta is not below 1 / records = {1 / records:.3g}: it allows some record to be published outright")
+        notes.append(
+            f"delta is not below 1 / records = {1 / records:.3g}: it allows some record to be published outright"
+        )
     if row.delta.safe >= 1:
         notes.append("delta = 1 holds of everything and says nothing")
     return notes
@@ -162,7 +172,9 @@ def confused(process: Process, records: int | None) -> list[str]:
     """A number of compositions that equals the size of the data set is probably that size, given in the wrong place."""
     if records is None or records == 1 or all(step.n != records for step in process.steps):
         return []
-    return [f"n = {records} equals the number of records, but n counts compositions (steps of a training); the data-set size is --records"]
+    return [
+        f"n = {records} equals the number of records, but n counts compositions (steps of a training); the data-set size is --records"
+    ]
 
 
 @dataclass(frozen=True)
@@ -196,7 +208,12 @@ def table(job: build_process.Job, accountants: list[str], **question: Any) -> Ta
 
 
 def curve(
-    job: build_process.Job, accountant: str, *, eps: float | None = None, delta: float | None = None, tol: float | None = None
+    job: build_process.Job,
+    accountant: str,
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    tol: float | None = None,
 ) -> list[Guarantee]:
     """The guarantee at 41 equally spaced eps, from 0 to ``eps``, or to where delta falls to ``delta`` (default 1e-10).
 
@@ -212,7 +229,9 @@ def curve(
     rows = [evaluate.ask(on, eps=point) for point in points]
     deltas = monotone([row.delta for row in rows])
     warnings = confused(job.process, job.records)
-    rows = [evaluate.with_warnings(replace(row, delta=delta), warnings) for row, delta in zip(rows, deltas, strict=True)]
+    rows = [
+        evaluate.with_warnings(replace(row, delta=delta), warnings) for row, delta in zip(rows, deltas, strict=True)
+    ]
     return [row.with_extra(reading=list(job.notes)) for row in rows]
 
 

@@ -44,7 +44,9 @@ def step(spec: Mapping[str, Any]) -> Step:
         values[key] = _field_value(fields[key], value)
     for name, f in fields.items():
         if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            raise UsageError(f"{spec['mech']} needs {flag(name)} ({f.metadata.get('help', 'a parameter of the mechanism')}); found none")
+            raise UsageError(
+                f"{spec['mech']} needs {flag(name)} ({f.metadata.get('help', 'a parameter of the mechanism')}); found none"
+            )
     kind = "none" if spec.get("sampling") is None else spec["sampling"]
     seen = None
     if spec.get("observed") is not None:
@@ -57,7 +59,9 @@ def step(spec: Mapping[str, Any]) -> Step:
 def mechanism(spec: Mapping[str, Any]) -> type[Mechanism]:
     """The class of the mechanism that a step names."""
     if not isinstance(spec.get("mech"), str):
-        raise UsageError(f"a step needs a mechanism, as in --mech gauss. Known: {', '.join(registry.names('mechanisms'))}")
+        raise UsageError(
+            f"a step needs a mechanism, as in --mech gauss. Known: {', '.join(registry.names('mechanisms'))}"
+        )
     return registry.mechanism(spec["mech"])
 
 
@@ -120,7 +124,13 @@ class Schedule:
 
 
 def schedule(
-    *, n: Any = None, rate: Any = None, batch: Any = None, records: Any = None, epochs: Any = None, sampling: str = "none"
+    *,
+    n: Any = None,
+    rate: Any = None,
+    batch: Any = None,
+    records: Any = None,
+    epochs: Any = None,
+    sampling: str = "none",
 ) -> Schedule:
     """Reads n and the rate from whichever of the flags were given.
 
@@ -148,13 +158,17 @@ def schedule(
         found = None if rate is None else number(rate, "rate")
     if found is not None and sampling == "none":
         given = "--batch" if batch is not None else "--rate"
-        raise UsageError(f"{given} needs --sampling: poisson (each record by itself) or fixed (batches without replacement)")
+        raise UsageError(
+            f"{given} needs --sampling: poisson (each record by itself) or fixed (batches without replacement)"
+        )
     if epochs is None:
         return Schedule(None if n is None else whole(n, "n"), found, tuple(notes))
     if n is not None:
         raise UsageError("--n and --epochs both set the number of compositions; give one of them")
     if found is None or not 0 < found <= 1:
-        raise UsageError("--epochs needs a sampling rate in (0, 1]: give --batch with --records, or --rate (one epoch is 1 / rate steps)")
+        raise UsageError(
+            "--epochs needs a sampling rate in (0, 1]: give --batch with --records, or --rate (one epoch is 1 / rate steps)"
+        )
     passes = number(epochs, "epochs")
     exact = passes * of / size if size else passes / found
     if not 0 < exact <= MAX_COUNT:
@@ -162,7 +176,9 @@ def schedule(
     # 60 / 0.01 may come out a hair above 6000, which must not become one step more
     count = max(1, math.ceil(exact * (1 - 1e-14)))
     per_epoch = of / size if size else 1 / found
-    notes.append(f"n = {count} steps = ceil({passes:g} epochs x {per_epoch:.6g} steps an epoch), rounded up once over the whole run")
+    notes.append(
+        f"n = {count} steps = ceil({passes:g} epochs x {per_epoch:.6g} steps an epoch), rounded up once over the whole run"
+    )
     return Schedule(count, found, tuple(notes))
 
 
@@ -210,7 +226,9 @@ def job(
         }
         given = [name for name, value in others.items() if value is not None]
         if given or sampling != "none":
-            raise UsageError(f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}")
+            raise UsageError(
+                f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}"
+            )
         read = read_history(history)
         if read.adjacency is not None and adjacency not in (None, read.adjacency):
             wanted = f"--history {history} is accounted for under {read.adjacency} neighbours"

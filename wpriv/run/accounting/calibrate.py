@@ -12,7 +12,7 @@ from wpriv.core.process import Process
 from wpriv.errors import UsageError
 from wpriv.run.accounting import build_process, classical_formulas, evaluate
 from wpriv.run.accounting.budget import implausible
-from wpriv.run.accounting.search_parameter import Knob
+from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import default_tol, solved
 from wpriv.run.parse_numbers import number, whole
 
@@ -88,7 +88,7 @@ def _check_target(eps: float, delta: float) -> None:
         raise UsageError(f"--delta must lie strictly between 0 and 1; found {delta}")
 
 
-def unknown(written: Mapping[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
+def unknown(written: Mapping[str, Any]) -> tuple[SearchParameter, dict[str, Any], list[str]]:
     """What a step leaves open, the rest of it, and how it was read.
 
     Args:
@@ -101,7 +101,7 @@ def unknown(written: Mapping[str, Any]) -> tuple[Knob, dict[str, Any], list[str]
     return knob, rest, [*read, *notes]
 
 
-def _missing(spec: dict[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
+def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], list[str]]:
     noise = build_process.mechanism(spec).noise
     sampled = (spec.get("sampling") or "none") != "none"
     if noise is not None and spec.get(noise) is None:
@@ -110,21 +110,31 @@ def _missing(spec: dict[str, Any]) -> tuple[Knob, dict[str, Any], list[str]]:
         rest = {k: v for k, v in spec.items() if k != noise}
         notes = [] if rest["n"] is not None else ["n = 1, since neither --n nor --epochs was given"]
         rest["n"] = 1 if rest["n"] is None else rest["n"]
-        return Knob(noise, +1, 1e-12, 1e15), rest, notes
+        return SearchParameter(noise, +1, 1e-12, 1e15), rest, notes
     if spec["n"] is None:
         if sampled and spec["rate"] is None:
             raise UsageError("n and the sampling rate are both missing; give one of them")
-        return Knob("n", -1, 1, MAX_COUNT, whole=True), spec, ["n, the number of compositions, is solved for"]
+        return (
+            SearchParameter("n", -1, 1, MAX_COUNT, whole=True),
+            spec,
+            ["n, the number of compositions, is solved for"],
+        )
     if sampled and spec["rate"] is None:
-        return Knob("rate", -1, 1e-15, 1.0), spec, ["the sampling rate is solved for"]
+        return SearchParameter("rate", -1, 1e-15, 1.0), spec, ["the sampling rate is solved for"]
     build_process.step({**spec, "rate": spec["rate"] or (1.0 if sampled else None)})
     given = f"{build_process.flag(noise)}, " if noise is not None else ""
-    raise UsageError(f"nothing is left to solve for; leave out {given}--n or (with --sampling) --rate, or ask budget for eps")
+    raise UsageError(
+        f"nothing is left to solve for; leave out {given}--n or (with --sampling) --rate, or ask budget for eps"
+    )
 
 
 def _check_classical(spec: dict[str, Any]) -> None:
     noise = build_process.mechanism(spec).noise
-    if spec["mech"] not in classical_formulas.KNOWN or spec["sampling"] != "none" or (noise is not None and spec.get(noise) is not None):
+    if (
+        spec["mech"] not in classical_formulas.KNOWN
+        or spec["sampling"] != "none"
+        or (noise is not None and spec.get(noise) is not None)
+    ):
         raise UsageError(
             f"--compare-classical shows other formulas for the noise of --mech {', '.join(classical_formulas.KNOWN)}: "
             f"it needs one of them, without sampling, and with the noise left to solve for"

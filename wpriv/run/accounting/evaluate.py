@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from wpriv.core import registry
 from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, Guarantee
 from wpriv.core.parameters import plain
-from wpriv.core.process import Process, between, log_finite
+from wpriv.core.process import Process, log_finite, sandwich
 from wpriv.errors import Unsupported, UsageError
 
 # the width of a bracket where none is asked for: of the cells of a comparison
@@ -53,7 +53,9 @@ def checked_tol(tol: float) -> float:
 
 def answer_tol(process: Process) -> float:
     """The width of the bracket of a single answer, where none is asked for: so narrow that every digit that is printed is right."""
-    return ANSWER_BETWEEN if any(between(run, ANSWER_BETWEEN) is not None for run in process.runs()) else ANSWER_TOL
+    return (
+        ANSWER_BETWEEN if any(sandwich(run, ANSWER_BETWEEN) is not None for run in process.directions()) else ANSWER_TOL
+    )
 
 
 def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> Guarantee:
@@ -78,7 +80,11 @@ def no_guarantee(row: Guarantee) -> str | None:
     """Why a figure is no (eps, delta)-DP guarantee, and which accountants give one; None where it is one."""
     if row.notion == "approximate-dp" and row.claim in RIGOROUS:
         return None
-    what = f"a figure of the notion {row.notion!r}" if row.notion != "approximate-dp" else f"an answer of the claim {row.claim!r}"
+    what = (
+        f"a figure of the notion {row.notion!r}"
+        if row.notion != "approximate-dp"
+        else f"an answer of the claim {row.claim!r}"
+    )
     return f"{row.accountant} gives {what}, which is no (eps, delta)-DP guarantee; these give one: {', '.join(rigorous_accountants())}"
 
 
@@ -96,13 +102,15 @@ def with_warnings(row: Guarantee, warnings: list[str]) -> Guarantee:
 def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
     ends = [v for v in (bracket.lower, bracket.estimate, bracket.upper) if v is not None]
     if any(math.isnan(v) or v < 0 for v in ends) or ends != sorted(ends):
-        raise ArithmeticError(f"{accountant} answered {name} = {bracket}, which is not an ordered bracket of numbers of at least 0")
+        raise ArithmeticError(
+            f"{accountant} answered {name} = {bracket}, which is not an ordered bracket of numbers of at least 0"
+        )
 
 
 def _why_certain(process: Process) -> str:
-    if any(math.isinf(log_finite(run)) for run in process.runs()):
+    if any(math.isinf(log_finite(run)) for run in process.directions()):
         return "some step tells the neighbours apart for certain: delta is 1 at every eps. Use noise that hides every outcome"
-    log10 = min(log_finite(run) for run in process.runs()) / math.log(10)
+    log10 = min(log_finite(run) for run in process.directions()) / math.log(10)
     return (
         f"over all steps, outcomes that only one of two neighbours can have are all but certain: delta is at least 1 - 10^{log10:.4g} "
         f"at every eps. Use noise that hides every outcome, or fewer steps"
@@ -117,7 +125,9 @@ def _why_infinite(row: Guarantee) -> str:
             f"Ask for a larger delta, or use noise that hides every outcome"
         )
     if row.notion not in EPS_DELTA:
-        return f"{row.accountant} has no finite {row.notion} eps here, and none at any other delta. Use --accountant pld"
+        return (
+            f"{row.accountant} has no finite {row.notion} eps here, and none at any other delta. Use --accountant pld"
+        )
     if row.accountant == "pld":
         return f"no finite eps was found at delta = {delta:g}. Add noise, or run fewer steps"
     return (
@@ -128,7 +138,7 @@ def _why_infinite(row: Guarantee) -> str:
 
 def infinity_mass(process: Process) -> float:
     """The probability that some step of the process tells its input outright, in the worse order of the neighbours."""
-    return max(-math.expm1(log_finite(run)) for run in process.runs())
+    return max(-math.expm1(log_finite(run)) for run in process.directions())
 
 
 @dataclass(frozen=True)

@@ -48,14 +48,19 @@ def explain(row: Guarantee) -> dict[str, Any]:
     process = row.process
     module = registry.load("accountants", row.accountant)
     sources = [f"{row.accountant}: {row.source}"]
-    sources += [f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()]
+    sources += [
+        f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()
+    ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
     assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), FRESH, _chosen(row)]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
         "assumptions": assumptions + [SAMPLING[kind] for kind in kinds if kind in SAMPLING],
-        "reading": [*row.extra.get("reading", []), *dict.fromkeys(line for step in process.steps for line in _reading(step))],
+        "reading": [
+            *row.extra.get("reading", []),
+            *dict.fromkeys(line for step in process.steps for line in _reading(step)),
+        ],
         "loss_class": _classes(process),
     }
 
@@ -81,23 +86,35 @@ def _reading(step: Step) -> list[str]:
         )
     elif "scale" in found:
         sensitivity = step.mechanism.sensitivity  # type: ignore[attr-defined]
-        lines.append(f"scale = {echo(found['scale'])} is the Laplace b; with sensitivity {echo(sensitivity)} one release has")
+        lines.append(
+            f"scale = {echo(found['scale'])} is the Laplace b; with sensitivity {echo(sensitivity)} one release has"
+        )
         lines[-1] += f" a loss of at most {sensitivity / found['scale']:g}"
     if step.sampling.kind != "none":
-        lines.append(f"rate = {step.sampling.rate:.6g} is the chance that a record takes part in a step ({step.sampling.kind} sampling)")
+        lines.append(
+            f"rate = {step.sampling.rate:.6g} is the chance that a record takes part in a step ({step.sampling.kind} sampling)"
+        )
     return lines
 
 
 def _classes(process: Process) -> list[dict[str, Any]]:
     rows = []
-    runs = process.runs()
+    runs = process.directions()
     names = ["remove", "add"] if process.adjacency == "add-remove" else ["P over Q", "Q over P"]
     orders = ["both"] if len(runs) == 1 else names
     for order, run in zip(orders, runs, strict=True):
         for place, (pair, n) in enumerate(run, start=1):
             c = loss_class(pair)
             rows.append(
-                {"step": place, "order": order, "n": n, "mean": c.mean, "variance": c.variance, "third": c.third, "infinity": c.infinity}
+                {
+                    "step": place,
+                    "order": order,
+                    "n": n,
+                    "mean": c.mean,
+                    "variance": c.variance,
+                    "third": c.third,
+                    "infinity": c.mass_at_plus_infinity,
+                }
             )
     return rows
 
@@ -107,7 +124,9 @@ def lines(found: dict[str, Any]) -> list[str]:
     out = ["formula", *(f"  {line.strip()}" for line in found["formula"].splitlines())]
     for name in ("sources", "assumptions", "reading"):
         out += [name, *(f"  {line}" for line in found[name])]
-    out.append("privacy loss class of one composition (nats): mean, variance, third absolute central moment, mass at infinity")
+    out.append(
+        "privacy loss class of one composition (nats): mean, variance, third absolute central moment, mass at infinity"
+    )
     for c in found["loss_class"]:
         numbers = ", ".join(f"{c[key]:.6g}" for key in ("mean", "variance", "third", "infinity"))
         out.append(f"  step {c['step']} (n = {c['n']}, order {c['order']}): {numbers}")

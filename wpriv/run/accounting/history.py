@@ -27,7 +27,9 @@ class History:
     notes: tuple[str, ...] = ()
     adjacency: str | None = None  # the neighbours that the file names; None where it names none
     places: tuple[str, ...] = ()  # where in the file each of the steps first stands, for messages
-    declared: Declared | None = None  # what its file says was fixed before the first release; None where it says nothing
+    declared: Declared | None = (
+        None  # what its file says was fixed before the first release; None where it says nothing
+    )
 
 
 def read_history(path: str | Path) -> History:
@@ -50,16 +52,22 @@ def read_history(path: str | Path) -> History:
         with file.open("rb") as stream:  # a pipe or a device has no size, and maybe no end
             content = stream.read(MAX_HISTORY_BYTES + 1)
         if len(content) > MAX_HISTORY_BYTES:
-            raise UsageError(f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first")
+            raise UsageError(
+                f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
+            )
         data = json.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
-            raise MissingResource(f"--history {file}: cannot be read ({error.strerror}); give the path of a JSON file") from None
+            raise MissingResource(
+                f"--history {file}: cannot be read ({error.strerror}); give the path of a JSON file"
+            ) from None
         raise UsageError(f"--history {file}: not a JSON file of steps ({_first_line(error)})") from None
     if isinstance(data, dict) and "history" in data:
         data = data["history"]
     if not isinstance(data, list) or not data:
-        raise UsageError(f"--history {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found {shown(data)}")
+        raise UsageError(
+            f"--history {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found {shown(data)}"
+        )
     merged: dict[str, dict[str, Any]] = {}
     places: dict[str, str] = {}
     for place, item in enumerate(data, start=1):
@@ -106,7 +114,9 @@ def _ledger(file: Path) -> History:
         )
     for aside in sorted(file.parent.glob("before-*")):
         if (aside / file_names.LEDGER).is_file():
-            notes.append(f"{aside.name} holds an earlier run, which is not part of this figure: see the statement of this one")
+            notes.append(
+                f"{aside.name} holds an earlier run, which is not part of this figure: see the statement of this one"
+            )
     process = ledger.process(entries)
     return History(process.describe(), tuple(notes), process.adjacency, declared=declared(entries))
 
@@ -127,7 +137,9 @@ def _stated(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise UsageError(f"{path} cannot be read, which says how long the ledger beside it is; put the right one back") from None
+        raise UsageError(
+            f"{path} cannot be read, which says how long the ledger beside it is; put the right one back"
+        ) from None
 
 
 def _history_step(item: Any, place: str) -> dict[str, Any]:
@@ -137,7 +149,12 @@ def _history_step(item: Any, place: str) -> dict[str, Any]:
         if isinstance(item, list) and len(item) == 3:
             rate = number(item[1], "sample_rate")
             sampled = {"sampling": "poisson", "rate": rate} if rate != 1 else {}
-            return {"mech": "gauss", "sigma": number(item[0], "noise_multiplier"), **sampled, "n": whole(item[2], "steps")}
+            return {
+                "mech": "gauss",
+                "sigma": number(item[0], "noise_multiplier"),
+                **sampled,
+                "n": whole(item[2], "steps"),
+            }
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
     raise UsageError(f"{place}: wanted a step mapping or [noise_multiplier, sample_rate, steps]; found {shown(item)}")

@@ -26,7 +26,9 @@ class Reading:
     assumption: str
 
 
-def why(spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float | None = None) -> list[dict[str, Any]]:
+def why(
+    spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float | None = None
+) -> list[dict[str, Any]]:
     """Prices one step specification under every reading.
 
     Args:
@@ -65,13 +67,29 @@ def readings(spec: Mapping[str, Any]) -> list[Reading]:
     passes = max(1, math.ceil((n * plan.rate if told is None else number(told, "epochs")) * (1 - 1e-9)))
     shuffled = "shuffled batches: each record in one batch an epoch, no amplification claimed"
     return [
-        *_by_all(poisson, "add-remove", "each record joins each step by itself with the same chance; neighbours differ by one record"),
+        *_by_all(
+            poisson,
+            "add-remove",
+            "each record joins each step by itself with the same chance; neighbours differ by one record",
+        ),
         Reading(poisson, "replace-one", "pld", "Poisson sampling, but one record is replaced by another"),
-        Reading({**base, **fixed}, "replace-one", "pld", "fixed-size batches; one record is replaced, sigma is relative to that change"),
-        Reading({**wide, **fixed}, "replace-one", "pld", "the same, sigma relative to one record: replacing it moves a sum twice as far"),
+        Reading(
+            {**base, **fixed},
+            "replace-one",
+            "pld",
+            "fixed-size batches; one record is replaced, sigma is relative to that change",
+        ),
+        Reading(
+            {**wide, **fixed},
+            "replace-one",
+            "pld",
+            "the same, sigma relative to one record: replacing it moves a sum twice as far",
+        ),
         *_unsampled({**base, "n": passes}, {**wide, "n": passes}, shuffled)[:1],
         Reading({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
-        Reading({**base, "n": n}, "add-remove", "pld", "the same records might be in every batch: all steps, no sampling"),
+        Reading(
+            {**base, "n": n}, "add-remove", "pld", "the same records might be in every batch: all steps, no sampling"
+        ),
     ]
 
 
@@ -81,12 +99,17 @@ def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Readi
         Reading(spec, adjacency, "rdp", "the same, through Renyi moments with the conversion of 2020: an upper bound"),
         Reading(spec, adjacency, "rdp-mironov", "the same with the conversion used before 2020: a looser upper bound"),
         Reading(spec, adjacency, "gdp-clt", "the same, by a central limit: an estimate, often below the truth"),
-        Reading(spec, adjacency, "clt", "the same, by the class of the privacy loss: an estimate, may be below the truth"),
+        Reading(
+            spec, adjacency, "clt", "the same, by the class of the privacy loss: an estimate, may be below the truth"
+        ),
     ]
 
 
 def _unsampled(own: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Reading]:
-    return [*_by_all(own, "add-remove", assumption), Reading(wide, "replace-one", "pld", f"{assumption}; one record is replaced")]
+    return [
+        *_by_all(own, "add-remove", assumption),
+        Reading(wide, "replace-one", "pld", f"{assumption}; one record is replaced"),
+    ]
 
 
 def _replaced(base: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +122,12 @@ def _replaced(base: dict[str, Any]) -> dict[str, Any]:
 
 def _row(reading: Reading, eps: float | None, delta: float | None, tol: float | None) -> dict[str, Any]:
     spec = reading.spec
-    row = {"sampling": spec.get("sampling", "none"), "n": spec["n"], "rate": spec.get("rate"), "adjacency": reading.adjacency}
+    row = {
+        "sampling": spec.get("sampling", "none"),
+        "n": spec["n"],
+        "rate": spec.get("rate"),
+        "adjacency": reading.adjacency,
+    }
     row |= {"sensitivity": spec.get("sensitivity"), "accountant": reading.accountant, "assumption": reading.assumption}
     row["asked"] = "delta" if eps is None else "epsilon"
     try:

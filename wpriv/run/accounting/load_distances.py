@@ -44,7 +44,9 @@ def observed(value: Any) -> Observed:
         try:
             about = path.stat()
         except (OSError, ValueError) as error:
-            raise MissingResource(f"--observed {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {HELP}") from None
+            raise MissingResource(
+                f"--observed {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {HELP}"
+            ) from None
         if about.st_size > MAX_BYTES:
             raise UsageError(f"--observed {text}: a file may have up to {MAX_BYTES:,} bytes; found {about.st_size:,}")
         return _read(text, about.st_mtime_ns, about.st_size)
@@ -63,7 +65,9 @@ def generate(text: str) -> Observed:
     kind, given = registry.split(text)
     if kind not in _DRAWS:
         near = did_you_mean(kind, list(_DRAWS))
-        raise UsageError(f"no generator of gradients called {kind[:60]!r}{near or '.'} Known: {', '.join(_DRAWS)}; or give {HELP}")
+        raise UsageError(
+            f"no generator of gradients called {kind[:60]!r}{near or '.'} Known: {', '.join(_DRAWS)}; or give {HELP}"
+        )
     plan = {**_DEFAULTS, **registry.typed(kind, given, _DEFAULTS)}
     shape, quantile = float(plan["shape"]), float(plan["quantile"])
     records, coordinates, steps, seed = (int(plan[k]) for k in ("records", "coordinates", "steps", "seed"))
@@ -121,7 +125,9 @@ def _csv(text: str) -> Observed:
     rest = table[:, [i for i, name in enumerate(header) if name != "step"]]
     parts = [rest[step == value] for value in np.unique(step)]
     if len({len(part) for part in parts}) > 1:
-        raise UsageError(f"every step needs the same number of rows; found from {min(map(len, parts))} to {max(map(len, parts))}")
+        raise UsageError(
+            f"every step needs the same number of rows; found from {min(map(len, parts))} to {max(map(len, parts))}"
+        )
     stacked = np.array(parts)
     if "distance" in header:
         return of_distances(stacked[:, :, 0], origin=text)

@@ -17,7 +17,7 @@ import numpy as np
 from wpriv.core import registry
 from wpriv.core.guarantee import Bracket, Curve, curve_of_pair, epsilon_at
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.process import Process, Run, between, closed_form, log_finite
+from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
 from wpriv.errors import Unsupported
 
 UNSAMPLED = "the same releases without sampling"
@@ -66,10 +66,10 @@ class OtherBounds:
         return curves if unsampled is None else [*curves, (UNSAMPLED, unsampled)]
 
     @cached_property
-    def below(self) -> list[Run]:
+    def below(self) -> list[WeightedPairs]:
         """One run for each order of the neighbours, whose pairs are dominated by those of the process."""
-        runs = self.process.runs()
-        ends = [between(run, OUTER) for run in runs]
+        runs = self.process.directions()
+        ends = [sandwich(run, OUTER) for run in runs]
         return [run if end is None else end[0] for run, end in zip(runs, ends, strict=True)]
 
     def least_delta(self, eps: float) -> Callable[[], float]:
@@ -104,7 +104,9 @@ class OtherBounds:
         if refusal is not None and not high < most:
             raise refusal
         if low > high * (1 + 1e-8):
-            raise ArithmeticError(f"{curve.accountant} is certified to be at least {low!r}, and another proven bound is at most {high!r}")
+            raise ArithmeticError(
+                f"{curve.accountant} is certified to be at least {low!r}, and another proven bound is at most {high!r}"
+            )
         if (end := least()) > low:
             low, lower = end, f"lower end by {ONE}"
         by = "; ".join(part for part in (upper, lower) if part)
@@ -142,17 +144,17 @@ def _unsampled(process: Process) -> Curve | None:
         return None
     steps = tuple(dataclasses.replace(step, n=step.n, sampling=type(step.sampling)()) for step in process.steps)
     whole = Process(steps, process.adjacency)
-    pairs = [closed_form(run) for run in whole.runs()]
+    pairs = [closed_form(run) for run in whole.directions()]
     known = [pair for pair in pairs if pair is not None]
     return curve_of_pair(whole, known, accountant="pld", source=UNSAMPLED) if len(known) == len(pairs) else None
 
 
-def _one_delta(run: Run, eps: float) -> float:
+def _one_delta(run: WeightedPairs, eps: float) -> float:
     """The largest delta at eps of releases of one kind, by their largest loss: leaving out all else is post-processing."""
     return max(math.exp(min(_log_largest(pair, n, eps), 0.0)) for pair, n in run) * (1 - 1e-12)
 
 
-def _one_epsilon(run: Run, delta: float) -> float:
+def _one_epsilon(run: WeightedPairs, delta: float) -> float:
     """The largest eps at delta of releases of one kind, rounded down; 0 where none is finite, which is left to the other ends."""
     if -math.expm1(log_finite(run)) > delta:
         return math.inf

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from wpriv.errors import Unsupported
 from wpriv.numerics.safe_rounding import DIGITS
-from wpriv.run.accounting.search_parameter import Knob
+from wpriv.run.accounting.search_parameter import SearchParameter
 
 MOST_EVALUATIONS = 120
 # how often the search looks on the less private side of values without an answer for one that meets the target
@@ -93,7 +93,7 @@ class Unreachable(Exception):
 class Search:
     """The values that were tried, in u = sign * ln x, which grows with privacy."""
 
-    knob: Knob
+    knob: SearchParameter
     ask: Callable[[float], Reply]
     seen: dict[float, Reply] = field(default_factory=dict)
 
@@ -114,19 +114,23 @@ class Search:
         return Unreachable(best, self.seen[best].excess, self.seen[min(silent, key=self.u)].refusal if silent else "")
 
     def u(self, x: float) -> float:
-        return self.knob.sign * math.log(x)
+        return self.knob.privacy_direction * math.log(x)
 
     def x(self, u: float, toward: int = +1) -> float:
-        return self.knob.snap(self.knob.sign * u, toward)
+        return self.knob.snap(self.knob.privacy_direction * u, toward)
 
     def below(self, value: float, *outcomes: Outcome) -> float | None:
         """The nearest less private value that was tried and had one of these outcomes (any where none is given)."""
-        tried = [x for x, reply in self.seen.items() if self.u(x) < self.u(value) and (not outcomes or reply.outcome in outcomes)]
+        tried = [
+            x
+            for x, reply in self.seen.items()
+            if self.u(x) < self.u(value) and (not outcomes or reply.outcome in outcomes)
+        ]
         return max(tried, key=self.u, default=None)
 
 
 def solve(
-    knob: Knob,
+    knob: SearchParameter,
     ask: Callable[[float], Reply],
     guess: float,
     slope: float,
@@ -183,7 +187,9 @@ def _round(search: Search, good: float, rtol: float) -> float:
 
 def _slope(search: Search, good: float, rtol: float, slope: float) -> float:
     """d excess / d u towards a less private value that is far enough from ``good`` to tell, else as it was given."""
-    far = [x for x, reply in search.seen.items() if search.u(good) - search.u(x) > 5 * rtol and math.isfinite(reply.excess)]
+    far = [
+        x for x, reply in search.seen.items() if search.u(good) - search.u(x) > 5 * rtol and math.isfinite(reply.excess)
+    ]
     if not far:
         return slope
     x = max(far, key=search.u)

@@ -12,12 +12,12 @@ from scipy.special import log_ndtr
 
 from wpriv.core.guarantee import Bracket, Guarantee
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.process import Process, between
+from wpriv.core.process import Process, sandwich
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.parameter_search import MOST_LOOKS, Outcome, Reply, Solution, Unreachable, solve
-from wpriv.run.accounting.search_parameter import Knob
+from wpriv.run.accounting.search_parameter import SearchParameter
 
 # relative width of the accountant's bracket at the answer; eps falls at least as fast as the noise grows, so that the
 # noise is as near the least
@@ -44,7 +44,7 @@ class Calibrated:
         refusal: why values between the two have no narrow answer, where some have none.
     """
 
-    knob: Knob
+    knob: SearchParameter
     value: float
     row: Guarantee
     missed: float | None
@@ -71,25 +71,37 @@ class Calibrated:
         number = int if self.knob.whole else float
         misses = None if self.missed is None else number(self.missed)
         row = {"parameter": self.knob.name, "value": number(self.value), "misses": misses, "within": self.within}
-        return row | ({"most": self.most} if self.knob.sign < 0 else {})
+        return row | ({"most": self.most} if self.knob.privacy_direction < 0 else {})
 
     def warnings(self) -> list[str]:
         """That the value is not bounded by the target, or that a better one was not ruled out."""
         name, accountant = self.knob.name, self.row.accountant
-        if self.knob.sign < 0 and self.value == self.knob.high:
+        if self.knob.privacy_direction < 0 and self.value == self.knob.high:
             return [f"every {name} up to the largest allowed meets the target"]
         if self.refusal:
-            best = "most" if self.knob.sign < 0 else "least"
-            until = "beyond it" if self.missed is None else f"between it and {self.missed:.12g}, which misses the target"
-            return [f"{name} = {self.value:.12g} may not be the {best}: {accountant} has no narrow answer {until} ({self.refusal})"]
+            best = "most" if self.knob.privacy_direction < 0 else "least"
+            until = (
+                "beyond it" if self.missed is None else f"between it and {self.missed:.12g}, which misses the target"
+            )
+            return [
+                f"{name} = {self.value:.12g} may not be the {best}: {accountant} has no narrow answer {until} ({self.refusal})"
+            ]
         if self.knob.whole and not self.most:
-            last = "" if self.missed in (None, self.value + 2) else " and more" if self.missed is None else f" to {self.missed - 1:.12g}"
-            return [f"n = {self.value + 1:.12g}{last} may meet the target as well: the bracket of {accountant} is too wide to tell"]
+            last = (
+                ""
+                if self.missed in (None, self.value + 2)
+                else " and more"
+                if self.missed is None
+                else f" to {self.missed - 1:.12g}"
+            )
+            return [
+                f"n = {self.value + 1:.12g}{last} may meet the target as well: the bracket of {accountant} is too wide to tell"
+            ]
         return []
 
 
 def solved(
-    knob: Knob,
+    knob: SearchParameter,
     at: Callable[[float], Process],
     accountant: str,
     eps: float,
@@ -134,13 +146,13 @@ def solved(
     return question.answer(solution)
 
 
-def default_tol(knob: Knob, at: Callable[[float], Process]) -> float:
+def default_tol(knob: SearchParameter, at: Callable[[float], Process]) -> float:
     """The width of the bracket where none is asked for."""
     try:
-        runs = at(min(max(1.0, knob.low), knob.high)).runs()
+        runs = at(min(max(1.0, knob.low), knob.high)).directions()
     except (Unsupported, UsageError):
         return TOL
-    return TOL_BETWEEN if any(between(run, TOL_BETWEEN) is not None for run in runs) else TOL
+    return TOL_BETWEEN if any(sandwich(run, TOL_BETWEEN) is not None for run in runs) else TOL
 
 
 def _widths(tol: float) -> list[float]:
@@ -158,7 +170,7 @@ class Question:
         width: relative width asked of a bracket. finest: as in ``solved``.
     """
 
-    knob: Knob
+    knob: SearchParameter
     at: Callable[[float], Process]
     accountant: str
     target: tuple[float, float]
@@ -204,7 +216,9 @@ class Question:
         self.rows[value] = row
         bracket, wanted = self._held(row)
         lower = bracket.lower if row.claim == "certified" else bracket.safe * (1 - ROUNDING)
-        refusal = bracket.refusal or (f"its bracket of [{lower:.6g}, {bracket.safe:.6g}] cannot be made narrower" if wide else "")
+        refusal = bracket.refusal or (
+            f"its bracket of [{lower:.6g}, {bracket.safe:.6g}] cannot be made narrower" if wide else ""
+        )
         return Reply(_log_ratio(bracket.safe, wanted), _log_ratio(lower or 0.0, wanted), refusal)
 
     def _row(self, process: Process, counts: bool) -> tuple[Guarantee, bool]:
@@ -250,7 +264,11 @@ class Question:
             return Unsupported(f"{wanted}; {self.trouble[-1]}")
         if math.isinf(row.epsilon.safe):
             mass = evaluate.infinity_mass(row.process)
-            why = f": at {knob.name} = {error.best:g} the distinguishing events alone have probability {mass:.6g}" if mass > delta else ""
+            why = (
+                f": at {knob.name} = {error.best:g} the distinguishing events alone have probability {mass:.6g}"
+                if mass > delta
+                else ""
+            )
             return Unsupported(f"{wanted}; no finite eps was found{why}. Ask for a larger delta")
         best = f"eps = {row.epsilon.safe:.6g}" if eps > 0 else f"delta = {row.delta.safe:.6g} at eps = 0"
         best = f"{wanted}; the best found is {best} (at {knob.name} = {error.best:g})"
@@ -264,7 +282,7 @@ def _log_ratio(found: float, wanted: float) -> float:
     return math.log(found / wanted) if found > 0 else -math.inf
 
 
-def _guess(knob: Knob, at: Callable[[float], Process], eps: float, delta: float) -> float:
+def _guess(knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float) -> float:
     """The answer of a central limit: n rate^2 chi^2 of one step is the mu^2 of a Gauss mechanism that meets the target."""
     wanted = _gauss_mu(eps, delta) ** 2
 
@@ -277,7 +295,7 @@ def _guess(knob: Knob, at: Callable[[float], Process], eps: float, delta: float)
 
     if knob.whole:
         return _clamp(wanted / max(spread(1), 1e-300), knob)
-    if knob.sign < 0:
+    if knob.privacy_direction < 0:
         return _clamp(math.sqrt(wanted / max(spread(1.0), 1e-300)), knob)
     value = 1.0
     for _ in range(60):
@@ -291,14 +309,14 @@ def _guess(knob: Knob, at: Callable[[float], Process], eps: float, delta: float)
     return value
 
 
-def _clamp(value: float, knob: Knob) -> float:
+def _clamp(value: float, knob: SearchParameter) -> float:
     return min(max(value, knob.low), knob.high)
 
 
 def _chi_square(mechanism: Mechanism) -> float:
     """The chi-square divergence of one release, distinguishing events left out; capped where it overflows."""
     pair = mechanism.pair()
-    if pair.infinity >= 1:
+    if pair.mass_at_plus_infinity >= 1:
         return math.inf
     from wpriv.core.loss_moments import log_moment
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.config.resolve import Recipe
-from wpriv.config.schema import BOUND_COLUMNS, PRICED
+from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, unit_notes
 from wpriv.errors import Unsupported, UsageError
@@ -70,7 +70,9 @@ def compare(
     if not isinstance(out, (str, Path, type(None))):
         raise UsageError(f"out is the path of a directory; found {out!r:.60}")
     if (recipe is None) == (not flags):
-        raise UsageError("compare takes a recipe, or the keys of one (process=..., accountants=..., eps=...); give one of the two")
+        raise UsageError(
+            "compare takes a recipe, or the keys of one (process=..., accountants=..., eps=...); give one of the two"
+        )
     if recipe is None:
         return run(load_recipe.from_flags(flags), None if out is None else Path(out), fresh=fresh)
     job = load_recipe.recipe(recipe, quick=quick, kind="compare")
@@ -82,7 +84,9 @@ def default_out(job: Recipe) -> Path:
     return Path("results") / (f"{job.name}-quick" if job.quick else job.name)
 
 
-def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: Progress | None = None, draw: bool = True) -> Comparison:
+def run(
+    job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: Progress | None = None, draw: bool = True
+) -> Comparison:
     """Computes a checked recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run goes on from them.
 
     Raises:
@@ -115,7 +119,13 @@ def run(job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: 
     verdicts = expectations.verdicts(job, rows)
     files: tuple[Path, ...] = ()
     if out is not None:
-        about: dict[str, Any] = {"recipe": job.name, "source": job.source, "quick": job.quick, "cells": len(todo), "reused": reused}
+        about: dict[str, Any] = {
+            "recipe": job.name,
+            "source": job.source,
+            "quick": job.quick,
+            "cells": len(todo),
+            "reused": reused,
+        }
         about |= {"accountants": {row["accountant"]: row["source"] for row in rows if row.get("source")}}
         about |= {"claims": [claim.model_dump() for claim in job.claims]}
         about |= {"notes": unit_notes(row.get("notion") for row in rows)}
@@ -138,7 +148,7 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
     try:
         if cell.table == "bounds":
             return [_bound(cell, curves)]
-        if cell.table not in PRICED:
+        if cell.table not in PROCESS_TABLES:
             table = registry.load("tables", cell.table)
             return [{**cell.labels, **row} for row in table.rows(table.Params(**cell.specs[0]))]
         process = cell.process()
@@ -147,19 +157,23 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
             return [{**about, **loss_tables.class_row(process)}]
         return [{**about, **row} for row in loss_tables.loss_rows(process, cell.bins)]
     except Unsupported as error:
-        about = _process_columns(cell) if cell.table in PRICED else {}
+        about = _process_columns(cell) if cell.table in PROCESS_TABLES else {}
         return [{**cell.labels, **about, "reason": str(error)}]
 
 
 def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
     row = {**cell.labels, **_process_columns(cell), "accountant": cell.accountant}
-    asked = {"asked": "epsilon", "epsilon": cell.eps} if cell.eps is not None else {"asked": "delta", "delta": cell.delta}
+    asked = (
+        {"asked": "epsilon", "epsilon": cell.eps} if cell.eps is not None else {"asked": "delta", "delta": cell.delta}
+    )
     key = cell.curve_key()
     if key not in curves:
         if len(curves) > 64:
             curves.clear()  # a sweep over a parameter asks each curve once: keeping them all would only fill the memory
         try:
-            curves[key] = evaluate.curve(cell.process(), cell.accountant, cell.tol or evaluate.DEFAULT_TOL, **dict(cell.options))
+            curves[key] = evaluate.curve(
+                cell.process(), cell.accountant, cell.tol or evaluate.DEFAULT_TOL, **dict(cell.options)
+            )
         except Unsupported as error:
             curves[key] = str(error)
     curve = curves[key]
@@ -171,7 +185,13 @@ def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
         return {**row, **asked, "reason": str(error)}
     told = found.as_dict()
     about = {name: told[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
-    return {**row, "asked": asked["asked"], **about, **{name: _plain(told[name]) for name in BOUND_COLUMNS}, "reason": None}
+    return {
+        **row,
+        "asked": asked["asked"],
+        **about,
+        **{name: _plain(told[name]) for name in BOUND_COLUMNS},
+        "reason": None,
+    }
 
 
 def _plain(value: float | None) -> float | None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from wpriv._version import __version__
 from wpriv.config.resolve import Recipe
-from wpriv.config.schema import PRICED, Panel, Step
-from wpriv.config.sweep_values import spread, spread_whole
+from wpriv.config.schema import PROCESS_TABLES, Panel, Step
+from wpriv.config.sweep_values import expand_values, spread_whole
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
 from wpriv.core.process import Process
@@ -76,9 +76,13 @@ def cells(recipe: Recipe) -> list[Cell]:
     Raises:
         UsageError: there are more than 100,000, or a swept parameter is one that no step of a process has.
     """
-    asked = sum(math.prod([len(_cases(p)), len(_who(p)), *(len(points) for _, points in _axes(p))]) for p in recipe.panels)
+    asked = sum(
+        math.prod([len(_cases(p)), len(_who(p)), *(len(points) for _, points in _axes(p))]) for p in recipe.panels
+    )
     if asked > MAX_CELLS:
-        raise UsageError(f"{recipe.name} asks for {asked:,} cells, more than {MAX_CELLS:,}; take fewer sweep values, cases or accountants")
+        raise UsageError(
+            f"{recipe.name} asks for {asked:,} cells, more than {MAX_CELLS:,}; take fewer sweep values, cases or accountants"
+        )
     return [cell for panel in recipe.panels for cell in _panel(panel)]
 
 
@@ -98,27 +102,34 @@ def check(cells: list[Cell]) -> None:
         if key in seen:
             continue
         seen.add(key)
-        if cell.table not in PRICED:
+        if cell.table not in PROCESS_TABLES:
             registry.load("tables", cell.table).Params(**cell.specs[0])
-        elif not any("observed" in spec or "file" in spec for spec in cell.specs):  # a file is read once, where it is used
+        elif not any(
+            "observed" in spec or "file" in spec for spec in cell.specs
+        ):  # a file is read once, where it is used
             with contextlib.suppress(Unsupported):  # the reason stands in the table
                 cell.process()
 
 
 def _axes(panel: Panel) -> list[tuple[str, list[float]]]:
     """The quantities of a panel's sweep with their values, whole numbers where a quantity takes no others."""
-    return [(axis.over, (spread_whole if _is_whole(panel, axis.over) else spread)(axis.values)) for axis in panel.sweep or []]
+    return [
+        (axis.over, (spread_whole if _is_whole(panel, axis.over) else expand_values)(axis.values))
+        for axis in panel.sweep or []
+    ]
 
 
 def _is_whole(panel: Panel, name: str) -> bool:
     """Whether a quantity takes whole numbers alone: n, or a parameter of that type."""
-    if panel.table not in PRICED:
+    if panel.table not in PROCESS_TABLES:
         fields = dataclasses.fields(registry.load("tables", panel.table).Params)
     else:
         steps = [step for steps in _cases(panel).values() for step in steps]
         fields = tuple(f for step in steps for f in dataclasses.fields(registry.mechanism(step.mech)))
     kinds = [type_words(f) for f in fields if f.name == name]
-    return (name == "n" and panel.table in PRICED) or any("int" in words and "float" not in words for words in kinds)
+    return (name == "n" and panel.table in PROCESS_TABLES) or any(
+        "int" in words and "float" not in words for words in kinds
+    )
 
 
 def _cases(panel: Panel) -> dict[str, list[Step]]:
@@ -133,7 +144,7 @@ def _who(panel: Panel) -> list[str]:
 
 def _panel(panel: Panel) -> Iterator[Cell]:
     axes = [[(over, value) for value in points] for over, points in _axes(panel)]
-    if panel.table not in PRICED:
+    if panel.table not in PROCESS_TABLES:
         for point in itertools.product(*axes):
             labels = ({"panel": panel.name} if panel.name else {}) | dict(point)
             yield Cell(panel.table, labels, ({**(panel.params or {}), **dict(point)},), None)
@@ -182,6 +193,8 @@ def _set(specs: list[dict[str, Any]], name: str, value: Any) -> None:
     else:
         wanted = [s for s in specs if name in {f.name for f in dataclasses.fields(registry.mechanism(s["mech"]))}]
     if not wanted:
-        raise UsageError(f"the sweep is over {name!r}, but no step of the process has such a parameter (or is sampled, for 'rate')")
+        raise UsageError(
+            f"the sweep is over {name!r}, but no step of the process has such a parameter (or is sampled, for 'rate')"
+        )
     for step in wanted:
         step[name] = value

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.process import Process, Run, closed_form, log_finite
+from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 
@@ -32,13 +32,13 @@ def class_row(process: Process) -> dict[str, Any]:
     Source:
         Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 4.
     """
-    run = process.runs()[0]
+    run = process.directions()[0]
     mean, variance, infinity = _class(run)
     third = loss_class(run[0][0]).third if len(run) == 1 else None
     return {"mean": mean, "variance": variance, "third": third, "infinity": infinity}
 
 
-def _class(run: Run) -> tuple[float, float, float]:
+def _class(run: WeightedPairs) -> tuple[float, float, float]:
     classes = [(loss_class(pair), n) for pair, n in run]
     return sum(n * c.mean for c, n in classes), sum(n * c.variance for c, n in classes), -math.expm1(log_finite(run))
 
@@ -52,7 +52,7 @@ def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, Any]]
     Raises:
         Unsupported: a cell of the histogram is too wide or too narrow for one step's losses.
     """
-    run = process.runs()[0]
+    run = process.directions()[0]
     mean, variance, infinity = _class(run)
     whole = closed_form(run)
     run = run if whole is None else [(whole, 1)]
@@ -68,7 +68,10 @@ def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, Any]]
     edges = np.concatenate([centres - step / 2, centres[-1:] + step / 2])
     # averaged over the cell, as the law itself is: a class narrower than a cell would be missed by its density at the middle
     normal = (1 - infinity) * np.diff(ndtr((edges - mean) / deviation)) / step
-    rows = [_row(float(y), step, float(m), float(d)) for y, m, d in zip(centres[shown], mass[shown], normal[shown], strict=True)]
+    rows = [
+        _row(float(y), step, float(m), float(d))
+        for y, m, d in zip(centres[shown], mass[shown], normal[shown], strict=True)
+    ]
     return [*rows, _infinity_row(infinity)]
 
 
@@ -78,17 +81,24 @@ def _row(loss: float, width: float, mass: float, normal: float | None) -> dict[s
 
 
 def _infinity_row(infinity: float) -> dict[str, Any]:
-    return {"part": "infinity", "loss": math.inf, "width": 0.0, "mass": infinity, "density": None, "class_density": None}
+    return {
+        "part": "infinity",
+        "loss": math.inf,
+        "width": 0.0,
+        "mass": infinity,
+        "density": None,
+        "class_density": None,
+    }
 
 
-def _step(run: Run, wanted: float) -> float:
+def _step(run: WeightedPairs, wanted: float) -> float:
     """The width wanted, or a little less so that the least atom falls on the middle of a cell."""
     atoms = np.abs(np.concatenate([pair.atoms for pair, _ in run]))
     atoms = atoms[atoms > 0]
     return float(atoms.min()) / math.ceil(atoms.min() / wanted) if atoms.size and atoms.min() >= wanted else wanted
 
 
-def _composed(run: Run, step: float, low: float, high: float) -> tuple[int, Array]:
+def _composed(run: WeightedPairs, step: float, low: float, high: float) -> tuple[int, Array]:
     """Masses of the cells around the multiples of ``step`` of the composed loss, by one FFT; the first cell's index."""
     parts = [(*_cells(pair, step), n) for pair, n in run]
     start = sum(first * n for first, _, n in parts)
@@ -97,7 +107,9 @@ def _composed(run: Run, step: float, low: float, high: float) -> tuple[int, Arra
     window = min(length, 4 * (math.ceil((high - low) / step) + 8))
     size = 1 << (max(window, *(mass.size for _, mass, _ in parts)) - 1).bit_length()
     if size > MAX_FFT:
-        raise Unsupported(f"a histogram of this loss needs {size:,} cells; the limit is {MAX_FFT:,}. Ask for fewer bins")
+        raise Unsupported(
+            f"a histogram of this loss needs {size:,} cells; the limit is {MAX_FFT:,}. Ask for fewer bins"
+        )
     spectrum = np.ones(size // 2 + 1, dtype=complex)
     for _, mass, n in parts:
         spectrum *= np.fft.rfft(mass, size) ** n
@@ -111,7 +123,9 @@ def _cells(pair: LossPair, step: float) -> tuple[int, Array]:
     low, high = _ends(pair)
     first, last = math.floor(low / step + 0.5), math.floor(high / step + 0.5)
     if last - first > MAX_FFT:
-        raise Unsupported(f"a histogram of this loss needs {last - first:,} cells; the limit is {MAX_FFT:,}. Ask for fewer bins")
+        raise Unsupported(
+            f"a histogram of this loss needs {last - first:,} cells; the limit is {MAX_FFT:,}. Ask for fewer bins"
+        )
     edges = (np.arange(first, last + 2) - 0.5) * step
     tails = pair.tails(np.nextafter(edges, -np.inf))
     with np.errstate(under="ignore"):
@@ -126,7 +140,7 @@ def _ends(pair: LossPair) -> tuple[float, float]:
     reach = 9.5 * math.sqrt(c.variance) + 1e-300
     while not math.isfinite(low) or not math.isfinite(high):
         tails = pair.tails(np.array([c.mean - reach, c.mean + reach]))
-        rest = math.exp(float(tails.sf_p[1])) - pair.infinity
+        rest = math.exp(float(tails.sf_p[1])) - pair.mass_at_plus_infinity
         if math.exp(float(tails.cdf_p[0])) < 1e-18 and rest < 1e-15:
             return max(low, c.mean - reach), min(high, c.mean + reach)
         reach *= 1.5

@@ -74,17 +74,29 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
         "covered": COVERED,
         "not_covered": NOT_COVERED + [LABELS_PUBLIC] * labels,
         "not_assessed": [line.format(most=most, unit=unit) for line in NOT_ASSESSED],
-        "warnings": list(dict.fromkeys([FIXED_SEED] * (plan.seed is not None) + [*row.warnings, *implausible(row, len(read.x))])),
+        "warnings": list(
+            dict.fromkeys([FIXED_SEED] * (plan.seed is not None) + [*row.warnings, *implausible(row, len(read.x))])
+        ),
         "seed": plan.seed,
         "versions": {"wpriv": __version__, "python": platform.python_version(), "numpy": np.__version__},
-        "data": {"name": read.name, "records": len(read.x), "shape": list(read.shape), "dtype": plan.dtype, "read_as": list(read.told)},
+        "data": {
+            "name": read.name,
+            "records": len(read.x),
+            "shape": list(read.shape),
+            "dtype": plan.dtype,
+            "read_as": list(read.told),
+        },
     }
 
 
 def headline(said: dict[str, Any]) -> str:
     """'eps = 34.9995 at delta = 0.0001 for every record by itself, exact by pld': what the statement comes down to."""
     row = said["guarantees"][0]
-    ends = "" if row["claim"] != "certified" else f" in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]"
+    ends = (
+        ""
+        if row["claim"] != "certified"
+        else f" in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]"
+    )
     pure = " (pure DP)" if row["delta"] == 0 else ""
     promised = f"eps = {text(row['epsilon'], up=True)} at delta = {text(row['delta'], up=True)}{pure}"
     return f"{promised} for every record by itself, {row['claim']} by {row['accountant']}{ends}"
@@ -105,22 +117,39 @@ def facts(said: dict[str, Any]) -> list[tuple[str, str]]:
             "clipped",
             f"to an {clip['norm']} norm of {clip['radius']:g}{middle}, exactly, {clip['how']}{bounds}{floor}; domain: {clip['domain']}",
         ),
-        ("noise", f"{kind}, {name} {noise[name]:g} on {noise['on']} (sensitivity {noise['sensitivity']:g}); {noise['chosen_by']}"),
-        *([("delta", f"{text(said['delta']['value'], up=True)} = {said['delta']['meaning']}")] if "delta" in said else []),
-        ("rounding", f"records and noise lie on one grid of {noise['grid']:g}, where their sum is exact; then {data['dtype']}"),
+        (
+            "noise",
+            f"{kind}, {name} {noise[name]:g} on {noise['on']} (sensitivity {noise['sensitivity']:g}); {noise['chosen_by']}",
+        ),
+        *(
+            [("delta", f"{text(said['delta']['value'], up=True)} = {said['delta']['meaning']}")]
+            if "delta" in said
+            else []
+        ),
+        (
+            "rounding",
+            f"records and noise lie on one grid of {noise['grid']:g}, where their sum is exact; then {data['dtype']}",
+        ),
     ]
 
 
-def told(said: dict[str, Any]) -> str:
+def to_markdown(said: dict[str, Any]) -> str:
     """The statement in Markdown."""
     data = said["data"]
     lines = [f"# Privacy statement: {data['name']}", "", f"{headline(said)}.", "", "| what | |", "|---|---|"]
     lines += [f"| {what} | {value} |" for what, value in facts(said)] + [""]
     lines += publication.lines("Trust model", said["trust_model"]) + publication.table(said["publish"])
-    for title, key in (("Covered", "covered"), ("Not covered", "not_covered"), ("Not assessed", "not_assessed"), ("Warnings", "warnings")):
+    for title, key in (
+        ("Covered", "covered"),
+        ("Not covered", "not_covered"),
+        ("Not assessed", "not_assessed"),
+        ("Warnings", "warnings"),
+    ):
         lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
     seed = "from the operating system, not recorded" if said["seed"] is None else f"{said['seed']} (fixed)"
     versions = ", ".join(f"{key} {value}" for key, value in said["versions"].items())
     shape = " x ".join(str(side) for side in data["shape"])
     read = "".join(f"; {line}" for line in data["read_as"])
-    return "\n".join([*lines, f"Seed: {seed}. Versions: {versions}. Data: {data['records']} records of {shape}{read}.", ""])
+    return "\n".join(
+        [*lines, f"Seed: {seed}. Versions: {versions}. Data: {data['records']} records of {shape}{read}.", ""]
+    )

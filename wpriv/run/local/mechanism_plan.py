@@ -80,11 +80,15 @@ def priced(
         raise UsageError(f"give a target (--eps) or the noise itself ({build_process.flag(own)}); found {found}")
     if formula is not None and (noise is not None or not isinstance(formula, str) or formula not in FORMULAS):
         also = "" if noise is None else f" and {build_process.flag(own)}"
-        raise UsageError(f"--formula chooses the noise for a target: {' or '.join(FORMULAS)}; found {shown(formula)}{also}")
+        raise UsageError(
+            f"--formula chooses the noise for a target: {' or '.join(FORMULAS)}; found {shown(formula)}{also}"
+        )
     step: dict[str, Any] = {"mech": mech, "radius": radius}
     if p == 2:
         if delta is None:
-            raise UsageError("Gauss noise has no finite eps at delta = 0: give --delta, well below 1 / records, such as 1e-5")
+            raise UsageError(
+                "Gauss noise has no finite eps at delta = 0: give --delta, well below 1 / records, such as 1e-5"
+            )
         step |= {"nonnegative": int(nonnegative)}
     elif nonnegative:
         raise UsageError(
@@ -106,7 +110,9 @@ def _norm(mech: Any) -> int:
     return NORMS[mech]
 
 
-def _noise(step: dict[str, Any], own: str, eps: float | None, delta: float | None, formula: str | None) -> tuple[float, str]:
+def _noise(
+    step: dict[str, Any], own: str, eps: float | None, delta: float | None, formula: str | None
+) -> tuple[float, str]:
     """Noise that suffices for a target, rounded up, and how it was found."""
     assert eps is not None  # one of noise and target is there
     if not 0 < eps < math.inf:
@@ -133,7 +139,9 @@ def _quotient(top: float, bottom: float) -> float:
     found = top / bottom
     if not math.isfinite(found):
         raise Unsupported(f"{top:g} / {bottom:g} is beyond the largest number that a computer holds. Relax the target")
-    return rounded(found if Fraction(found) * Fraction(bottom) >= Fraction(top) else math.nextafter(found, math.inf), up=True)
+    return rounded(
+        found if Fraction(found) * Fraction(bottom) >= Fraction(top) else math.nextafter(found, math.inf), up=True
+    )
 
 
 def _mechanism(step: dict[str, Any]) -> Any:
@@ -192,7 +200,9 @@ def plan(
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"--seed is a whole number from 0 to 2^63 - 1; found {seed}")
     if dct and nonnegative:
-        raise UsageError("cosine coefficients of nonnegative records have both signs: leave out --nonnegative, or --dct")
+        raise UsageError(
+            "cosine coefficients of nonnegative records have both signs: leave out --nonnegative, or --dct"
+        )
     if center is not None and (dct or nonnegative):
         raise UsageError(f"--center is for records as they are; leave it out, or --{'dct' if dct else 'nonnegative'}")
     middle = center or 0.0
@@ -201,7 +211,9 @@ def plan(
     bounds, source = _bounds(shape, dct, quantile, public, thresholds, root, middle)
     if radius is None:
         if bounds is None:
-            raise UsageError("the noise is for records of bounded norm: give --radius, chosen without looking at these records")
+            raise UsageError(
+                "the noise is for records of bounded norm: give --radius, chosen without looking at these records"
+            )
         radius = rounded(float(np.linalg.norm(bounds.ravel(), p)) * (1 + 1e-9), up=True)
     if not radius > 0:
         raise UsageError(f"the radius of the clip ball must be greater than 0; found {radius:g}")
@@ -210,11 +222,19 @@ def plan(
     ball_projection.check(found.mechanism.radius, found.noise)
     if dtype == "float32" and 50 * found.noise + found.mechanism.radius > float(np.finfo(np.float32).max):
         raise UsageError(f"noise of {found.noise:g} overflows float32; use --dtype float64")
-    return Plan(found, dct, bounds, source, middle, dtype, seed, ball_projection.spacing(found.mechanism.radius, found.noise))
+    return Plan(
+        found, dct, bounds, source, middle, dtype, seed, ball_projection.spacing(found.mechanism.radius, found.noise)
+    )
 
 
 def _bounds(
-    shape: tuple[int, ...], dct: bool, quantile: float | None, public: Records | None, thresholds: Any, root: Path | None, center: float
+    shape: tuple[int, ...],
+    dct: bool,
+    quantile: float | None,
+    public: Records | None,
+    thresholds: Any,
+    root: Path | None,
+    center: float,
 ) -> tuple[Array | None, str]:
     """What each number is clamped to, and where that comes from; nothing of it may come from the records that are protected."""
     from wpriv.run.local.records import records

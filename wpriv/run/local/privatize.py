@@ -99,7 +99,15 @@ def privatize(
     >>> done.x.shape, done.statement["guarantees"][0]["epsilon"] <= 2
     ((2, 2), True)
     """
-    numbers = {"eps": eps, "delta": delta, "sigma": sigma, "scale": scale, "radius": radius, "quantile": quantile, "center": center}
+    numbers = {
+        "eps": eps,
+        "delta": delta,
+        "sigma": sigma,
+        "scale": scale,
+        "radius": radius,
+        "quantile": quantile,
+        "center": center,
+    }
     typed = {key: None if value is None else number(value, f"--{key}") for key, value in numbers.items()}
     limit, seed = (None if v is None else whole(v, f"--{name}") for v, name in ((limit, "limit"), (seed, "seed")))
     home, file = _path(root, "--data-root"), _path(out, "--out")
@@ -125,7 +133,9 @@ def privatize(
 def _labels(read: Records) -> Array:
     """The labels of the records, which are to be published with them."""
     if read.labels is None or len(read.labels) != len(read.x):
-        raise UsageError(f"{read.name} has no labels to publish (an array y of {len(read.x)} entries); leave out --public-labels")
+        raise UsageError(
+            f"{read.name} has no labels to publish (an array y of {len(read.x)} entries); leave out --public-labels"
+        )
     return read.labels
 
 
@@ -165,7 +175,9 @@ def clipped(plan: Plan, rows: Array) -> Array:
     if getattr(plan.priced.mechanism, "nonnegative", 0):
         rows = np.maximum(rows, 0.0)
     flat = rows.reshape(len(rows), -1)
-    kept = ball_projection.on_grid(ball_projection.nearest(flat, plan.radius, plan.priced.p), plan.radius, plan.priced.p, plan.step)
+    kept = ball_projection.on_grid(
+        ball_projection.nearest(flat, plan.radius, plan.priced.p), plan.radius, plan.priced.p, plan.step
+    )
     return kept.reshape(rows.shape)
 
 
@@ -193,7 +205,12 @@ def _refuse_existing(files: tuple[Path, ...]) -> None:
 
 
 def _write(
-    files: tuple[Path, Path, Path], plan: Plan, read: Records, labels: Array | None, said: dict[str, Any], say: Callable[[str], None]
+    files: tuple[Path, Path, Path],
+    plan: Plan,
+    read: Records,
+    labels: Array | None,
+    said: dict[str, Any],
+    say: Callable[[str], None],
 ) -> tuple[Path, ...]:
     """Writes the records and the statement; where that fails or is interrupted nothing is left behind."""
     parts = [file.with_name(file.name + PART) for file in files]
@@ -208,7 +225,7 @@ def _write(
                     np.save(held, value, allow_pickle=False)
                     archive.writestr(zipfile.ZipInfo(f"{name}.npy", _ZIPPED_AT), held.getvalue())
             parts[1].write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
-            parts[2].write_text(local_statement.told(said), encoding="utf-8")
+            parts[2].write_text(local_statement.to_markdown(said), encoding="utf-8")
             for part, file in zip(reversed(parts), reversed(files), strict=True):
                 os.replace(part, file)
     finally:
@@ -241,4 +258,6 @@ def _facts(plan: Plan, said: dict[str, Any]) -> dict[str, Array]:
         "domain": "dct" if plan.dct else "as read",
         "statement": json.dumps(said),
     }
-    return {name: np.array(value) for name, value in known.items()} | ({} if plan.bounds is None else {"bounds": plan.bounds})
+    return {name: np.array(value) for name, value in known.items()} | (
+        {} if plan.bounds is None else {"bounds": plan.bounds}
+    )

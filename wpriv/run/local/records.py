@@ -41,7 +41,9 @@ class Records:
 
     def __post_init__(self) -> None:
         if self.x.dtype.kind not in "uif" or self.x.dtype.itemsize > 8 or self.x.ndim < 1:
-            raise MissingResource(f"{self.name}: wanted numbers, one record a row; found {self.x.dtype} {list(self.x.shape)}")
+            raise MissingResource(
+                f"{self.name}: wanted numbers, one record a row; found {self.x.dtype} {list(self.x.shape)}"
+            )
         if self.x.size == 0:
             raise MissingResource(f"{self.name}: there are no records; found the shape {list(self.x.shape)}")
         if self.x.ndim == 1:
@@ -66,7 +68,12 @@ class Records:
 
 
 def records(
-    source: Any, root: Path | None = None, *, array: str = "", limit: int | None = None, given: Mapping[str, Any] | None = None
+    source: Any,
+    root: Path | None = None,
+    *,
+    array: str = "",
+    limit: int | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Records:
     """The records of a source.
 
@@ -90,7 +97,9 @@ def records(
         )
     elif str(source).lower().endswith(ENDINGS):
         if given:
-            raise UsageError(f"parameters ({', '.join(given)}) are for the reader of a data set; {source} is read as it is")
+            raise UsageError(
+                f"parameters ({', '.join(given)}) are for the reader of a data set; {source} is read as it is"
+            )
         x, labels = _file(named("data", "file", str(source), root), array)
         name = str(source)
     else:
@@ -135,7 +144,9 @@ def _chosen(path: Path, arrays: dict[str, Array], array: str) -> tuple[Array, Ar
     name = array or ("x" if "x" in arrays else next(iter(arrays)) if len(arrays) == 1 else "")
     if name not in arrays:
         wanted = f"has no array called {array!r}" if array else "has several arrays; name the records by --array"
-        raise UsageError(f"{path}: {wanted}. Found {', '.join(f'{k} {list(a.shape)}' for k, a in arrays.items()) or 'none'}")
+        raise UsageError(
+            f"{path}: {wanted}. Found {', '.join(f'{k} {list(a.shape)}' for k, a in arrays.items()) or 'none'}"
+        )
     return arrays[name], arrays.get("y") if name != "y" else None
 
 
@@ -146,7 +157,9 @@ def _csv(path: Path, raw: bytes) -> Array:
         _, first = next(csv_tables.rows(text), (1, []))
         return CsvTable.parse(text, headed=not _numbers(first)).matrix()
     except CsvError as error:
-        raise MissingResource(f"{path}: wanted a number in every cell below a line of names; {str(error)[:200]}") from None
+        raise MissingResource(
+            f"{path}: wanted a number in every cell below a line of names; {str(error)[:200]}"
+        ) from None
 
 
 def _numbers(cells: list[str]) -> bool:

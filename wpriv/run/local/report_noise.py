@@ -20,7 +20,11 @@ KEY_BYTES = 32
 
 def key(seed: int | None) -> bytes:
     """256 secret bits from the operating system, or 256 bits from a seed that anybody who knows it can repeat."""
-    return secrets.token_bytes(KEY_BYTES) if seed is None else hashlib.sha3_256(f"wpriv privatize, seed {seed}".encode()).digest()
+    return (
+        secrets.token_bytes(KEY_BYTES)
+        if seed is None
+        else hashlib.sha3_256(f"wpriv privatize, seed {seed}".encode()).digest()
+    )
 
 
 def words(own: bytes, block: int, count: int) -> Array:

@@ -92,7 +92,9 @@ def _verdict(check: Check, column: str, paper: float, ours: float | None) -> Ver
     if ours is not None and math.isfinite(ours):
         difference = ours - paper
         if not expect.absolute:
-            difference = difference / abs(paper) if paper else math.copysign(math.inf, difference) if difference else 0.0
+            difference = (
+                difference / abs(paper) if paper else math.copysign(math.inf, difference) if difference else 0.0
+            )
         ok = (-difference if expect.at_least else abs(difference)) <= expect.within
     about = (expect.within, expect.absolute, ok, expect.held, expect.source)
     return Verdict(check.panel, check.where, column, paper, ours, difference, *about)

@@ -35,7 +35,9 @@ def panels_of(job: Recipe) -> list[View]:
     return [View(p.name, p.figure, p.title, p.limits) for p in job.panels]  # type: ignore[arg-type]
 
 
-def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str] = ("png",), out: str | Path | None = None) -> list[Path]:
+def plot(
+    source: str | Path, *, figure: str | None = None, formats: Sequence[str] = ("png",), out: str | Path | None = None
+) -> list[Path]:
     """Draws the figure of a results directory (of compare or train), or of one table, beside it.
 
     Args:
@@ -47,7 +49,11 @@ def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str
         UsageError: there is no table, no such figure or format, or the figure does not fit the table.
     """
     path = Path(source)
-    table = path / (file_names.TABLE if (path / file_names.TABLE).is_file() else file_names.METRICS) if path.is_dir() else path
+    table = (
+        path / (file_names.TABLE if (path / file_names.TABLE).is_file() else file_names.METRICS)
+        if path.is_dir()
+        else path
+    )
     wrong = [f for f in formats if f not in FORMATS]
     if wrong or not formats:
         raise UsageError(f"--format takes {', '.join(FORMATS)}; found {', '.join(wrong) or 'none'}")
@@ -62,7 +68,12 @@ def plot(source: str | Path, *, figure: str | None = None, formats: Sequence[str
         views = [View(v.name, figure, v.title, v.limits) for v in views]
     files = draw(rows, views, where, formats)
     recipe = table.with_name(file_names.RECIPE)
-    if path.is_dir() and figure is None and recipe.is_file() and (task := yaml_document.read(recipe).data.get("task")) is not None:
+    if (
+        path.is_dir()
+        and figure is None
+        and recipe.is_file()
+        and (task := yaml_document.read(recipe).data.get("task")) is not None
+    ):
         files += (made if table.name == file_names.METRICS else together)(path, str(task), formats, out=where)
     return files
 
@@ -100,7 +111,9 @@ def _stored_views(path: Path, rows: list[dict[str, Any]]) -> list[View]:
         data = yaml_document.read(path).data
         for panel in data.get("panels") or [data]:
             if isinstance(panel, dict):
-                views[panel.get("name", "")] = View(panel.get("name", ""), panel.get("figure"), panel.get("title"), panel.get("limits"))
+                views[panel.get("name", "")] = View(
+                    panel.get("name", ""), panel.get("figure"), panel.get("title"), panel.get("limits")
+                )
     return [views.get(name, View(name)) for name in names]
 
 
@@ -108,7 +121,9 @@ def _panel_of(row: dict[str, Any]) -> str:
     return "" if row.get("panel") is None else str(row["panel"])
 
 
-def draw(rows: Any, views: list[View], out: Path, formats: Sequence[str], *, asked: bool = True, stem: str = "figure") -> list[Path]:
+def draw(
+    rows: Any, views: list[View], out: Path, formats: Sequence[str], *, asked: bool = True, stem: str = "figure"
+) -> list[Path]:
     """Draws every panel and writes ``<stem>.<format>`` into ``out``.
 
     Args:
@@ -134,9 +149,13 @@ def draw(rows: Any, views: list[View], out: Path, formats: Sequence[str], *, ask
             if not asked and view.figure is None:
                 axes.remove()
                 continue
-            raise UsageError(f"the figure {name!r} does not fit this table: it lacks {error}. Choose another with --figure") from None
+            raise UsageError(
+                f"the figure {name!r} does not fit this table: it lacks {error}. Choose another with --figure"
+            ) from None
         except (TypeError, ValueError, OverflowError) as error:
-            raise UsageError(f"the figure {name!r} does not fit this table: {error}. Choose another with --figure") from None
+            raise UsageError(
+                f"the figure {name!r} does not fit this table: {error}. Choose another with --figure"
+            ) from None
         axes.set_title(view.title if view.title is not None else view.name, fontsize="medium")
         for axis, (low, high) in (view.limits or {}).items():
             if low <= 0:
@@ -156,9 +175,13 @@ def _figure_class() -> Any:
     except (ValueError, ImportError) as error:
         backend = os.environ.get("MPLBACKEND")
         if backend and "backend" in str(error):
-            raise MissingResource(f"MPLBACKEND is {backend[:60]!r}, which matplotlib does not know; unset it to draw figures") from None
+            raise MissingResource(
+                f"MPLBACKEND is {backend[:60]!r}, which matplotlib does not know; unset it to draw figures"
+            ) from None
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise MissingResource(f"matplotlib does not load here, and draws the figures: {reason}. Check its settings") from None
+        raise MissingResource(
+            f"matplotlib does not load here, and draws the figures: {reason}. Check its settings"
+        ) from None
     return Figure
 
 
@@ -186,7 +209,11 @@ def _natural(rows: list[dict[str, Any]]) -> str:
 def _save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Path]:
     """Write a figure in each format, each file in one piece; no dates are inside, so that the same table gives the same file."""
     files = []
-    dates: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    dates: dict[str, dict[str, None]] = {
+        "png": {"Software": None},
+        "pdf": {"CreationDate": None},
+        "svg": {"Date": None},
+    }
     durable_writes.make_folder(out)
     for kind in formats:
         path, content = out / f"{stem}.{kind}", io.BytesIO()

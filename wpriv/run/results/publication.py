@@ -29,7 +29,9 @@ MODEL = (
     "the rows of metrics.csv ('rows'), and distances of gradients where they were observed ('distances')"
 )
 BROKEN = "the noise of the published procedure protects nobody by any proven figure worth having, and running statistics have none"
-LEDGER = "the parameters of every release and a digest of the key of the noise; nothing in it was computed from a record"
+LEDGER = (
+    "the parameters of every release and a digest of the key of the noise; nothing in it was computed from a record"
+)
 STATED = "it says what is promised; it is made of settings, the ledger and the accountants, and of counts that are taken as public"
 METRICS = (
     "loss and clipped share are computed from training records without noise; the other columns on test records, or on what 'Not covered' "
@@ -38,10 +40,14 @@ METRICS = (
 FIGURE = "it shows what was measured, without noise, on test records or on what 'Not covered' names"
 FINGERPRINT = "its fingerprint of the training records lets anybody test a guess of the whole set"
 CHECKPOINT = "it holds the key of the noise to come and the state of the sampler; it is deleted when the run ends"
-EARLIER = "the rules of this table hold for each earlier run in it, and what is published of one is spent beside this run"
+EARLIER = (
+    "the rules of this table hold for each earlier run in it, and what is published of one is spent beside this run"
+)
 RECORDS = "they are what is protected"
 UNKNOWN = "it shows test records, or was computed from them without noise"
-SEED = "the seed is fixed: with it, whoever sees the output can draw the noise and subtract it. Nothing is for publication"
+SEED = (
+    "the seed is fixed: with it, whoever sees the output can draw the noise and subtract it. Nothing is for publication"
+)
 OPEN = "the training had no privacy: it was computed from the records without noise"
 REPORTS = "computed from reports alone: post-processing"
 
@@ -83,7 +89,11 @@ def of_training(task: str, *, private: bool, reports: bool, seed: int | None, br
     }
     if not private and not reports:
         kept = (file_names.STATEMENT, file_names.STATEMENT_TEXT, file_names.RECIPE)
-        answers = {name: answer if name in kept else ("no", OPEN) for name, answer in answers.items() if name != file_names.LEDGER}
+        answers = {
+            name: answer if name in kept else ("no", OPEN)
+            for name, answer in answers.items()
+            if name != file_names.LEDGER
+        }
     elif seed is not None:
         answers = {name: ("no", SEED if answer == "yes" else why) for name, (answer, why) in answers.items()}
         answers[file_names.MODEL] = ("no", SEED)
@@ -121,7 +131,9 @@ def share(delta: float, records: int) -> dict[str, Any]:
     if delta == 0:
         meaning = "pure DP: nothing is left to chance"
     elif times >= 1:
-        meaning = f"{times:.3g} / records, NOT below 1 / records: a mechanism may publish some record outright and keep it"
+        meaning = (
+            f"{times:.3g} / records, NOT below 1 / records: a mechanism may publish some record outright and keep it"
+        )
     else:
         meaning = f"{times:.3g} / records: below 1 / records, at which a mechanism may publish some record outright"
     return {"value": delta, "records": records, "times_records": times, "meaning": meaning}

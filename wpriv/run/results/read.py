@@ -50,11 +50,15 @@ def table(path: Path) -> list[dict[str, Any]]:
             raise UsageError(f"{path}: a table may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
         text = csv_tables.decode(path.read_bytes())
     except FileNotFoundError:
-        raise UsageError(f"the table {path} cannot be read: no such file. Give a results directory or its table.csv") from None
+        raise UsageError(
+            f"the table {path} cannot be read: no such file. Give a results directory or its table.csv"
+        ) from None
     except OSError as error:
         raise of_file(error, path, "read", "give a results directory or its table.csv") from None
     except CsvError as error:
-        raise UsageError(f"{path}: not a CSV table in UTF-8 ({error}). Give a results directory or its table.csv") from None
+        raise UsageError(
+            f"{path}: not a CSV table in UTF-8 ({error}). Give a results directory or its table.csv"
+        ) from None
     try:
         whole = CsvTable.parse(text)
         cells = whole.cells()
@@ -101,7 +105,9 @@ def arrays(path: Path) -> dict[str, Any]:
 
     try:
         if path.stat().st_size > MAX_TABLE_BYTES:
-            raise UsageError(f"{path}: arrays to be drawn may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
+            raise UsageError(
+                f"{path}: arrays to be drawn may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}"
+            )
         return array_files.npz(path, MAX_TABLE_BYTES)
     except PermissionError as error:
         raise of_file(error, path, "read", "allow reading it") from None

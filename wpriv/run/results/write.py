@@ -41,11 +41,15 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
     try:
         if out.is_dir() and any(out.iterdir()):
             if not (out / file_names.RECIPE).is_file():
-                raise UsageError(f"{out} holds files that are not a comparison's results. Name another directory with --out")
+                raise UsageError(
+                    f"{out} holds files that are not a comparison's results. Name another directory with --out"
+                )
             if fresh:
                 durable_writes.remove(out / file_names.CELLS)
             elif _essence(_stored(out / file_names.RECIPE)) != _essence(json.loads(json.dumps(recipe.data))):
-                raise UsageError(f"{out} holds the results of another recipe, or of this one before it was changed. {advice}")
+                raise UsageError(
+                    f"{out} holds the results of another recipe, or of this one before it was changed. {advice}"
+                )
         durable_writes.make_folder(out)
         durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
     except OSError as error:

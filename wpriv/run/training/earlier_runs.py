@@ -37,7 +37,12 @@ class Earlier:
 
     def as_dict(self) -> dict[str, Any]:
         steps = sum(step.n for step in self.steps)
-        return {"folder": self.name, "steps": steps, "process": [step.describe() for step in self.steps], "problem": self.problem or None}
+        return {
+            "folder": self.name,
+            "steps": steps,
+            "process": [step.describe() for step in self.steps],
+            "problem": self.problem or None,
+        }
 
     def __str__(self) -> str:
         steps = f"{sum(step.n for step in self.steps)} steps" if self.steps else ""
@@ -50,7 +55,9 @@ def earlier(path: Path) -> list[Earlier]:
     What a model, a checkpoint or a statement in them was made behind must stand in a ledger of one of these folders, or in the one of
     the run that went on from it. A folder that holds nothing else than what a fork left behind is left out.
     """
-    folders = sorted((aside for aside in path.glob("before-*") if aside.is_dir()), key=lambda aside: (len(aside.name), aside.name))
+    folders = sorted(
+        (aside for aside in path.glob("before-*") if aside.is_dir()), key=lambda aside: (len(aside.name), aside.name)
+    )
     ledgers = [_entries(place / file_names.LEDGER)[0] for place in (path, *folders)]
     rows = (_read(aside, ledgers) for aside in folders)
     return [row for row in rows if row is not None]
@@ -69,7 +76,10 @@ def _read(aside: Path, ledgers: list[list[ledger.Entry]]) -> Earlier | None:
             if clear:
                 problem = problem or CLEAR
             if not any(_holds(rows, at) for rows in ledgers):
-                problem = problem or f"its ledger is gone or was changed, behind whose first {at.lines} entries its {name} was made"
+                problem = (
+                    problem
+                    or f"its ledger is gone or was changed, behind whose first {at.lines} entries its {name} was made"
+                )
     except WprivError as error:
         problem = f"what it spent is not known ({error})"
     if process is None:

@@ -61,7 +61,7 @@ def held_to_model(place: Folder) -> list[ledger.Entry]:
     return rows
 
 
-def ran(job: Plan, place: Folder, rows: list[ledger.Entry]) -> Process:
+def process_from_ledger(job: Plan, place: Folder, rows: list[ledger.Entry]) -> Process:
     """What the ledger says ran, with the distances that were observed where an accountant prices them."""
     process = ledger.process(rows, job.adjacency)
     if not any(word.partition(":")[0] in ("bdp", "wdp") for word in job.train.accountants) or len(process.steps) != 1:
@@ -88,14 +88,19 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
 
     path = place.path
     entries = hold_to_plan(job, place)
-    process = None if job.private is None else ran(job, place, entries)
+    process = None if job.private is None else process_from_ledger(job, place, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     stored = checkpoint.load(path / file_names.MODEL)
     method = stored["clipping"]
     # what was kept while it ran may be moved aside by a fork that never began, or lost
     durable_writes.replace(path / file_names.METRICS, write.csv_text(json.loads(stored["rows"])))
     about = {**about, "clipping": method} if method else about
-    provenance = {**write.provenance(), **about, "run": place.run, "claims": [claim.model_dump() for claim in job.recipe.claims]}
+    provenance = {
+        **write.provenance(),
+        **about,
+        "run": place.run,
+        "claims": [claim.model_dump() for claim in job.recipe.claims],
+    }
     durable_writes.replace(path / file_names.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     said = training_statement.statement(job, process, rows, refused, provenance, before)
     said |= _parameters(job, process, entries, rows, said)
@@ -103,7 +108,7 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     metrics, task = read.table(path / file_names.METRICS), registry.load("tasks", job.train.task)
     told = task.warnings(metrics) if hasattr(task, "warnings") else []
     said = json.loads(json.dumps({**said, "warnings": said.get("warnings", []) + told}))
-    durable_writes.replace(path / file_names.STATEMENT_TEXT, training_statement.told(said))
+    durable_writes.replace(path / file_names.STATEMENT_TEXT, training_statement.to_markdown(said))
     plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
     plot.made(path, job.train.task, ("png",))
     durable_writes.replace(path / file_names.STATEMENT, json.dumps(said, indent=2) + "\n")
@@ -113,18 +118,29 @@ def _parameters(
     job: Plan, process: Process | None, entries: list[ledger.Entry], rows: list[Guarantee], said: dict[str, Any]
 ) -> dict[str, Any]:
     """Of a fork: its figures for parameters fixed in advance and for those chosen from what the runs before showed."""
-    if process is None or job.private is None or job.private.delta is None or (declared := history.declared(entries)).runs < 2:
+    if (
+        process is None
+        or job.private is None
+        or job.private.delta is None
+        or (declared := history.declared(entries)).runs < 2
+    ):
         return {}
     fixed = next((row for row in rows if row.accountant == "pld"), None)
     try:
-        both = adaptive_history.account(process, declared, delta=job.private.delta, tol=evaluate.answer_tol(process), fixed=fixed)
+        both = adaptive_history.account(
+            process, declared, delta=job.private.delta, tol=evaluate.answer_tol(process), fixed=fixed
+        )
     except Unsupported as error:
-        lines = [f"the figures assume that no run was planned after seeing another; for a fork there is none else ({error})"]
+        lines = [
+            f"the figures assume that no run was planned after seeing another; for a fork there is none else ({error})"
+        ]
         return {"warnings": said["warnings"] + lines}
     lines, eps = [], job.private.eps
     if eps is not None and both.adaptive.epsilon.safe > eps:
         lines.append(
-            adaptive_history.EXCEEDED.format(eps=eps, found=text(both.adaptive.epsilon.safe, up=True), name=both.adaptive.accountant)
+            adaptive_history.EXCEEDED.format(
+                eps=eps, found=text(both.adaptive.epsilon.safe, up=True), name=both.adaptive.accountant
+            )
         )
     return {"parameters": both.as_dict(), "warnings": said["warnings"] + lines}
 
@@ -154,11 +170,15 @@ def stated(path: Path, process: Process | None, entries: list[ledger.Entry]) -> 
         named = runs if isinstance(runs, list) else []
         rows = json.loads(json.dumps([row.as_dict() for row in earlier_runs.earlier(path)]))
         if any(row not in named for row in rows) or any(record.get(key) != value for key, value in wanted.items()):
-            raise UsageError(f"{path / file_names.STATEMENT} is not the statement of what its ledger and the runs before it hold. {wrong}")
+            raise UsageError(
+                f"{path / file_names.STATEMENT} is not the statement of what its ledger and the runs before it hold. {wrong}"
+            )
     return record
 
 
-def _spent(job: Plan, process: Process | None, entries: list[ledger.Entry], path: Path, said: dict[str, Any]) -> dict[str, Any]:
+def _spent(
+    job: Plan, process: Process | None, entries: list[ledger.Entry], path: Path, said: dict[str, Any]
+) -> dict[str, Any]:
     """The statement's position in the ledger, and the runs before this one that are not part of it."""
     if process is None or job.private is None or job.private.delta is None:
         return {}

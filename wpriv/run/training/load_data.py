@@ -20,7 +20,7 @@ def sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
     asked = made.training.data
     task = registry.load("tasks", made.training.task)
     whole = asked.limit is asked.first is None
-    if hasattr(task, "declared") and whole and (told := task.declared(made.training)) is not None:
+    if hasattr(task, "declared_sizes") and whole and (told := task.declared_sizes(made.training)) is not None:
         return dict(told)
     if asked.records is not None and not hasattr(task, "sizes"):
         return {"records": min(asked.records, asked.limit or asked.records, asked.first or asked.records)}
@@ -44,7 +44,12 @@ def unlike_scales(made: Recipe, read: Any) -> str | None:
 
     assert made.training is not None
     x, options = read.x_train, made.training.options
-    if x.ndim != 2 or not read.columns or x.shape[1] != len(read.columns) or any(key in options for key in ("normalise", "ranges")):
+    if (
+        x.ndim != 2
+        or not read.columns
+        or x.shape[1] != len(read.columns)
+        or any(key in options for key in ("normalise", "ranges"))
+    ):
         return None
     size = np.abs(x[:SCALED].astype(np.float64)).max(axis=0, initial=0.0)
     present = np.flatnonzero(size > 0)
@@ -75,7 +80,9 @@ def data(made: Recipe, root: str | Path | None) -> Any:
         told = f"{made.name}: data: records: the recipe counts on {asked.records} training records"
         raise UsageError(f"{told}; found {found.records} in {found.name}")
     if not len(found.x_test) and getattr(registry.load("tasks", made.training.task), "TESTED", True):
-        raise UsageError(f"{made.name}: data: {found.name} has no test records, on which a training is measured; give some")
+        raise UsageError(
+            f"{made.name}: data: {found.name} has no test records, on which a training is measured; give some"
+        )
     found = found if asked.limit is None else found.limited(asked.limit)
     found = found if asked.first is None else found.limited(asked.first, tests=False)
     return found if asked.privatize is None else privatized_data.privatised(made, found, named)

@@ -32,7 +32,7 @@ def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list
     durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(made.data))
     rows: list[dict[str, Any]] = []
     for labels, path in cells:
-        words = told(labels)
+        words = axis_labels(labels)
         about = {"panel": ", ".join(words[:-1]), "case": words[-1]}
         rows += [{**about, **row} for row in read.table(path / file_names.METRICS)]
     if not rows:
@@ -41,7 +41,7 @@ def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list
     for name in getattr(registry.load("tasks", train.task), "FIGURES", {}):
         if name.endswith(".csv"):
             own = [
-                {**row, "panel": ", ".join([*told(labels), *([str(row["panel"])] if row.get("panel") else [])])}
+                {**row, "panel": ", ".join([*axis_labels(labels), *([str(row["panel"])] if row.get("panel") else [])])}
                 for labels, path in cells
                 if (path / name).is_file()
                 for row in read.table(path / name)
@@ -51,7 +51,7 @@ def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list
     return files if files else plot.together(out, train.task, ("png",))
 
 
-def told(labels: Labels) -> list[str]:
+def axis_labels(labels: Labels) -> list[str]:
     """``α = 0.75``, ``ε = inf``: the last word of each path, and its value."""
     found = []
     for path, value in labels.items():

@@ -14,10 +14,10 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.engine import release_spec
 from wpriv.engine.cost_estimate import Guess
-from wpriv.engine.release_spec import Release
+from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run.accounting import build_process, evaluate
-from wpriv.run.accounting.search_parameter import Knob
+from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import solved
 
 ACCOUNTANT = "pld"
@@ -41,7 +41,7 @@ class Plan:
     batch: int
     steps: int
     sampling: Sampling
-    release: Release | None
+    release: ReleaseSpec | None
     multiplier: float
     before: tuple[Step, ...] = ()
     stopped: bool = False
@@ -77,7 +77,9 @@ class Plan:
     def guess(self) -> Guess | None:
         """The time and memory that it takes, roughly; None where its task knows none."""
         task = registry.load("tasks", self.train.task)
-        found: Guess | None = task.guess(self.train, self.sizes, self.steps, self.batch) if hasattr(task, "guess") else None
+        found: Guess | None = (
+            task.guess(self.train, self.sizes, self.steps, self.batch) if hasattr(task, "guess") else None
+        )
         return found
 
     @cached_property
@@ -107,7 +109,9 @@ class Plan:
             try:
                 tol = evaluate.answer_tol(process)
                 tol = tol if steps == self.steps else max(tol, ON_THE_WAY)
-                self._eps[steps] = evaluate.ask(evaluate.curve(process, ACCOUNTANT, tol), delta=self.private.delta).epsilon.safe
+                self._eps[steps] = evaluate.ask(
+                    evaluate.curve(process, ACCOUNTANT, tol), delta=self.private.delta
+                ).epsilon.safe
             except Unsupported:
                 self._eps[steps] = None
         return self._eps[steps]
@@ -134,7 +138,9 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
         raise UsageError(f"{recipe.name}: {error}") from None
     if release is not None and release.once and before:
         told = f"the task {train.task} releases once, and the weights here hold what was released already"
-        raise Unsupported(f"{recipe.name}: {told}: nothing can go on from them. Begin again with --fresh, or in another folder")
+        raise Unsupported(
+            f"{recipe.name}: {told}: nothing can go on from them. Begin again with --fresh, or in another folder"
+        )
     if release is not None and before is not None and release.adjacency != before.adjacency:
         raise Unsupported(
             f"{recipe.name} is accounted for under {release.adjacency} neighbours, and the runs before it under {before.adjacency}: they "
@@ -147,10 +153,14 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
         assert train.epochs is not None
         steps = math.ceil(train.epochs)
     else:
-        read = build_process.schedule(batch=batch, records=sizes["records"], epochs=train.epochs, sampling=sampling.kind)
+        read = build_process.schedule(
+            batch=batch, records=sizes["records"], epochs=train.epochs, sampling=sampling.kind
+        )
         assert read.n is not None
         steps, notes = read.n, read.notes
-    found = Plan(recipe, sizes, batch, steps, sampling, release, 0.0, () if before is None else before.steps, notes=notes)
+    found = Plan(
+        recipe, sizes, batch, steps, sampling, release, 0.0, () if before is None else before.steps, notes=notes
+    )
     return found if train.privacy is None else _private(found, train.privacy)
 
 
@@ -164,7 +174,7 @@ def _private(plan: Plan, private: Privacy) -> Plan:
 
     if private.sigma is None:
         assert eps is not None
-        knob = Knob("sigma", +1, 1e-12, 1e15)
+        knob = SearchParameter("sigma", +1, 1e-12, 1e15)
         accountant = private.accountant or ACCOUNTANT
         tol = evaluate.answer_tol(at(1.0, plan.steps))
         answer = solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
@@ -183,7 +193,7 @@ def _private(plan: Plan, private: Privacy) -> Plan:
         return made
     # the statement asks at this width, and must not find more than the target where a narrower bracket would not
     tol = evaluate.answer_tol(at(multiplier, plan.steps))
-    knob = Knob("n", -1, 1, plan.steps, whole=True)
+    knob = SearchParameter("n", -1, 1, plan.steps, whole=True)
     answer = solved(knob, lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta, tol, finest=tol)
     most = int(answer.value)
     told = f"stops after {most} of {plan.steps} steps, where eps = {answer.row.epsilon.safe:.6g}: one more would exceed {eps:g}"

@@ -9,7 +9,7 @@ from typing import Any
 from wpriv.errors import WprivError
 
 
-def first() -> bool:
+def is_main() -> bool:
     """Whether this process is the only one, or the first of several (torchrun)."""
     return int(os.environ.get("WORLD_SIZE", "1")) < 2 or os.environ.get("RANK", "0") == "0"
 
@@ -22,12 +22,12 @@ def together(what: Callable[[], Any]) -> Any:
 
     distributed.join()
     outcome: Any = None
-    if distributed.first():
+    if distributed.is_main():
         try:
             outcome = what()
         except WprivError as error:
             outcome = error
-    outcome = distributed.told(outcome)
+    outcome = distributed.broadcast(outcome)
     if isinstance(outcome, WprivError):
         distributed.leave()
         raise outcome

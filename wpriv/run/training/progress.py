@@ -80,11 +80,17 @@ def _rows(path: Path) -> list[Row]:
             return list(rows)
     except (CsvError, ValueError, KeyError):
         pass
-    raise UsageError(f"{path} holds no metrics of a run. Delete it and go on with --resume: it is written anew when the run ends")
+    raise UsageError(
+        f"{path} holds no metrics of a run. Delete it and go on with --resume: it is written anew when the run ends"
+    )
 
 
 def _told(row: Row) -> str:
-    parts = [f"{key} {value:.4g}" for key, value in row.items() if key not in ("epoch", "step", "epsilon", "seconds") and value is not None]
+    parts = [
+        f"{key} {value:.4g}"
+        for key, value in row.items()
+        if key not in ("epoch", "step", "epsilon", "seconds") and value is not None
+    ]
     eps = [f"eps {row['epsilon']:.4g}"] if row["epsilon"] is not None else []
     return ", ".join([*parts, *eps, f"{row['seconds']:.0f} s"])
 

@@ -56,7 +56,9 @@ def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False
         Unsupported: a private run is to go on from weights that were trained without privacy.
     """
     if resume + fork + fresh > 1:
-        raise UsageError("--resume goes on, --fork goes on under another recipe, --fresh begins again; give one of them")
+        raise UsageError(
+            "--resume goes on, --fork goes on under another recipe, --fresh begins again; give one of them"
+        )
     with durable_writes.reported(path):
         if path.exists() and not path.is_dir():
             raise UsageError(f"{path} is a file, and a training needs a folder. Name another one with --out")
@@ -68,7 +70,9 @@ def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False
     if file_names.RECIPE not in names and not (fresh and file_names.LEDGER in names):
         raise UsageError(f"{path} holds files that are no training's results. Name another folder with --out")
     if "sweep" in (_stored(path) or {}):
-        raise UsageError(f"{path} holds a sweep of several trainings, each in a folder of its own. Name another folder with --out")
+        raise UsageError(
+            f"{path} holds a sweep of several trainings, each in a folder of its own. Name another folder with --out"
+        )
     if fresh:
         return Folder(path, fresh=True)
     if fork:
@@ -84,7 +88,9 @@ def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False
         return Folder(path, run, done=True)
     if file_names.CHECKPOINT in names:
         if not resume:
-            raise UsageError(f"{path} holds an unfinished run of this recipe. Go on with --resume, or begin again with --fresh")
+            raise UsageError(
+                f"{path} holds an unfinished run of this recipe. Go on with --resume, or begin again with --fresh"
+            )
         return Folder(path, run, resume=True)
     if file_names.MODEL in names:
         return Folder(path, run, weights=True)

@@ -21,7 +21,14 @@ from wpriv.run.training.progress import Say
 
 Row = dict[str, Any]
 MAX_CELLS = 10_000
-BACKENDS = ("loky", "multiprocessing", "threading", "sequential", "dask", "ray")  # the last two where they are installed and registered
+BACKENDS = (
+    "loky",
+    "multiprocessing",
+    "threading",
+    "sequential",
+    "dask",
+    "ray",
+)  # the last two where they are installed and registered
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,9 @@ def cells(made: Recipe) -> list[Cell]:
         made,
         claims=(),
         time=None,
-        data={key: value for key, value in made.data.items() if key not in ("sweep", "expect", "figure", "claims", "time")},
+        data={
+            key: value for key, value in made.data.items() if key not in ("sweep", "expect", "figure", "claims", "time")
+        },
     )
     found = []
     for point in points:
@@ -95,7 +104,9 @@ def check_backend(name: str) -> None:
         raise UsageError(f"--backend: no backend called {name[:60]!r}{near or '.'} Known: {', '.join(BACKENDS)}")
 
 
-def planned(made: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[tuple[Cell, Plan, bool]]:
+def planned(
+    made: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None
+) -> list[tuple[Cell, Plan, bool]]:
     """What the trainings of one shard would do, and whether each of them is done already."""
     found = []
     for cell in shard(part, cells(made)):
@@ -124,7 +135,9 @@ def run(
     """
     check_backend(backend)
     if any((out / name).is_file() for name in (file_names.LEDGER, file_names.MODEL, file_names.CHECKPOINT)):
-        raise UsageError(f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out")
+        raise UsageError(
+            f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out"
+        )
     every = cells(made)
     own = shard(part, every)
     how: dict[str, Any] = {"device": device, "resume": True, "root": root}
@@ -132,7 +145,9 @@ def run(
         with progress.signals() as stop:
             for number, cell in enumerate(own, start=1):
                 if stop():
-                    raise Interrupted(f"stopped by {stop()} after {number - 1} of {len(own)} trainings; the same command goes on")
+                    raise Interrupted(
+                        f"stopped by {stop()} after {number - 1} of {len(own)} trainings; the same command goes on"
+                    )
                 if isinstance(say, progress.Meter):
                     say.cells(number - 1, len(own))
                 if say is not None:
@@ -148,26 +163,42 @@ def run(
     durable_writes.make_folder(out)
     durable_writes.replace(table, write.csv_text(rows))
     merge_sweep.write_all(
-        made, [(cell.labels, out / cell.name) for cell in every if (out / cell.name / file_names.STATEMENT).is_file()], out
+        made,
+        [(cell.labels, out / cell.name) for cell in every if (out / cell.name / file_names.STATEMENT).is_file()],
+        out,
     )
-    about = {"recipe": made.name, "source": made.source, "quick": made.quick, "trainings": len(every), "finished": len(rows)}
+    about = {
+        "recipe": made.name,
+        "source": made.source,
+        "quick": made.quick,
+        "trainings": len(every),
+        "finished": len(rows),
+    }
     about |= {"claims": [claim.model_dump() for claim in made.claims]}
-    durable_writes.replace(out / file_names.PROVENANCE, json.dumps({**write.provenance(), **about, "device": device}, indent=2) + "\n")
+    durable_writes.replace(
+        out / file_names.PROVENANCE, json.dumps({**write.provenance(), **about, "device": device}, indent=2) + "\n"
+    )
     verdicts = expectations.verdicts(made, rows) if len(rows) == len(every) else []
     return Swept(made, rows, len(every), verdicts, table)
 
 
-def _parallel(own: list[Cell], out: Path, jobs: int, backend: str, how: dict[str, Any], meter: progress.Meter | None) -> None:
+def _parallel(
+    own: list[Cell], out: Path, jobs: int, backend: str, how: dict[str, Any], meter: progress.Meter | None
+) -> None:
     import joblib
 
     try:
         config = joblib.parallel_config(backend=backend, n_jobs=jobs)
     except (ValueError, ImportError) as error:
-        raise MissingResource(f"--backend {backend}: joblib cannot load it here ({str(error)[:120]}); install it, or use loky") from None
+        raise MissingResource(
+            f"--backend {backend}: joblib cannot load it here ({str(error)[:120]}); install it, or use loky"
+        ) from None
     with config:
         # as they finish, where the backend can say so
         order = "generator_unordered" if meter is not None and backend == "loky" else "list"
-        for done, _ in enumerate(joblib.Parallel(return_as=order)(joblib.delayed(_one)(cell, out, how) for cell in own), start=1):
+        for done, _ in enumerate(
+            joblib.Parallel(return_as=order)(joblib.delayed(_one)(cell, out, how) for cell in own), start=1
+        ):
             if meter is not None:
                 meter.cells(done, len(own))
 

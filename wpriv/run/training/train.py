@@ -20,7 +20,7 @@ from wpriv.run.results import expectations, file_names, read
 from wpriv.run.results.expectations import Verdict
 from wpriv.run.training import finalize, load_data, plan, progress, run_folder
 from wpriv.run.training.plan import Plan
-from wpriv.run.training.process_group import first, together
+from wpriv.run.training.process_group import is_main, together
 from wpriv.run.training.run_folder import Folder
 
 Row = dict[str, Any]
@@ -138,7 +138,9 @@ def run(
         stop: asked after every step; the reason to stop, or None. Left out, signals are such reasons.
     """
     if made.training is not None and made.training.sweep is not None:
-        raise UsageError(f"{made.name} is a sweep of several trainings: run it with `wpriv train`, or one cell of it with its keys set")
+        raise UsageError(
+            f"{made.name} is a sweep of several trainings: run it with `wpriv train`, or one cell of it with its keys set"
+        )
     # from here to the end: a signal while data are read stops the run after its first step, one while results are written comes too late
     with progress.signals() if stop is None else contextlib.nullcontext(stop) as asked:
         return _run(made, out, asked, say, device=device, root=root, resume=resume, fork=fork, fresh=fresh)
@@ -162,7 +164,7 @@ def _run(
         return finished(plan.plan(made, sizes, place.before()), place)
     from wpriv.engine import distributed, launch
 
-    if say is not None and first() and (warning := load_data.unlike_scales(made, data)) is not None:
+    if say is not None and is_main() and (warning := load_data.unlike_scales(made, data)) is not None:
         say(f"warning: {warning}", True)
     about = {
         "device": device,
@@ -204,7 +206,7 @@ def _fit(
     """Trains as planned; the folder is taken once the task has accepted model and data."""
     from wpriv.engine import distributed, launch
 
-    tell = progress.Progress(job, place, say, writes=distributed.first())
+    tell = progress.Progress(job, place, say, writes=distributed.is_main())
 
     def begin() -> None:
         together(lambda: run_folder.take(place, job.recipe, {**about, **launch.about()}))
@@ -256,7 +258,7 @@ def finished(job: Plan, place: Folder) -> Trained:
     """What lies in the folder of a finished run."""
     metrics = _metrics(place.path)
     entries = finalize.held_to_model(place)
-    process = None if job.private is None else finalize.ran(job, place, entries)
+    process = None if job.private is None else finalize.process_from_ledger(job, place, entries)
     said = finalize.stated(place.path, process, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     files = tuple(place.path / name for name in file_names.of_training(job.train.task) if (place.path / name).is_file())

@@ -51,7 +51,9 @@ TRIED = (
     "Before the first step the model is tried in training mode on made-up records, and refused where a buffer moves: a trial on a few "
     "records, and no proof"
 )
-UNTRIED = "They are NOT refused here: running statistics of a normalisation hold the mean of training records without noise"
+UNTRIED = (
+    "They are NOT refused here: running statistics of a normalisation hold the mean of training records without noise"
+)
 PUBLISHED = (
     "NOT differentially private in any useful sense. The published procedure clips the mean gradient of a batch and not each record's, so "
     "that one record can move it by up to 2 C, and adds noise of {sigma:g} C. WDP and BDP figures are printed as published: they are no "
@@ -94,7 +96,9 @@ def statement(
     reports = before is not None and private is None
     seed = before["seed"] if before is not None and private is None else train.seed
     broken = private is not None and private.clip == "batch-mean"
-    head["publish"] = publication.of_training(train.task, private=private is not None, reports=reports, seed=seed, broken=broken)
+    head["publish"] = publication.of_training(
+        train.task, private=private is not None, reports=reports, seed=seed, broken=broken
+    )
     head["remarks"] = list(task.remarks(train, plan.sizes)) if hasattr(task, "remarks") else []
     tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
     if private is None or process is None:
@@ -105,7 +109,9 @@ def statement(
     return {**head, **_promised(plan, process, rows, refused, about), **tail}
 
 
-def _promised(plan: Plan, process: Process, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]) -> dict[str, Any]:
+def _promised(
+    plan: Plan, process: Process, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]
+) -> dict[str, Any]:
     """What is promised by a private training: what is protected, how, at what cost, and what is not covered."""
     release, private = plan.release, plan.private
     assert release is not None
@@ -139,8 +145,12 @@ def _promised(plan: Plan, process: Process, rows: list[Guarantee], refused: list
         "delta": publication.share(private.delta, plan.records),
         "refused": [{"accountant": r.accountant, "reason": r.reason} for r in refused],
         "covered": [*COVERED, *noise_wording.covered(private), *release.covered],
-        "not_covered": [*NOT_COVERED, *release.not_covered] + (OBSERVED if any(step.observed for step in process.steps) else []),
-        "not_assessed": [*noise_wording.not_assessed(private), *(line.format(buffers=buffers) for line in NOT_ASSESSED)],
+        "not_covered": [*NOT_COVERED, *release.not_covered]
+        + (OBSERVED if any(step.observed for step in process.steps) else []),
+        "not_assessed": [
+            *noise_wording.not_assessed(private),
+            *(line.format(buffers=buffers) for line in NOT_ASSESSED),
+        ],
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(w for row in rows for w in row.warnings)])),
     }
 
@@ -154,7 +164,12 @@ def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:
         found.insert(0, PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
     if private.accountant is not None and private.eps is not None:
         found += [
-            EXCEEDED.format(accountant=private.accountant, eps=private.eps, found=text(row.epsilon.safe, up=True), name=row.accountant)
+            EXCEEDED.format(
+                accountant=private.accountant,
+                eps=private.eps,
+                found=text(row.epsilon.safe, up=True),
+                name=row.accountant,
+            )
             for row in rows
             if row.claim in ("exact", "certified") and row.notion == "approximate-dp" and row.epsilon.safe > private.eps
         ]
@@ -178,7 +193,7 @@ CLEAR = "test records, on which the training was measured and which samples.npz 
 OBSERVED = ["distances of gradients of training records, in model.pt, and every bdp and wdp figure made of them"]
 
 
-def told(said: dict[str, Any]) -> str:
+def to_markdown(said: dict[str, Any]) -> str:
     """The statement in Markdown."""
     lines = [f"# Privacy statement: {said['recipe']}", "", f"Source: {said['source']}", ""]
     if not said["private"]:
@@ -187,11 +202,17 @@ def told(said: dict[str, Any]) -> str:
         lines += [f"Promise: {said['promise']}.", "", *_remarks(said), *(table if facts else [])]
         return "\n".join([*lines, *_lists(said), *_tail(said)])
     lines += [f"**{warning}.**\n" for warning in said["warnings"][:1] if warning.startswith("NOT")] + _remarks(said)
-    lines += [_figure(row) for row in said["guarantees"]] or ["- no accountant of the recipe gives an (eps, delta) guarantee"]
+    lines += [_figure(row) for row in said["guarantees"]] or [
+        "- no accountant of the recipe gives an (eps, delta) guarantee"
+    ]
     lines += [f"- {r['accountant']} has no answer: {r['reason']}" for r in said["refused"]]
     lines += [f"- {line}" for line in adaptive_history.lines(said.get("parameters"))]
     sampling, noise = said["sampling"], said["noise"]
-    rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
+    rate = (
+        ""
+        if sampling["kind"] == "none"
+        else f", rate {sampling['rate']:.6g} (batch {sampling['batch']} of {said['data']['records']})"
+    )
     by = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
     most = f" to {noise['standard_deviation_at_most']:g}" if "standard_deviation_at_most" in noise else ""
     lines += [
@@ -215,7 +236,11 @@ def told(said: dict[str, Any]) -> str:
 
 def _figure(row: dict[str, Any]) -> str:
     """One accountant's figure as a bullet."""
-    ends = f", in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]" if row["claim"] == "certified" else ""
+    ends = (
+        f", in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]"
+        if row["claim"] == "certified"
+        else ""
+    )
     notion = "" if row["notion"] == "approximate-dp" else f" ({row['notion']}, no (eps, delta) guarantee)"
     return f"- eps = {text(row['epsilon'], up=True)} at delta = {row['delta']:g}{notion}: {row['claim']} by {row['accountant']}{ends}"
 
@@ -223,7 +248,12 @@ def _figure(row: dict[str, Any]) -> str:
 def _lists(said: dict[str, Any]) -> list[str]:
     lines = publication.lines("Trust model", said["trust_model"]) if "trust_model" in said else []
     lines += publication.table(said["publish"])
-    for title, key in (("Covered", "covered"), ("Not covered", "not_covered"), ("Not assessed", "not_assessed"), ("Warnings", "warnings")):
+    for title, key in (
+        ("Covered", "covered"),
+        ("Not covered", "not_covered"),
+        ("Not assessed", "not_assessed"),
+        ("Warnings", "warnings"),
+    ):
         if key in said:
             lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
     return lines
