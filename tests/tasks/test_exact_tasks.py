@@ -48,7 +48,7 @@ def releases(monkeypatch) -> list:
         return parts
 
     for module in (job, loop):
-        monkeypatch.setattr(module, "noisy", watched)
+        monkeypatch.setattr(module, "add_noise", watched)
     return seen
 
 

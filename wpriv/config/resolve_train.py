@@ -161,7 +161,7 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
         return [*faults, Fault(document.place(("task",)), unknown("task", model.task, tasks))]
     task = registry.load("tasks", model.task)
     wrong = model_faults(_with_options(document, model), task.Options, ("options",))
-    if not wrong and not faults and hasattr(task, "faults"):
+    if not wrong and not faults and hasattr(task, "validate"):
         wrong = [Fault(document.place(path), said) for path, said in task.validate(model)]
     faults += wrong
     if not wrong and model.privacy is not None and model.privacy.exact and not _sums_exactly(task, model):

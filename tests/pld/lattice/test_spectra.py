@@ -42,8 +42,8 @@ def test_products_at_low_frequencies_are_the_full_ones_to_the_error_they_name():
     assert found is not None
     # the sum of |error| over the cells, which is what the slack has to hold
     off = np.abs(np.fft.irfft(found, size) - np.fft.irfft(exact, size)).sum()
-    assert off <= made.mass_at_minus_infinity + made.rounding(found, powers, 0)
-    assert made.mass_at_minus_infinity <= 1e-10
+    assert off <= made.lost + made.rounding(found, powers, 0)
+    assert made.lost <= 1e-10
 
 
 def test_few_laws_or_rough_ones_keep_every_frequency():
@@ -55,7 +55,7 @@ def test_few_laws_or_rough_ones_keep_every_frequency():
         rows = law.rows.shape[0]
         ones = [np.ones(rows, dtype=np.int64)]
         made = Spectra([law], size, ones, variances([law]), 1e-12)
-        assert (made.cut, made.mass_at_minus_infinity) == (size // 2 + 1, 0.0)
+        assert (made.cut, made.lost) == (size // 2 + 1, 0.0)
         np.testing.assert_allclose(made.product(ones), plain([law], ones, size), atol=1e-13)
 
 

@@ -16,7 +16,7 @@ from tests.oracles import contour_log_delta, laplace, poisson_gauss
 from tests.run.accounting.test_budget_verb import gauss_delta
 from wpriv.core.guarantee import Bracket, Curve
 from wpriv.errors import Unsupported
-from wpriv.run.accounting import evaluate
+from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.accounting.parameter_search import Outcome, Reply, Unreachable, solve
 from wpriv.run.accounting.search_parameter import SearchParameter
 
@@ -181,7 +181,7 @@ def test_an_n_is_never_called_the_most_where_one_more_is_proven(monkeypatch):
     n = calibrated["value"]
     assert not calibrated["most"]
     safe = [
-        evaluate.curve(wpriv.run.build.process([{"mech": "gauss", "sigma": 100, "n": k}])).at(delta=1e-5).epsilon
+        evaluate.curve(build_process.process([{"mech": "gauss", "sigma": 100, "n": k}])).at(delta=1e-5).epsilon
         for k in (n, n + 1)
     ]
     assert safe[0].upper <= 1 < safe[1].upper
