@@ -53,7 +53,7 @@ def _wpriv_calibrate(job: Job, tol: float | None) -> Ends:
     del given["sigma" if job.solve == "noise" else job.solve]
     assert job.eps is not None
     assert job.delta is not None
-    found = calibrate(part.mech, eps=job.eps, delta=job.delta, sampling="poisson", **given)
+    found = calibrate(part.mech, eps=job.eps, delta=job.delta, sampling="poisson", **given).guarantee
     value = float(found.extra["calibrated"]["value"])
     return value, value
 

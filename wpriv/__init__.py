@@ -1,34 +1,103 @@
 """wpriv: how private is this, exactly?
 
-The verbs of the command line are functions of the same names: ``wpriv.budget``, ``wpriv.calibrate``, ``wpriv.compare``,
-``wpriv.privatize``, ``wpriv.train``. They load on first use, so that ``import wpriv`` costs nothing.
+The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``privatize``. A process
+is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its sampling (``Poisson``,
+``FixedSize``); ``curve`` is its privacy curve. Everything loads on first use, so that ``import wpriv`` costs nothing.
 """
 
 from wpriv._version import __version__ as __version__
 
-TYPE_CHECKING = (
-    False  # type checkers take it as true; the module typing would be a quarter of the time to load this one
-)
-__all__ = ["budget", "calibrate", "compare", "privatize", "train"]
+TYPE_CHECKING = False  # type checkers take it as true; importing typing would take a quarter of this module's time
 
 if TYPE_CHECKING:
-    from wpriv.run.accounting.budget import budget
-    from wpriv.run.accounting.calibrate import calibrate
+    from wpriv.core.guarantee import Bracket, Curve, Guarantee
+    from wpriv.core.mechanism import Mechanism
+    from wpriv.core.process import FixedSize, Poisson, Process, Sampling, Step
+    from wpriv.mechanisms.discrete_gauss import DiscreteGauss
+    from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
+    from wpriv.mechanisms.gauss import Gauss
+    from wpriv.mechanisms.histogram import Histogram
+    from wpriv.mechanisms.laplace import Laplace
+    from wpriv.mechanisms.local_gauss import LocalGauss
+    from wpriv.mechanisms.local_laplace import LocalLaplace
+    from wpriv.mechanisms.projection import Projection
+    from wpriv.mechanisms.randomized_response import RandomizedResponse
+    from wpriv.mechanisms.truncated_gauss import TruncatedGauss
+    from wpriv.mechanisms.truncated_laplace import TruncatedLaplace
+    from wpriv.mechanisms.uniform import Uniform
+    from wpriv.mechanisms.wgrad import Wgrad
+    from wpriv.run.accounting.budget import budget, curve
+    from wpriv.run.accounting.calibrate import Calibration, calibrate
     from wpriv.run.comparison.compare import compare
     from wpriv.run.local.privatize import privatize
     from wpriv.run.training.train import train
-else:
-    _HOMES = {
-        "budget": "wpriv.run.accounting.budget",
-        "calibrate": "wpriv.run.accounting.calibrate",
-        "compare": "wpriv.run.comparison.compare",
-        "privatize": "wpriv.run.local.privatize",
-        "train": "wpriv.run.training.train",
-    }
+
+_HOMES = {
+    "wpriv.core.guarantee": ("Bracket", "Curve", "Guarantee"),
+    "wpriv.core.mechanism": ("Mechanism",),
+    "wpriv.core.process": ("FixedSize", "Poisson", "Process", "Sampling", "Step"),
+    "wpriv.mechanisms.discrete_gauss": ("DiscreteGauss",),
+    "wpriv.mechanisms.discrete_laplace": ("DiscreteLaplace",),
+    "wpriv.mechanisms.gauss": ("Gauss",),
+    "wpriv.mechanisms.histogram": ("Histogram",),
+    "wpriv.mechanisms.laplace": ("Laplace",),
+    "wpriv.mechanisms.local_gauss": ("LocalGauss",),
+    "wpriv.mechanisms.local_laplace": ("LocalLaplace",),
+    "wpriv.mechanisms.projection": ("Projection",),
+    "wpriv.mechanisms.randomized_response": ("RandomizedResponse",),
+    "wpriv.mechanisms.truncated_gauss": ("TruncatedGauss",),
+    "wpriv.mechanisms.truncated_laplace": ("TruncatedLaplace",),
+    "wpriv.mechanisms.uniform": ("Uniform",),
+    "wpriv.mechanisms.wgrad": ("Wgrad",),
+    "wpriv.run.accounting.budget": ("budget", "curve"),
+    "wpriv.run.accounting.calibrate": ("Calibration", "calibrate"),
+    "wpriv.run.comparison.compare": ("compare",),
+    "wpriv.run.local.privatize": ("privatize",),
+    "wpriv.run.training.train": ("train",),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = [
+    "Bracket",
+    "Calibration",
+    "Curve",
+    "DiscreteGauss",
+    "DiscreteLaplace",
+    "FixedSize",
+    "Gauss",
+    "Guarantee",
+    "Histogram",
+    "Laplace",
+    "LocalGauss",
+    "LocalLaplace",
+    "Mechanism",
+    "Poisson",
+    "Process",
+    "Projection",
+    "RandomizedResponse",
+    "Sampling",
+    "Step",
+    "TruncatedGauss",
+    "TruncatedLaplace",
+    "Uniform",
+    "Wgrad",
+    "budget",
+    "calibrate",
+    "compare",
+    "curve",
+    "privatize",
+    "train",
+]
+
+
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        if name in _HOMES:
-            import importlib
+        if name not in _MODULES:
+            raise AttributeError(f"module 'wpriv' has no attribute {name!r}")
+        import importlib
 
-            return getattr(importlib.import_module(_HOMES[name]), name)
-        raise AttributeError(f"module 'wpriv' has no attribute {name!r}")
+        return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -101,7 +101,7 @@ def test_an_accountant_prices_something_and_refuses_as_unsupported(name: str) ->
         if name not in ASKED.get(kind, NAMES):
             continue
         try:
-            registry.load("accountants", name).account(process).delta(1.0)
+            registry.load("accountants", name).account(process).delta_bracket(1.0)
             priced += 1
         except Unsupported:
             pass
@@ -115,7 +115,7 @@ def test_ends_are_ordered_and_fall_in_the_question(name: str, kind: str) -> None
     assert found.notion in NOTIONS
     assert found.claim in CLAIMS
     assert found.warnings or found.claim != "approximate"
-    deltas, epsilons = [found.delta(eps) for eps in EPS], [found.epsilon(delta) for delta in DELTAS]
+    deltas, epsilons = [found.delta_bracket(eps) for eps in EPS], [found.epsilon_bracket(delta) for delta in DELTAS]
     for bracket in deltas:
         check(bracket, 1.0)
     for bracket in epsilons:
@@ -132,12 +132,12 @@ def test_more_releases_cost_more_and_more_noise_costs_less(name: str, kind: str)
     # a published WDP eps grows with the noise, as its own tests show
     for less, more in ((few, many), (quiet, few)) if few.notion != "wdp" else ((few, many),):
         for eps in (0.1, 1.0):
-            a, b = less.delta(eps), more.delta(eps)
+            a, b = less.delta_bracket(eps), more.delta_bracket(eps)
             assert a.estimate <= b.estimate * 1.001 + 1e-300
             # the safe ends too, but for the width of a bracket
             assert (a.safe if a.lower is None else a.lower) <= b.safe * (1 + 1e-9)
         for delta in (1e-3, 1e-8):
-            assert less.epsilon(delta).safe <= more.epsilon(delta).safe * 1.001 + 1e-12
+            assert less.epsilon(delta=delta) <= more.epsilon(delta=delta) * 1.001 + 1e-12
 
 
 @pytest.mark.parametrize(("name", "kind"), [case for case in CASES if case[1] in SPLIT])
@@ -146,7 +146,7 @@ def test_equal_steps_are_priced_like_one_step_repeated(name: str, kind: str) -> 
     parts = Process((dataclasses.replace(step, n=40), dataclasses.replace(step, n=50)))
     whole, split = curve(name, Process((step,))), curve(name, parts)
     for delta in (1e-2, 1e-9):
-        a, b = whole.epsilon(delta), split.epsilon(delta)
+        a, b = whole.epsilon_bracket(delta), split.epsilon_bracket(delta)
         assert a.safe == pytest.approx(b.safe, rel=2e-3)
         assert a.estimate == pytest.approx(b.estimate, rel=2e-3)
 
@@ -161,7 +161,7 @@ def test_a_rigorous_bracket_holds_the_exact_gauss(name: str, sigma: float, n: in
     exact = GaussPair(math.sqrt(n) / sigma)
     for z in (0.0, 2.0, 6.0):
         eps = max(0.0, exact.mu**2 / 2 + z * exact.mu)
-        bracket = found.delta(eps)
+        bracket = found.delta_bracket(eps)
         truth = math.exp(float(exact.log_delta(eps)))
         assert bracket.lower is not None
         assert bracket.upper is not None
@@ -173,5 +173,5 @@ def test_a_rigorous_bracket_holds_the_exact_gauss(name: str, sigma: float, n: in
 def test_a_step_that_hides_nothing_is_refused_or_priced_at_delta_one(name: str) -> None:
     """Truth by definition: the neighbours share no outcome, so delta is 1 at every eps."""
     found = curve(name, Process((Step(TruncatedGauss(1.0, 0.4), 3),)))
-    assert found.delta(1.0).safe == pytest.approx(1.0, rel=1e-12)
-    assert found.epsilon(1e-5).safe == math.inf
+    assert found.delta(eps=1.0) == pytest.approx(1.0, rel=1e-12)
+    assert found.epsilon(delta=1e-5) == math.inf

@@ -72,9 +72,9 @@ def curve() -> Curve:
 def test_an_answer_holds_whatever_was_asked_before():
     """A law that was composed for the far tail knows nothing of the bulk."""
     fresh, used = curve(), curve()
-    used.delta(300.0)
+    used.delta(eps=300.0)
     for delta in (0.4, 1e-3):
-        a, b = fresh.epsilon(delta), used.epsilon(delta)
+        a, b = fresh.epsilon_bracket(delta), used.epsilon_bracket(delta)
         assert a.lower <= b.upper
         assert b.lower <= a.upper
         assert b.upper <= 1.05 * a.upper
@@ -83,6 +83,6 @@ def test_an_answer_holds_whatever_was_asked_before():
 def test_eps_and_delta_agree():
     found = curve()
     for delta in (0.1, 1e-8, 1e-30):
-        bracket = found.epsilon(delta)
-        assert found.delta(bracket.upper).lower <= delta
-        assert found.delta(bracket.lower).upper >= delta
+        bracket = found.epsilon_bracket(delta)
+        assert found.delta_bracket(bracket.upper).lower <= delta
+        assert found.delta_bracket(bracket.lower).upper >= delta

@@ -64,7 +64,7 @@ def test_what_is_claimed_depends_on_the_bound_and_on_what_is_charged():
     assert swd_tail.account(ONE, w="clt").claim == "approximate"
     assert swd_tail.account(many).claim == "as-published"
     assert swd_tail.account(many, charge="every").claim == "upper-bound"
-    assert swd_tail.account(many, charge="every").epsilon(1e-5).safe > swd_tail.account(many).epsilon(1e-5).safe
+    assert swd_tail.account(many, charge="every").epsilon(delta=1e-5) > swd_tail.account(many).epsilon(delta=1e-5)
     assert swd_tail.account(many, w="clt").claim == "as-published"
 
 

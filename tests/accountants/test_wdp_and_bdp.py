@@ -120,7 +120,7 @@ def test_budgets_without_path_randomness_grow_with_the_order(variant):
 def test_delta_and_eps_of_corollary_1_invert_each_other():
     curve = wdp.account(seen(), variant="code", order=3, beta=2.0)
     for delta in (1e-3, 1e-10):
-        assert curve.delta(curve.epsilon(delta).safe).safe == pytest.approx(delta, rel=1e-9)
+        assert curve.delta(eps=curve.epsilon(delta=delta)) == pytest.approx(delta, rel=1e-9)
 
 
 def test_groups_cost_as_many_times_as_they_have_records():
@@ -172,8 +172,8 @@ def test_processes_that_are_not_covered_are_refused():
 
 def test_the_bayesian_accountant_spends_its_confidence_and_warns_of_shared_records_and_too_many_steps():
     curve = bdp.account(seen(n=1000), order=2)
-    assert curve.epsilon(999 * 2.0**-53).safe == math.inf
-    assert math.isfinite(curve.epsilon(1e-12).safe)
+    assert curve.epsilon(delta=999 * 2.0**-53) == math.inf
+    assert math.isfinite(curve.epsilon(delta=1e-12))
     assert any("share records" in line for line in curve.warnings)
     assert any("exceed the declared 10" in line for line in bdp.account(seen(n=1000), steps=10).warnings)
     drawn = observed("weibull:shape=0.5,records=12,coordinates=5")

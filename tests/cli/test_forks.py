@@ -92,7 +92,7 @@ def test_the_statement_of_a_fork_holds_both_figures_and_what_each_assumes(traine
         Step(Gauss(said["noise"]["multiplier"]), said["steps"] - first["steps"], Sampling("poisson", rate)),
     )
     curve = rdp_filter.filtered(Process(steps), rdp_filter.orders(planned, delta=1e-5))
-    assert figures["adaptive"]["epsilon"] == pytest.approx(curve.epsilon(1e-5).safe, rel=1e-12)
+    assert figures["adaptive"]["epsilon"] == pytest.approx(curve.epsilon(delta=1e-5), rel=1e-12)
     assert (
         figures["adaptive"]["epsilon_lower"] == evaluate.curve(Process(steps), "pld", 1e-6).at(delta=1e-5).epsilon.lower
     )

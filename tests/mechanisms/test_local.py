@@ -60,7 +60,7 @@ def test_no_sufficient_formula_lies_below_the_least_sigma_and_the_round_trip_clo
 
 def test_calibrating_gives_the_least_sigma_at_the_diameter_of_the_ball():
     for nonnegative, diameter in ((0, 6.0), (1, 3 * math.sqrt(2))):
-        row = wpriv.calibrate("local-gauss", radius=3, nonnegative=nonnegative, eps=35, delta=1e-4)
+        row = wpriv.calibrate("local-gauss", radius=3, nonnegative=nonnegative, eps=35, delta=1e-4).guarantee
         assert row.extra["calibrated"]["value"] == pytest.approx(
             diameter * gaussian_calibration.exact(35, 1e-4), rel=3e-5
         )
@@ -68,14 +68,20 @@ def test_calibrating_gives_the_least_sigma_at_the_diameter_of_the_ball():
 
 
 def test_older_formulas_are_shown_with_what_they_hold_for():
-    rows = wpriv.calibrate("local-gauss", radius=1, eps=35, delta=1e-4, compare_classical=True).extra["classical"]
+    rows = wpriv.calibrate("local-gauss", radius=1, eps=35, delta=1e-4, compare_classical=True).guarantee.extra[
+        "classical"
+    ]
     assert [row["valid"] for row in rows] == [False, True, False]
     golden = float(GOLDEN["004-eq4-1"]["value"])
     assert [row["sigma"] for row in rows[1:]] == pytest.approx([2 * golden, golden], rel=1e-12)
-    rows = wpriv.calibrate("local-laplace", radius=1, eps=196, delta=1e-4, compare_classical=True).extra["classical"]
+    rows = wpriv.calibrate("local-laplace", radius=1, eps=196, delta=1e-4, compare_classical=True).guarantee.extra[
+        "classical"
+    ]
     assert [row["valid"] for row in rows] == [True, False]
     assert rows[0]["scale"] == pytest.approx(float(GOLDEN["004-lap-0"]["value"]), rel=1e-12)
-    rows = wpriv.calibrate("local-gauss", radius=1, eps=0.0, delta=1e-4, compare_classical=True).extra["classical"]
+    rows = wpriv.calibrate("local-gauss", radius=1, eps=0.0, delta=1e-4, compare_classical=True).guarantee.extra[
+        "classical"
+    ]
     assert [row["sigma"] for row in rows] == [None, None]
 
 

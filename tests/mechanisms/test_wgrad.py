@@ -72,7 +72,7 @@ def test_the_tight_sensitivity_needs_half_the_noise_of_the_published_one():
     noise = {}
     for formula in ("tight", "paper"):
         given = {"bound": 1, "lipschitz_x": 1, "size_x": 3000, "size_z": 3000, "formula": formula}
-        noise[formula] = wpriv.calibrate("wgrad", **given, **RUN, eps=1, delta=DELTA).extra["calibrated"]["value"]
+        noise[formula] = wpriv.calibrate("wgrad", **given, **RUN, eps=1, delta=DELTA).value
     assert noise["paper"] / noise["tight"] == pytest.approx(2, rel=1e-3)
 
 
@@ -88,7 +88,7 @@ def test_every_figure_says_what_is_not_protected(accountant):
 
 
 def test_the_noise_multiplier_is_told():
-    read = wpriv.calibrate("wgrad", **PARITY, **RUN, eps=1, delta=DELTA).extra["reading"]
+    read = wpriv.calibrate("wgrad", **PARITY, **RUN, eps=1, delta=DELTA).guarantee.extra["reading"]
     assert any("sensitivity = 0.00248563 (tight), noise multiplier = 18.0" in line for line in read)
 
 

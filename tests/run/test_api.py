@@ -69,8 +69,8 @@ def test_numbers_of_numpy_and_text_are_read_like_pythons():
     plain = wpriv.budget("gauss", sigma=4, n=100, delta=1e-5)
     for n, sigma, delta in ((np.int64(100), np.float32(4), np.float64(1e-5)), ("1e2", "2^2", "1/100000")):
         assert wpriv.budget("gauss", sigma=sigma, n=n, delta=delta) == plain
-    target = wpriv.calibrate("gauss", n=100, eps=1, delta=1e-5)
-    assert wpriv.calibrate("gauss", n=np.int32(100), eps=np.int64(1), delta=np.float64(1e-5)) == target
+    target = wpriv.calibrate("gauss", n=100, eps=1, delta=1e-5).guarantee
+    assert wpriv.calibrate("gauss", n=np.int32(100), eps=np.int64(1), delta=np.float64(1e-5)).guarantee == target
     assert type(target.epsilon.upper) is float
 
 

@@ -50,7 +50,7 @@ def command(
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
     if recipe is None:
         names, question = job.accountant or ["pld"], job.question()
-        made = build_process.job(
+        made = build_process.described_process(
             job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history, observed=observed
         )
     else:
@@ -76,24 +76,24 @@ def command(
 
 def _curve(job: Any, name: str, question: dict[str, Any], mode: str) -> None:
     from wpriv.cli import guarantee_output
-    from wpriv.run.accounting import budget
+    from wpriv.run.accounting import tabulate
 
-    guarantee_output.points(budget.curve(job, name, **question), mode)
+    guarantee_output.points(tabulate.along_eps(job, name, **question), mode)
 
 
 def _answer(
     job: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool
 ) -> None:
     from wpriv.cli import guarantee_output
-    from wpriv.run.accounting import budget, evaluate
+    from wpriv.run.accounting import budget, evaluate, gate, plausibility, tabulate
 
     single = len(names) == 1 and names != ["all"]
     if single:
-        answers = budget.Table([budget.answer(job, names[0], attack=mode in ("text", "json"), **question)], [])
+        answers = tabulate.AnswerTable([budget.answer(job, names[0], attack=mode in ("text", "json"), **question)], [])
     else:
-        answers = budget.table(job, names, **question)
-    rows = answers.rows if limit is None else budget.gated(job, answers.rows, limit, question.get("tol"))
-    rows = [evaluate.with_warnings(row, budget.implausible(row, job.records)) for row in rows]
+        answers = tabulate.by_accountants(job, names, **question)
+    rows = answers.rows if limit is None else gate.narrow_to_decide(job, answers.rows, limit, question.get("tol"))
+    rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, job.records)) for row in rows]
     rows = [_explained(row) for row in rows] if explain else rows
     if single:
         guarantee_output.one(rows[0], mode, limit)
@@ -102,7 +102,7 @@ def _answer(
             rows, [{"accountant": r.accountant, "reason": r.reason} for r in answers.refused], mode, limit
         )
     if limit is not None:
-        budget.check_max_eps(rows, limit)
+        gate.check_max_eps(rows, limit)
 
 
 def _explained(row: Any) -> Any:

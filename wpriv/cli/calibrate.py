@@ -44,7 +44,7 @@ def command(
         flags.no_flags(recipe, job)
         asked = load_recipe.calibrate(recipe)
     with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):
-        row = calibrate(**asked, compare_classical=compare_classical)
+        row = calibrate(**asked, compare_classical=compare_classical).guarantee
     if explain:
         from wpriv.run.accounting.explain import explain as explained
 

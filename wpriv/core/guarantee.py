@@ -1,4 +1,4 @@
-"""What an accountant answers: a curve, and one point of it with its provenance."""
+"""Answers of accountants: a privacy curve, and one point of it with its provenance."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.root_finding import smallest_meeting
 
 CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
-# the claims that a promise of (eps, delta)-DP may rest on
+# the claims on which a guarantee of (eps, delta)-DP may rest
 RIGOROUS = ("exact", "certified", "upper-bound")
 SCHEMA = "wpriv.guarantee/1"
-# a positive delta below this is stated as this: further down doubles lose their digits, and then become zero
+# smaller positive deltas are rounded up to this: below it doubles lose digits, and then underflow to zero
 TINY = 1e-300
 LOG_TINY = math.log(TINY)
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """A number with both ends. ``lower`` is 0 where only an upper bound is known; both are None where nothing is certified.
+    """A number with a lower and an upper bound; ``float(bracket)`` is the end that may be promised.
 
-    ``by`` names the bounds that gave an end which is not the accountant's own; ``refusal`` is why the accountant itself has no answer,
-    where the ends are those of other bounds alone.
+    ``lower`` is 0 where only an upper bound is known; both ends are None where nothing is certified. ``by`` names other
+    bounds that supplied an end; ``refusal`` says why the accountant itself has no answer, where other bounds supplied
+    both ends.
     """
 
     estimate: float
@@ -43,20 +44,20 @@ class Bracket:
 
     @classmethod
     def above(cls, value: float) -> Bracket:
-        """An upper bound with nothing known from below."""
+        """An upper bound without a lower one."""
         return cls(value, 0.0, value)
 
     @classmethod
     def between(cls, lower: float, upper: float, by: str = "", refusal: str = "") -> Bracket:
-        """A bracket of two proven ends; the estimate lies between them, and is the safe end where they are far apart."""
-        # smooth profiles: the upper discretisation errs by h^2/12 and the lower one by half as much, which the estimate evens out
+        """A bracket of two proven ends, with an estimate between them (the safe end where they are far apart)."""
+        # on smooth profiles the pessimistic discretisation errs by h^2/12 and the optimistic one by half as much
         lower = lower if lower >= TINY else 0.0
         near = lower < upper <= 2 * lower
         return cls(min((2 * lower + upper) / 3, upper) if near else upper, lower, upper, by, refusal)
 
     @classmethod
     def exact_exp(cls, log_value: float) -> Bracket:
-        """The probability with this natural logarithm; where it is too small for a double it is bounded from both sides."""
+        """The probability with this natural logarithm; one too small for a double is bounded from both sides."""
         value = safe_exp(log_value)
         return cls.exact(value) if value != TINY else cls.above(value)
 
@@ -65,25 +66,28 @@ class Bracket:
         """The end that may be promised: the upper one, or the estimate where nothing is certified."""
         return self.estimate if self.upper is None else self.upper
 
+    def __float__(self) -> float:
+        return self.safe
+
 
 def safe_exp(log_value: float) -> float:
-    """e^x for x <= 0, rounded up where it is too small for a double: it is 0 at x = -inf alone, else at least 1e-300."""
+    """e^x for x <= 0, at least 1e-300 unless x = -inf, where it is 0."""
     if log_value < LOG_TINY:
         return TINY if log_value > -math.inf else 0.0
     return math.exp(min(log_value, 0.0))
 
 
 def monotone(brackets: Sequence[Bracket]) -> list[Bracket]:
-    """The brackets of a decreasing function at increasing arguments, with ends that decrease as well.
+    """Tighten brackets of a decreasing function at increasing arguments until their ends decrease as well.
 
-    An upper end holds at every larger argument too, and a lower end at every smaller one: the least of the former and the largest of
-    the latter are proven. Brackets without ends stay as they are.
+    An upper end holds at every larger argument too and a lower end at every smaller one, so running minima of the
+    former and running maxima of the latter are proven. Brackets without ends stay as they are.
     """
     if any(b.lower is None or b.upper is None for b in brackets):
         return list(brackets)
     uppers = list(accumulate((b.safe for b in brackets), min))
     lowers = list(accumulate((b.lower or 0.0 for b in reversed(brackets)), max))[::-1]
-    # ends that agree but for rounding may cross by it
+    # ends that agree up to rounding may cross by that much
     lowers = [min(low, high) for low, high in zip(lowers, uppers, strict=True)]
     inside = [min(max(b.estimate, low), high) for b, low, high in zip(brackets, lowers, uppers, strict=True)]
     estimates = accumulate(inside, min)
@@ -93,7 +97,10 @@ def monotone(brackets: Sequence[Bracket]) -> list[Bracket]:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """One point of a curve: a flat row that says what the number is, under which relation, and where it comes from."""
+    """One point of a privacy curve: eps and delta with their bounds, the kind of claim, the process and the source.
+
+    ``eps`` and ``delta`` as plain numbers are ``float(guarantee.epsilon)`` and ``float(guarantee.delta)``.
+    """
 
     notion: str
     claim: str
@@ -136,11 +143,19 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Curve:
-    """What holds of a process at every eps or delta, according to one accountant.
+    """The privacy curve of a process by one accountant: delta at every eps, and eps at every delta.
 
-    ``delta`` maps eps >= 0 to a Bracket of delta; ``epsilon`` maps delta in (0, 1) to a Bracket of eps >= 0.
-    ``notion`` is approximate-dp, probabilistic-dp, rdp, gdp, wdp or bdp; ``claim`` one of ``CLAIMS``. Where ``tol`` is given, a bracket
-    that is relatively wider gets a warning.
+    ``curve.epsilon(delta=...)`` and ``curve.delta(eps=...)`` are plain numbers on the safe side; ``curve.at(...)`` is a
+    ``Guarantee`` with both ends, its claim and its source.
+
+    Args:
+        process: the process that the curve is about. accountant: the name of the accountant.
+        notion: approximate-dp, probabilistic-dp, rdp, gdp, wdp or bdp. claim: one of ``CLAIMS``.
+        source: paper and theorem.
+        delta_bracket: maps eps >= 0 to a Bracket of delta.
+        epsilon_bracket: maps delta in (0, 1) to a Bracket of eps >= 0.
+        warnings: what every answer must say beside it.
+        tol: relative width asked of a bracket, where a wider one gets a warning.
     """
 
     process: Process
@@ -148,43 +163,64 @@ class Curve:
     notion: str
     claim: str
     source: str
-    delta: Callable[[float], Bracket]
-    epsilon: Callable[[float], Bracket]
+    delta_bracket: Callable[[float], Bracket]
+    epsilon_bracket: Callable[[float], Bracket]
     warnings: tuple[str, ...] = ()
     tol: float | None = None
+
+    def epsilon(self, *, delta: float) -> float:
+        """The smallest eps that may be promised at this delta: the upper end; inf where no finite eps holds.
+
+        Raises:
+            UsageError: delta is outside (0, 1). Unsupported: the accountant has no answer.
+        """
+        return self.at(delta=delta).epsilon.safe
+
+    def delta(self, *, eps: float) -> float:
+        """The smallest delta that may be promised at this eps: the upper end.
+
+        Raises:
+            UsageError: eps is negative or not finite. Unsupported: the accountant has no answer.
+        """
+        return self.at(eps=eps).delta.safe
 
     def at(self, *, eps: float | None = None, delta: float | None = None) -> Guarantee:
         """The guarantee at one eps or at one delta; exactly one must be given.
 
         Raises:
             UsageError: both or neither are given, eps is negative or not finite, or delta is outside (0, 1).
+            Unsupported: the accountant has no answer.
         """
         if (eps is None) == (delta is None):
-            raise UsageError("give either eps or delta, not both: one of them is the question, the other the answer")
+            given = "neither" if eps is None else "both"
+            raise UsageError(f"give eps to learn delta, or delta to learn eps; found {given}")
         if eps is not None:
             eps = plain(eps, "eps")
             if eps < 0:
                 raise UsageError(f"eps must be a finite number of at least 0; found {eps}")
-            return self._row(Bracket.exact(eps), self.delta(eps))
+            return self._row(Bracket.exact(eps), self.delta_bracket(eps))
         delta = plain(delta, "delta")
         if not 0 < delta < 1:
             raise UsageError(f"delta must lie strictly between 0 and 1; found {delta}")
-        return self._row(self.epsilon(delta), Bracket.exact(delta))
+        return self._row(self.epsilon_bracket(delta), Bracket.exact(delta))
 
     def _row(self, epsilon: Bracket, delta: Bracket) -> Guarantee:
-        named = (("eps", epsilon), ("delta", delta))
-        wide = tuple(
-            self._wide(name) for name, b in named if self.is_wide(b) and math.isfinite(b.safe) and not b.refusal
-        )
-        refused = tuple(
-            f"{self.accountant} itself has no answer here, other bounds have: {b.refusal}"
-            for _, b in named
-            if b.refusal
-        )
-        warnings = self.process.caveats() + self.warnings + wide + refused
-        # a number that is known to lie in an interval only is not exact, whatever it was computed from
-        claim = "upper-bound" if self.claim == "exact" and any(b.lower != b.upper for _, b in named) else self.claim
-        source = "; ".join([self.source, *(b.by for _, b in named if b.by)])
+        notes = []
+        for name, bracket in (("eps", epsilon), ("delta", delta)):
+            if bracket.refusal:
+                notes.append(
+                    f"{self.accountant} has no answer here, and the bounds are those of others: {bracket.refusal}"
+                )
+            elif self.is_wide(bracket) and math.isfinite(bracket.safe):
+                notes.append(
+                    f"{self.accountant}: the bracket of {name} is wider than the relative width {self.tol:g} "
+                    f"asked for; both of its ends hold"
+                )
+        warnings = self.process.caveats() + self.warnings + tuple(notes)
+        # a number that is only known to lie in an interval is not exact, whatever it was computed from
+        interval = any(bracket.lower != bracket.upper for bracket in (epsilon, delta))
+        claim = "upper-bound" if self.claim == "exact" and interval else self.claim
+        source = "; ".join([self.source, *(bracket.by for bracket in (epsilon, delta) if bracket.by)])
         return Guarantee(self.notion, claim, self.accountant, epsilon, delta, self.process, source, warnings)
 
     def is_wide(self, bracket: Bracket) -> bool:
@@ -193,25 +229,22 @@ class Curve:
             return False
         return math.isinf(bracket.upper) or bracket.upper - bracket.lower > 1.5 * self.tol * bracket.upper
 
-    def _wide(self, name: str) -> str:
-        return f"{self.accountant}: the bracket of {name} could not be made as narrow as --tol {self.tol:g} asks; both of its ends hold"
-
 
 def unit_notes(notions: Iterable[str | None]) -> list[str]:
-    """What must stand with every table of several notions, whatever its format: which figures may not be compared."""
-    found = list(dict.fromkeys(notion for notion in notions if notion))
-    if len(found) < 2:
+    """Notes for a table of several notions: which of its figures may not be compared."""
+    distinct = list(dict.fromkeys(notion for notion in notions if notion))
+    if len(distinct) < 2:
         return []
-    notes = [f"{', '.join(found)} share no units: compare figures of the same notion only"]
-    if "wdp" in found:
+    notes = [f"{', '.join(distinct)} have different units: compare figures of the same notion only"]
+    if "wdp" in distinct:
         notes.append(
-            "a wdp eps has the unit of the output and may grow with the noise; that it is the smallest says nothing of privacy"
+            "a wdp eps has the unit of the output and may grow with the noise: a small one does not mean more privacy"
         )
     return notes
 
 
 def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, source: str) -> Curve:
-    """The exact curve of a process whose composition is known in closed form, in one pair per order of the neighbours."""
+    """The exact curve of a process whose composition is known in closed form, one pair for each direction."""
 
     def log_delta(eps: float) -> float:
         return max(float(pair.log_delta(eps)) for pair in pairs)
@@ -228,7 +261,7 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
 def epsilon_at(
     log_delta: Callable[[float], float], delta: float, *, guess: float = 1.0, high: float = math.inf
 ) -> float:
-    """The least eps >= 0 with ``log_delta(eps) <= ln delta``, rounded up; inf where no eps meets it.
+    """The smallest eps >= 0 with ``log_delta(eps) <= ln delta``, rounded up; inf where there is none.
 
     Args:
         log_delta: ln of a decreasing profile (or of an upper bound of one) at eps >= 0.

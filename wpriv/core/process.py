@@ -37,6 +37,16 @@ class Sampling:
             )
 
 
+def Poisson(rate: float) -> Sampling:
+    """Poisson sampling: every record takes part in a step independently with probability ``rate``."""
+    return Sampling("poisson", rate)
+
+
+def FixedSize(rate: float) -> Sampling:
+    """Sampling without replacement: a step takes a uniformly random set of ``rate`` times the number of records."""
+    return Sampling("fixed", rate)
+
+
 @dataclass(frozen=True)
 class Step:
     """``n`` runs of one mechanism under one sampling, with fresh noise each; their queries may depend on earlier outputs.

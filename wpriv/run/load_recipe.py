@@ -95,11 +95,11 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
     return made
 
 
-def budget(name: str | Path) -> tuple[build_process.Job, list[str], dict[str, float]]:
+def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str], dict[str, float]]:
     """The process of a recipe of kind budget, who is to price it, and the question (eps or delta, and tol where given)."""
     data = recipe(name, kind="budget").data
     return (
-        build_process.job_of_steps(data["process"], data.get("adjacency")),
+        build_process.described_steps(data["process"], data.get("adjacency")),
         data.get("accountants") or ["pld"],
         _question(data),
     )
@@ -229,7 +229,7 @@ def steps_of_flags(
         blank = {f.name: 1.0 for f in fields if f.name in swept and f.name not in params}
     if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
         schedule = {**schedule, "rate": 1.0}
-    job = build_process.job(
+    job = build_process.described_process(
         mech, params={**params, **blank}, **schedule, adjacency=adjacency, history=history, observed=observed
     )
     steps = [{k: v for k, v in step.describe().items() if v is not None} for step in job.process.steps]

@@ -38,7 +38,7 @@ def converted(order: float, divergence: float, delta: float) -> float:
 def test_the_filter_adds_up_the_divergences_of_one_order(order):
     process = Process((Step(Gauss(5.0), 20), Step(Gauss(9.0, 2.0), 7)))
     divergence = order / 2 * (20 / 25 + 7 * 4 / 81)
-    found = rdp_filter.account(process, order=order).epsilon(1e-6).safe
+    found = rdp_filter.account(process, order=order).epsilon(delta=1e-6)
     assert found == pytest.approx(converted(order, divergence, 1e-6), rel=1e-12)
 
 
@@ -73,7 +73,7 @@ def test_the_figure_is_the_least_over_the_orders_each_at_its_share_of_delta():
     least = min(
         converted(1 + lam, d, 1e-5 * w) for lam, d, w in zip(orders.lam[few], spent, orders.share[few], strict=True)
     )
-    assert rdp_filter.account(process).epsilon(1e-5).safe == pytest.approx(least, rel=1e-9)
+    assert rdp_filter.account(process).epsilon(delta=1e-5) == pytest.approx(least, rel=1e-9)
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
@@ -81,7 +81,7 @@ def test_the_filter_costs_a_run_that_went_as_planned_half_of_delta(delta):
     process = Process((Step(Gauss(1.1), 1000, POISSON),))
     best = rdp_filter.best_order(process, delta=delta)
     least = evaluate.curve(process, "rdp").at(delta=delta).epsilon.safe
-    assert least <= rdp_filter.account(process).epsilon(delta).safe <= least + math.log(2) / (best - 1) + 1e-9
+    assert least <= rdp_filter.account(process).epsilon(delta=delta) <= least + math.log(2) / (best - 1) + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_filter_costs_a_run_that_went_as_planned_half_of_delta(delta):
 def test_steps_unlike_the_first_ones_still_have_a_finite_figure(later):
     process = Process((Step(Gauss(1.1), 1000, POISSON), later))
     least = evaluate.curve(process, "rdp").at(delta=1e-5).epsilon.safe
-    assert least <= rdp_filter.account(process).epsilon(1e-5).safe <= 1.5 * least
+    assert least <= rdp_filter.account(process).epsilon(delta=1e-5) <= 1.5 * least
 
 
 @pytest.mark.parametrize("order", [1.0, 0.5, -3.0])
@@ -157,10 +157,10 @@ def menu() -> list[tuple[float, float]]:
 @pytest.mark.parametrize("eps", [0.5, 1.0, 2.0, 3.0])
 def test_an_adversary_that_picks_the_noise_by_what_it_saw_keeps_the_bound_of_the_filter(eps):
     steps = menu()
-    bound = rdp_filter.account(_after_first(steps[0]), order=ORDER).delta(eps).safe
+    bound = rdp_filter.account(_after_first(steps[0]), order=ORDER).delta(eps=eps)
     assert adversary(eps, steps) <= bound * (1 + 1e-6)
     # the orders that are there without being asked for keep an adversary that spends no more by any one of them than by all of these steps
-    worst = max(rdp_filter.account(_after_first(step)).delta(eps).safe for step in steps)
+    worst = max(rdp_filter.account(_after_first(step)).delta(eps=eps) for step in steps)
     assert adversary(eps, steps) <= worst * (1 + 1e-6)
 
 

@@ -19,7 +19,7 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.run.accounting import budget as verb
-from wpriv.run.accounting import build_process, evaluate
+from wpriv.run.accounting import build_process, evaluate, gate, tabulate
 from wpriv.run.accounting.parameter_search import Reply, Unreachable, solve
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import TOL
@@ -36,8 +36,9 @@ def gauss_delta(eps: float, sigma: float, n: int) -> float:
 def test_the_verbs_are_documented_and_typed_functions_of_the_package():
     for function in (wpriv.budget, wpriv.calibrate):
         assert function.__doc__
-        assert inspect.signature(function).return_annotation == "Guarantee"
-        assert all(p.annotation is not p.empty for p in inspect.signature(function).parameters.values())
+        signature = inspect.signature(function)
+        assert signature.return_annotation == {"budget": "Guarantee", "calibrate": "Calibration"}[function.__name__]
+        assert all(p.annotation not in (p.empty, "Any") or p.name == "observed" for p in signature.parameters.values())
 
 
 def test_budget_answers_one_guarantee():
@@ -82,37 +83,37 @@ def test_the_chance_of_a_distinguishing_event_composes():
 
 
 def test_a_table_holds_answers_and_refusals():
-    job = build_process.job("laplace", params={"scale": 20}, n=100)
-    found = verb.table(job, ["gdp", "pld"], delta=1e-5)
+    job = build_process.described_process("laplace", params={"scale": 20}, n=100)
+    found = tabulate.by_accountants(job, ["gdp", "pld"], delta=1e-5)
     assert [row.accountant for row in found.rows] == ["pld"]
     assert [refusal.accountant for refusal in found.refused] == ["gdp"]
     with pytest.raises(Unsupported, match="no accountant has an answer: gdp"):
-        verb.table(job, ["gdp"], delta=1e-5)
+        tabulate.by_accountants(job, ["gdp"], delta=1e-5)
     with pytest.raises(UsageError, match="no accountant called"):
-        verb.table(job, ["pld", "gpd"], delta=1e-5)
+        tabulate.by_accountants(job, ["pld", "gpd"], delta=1e-5)
 
 
 def test_curves_end_where_they_were_asked_to():
-    job = build_process.job("gauss", params={"sigma": 1})
-    assert verb.curve(job, "pld", eps=3)[-1].epsilon.safe == 3
-    assert verb.curve(job, "pld", delta=1e-3)[-1].delta.safe == pytest.approx(1e-3, rel=1e-9)
-    revealed = build_process.job("randomized-response", params={"eps0": 1, "delta0": 0.01})
-    assert verb.curve(revealed, "pld")[-1].delta.safe == pytest.approx(0.1, rel=1e-6)
+    job = build_process.described_process("gauss", params={"sigma": 1})
+    assert tabulate.along_eps(job, "pld", eps=3)[-1].epsilon.safe == 3
+    assert tabulate.along_eps(job, "pld", delta=1e-3)[-1].delta.safe == pytest.approx(1e-3, rel=1e-9)
+    revealed = build_process.described_process("randomized-response", params={"eps0": 1, "delta0": 0.01})
+    assert tabulate.along_eps(revealed, "pld")[-1].delta.safe == pytest.approx(0.1, rel=1e-6)
 
 
 def test_max_eps_fails_only_above_the_limit():
-    job = build_process.job("gauss", params={"sigma": 1})
+    job = build_process.described_process("gauss", params={"sigma": 1})
     rows = [verb.answer(job, "pld", delta=1e-5)]
-    verb.check_max_eps(rows, rows[0].epsilon.safe)
+    gate.check_max_eps(rows, rows[0].epsilon.safe)
     with pytest.raises(CheckFailed, match=r"found 4\.37718"):
-        verb.check_max_eps(rows, 4.37)
+        gate.check_max_eps(rows, 4.37)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.floats(1e-3, 30), st.floats(-100, -0.4), st.integers(1, 10**6))
 def test_calibrated_sigma_is_least_and_meets_the_target(eps, log10_delta, n):
     delta = 10**log10_delta
-    found = wpriv.calibrate("gauss", eps=eps, delta=delta, n=n)
+    found = wpriv.calibrate("gauss", eps=eps, delta=delta, n=n).guarantee
     sigma = found.extra["calibrated"]["value"]
     assert found.epsilon.upper <= eps
     assert gauss_delta(eps, sigma, n) <= delta * (1 + 1e-9)
@@ -128,7 +129,7 @@ def test_calibrated_n_is_the_largest(sigma, eps, log10_delta):
         with pytest.raises(Unsupported, match="n = 1"):
             wpriv.calibrate("gauss", sigma=sigma, eps=eps, delta=delta)
         return
-    n = wpriv.calibrate("gauss", sigma=sigma, eps=eps, delta=delta).extra["calibrated"]["value"]
+    n = wpriv.calibrate("gauss", sigma=sigma, eps=eps, delta=delta).value
     assert isinstance(n, int)
     assert gauss_delta(eps, sigma, n) <= delta * (1 + 1e-9)
     more = n + 1 if n < 40000 else math.ceil(n * (1 + 1e-4))
@@ -141,7 +142,7 @@ def test_every_unknown_and_accountant_ends_on_the_safe_side(accountant, missing)
     job = {"sigma": 1.5, "n": 2000, "rate": 0.01}
     eps = 1.5
     del job[missing]
-    found = wpriv.calibrate("gauss", eps=eps, delta=1e-5, sampling="poisson", accountant=accountant, **job)
+    found = wpriv.calibrate("gauss", eps=eps, delta=1e-5, sampling="poisson", accountant=accountant, **job).guarantee
     value = found.extra["calibrated"]["value"]
     assert found.epsilon.safe <= eps
     worse = {"sigma": value * (1 - 1e-3), "n": math.ceil(value * (1 + 2e-3)), "rate": value * (1 + 1e-3)}[missing]
@@ -152,14 +153,14 @@ def test_every_unknown_and_accountant_ends_on_the_safe_side(accountant, missing)
 
 
 def test_the_same_pricing_of_the_answer_meets_the_target_again():
-    found = wpriv.calibrate("laplace", eps=2, delta=1e-6, n=500)
+    found = wpriv.calibrate("laplace", eps=2, delta=1e-6, n=500).guarantee
     scale = found.extra["calibrated"]["value"]
     assert wpriv.budget("laplace", scale=scale, n=500, delta=1e-6, tol=TOL).epsilon.upper == found.epsilon.upper <= 2
 
 
 def test_eps_zero_is_met_by_total_variation_alone():
     # delta(0) of Gauss is erf(sqrt(n) / (2 sqrt(2) sigma))
-    sigma = wpriv.calibrate("gauss", eps=0, delta=0.01, n=10).extra["calibrated"]["value"]
+    sigma = wpriv.calibrate("gauss", eps=0, delta=0.01, n=10).value
     assert math.erf(math.sqrt(10) / (2 * math.sqrt(2) * sigma)) <= 0.01
     assert math.erf(math.sqrt(10) / (2 * math.sqrt(2) * sigma * (1 - 1e-6))) > 0.01
 

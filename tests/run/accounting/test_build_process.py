@@ -99,7 +99,7 @@ def test_any_value_of_a_field_is_read_or_refused(value):
 @given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 1000))
 def test_steps_from_epochs_are_the_exact_ratio_rounded_up_once(batch, more, epochs):
     records = batch + more
-    found = build_process.schedule(batch=batch, records=records, epochs=epochs, **POISSON)
+    found = build_process.repetition(batch=batch, records=records, epochs=epochs, **POISSON)
     # exact in integers
     assert found.n == -(-epochs * records // batch)
     assert found.rate == batch / records
@@ -108,11 +108,11 @@ def test_steps_from_epochs_are_the_exact_ratio_rounded_up_once(batch, more, epoc
 def test_epochs_at_a_round_rate_make_no_extra_step():
     # 60 / 0.01 is 6000.000000000001 or 5999.999... in other roundings; it must be 6000
     for rate, steps in ((0.01, 6000), (0.03, 2000), (0.07, 858)):
-        assert build_process.schedule(rate=rate, epochs=60, **POISSON).n == steps
+        assert build_process.repetition(rate=rate, epochs=60, **POISSON).n == steps
 
 
 def test_nothing_said_stays_unsaid():
-    assert build_process.schedule() == build_process.Schedule(None, None, ())
+    assert build_process.repetition() == build_process.Repetition(None, None, ())
 
 
 def test_history_reads_both_of_its_forms(tmp_path):
@@ -133,4 +133,4 @@ def test_a_missing_history_is_a_missing_resource(tmp_path):
 
 def test_history_stands_alone():
     with pytest.raises(UsageError, match="--sigma"):
-        build_process.job(None, params={"sigma": 1}, history="steps.json")
+        build_process.described_process(None, params={"sigma": 1}, history="steps.json")

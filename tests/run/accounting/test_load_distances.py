@@ -128,6 +128,6 @@ def test_the_command_line_sweeps_observed_steps(capsys):
     rows = [line.split() for line in shown.out.splitlines() if line[:1].isdigit()]
     assert [row[0] for row in rows] == ["1", "2", "3"]
     assert float(rows[0][1]) < float(rows[1][1]) < float(rows[2][1])
-    assert "share no units" in shown.err
+    assert "different units" in shown.err
     assert main(["compare", *job.split(), "--observed", seen, "--sweep", "n=4"]) == 2
     assert "4 steps need as many observed; found 3" in capsys.readouterr().err

@@ -69,9 +69,9 @@ def test_every_table_of_several_notions_carries_the_note_on_units(capsys):
     ):
         assert main([verb, *job.split(), *mode.split()]) == 0
         shown = capsys.readouterr()
-        assert "share no units" in shown.err
+        assert "different units" in shown.err
         if mode == "--json":
-            assert any("share no units" in note for note in json.loads(shown.out)["notes"])
+            assert any("different units" in note for note in json.loads(shown.out)["notes"])
         if not mode:
             assert "[wdp]" in shown.out
             assert "[rdp]" in shown.out

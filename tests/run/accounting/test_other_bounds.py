@@ -25,8 +25,7 @@ from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
-from wpriv.run.accounting import budget as verb
-from wpriv.run.accounting import build_process, evaluate, other_bounds
+from wpriv.run.accounting import build_process, evaluate, other_bounds, tabulate
 
 FEW = Process((Step(Gauss(4.0), 100, Sampling("poisson", 0.01)),))
 FEDERATED = Process((Step(DiscreteGauss(1.517), 43510, Sampling("poisson", 0.001457)),))
@@ -95,7 +94,7 @@ def test_few_steps_of_few_losses_are_summed_exactly_at_any_delta():
     assert row.epsilon.safe <= 1 + 1e-9
     assert atoms_delta([law], row.epsilon.safe - 1e-6) > 1e-12
     assert row.claim == "exact"
-    assert wpriv.calibrate("discrete-laplace", eps=1, delta=1e-12, n=2).extra["calibrated"]["value"] == 2.0
+    assert wpriv.calibrate("discrete-laplace", eps=1, delta=1e-12, n=2).value == 2.0
 
 
 def test_a_refusal_stays_one_where_no_other_bound_says_anything():
@@ -118,8 +117,8 @@ def test_sampling_only_helps(mu, rate, eps):
 
 
 def test_a_table_over_eps_falls_in_both_ends(capsys):
-    job = build_process.job("gauss", params={"sigma": 4.0}, n=100, sampling="poisson", rate=0.01)
-    rows = verb.curve(job, "pld", eps=3)
+    job = build_process.described_process("gauss", params={"sigma": 4.0}, n=100, sampling="poisson", rate=0.01)
+    rows = tabulate.along_eps(job, "pld", eps=3)
     for left, right in pairwise(rows):
         assert left.epsilon.safe < right.epsilon.safe
         for end in ("lower", "estimate", "upper"):

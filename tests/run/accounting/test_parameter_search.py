@@ -88,16 +88,16 @@ def curve_of(process, limits: tuple[float, float], bracket: tuple[float, float] 
     def epsilon(delta: float) -> Bracket:
         if limits[0] <= sigma <= limits[1]:
             raise Unsupported(REASON)
-        value = exact.epsilon(delta).safe
+        value = exact.epsilon(delta=delta)
         return Bracket.between(value * bracket[0], value * bracket[1])
 
-    return Curve(process, "stub", "approximate-dp", "certified", "", exact.delta, epsilon)
+    return Curve(process, "stub", "approximate-dp", "certified", "", exact.delta_bracket, epsilon)
 
 
 @pytest.mark.parametrize("limits", [(5.0, 500.0), (3.8, 4.2), (1.0, 3.6)])
 def test_a_refusal_in_part_of_the_range_leaves_calibrate_its_least_sigma(monkeypatch, limits):
     monkeypatch.setattr(evaluate, "curve", lambda process, *_: curve_of(process, limits))
-    row = wpriv.calibrate("gauss", eps=1, delta=1e-5)
+    row = wpriv.calibrate("gauss", eps=1, delta=1e-5).guarantee
     sigma = row.extra["calibrated"]["value"]
     assert gauss_delta(1, sigma, 1) <= 1e-5 < gauss_delta(1, sigma * (1 - 1e-6), 1)
     assert row.extra["calibrated"]["within"] < 2e-6
@@ -107,7 +107,7 @@ def test_a_refusal_in_part_of_the_range_leaves_calibrate_its_least_sigma(monkeyp
 def test_a_sigma_that_may_not_be_the_least_says_so(monkeypatch):
     # the least sigma is 3.7306
     monkeypatch.setattr(evaluate, "curve", lambda process, *_: curve_of(process, (3.0, 10.0)))
-    row = wpriv.calibrate("gauss", eps=1, delta=1e-5)
+    row = wpriv.calibrate("gauss", eps=1, delta=1e-5).guarantee
     calibrated = row.extra["calibrated"]
     assert calibrated["value"] == pytest.approx(10, rel=1e-5)
     assert 2.8 < calibrated["misses"] < 3
@@ -125,7 +125,7 @@ def test_where_nothing_can_be_said_the_error_is_the_refusal_itself(monkeypatch):
 @pytest.mark.parametrize(("n", "delta"), [(2, 1e-12), (5, 1e-9)])
 def test_few_steps_of_discrete_laplace_need_no_more_noise_than_pure_dp_asks(n, delta):
     # basic composition: n / scale <= 1; below it P(all n losses are the largest) = (e^(1/n) / (1 + e^(1/n)))^n > delta shows
-    row = wpriv.calibrate("discrete-laplace", eps=1, delta=delta, n=n)
+    row = wpriv.calibrate("discrete-laplace", eps=1, delta=delta, n=n).guarantee
     assert n * (1 - 1e-6) <= row.extra["calibrated"]["value"] <= n * (1 + 1e-6)
     assert row.epsilon.safe <= 1
 
@@ -134,7 +134,7 @@ def test_few_steps_of_discrete_laplace_need_no_more_noise_than_pure_dp_asks(n, d
     ("rate", "n", "eps", "delta"), [(0.01, 10000, 1.0, 1e-5), (256 / 60000, 14062, 3.0, 1e-5), (0.001, 1000, 0.2, 1e-7)]
 )
 def test_a_calibrated_sigma_is_within_a_millionth_of_the_least(rate, n, eps, delta):
-    row = wpriv.calibrate("gauss", eps=eps, delta=delta, n=n, sampling="poisson", rate=rate)
+    row = wpriv.calibrate("gauss", eps=eps, delta=delta, n=n, sampling="poisson", rate=rate).guarantee
     sigma = row.extra["calibrated"]["value"]
 
     def log_delta(noise: float) -> float:
@@ -146,7 +146,7 @@ def test_a_calibrated_sigma_is_within_a_millionth_of_the_least(rate, n, eps, del
 
 
 def test_a_calibrated_scale_is_within_a_millionth_of_the_least():
-    scale = wpriv.calibrate("laplace", eps=1, delta=1e-5, n=1000).extra["calibrated"]["value"]
+    scale = wpriv.calibrate("laplace", eps=1, delta=1e-5, n=1000).value
 
     def log_delta(b: float) -> float:
         return contour_log_delta([(laplace(1 / b), 1000)], 1.0)
@@ -156,13 +156,13 @@ def test_a_calibrated_scale_is_within_a_millionth_of_the_least():
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-8])
 def test_the_search_ends_as_near_the_least_as_the_tolerance(tol):
-    sigma = wpriv.calibrate("gauss", eps=1, delta=1e-5, tol=tol).extra["calibrated"]["value"]
+    sigma = wpriv.calibrate("gauss", eps=1, delta=1e-5, tol=tol).value
     assert gauss_delta(1, sigma, 1) <= 1e-5 * (1 + 1e-12)
     assert gauss_delta(1, sigma * (1 - tol), 1) > 1e-5
 
 
 def test_a_count_of_a_million_is_the_most():
-    row = wpriv.calibrate("gauss", sigma=40, eps=1, delta=1e-5, sampling="poisson", rate=0.01)
+    row = wpriv.calibrate("gauss", sigma=40, eps=1, delta=1e-5, sampling="poisson", rate=0.01).guarantee
     calibrated = row.extra["calibrated"]
     assert calibrated["most"]
     assert calibrated["misses"] == calibrated["value"] + 1
@@ -176,7 +176,7 @@ def test_a_count_of_a_million_is_the_most():
 def test_an_n_is_never_called_the_most_where_one_more_is_proven(monkeypatch):
     """The bracket is a thousandth wide however narrow a one is asked for: n + 1 is shown neither to meet nor to miss."""
     monkeypatch.setattr(evaluate, "curve", lambda process, *_: curve_of(process, (0.0, 0.0), (0.999, 1.001)))
-    row = wpriv.calibrate("gauss", sigma=100, eps=1, delta=1e-5)
+    row = wpriv.calibrate("gauss", sigma=100, eps=1, delta=1e-5).guarantee
     calibrated = row.extra["calibrated"]
     n = calibrated["value"]
     assert not calibrated["most"]

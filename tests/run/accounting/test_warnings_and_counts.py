@@ -33,7 +33,7 @@ def call(capsys, line: str) -> tuple[int, str, str]:
     ("sigma", "rate", "eps", "delta"), [(4.0, 0.01, 1.0, 1e-5), (1.1, 0.004, 2.0, 1e-5), (0.8, 0.001, 0.5, 1e-6)]
 )
 def test_calibrated_n_is_the_most_that_meets_the_target(sigma, rate, eps, delta):
-    row = wpriv.calibrate("gauss", sigma=sigma, sampling="poisson", rate=rate, eps=eps, delta=delta)
+    row = wpriv.calibrate("gauss", sigma=sigma, sampling="poisson", rate=rate, eps=eps, delta=delta).guarantee
     n = row.extra["calibrated"]["value"]
     assert row.extra["calibrated"]["most"] is True
 
@@ -48,7 +48,7 @@ def test_calibrated_n_is_the_most_that_meets_the_target(sigma, rate, eps, delta)
 
 @pytest.mark.parametrize("sigma", [40.0, 400.0, 4000.0])
 def test_calibrated_n_of_a_closed_form_is_the_most(sigma):
-    n = wpriv.calibrate("gauss", sigma=sigma, eps=1, delta=1e-5).extra["calibrated"]["value"]
+    n = wpriv.calibrate("gauss", sigma=sigma, eps=1, delta=1e-5).value
     assert gauss_delta(1, sigma, n) <= 1e-5 < gauss_delta(1, sigma, n + 1)
 
 

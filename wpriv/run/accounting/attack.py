@@ -56,7 +56,7 @@ class Profile:
         eps = abs(log_t)
         if eps not in self.seen:
             try:
-                bracket: Bracket = self.curve.delta(eps)
+                bracket: Bracket = self.curve.delta_bracket(eps)
                 self.seen[eps] = (float(bracket.lower or 0.0), float(bracket.safe))
             except Unsupported:
                 # out of reach of the curve: nothing is known of it there

@@ -1,4 +1,4 @@
-"""From plain data (flags, recipes, JSON) to a checked Process; every fault names the flag that mends it."""
+"""Build a checked Process from plain data (flags, recipes, JSON) or from objects; errors name the flag to change."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.mechanism import Mechanism
+from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT, type_words
 from wpriv.core.process import SAMPLINGS, Process, Sampling, Step
 from wpriv.errors import UsageError, WprivError
@@ -20,19 +21,20 @@ from wpriv.run.accounting.history import read_history
 from wpriv.run.parse_numbers import number, shown, whole
 
 STEP_KEYS = ("mech", "n", "sampling", "rate", "observed")
-MOST_READ = 20
-SCHEDULE_KEYS = ("n", "rate", "batch", "records", "epochs")
+# kinds of steps whose readings are listed
+MAX_READINGS = 20
+REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs")
 
 
 def step(spec: Mapping[str, Any]) -> Step:
-    """One step of a process from ``{mech, <parameters of the mechanism>, n, sampling, rate, observed}``.
+    """Build a step from ``{mech, <parameters of the mechanism>, n, sampling, rate, observed}``.
 
-    Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1 and sampling to none.
+    Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1, sampling to none.
 
     Raises:
         UsageError: an unknown mechanism or parameter (with a suggestion), a missing parameter (naming its flag), a bad value.
     """
-    cls = mechanism(spec)
+    cls, mech = mechanism(spec), mechanism_name(spec)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     values = {}
     for key, value in spec.items():
@@ -40,36 +42,48 @@ def step(spec: Mapping[str, Any]) -> Step:
             continue
         if key not in fields:
             near = did_you_mean(str(key), [*fields, *STEP_KEYS]) or "."
-            raise UsageError(f"{spec['mech']} has no parameter {str(key)!r}{near} Its parameters: {', '.join(fields)}")
+            raise UsageError(f"{mech} has no parameter {str(key)!r}{near} Its parameters: {', '.join(fields)}")
         values[key] = _field_value(fields[key], value)
     for name, f in fields.items():
         if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            raise UsageError(
-                f"{spec['mech']} needs {flag(name)} ({f.metadata.get('help', 'a parameter of the mechanism')}); found none"
-            )
+            meaning = f.metadata.get("help", "a parameter of the mechanism")
+            raise UsageError(f"{mech} needs {flag(name)} ({meaning}); found none")
     kind = "none" if spec.get("sampling") is None else spec["sampling"]
-    seen = None
-    if spec.get("observed") is not None:
-        from wpriv.run.accounting import load_distances
+    return Step(
+        cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")), _distances(spec.get("observed"))
+    )
 
-        seen = load_distances.observed(spec["observed"])
-    return Step(cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")), seen)
+
+def _distances(observed: Any) -> Observed | None:
+    if observed is None:
+        return None
+    from wpriv.run.accounting import load_distances
+
+    return load_distances.observed(observed)
 
 
 def mechanism(spec: Mapping[str, Any]) -> type[Mechanism]:
-    """The class of the mechanism that a step names."""
-    if not isinstance(spec.get("mech"), str):
-        raise UsageError(
-            f"a step needs a mechanism, as in --mech gauss. Known: {', '.join(registry.names('mechanisms'))}"
-        )
-    return registry.mechanism(spec["mech"])
+    """The class of the mechanism that a step names, or gives itself."""
+    mech = spec.get("mech")
+    if isinstance(mech, type) and issubclass(mech, Mechanism):
+        return mech
+    if not isinstance(mech, str):
+        known = ", ".join(registry.names("mechanisms"))
+        raise UsageError(f"a step needs a mechanism, as in --mech gauss; found {shown(mech)}. Known: {known}")
+    return registry.mechanism(mech)
+
+
+def mechanism_name(spec: Mapping[str, Any]) -> str:
+    """The name of a step's mechanism, which may be given as its class."""
+    mech = spec["mech"]
+    return mech if isinstance(mech, str) else str(mech.__module__.rpartition(".")[2].replace("_", "-"))
 
 
 def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None, places: Sequence[str] = ()) -> Process:
-    """Build a Process from step mappings (see ``step``); equal neighbouring steps are merged into one with the counts added.
+    """Build a Process from step mappings (see ``step``); consecutive equal steps are merged by adding their counts.
 
     Args:
-        places: where each step was written, for messages; none where there is one step alone.
+        places: where each step was written, for messages; empty for a single step.
     """
     steps: list[Step] = []
     for index, spec in enumerate(specs):
@@ -89,7 +103,7 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None, pl
 
 
 def flag(name: str) -> str:
-    """How a mechanism's parameter is given on the command line."""
+    """The flag by which a mechanism's parameter is given on the command line."""
     return f"--{name}" if name in ("sigma", "scale", "sensitivity") else f"--param {name}=..."
 
 
@@ -114,16 +128,29 @@ def question(**given: Any) -> dict[str, float]:
     return {name: number(value, f"--{name}") for name, value in given.items() if value is not None}
 
 
+def sampling_keys(sampling: str | Sampling, rate: float | None) -> dict[str, Any]:
+    """``sampling`` and ``rate`` of a step mapping; a Sampling object brings its own rate.
+
+    Raises:
+        UsageError: a Sampling object and a rate beside it.
+    """
+    if not isinstance(sampling, Sampling):
+        return {"sampling": sampling, "rate": rate}
+    if rate is not None:
+        raise UsageError(f"{sampling} has a rate of its own; leave out rate = {rate}")
+    return {"sampling": sampling.kind, "rate": None if sampling.kind == "none" else sampling.rate}
+
+
 @dataclasses.dataclass(frozen=True)
-class Schedule:
-    """How often and at which rate: n compositions, the sampling rate (None without sampling), and how the flags were read."""
+class Repetition:
+    """The number of compositions and the sampling rate (None where nothing was said), and how the flags were read."""
 
     n: int | None
     rate: float | None
     notes: tuple[str, ...]
 
 
-def schedule(
+def repetition(
     *,
     n: Any = None,
     rate: Any = None,
@@ -131,11 +158,11 @@ def schedule(
     records: Any = None,
     epochs: Any = None,
     sampling: str = "none",
-) -> Schedule:
-    """Reads n and the rate from whichever of the flags were given.
+) -> Repetition:
+    """Read n and the sampling rate from whichever of the flags were given.
 
-    rate = batch / records. One epoch is 1 / rate steps, and n = ceil(epochs / rate): the whole run is rounded up once, not every
-    epoch. ``None`` stays None where nothing was said.
+    rate = batch / records. One epoch is 1 / rate steps, and n = ceil(epochs / rate): the whole run is rounded up once, not
+    every epoch. What was not given stays None.
 
     Raises:
         UsageError: the flags contradict each other, or one of them lacks another.
@@ -148,45 +175,45 @@ def schedule(
             raise UsageError("--rate and --batch both set the sampling rate; give one of them")
         if records is None:
             raise UsageError("--batch needs --records (the data-set size): the rate is batch / records")
-        size, of = whole(batch, "batch"), whole(records, "records")
-        if not 1 <= size <= of:
-            raise UsageError(f"--batch must lie between 1 and --records; found {size} of {of} records")
-        found: float | None = size / of
-        notes.append(f"rate = batch / records = {size} / {of} = {found:.6g}")
+        size, total = whole(batch, "batch"), whole(records, "records")
+        if not 1 <= size <= total:
+            raise UsageError(f"--batch must lie between 1 and --records; found {size} of {total} records")
+        share: float | None = size / total
+        notes.append(f"rate = batch / records = {size} / {total} = {share:.6g}")
     else:
-        size = of = 0
-        found = None if rate is None else number(rate, "rate")
-    if found is not None and sampling == "none":
+        size = total = 0
+        share = None if rate is None else number(rate, "rate")
+    if share is not None and sampling == "none":
         given = "--batch" if batch is not None else "--rate"
         raise UsageError(
             f"{given} needs --sampling: poisson (each record by itself) or fixed (batches without replacement)"
         )
     if epochs is None:
-        return Schedule(None if n is None else whole(n, "n"), found, tuple(notes))
+        return Repetition(None if n is None else whole(n, "n"), share, tuple(notes))
     if n is not None:
         raise UsageError("--n and --epochs both set the number of compositions; give one of them")
-    if found is None or not 0 < found <= 1:
+    if share is None or not 0 < share <= 1:
         raise UsageError(
-            "--epochs needs a sampling rate in (0, 1]: give --batch with --records, or --rate (one epoch is 1 / rate steps)"
+            "--epochs needs a sampling rate in (0, 1]: give --batch with --records, or --rate (an epoch is 1 / rate steps)"
         )
     passes = number(epochs, "epochs")
-    exact = passes * of / size if size else passes / found
+    exact = passes * total / size if size else passes / share
     if not 0 < exact <= MAX_COUNT:
         raise UsageError(f"--epochs {passes:g} at this rate is {exact:g} steps; wanted 1 to 2^40")
-    # 60 / 0.01 may come out a hair above 6000, which must not become one step more
+    # 60 / 0.01 may exceed 6000 by rounding, which must not add a step
     count = max(1, math.ceil(exact * (1 - 1e-14)))
-    per_epoch = of / size if size else 1 / found
-    notes.append(
-        f"n = {count} steps = ceil({passes:g} epochs x {per_epoch:.6g} steps an epoch), rounded up once over the whole run"
-    )
-    return Schedule(count, found, tuple(notes))
+    per_epoch = total / size if size else 1 / share
+    notes.append(f"n = {count} steps = ceil({passes:g} epochs x {per_epoch:.6g} steps an epoch), rounded up once")
+    return Repetition(count, share, tuple(notes))
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
-    """A process, in words how the arguments that made it were read, and the size of the data set where it was given.
+class DescribedProcess:
+    """A process as a user described it.
 
-    ``declared`` is what a ledger says was fixed before its first release; None for anything else than a ledger.
+    Args:
+        process: what runs. notes: how the arguments were read. records: the size of the data set, if it was given.
+        declared: for a ledger, what it says was fixed before its first release.
     """
 
     process: Process
@@ -195,16 +222,16 @@ class Job:
     declared: Declared | None = None
 
     def tol(self) -> float:
-        """The width of a bracket where none is asked for: for a ledger that of the statement beside it, so that both say the same."""
+        """The default relative width of a bracket; the same as in a statement, so that both show the same figure."""
         return evaluate.answer_tol(self.process)
 
 
-def job(
-    mech: str | None,
+def described_process(
+    subject: str | type[Mechanism] | Mechanism | Process | None,
     *,
     params: Mapping[str, Any],
     n: Any = None,
-    sampling: str = "none",
+    sampling: str | Sampling = "none",
     rate: Any = None,
     batch: Any = None,
     records: Any = None,
@@ -212,69 +239,99 @@ def job(
     adjacency: str | None = None,
     history: str | Path | None = None,
     observed: Any = None,
-) -> Job:
-    """The process that the arguments of ``budget`` describe: one mechanism under one schedule, or the steps of a history file."""
-    if history is not None:
-        others = {
-            "--mech": mech,
+) -> DescribedProcess:
+    """The process that the arguments of ``budget`` describe.
+
+    One mechanism, repeated and sampled; the steps of a history file; or a Process that is complete already.
+
+    Raises:
+        UsageError: the arguments contradict each other, or something is missing.
+    """
+    keys = {"n": n, **sampling_keys(sampling, rate), "batch": batch, "records": records, "epochs": epochs}
+    if history is None and not isinstance(subject, (Process, Mechanism)):
+        distances = {} if observed is None else {"observed": observed}
+        return described_steps([{"mech": subject, **params, **keys, **distances}], adjacency)
+    if isinstance(subject, Mechanism):
+        if params:
+            raise UsageError(f"{subject} has its parameters; leave out {', '.join(params)}")
+        repeated = repetition(**{key: keys[key] for key in REPETITION_KEYS}, sampling=keys["sampling"])
+        count = 1 if repeated.n is None else repeated.n
+        step = Step(subject, count, _sampling(keys["sampling"], repeated.rate), _distances(observed))
+        process = Process((step,), "" if adjacency is None else adjacency)
+        return DescribedProcess(process, (*repeated.notes, *_readings(process)), _size([{"records": records}]))
+    _refuse_beside(
+        "--history" if history is not None else "a Process",
+        {
+            "--mech": subject if history is not None else None,
             "--n": n,
-            "--rate": rate,
+            "--rate": keys["rate"],
             "--batch": batch,
             "--epochs": epochs,
             "--observed": observed,
-            **{flag(k): v for k, v in params.items()},
-        }
-        given = [name for name, value in others.items() if value is not None]
-        if given or sampling != "none":
-            raise UsageError(
-                f"--history holds whole steps; it cannot be combined with {', '.join(given) or '--sampling'}"
-            )
-        read = read_history(history)
-        if read.adjacency is not None and adjacency not in (None, read.adjacency):
-            wanted = f"--history {history} is accounted for under {read.adjacency} neighbours"
-            raise UsageError(f"{wanted}; found --adjacency {shown(adjacency)}")
-        made = process(read.steps, read.adjacency or adjacency, read.places)
-        notes = (f"{len(read.steps)} different steps read from {history}", *read.notes, *_readings(made))
-        return Job(made, notes, _size([{"records": records}]), read.declared)
-    own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
-    seen = {} if observed is None else {"observed": observed}
-    return job_of_steps([{"mech": mech, **params, **own, **seen}], adjacency)
+            "--sampling": None if keys["sampling"] == "none" else keys["sampling"],
+            **{flag(key): value for key, value in params.items()},
+        },
+    )
+    if isinstance(subject, Process):
+        if adjacency not in (None, subject.adjacency):
+            raise UsageError(f"the process has {subject.adjacency} neighbours; found adjacency {shown(adjacency)}")
+        return DescribedProcess(subject, tuple(_readings(subject)), _size([{"records": records}]))
+    assert history is not None
+    return _from_history(history, adjacency, records)
 
 
-def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> Job:
-    """The process of steps as a recipe has them, each ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``."""
+def _refuse_beside(whole_steps: str, others: Mapping[str, Any]) -> None:
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise UsageError(f"{whole_steps} holds whole steps; it cannot be combined with {', '.join(given)}")
+
+
+def _from_history(history: str | Path, adjacency: str | None, records: Any) -> DescribedProcess:
+    steps = read_history(history)
+    if steps.adjacency is not None and adjacency not in (None, steps.adjacency):
+        raise UsageError(
+            f"--history {history} is accounted for under {steps.adjacency} neighbours; "
+            f"found --adjacency {shown(adjacency)}"
+        )
+    built = process(steps.steps, steps.adjacency or adjacency, steps.places)
+    notes = (f"{len(steps.steps)} different steps read from {history}", *steps.notes, *_readings(built))
+    return DescribedProcess(built, notes, _size([{"records": records}]), steps.declared)
+
+
+def described_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> DescribedProcess:
+    """The process of steps as in a recipe: ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``."""
     specs, notes = [], []
     steps = list(steps)
     for written in steps:
-        spec, read = planned(written)
-        notes += read
+        spec, lines = with_repetition(written)
+        notes += lines
         if spec["n"] is None:
             spec["n"] = 1
             notes.append("n = 1, since neither --n nor --epochs was given")
         specs.append(spec)
     size = _size(steps)
-    made = process(specs, adjacency)
-    told = [step.observed.told() for step in made.steps if step.observed is not None]
-    notes += [f"sigma and sensitivity are multiples of the observed unit: {words}" for words in told]
-    return Job(made, (*dict.fromkeys(notes), *_readings(made)), size)
+    built = process(specs, adjacency)
+    units = [step.observed.told() for step in built.steps if step.observed is not None]
+    notes += [f"sigma and sensitivity are multiples of the observed unit: {unit}" for unit in units]
+    return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)
 
 
 def _size(steps: Iterable[Mapping[str, Any]]) -> int | None:
-    """The size of the data set, the largest that some step names; None where none does."""
+    """The size of the data set: the largest that a step names; None where none does."""
     sizes = [whole(step["records"], "records") for step in steps if step.get("records") is not None]
     if sizes and min(sizes) < 1:
         raise UsageError(f"--records is the size of the data set, at least 1; found {min(sizes)}")
     return max(sizes, default=None)
 
 
-def _readings(made: Process) -> list[str]:
-    """How the mechanisms read their parameters, for as many kinds of step as anybody reads."""
-    return list(dict.fromkeys(line for step in made.steps[:MOST_READ] for line in step.mechanism.reading()))
+def _readings(process: Process) -> list[str]:
+    """How the mechanisms of the first steps interpreted their parameters."""
+    return list(dict.fromkeys(line for step in process.steps[:MAX_READINGS] for line in step.mechanism.reading()))
 
 
-def planned(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A step with batch, records and epochs turned into n and rate (None where nothing was said), and how they were read."""
+def with_repetition(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Replace batch, records and epochs of a step by n and rate (None where not given); return notes beside it."""
     sampling = "none" if written.get("sampling") is None else written["sampling"]
-    plan = schedule(**{key: written.get(key) for key in SCHEDULE_KEYS}, sampling=sampling)
-    rest = {key: value for key, value in written.items() if key not in SCHEDULE_KEYS}
-    return {**rest, "n": plan.n, "rate": plan.rate}, list(plan.notes)
+    repeated = repetition(**{key: written.get(key) for key in REPETITION_KEYS}, sampling=sampling)
+    rest = {key: value for key, value in written.items() if key not in REPETITION_KEYS}
+    return {**rest, "n": repeated.n, "rate": repeated.rate}, list(repeated.notes)

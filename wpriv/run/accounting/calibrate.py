@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Unpack
 
 from wpriv.core.guarantee import Guarantee
+from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.process import Process
+from wpriv.core.process import Process, Sampling
 from wpriv.errors import UsageError
 from wpriv.run.accounting import build_process, classical_formulas, evaluate
-from wpriv.run.accounting.budget import implausible
+from wpriv.run.accounting.mechanism_parameters import MechanismParameters
+from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import default_tol, solved
 from wpriv.run.parse_numbers import number, whole
 
 
+@dataclass(frozen=True)
+class Calibration:
+    """The result of ``calibrate``; ``float(calibration)`` is its value.
+
+    Args:
+        parameter: the name of what was solved for: the mechanism's noise, ``n`` or ``rate``.
+        value: its value, rounded to the private side. guarantee: of the process with this very value.
+        misses: the nearest less private value shown to miss the target; None where there is none.
+        within: relative distance within which the best possible value lies; None where it is not known.
+    """
+
+    parameter: str
+    value: float
+    guarantee: Guarantee
+    misses: float | None = None
+    within: float | None = None
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+
 def calibrate(
-    mech: str | None = None,
+    mech: str | type[Mechanism] | None = None,
     *,
     eps: float | None = None,
     delta: float | None = None,
     accountant: str = "pld",
     n: int | None = None,
-    sampling: str = "none",
+    sampling: str | Sampling = "none",
     rate: float | None = None,
     batch: int | None = None,
     records: int | None = None,
@@ -32,53 +56,56 @@ def calibrate(
     adjacency: str | None = None,
     tol: float | None = None,
     compare_classical: bool = False,
-    **params: Any,
-) -> Guarantee:
-    """Solve for whichever is missing: the mechanism's noise, or with the noise given n, or with both given the rate.
+    **params: Unpack[MechanismParameters],
+) -> Calibration:
+    """Solve for what is left out: the mechanism's noise, or with the noise given n, or with both given the rate.
 
-    The answer is rounded to the private side, to 8 significant digits at the default ``tol``, and it is the rounded value that was priced:
-    its own guarantee, which is returned, meets the target. n is the largest that meets it, as far as the accountant's bracket tells.
+    The value is rounded to the private side, to 8 significant digits at the default ``tol``, and the guarantee is that of
+    the rounded value. n is the largest that meets the target, as far as the accountant's bracket tells.
 
     Args:
-        eps, delta: the target, both needed. Everything else as in ``budget``; n is 1 where the noise is solved for and no n is given.
-        compare_classical: for Gauss and Laplace noise, add what older formulas ask for under ``extra["classical"]``.
-        tol: relative width of the accountant's bracket, and so of the answer's distance from the best possible value; by default 1e-6
-            (1e-4 for projection).
+        mech: a mechanism's name (``"gauss"``) or class (``Gauss``); its known parameters are keywords of their own.
+        eps, delta: the target, both needed. All else as in ``budget``; n is 1 where noise is solved for and none is given.
+        compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
+        tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
+            1e-6 (1e-4 for projection).
     Returns:
-        The Guarantee at ``delta`` (at eps = 0 where that is the target), whose safe ends meet the target, with
-        ``extra["calibrated"] = {"parameter": name, "value": x, "misses": y, "within": r}``: y is the nearest less private value shown to
-        miss the target, and r the relative distance within which the best value lies (None where none was shown to miss it); for n and
-        the rate also ``"most"``, whether the next larger value was shown to miss the target. A warning says where the accountant has no
-        answer to values that may be better.
+        The Calibration; its guarantee is at ``delta`` (at eps = 0 where that is the target), with
+        ``extra["calibrated"] = {"parameter", "value", "misses", "within"}`` and for n and the rate ``"most"``: whether
+        the next larger value was shown to miss the target.
     Raises:
         UsageError: the target or the step is faulty; nothing is missing, or too much.
         Unsupported: the target cannot be reached (the message says how near one gets).
 
-    >>> round(calibrate("gauss", eps=1, delta=1e-5).extra["calibrated"]["value"], 3)
+    >>> from wpriv import Gauss, Poisson
+    >>> round(calibrate(Gauss, eps=1, delta=1e-5).value, 3)
     3.731
+    >>> calibrate("gauss", sigma=4, eps=1, delta=1e-5, sampling=Poisson(0.01)).parameter
+    'n'
     """
     if eps is None or delta is None:
         raise UsageError("calibrate needs a target: give both --eps and --delta")
     eps, delta = number(eps, "--eps"), number(delta, "--delta")
     _check_target(eps, delta)
-    own = {"n": n, "sampling": sampling, "rate": rate, "batch": batch, "records": records, "epochs": epochs}
-    knob, spec, notes = unknown({"mech": mech, **params, **own})
+    schedule = {**build_process.sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
+    search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs})
 
     def at(value: float) -> Process:
-        return build_process.process([{**spec, knob.name: value}], adjacency)
+        return build_process.process([{**spec, search.name: value}], adjacency)
 
     if compare_classical:
         _check_classical(spec)
     size = whole(records, "records") if records is not None else None
-    width = default_tol(knob, at) if tol is None else number(tol, "--tol")
-    answer = solved(knob, at, accountant, eps, delta, width)
-    row = answer.row
-    warnings = [note for note in (evaluate.no_guarantee(row),) if note] + implausible(row, size) + answer.warnings()
-    extra: dict[str, Any] = {"calibrated": answer.as_dict()}
-    if compare_classical:
-        extra["classical"] = classical_formulas.classical(row.process.steps[0].mechanism, eps, delta, int(spec["n"]))
-    notes += row.process.steps[0].mechanism.reading()
-    return evaluate.with_warnings(row, warnings).with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=notes)
+    width = default_tol(search, at) if tol is None else number(tol, "--tol")
+    solution = solved(search, at, accountant, eps, delta, width)
+    row, calibrated = solution.row, solution.as_dict()
+    no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
+    row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
+    step = row.process.steps[0]
+    classical = classical_formulas.classical(step.mechanism, eps, delta, step.n) if compare_classical else None
+    extra = {"calibrated": calibrated} | ({} if classical is None else {"classical": classical})
+    row = row.with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=[*notes, *step.mechanism.reading()])
+    return Calibration(search.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
 
 
 def _check_target(eps: float, delta: float) -> None:
@@ -89,16 +116,16 @@ def _check_target(eps: float, delta: float) -> None:
 
 
 def unknown(written: Mapping[str, Any]) -> tuple[SearchParameter, dict[str, Any], list[str]]:
-    """What a step leaves open, the rest of it, and how it was read.
+    """Find the parameter that a step leaves open; return it, the rest of the step, and notes on how it was read.
 
     Args:
         written: the step as in a recipe, ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``.
     Raises:
         UsageError: nothing is left open, or too much.
     """
-    spec, read = build_process.planned(written)
-    knob, rest, notes = _missing(spec)
-    return knob, rest, [*read, *notes]
+    spec, notes = build_process.with_repetition(written)
+    search, rest, more = _missing(spec)
+    return search, rest, [*notes, *more]
 
 
 def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], list[str]]:
@@ -131,7 +158,7 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
 def _check_classical(spec: dict[str, Any]) -> None:
     noise = build_process.mechanism(spec).noise
     if (
-        spec["mech"] not in classical_formulas.KNOWN
+        build_process.mechanism_name(spec) not in classical_formulas.KNOWN
         or spec["sampling"] != "none"
         or (noise is not None and spec.get(noise) is not None)
     ):

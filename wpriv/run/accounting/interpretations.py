@@ -46,15 +46,15 @@ def why(
 
 def readings(spec: Mapping[str, Any]) -> list[Reading]:
     """The readings of a job, from the tightest accountant on the reading it is usually given to no amplification at all."""
-    base = {k: v for k, v in spec.items() if k not in (*build_process.SCHEDULE_KEYS, "sampling")}
+    base = {k: v for k, v in spec.items() if k not in (*build_process.REPETITION_KEYS, "sampling")}
     own = build_process.mechanism(base).adjacencies
     if not set(own) & set(ADJACENCIES):
         raise Unsupported(
             f"--why sets readings under {' and '.join(ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only. Use budget"
         )
-    given = {k: spec.get(k) for k in build_process.SCHEDULE_KEYS}
+    given = {k: spec.get(k) for k in build_process.REPETITION_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None
-    plan = build_process.schedule(**given, sampling="poisson" if sampled else "none")
+    plan = build_process.repetition(**given, sampling="poisson" if sampled else "none")
     if spec.get("sampling") not in (None, *SAMPLINGS):
         raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {shown(spec['sampling'])}")
     n = 1 if plan.n is None else plan.n

@@ -43,12 +43,12 @@ def intersected(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
     others = OtherBounds(curve.process, accountants)
 
     def delta(eps: float) -> Bracket:
-        return others.narrowed(curve, lambda c: c.delta(eps), others.least_delta(eps), 1.0)
+        return others.narrowed(curve, lambda c: c.delta_bracket(eps), others.least_delta(eps), 1.0)
 
     def epsilon(value: float) -> Bracket:
-        return others.narrowed(curve, lambda c: c.epsilon(value), others.least_epsilon(value), math.inf)
+        return others.narrowed(curve, lambda c: c.epsilon_bracket(value), others.least_epsilon(value), math.inf)
 
-    return dataclasses.replace(curve, delta=delta, epsilon=epsilon)
+    return dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon)
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def _panel(panel: Panel) -> Iterator[Cell]:
 
 def spec(step: dict[str, Any]) -> dict[str, Any]:
     """A step as written in a recipe or with flags, with batch, records and epochs turned into n and rate."""
-    found, _ = build_process.planned(step)
+    found, _ = build_process.with_repetition(step)
     found["n"] = 1 if found["n"] is None else found["n"]
     return {key: value for key, value in found.items() if value is not None or key not in build_process.STEP_KEYS}
 

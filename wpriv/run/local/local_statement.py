@@ -9,7 +9,7 @@ import numpy as np
 
 from wpriv._version import __version__
 from wpriv.numerics.safe_rounding import text
-from wpriv.run.accounting.budget import implausible
+from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.local.mechanism_plan import Plan
 from wpriv.run.local.records import Records
 from wpriv.run.results import publication
@@ -75,7 +75,9 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
         "not_covered": NOT_COVERED + [LABELS_PUBLIC] * labels,
         "not_assessed": [line.format(most=most, unit=unit) for line in NOT_ASSESSED],
         "warnings": list(
-            dict.fromkeys([FIXED_SEED] * (plan.seed is not None) + [*row.warnings, *implausible(row, len(read.x))])
+            dict.fromkeys(
+                [FIXED_SEED] * (plan.seed is not None) + [*row.warnings, *plausibility_warnings(row, len(read.x))]
+            )
         ),
         "seed": plan.seed,
         "versions": {"wpriv": __version__, "python": platform.python_version(), "numpy": np.__version__},

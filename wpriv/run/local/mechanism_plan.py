@@ -122,7 +122,7 @@ def _noise(
         return _quotient(sensitivity, eps), "diameter / eps, for pure DP"
     if formula == "eq4":
         return rounded(sensitivity * gaussian_calibration.zhao(eps, delta), up=True), EQ4
-    return float(calibrate(**step, eps=eps, delta=delta).extra["calibrated"]["value"]), ANALYTIC
+    return float(calibrate(**step, eps=eps, delta=delta).value), ANALYTIC
 
 
 def _price(step: dict[str, Any], eps: float | None, delta: float | None, told: str) -> Priced:

@@ -153,7 +153,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
         assert train.epochs is not None
         steps = math.ceil(train.epochs)
     else:
-        read = build_process.schedule(
+        read = build_process.repetition(
             batch=batch, records=sizes["records"], epochs=train.epochs, sampling=sampling.kind
         )
         assert read.n is not None

@@ -10,8 +10,8 @@ from wpriv.core.mechanism import WITHIN_GROUP
 from wpriv.core.process import Process
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import adaptive_history, evaluate
-from wpriv.run.accounting.budget import weak
 from wpriv.run.accounting.evaluate import Refusal
+from wpriv.run.accounting.plausibility import weak_guarantee
 from wpriv.run.local import local_statement
 from wpriv.run.results import publication
 from wpriv.run.training import noise_wording
@@ -173,7 +173,9 @@ def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:
             for row in rows
             if row.claim in ("exact", "certified") and row.notion == "approximate-dp" and row.epsilon.safe > private.eps
         ]
-    return found + [line for row in rows if row.notion == "approximate-dp" for line in weak(row, plan.records)]
+    return found + [
+        line for row in rows if row.notion == "approximate-dp" for line in weak_guarantee(row, plan.records)
+    ]
 
 
 def _after(before: dict[str, Any]) -> dict[str, Any]:
