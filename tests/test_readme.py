@@ -50,8 +50,8 @@ KINDS = {"none": "N", "poisson": "P", "fixed": "F"}
 NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
 
 
-def blocks(*languages: str) -> list[str]:
-    return [body for language, body in re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S) if language in languages]
+def blocks(*languages: str, text: str = TEXT) -> list[str]:
+    return [body for language, body in re.findall(r"^```(\w+)\n(.*?)^```", text, re.M | re.S) if language in languages]
 
 
 def sessions() -> list[list[tuple[str, str]]]:
@@ -156,7 +156,8 @@ def test_python_examples_print_what_is_shown(tmp_path, monkeypatch):
 
 
 def test_the_new_mechanism_is_one_file_that_every_command_finds(tmp_path, monkeypatch, capsys):
-    (source,) = [b for b in blocks("python") if "Mechanism)" in b]
+    text = (README.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (source,) = [block for block in blocks("python", text=text) if "Mechanism)" in block]
     (tmp_path / "kary_response.py").write_text(source)
     monkeypatch.setattr(wpriv.mechanisms, "__path__", [*wpriv.mechanisms.__path__, str(tmp_path)])
     monkeypatch.delitem(sys.modules, "wpriv.mechanisms.kary_response", raising=False)

@@ -1,0 +1,65 @@
+"""Sessions in fresh environments: ``nox -s fast``, ``nox -s lint tests``, ``nox -l`` lists them."""
+
+import tomllib
+from pathlib import Path
+
+import nox
+
+nox.options.sessions = ["lint", "fast"]
+nox.options.default_venv_backend = "venv"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def lowest_requirements() -> list[str]:
+    """The declared dependencies, each pinned to the lowest version that pyproject.toml allows."""
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    return [line.partition(",")[0].replace(">=", "==") for line in project["dependencies"]]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style and types."""
+    session.install("-e", ".[test]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+
+
+@nox.session
+def fast(session: nox.Session) -> None:
+    """The tests that take about a minute together."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not slow", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session(python=["3.11", "3.12", "3.13", "3.14"])
+def tests(session: nox.Session) -> None:
+    """All tests with the newest versions of what wpriv needs."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "pytest", "-n", "auto", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session(python="3.11")
+def lowest(session: nox.Session) -> None:
+    """The fast tests with the lowest versions that are declared."""
+    session.install("-e", ".[test]", *lowest_requirements())
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not slow", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """The wheel alone, in an environment without the sources."""
+    session.install("build")
+    folder = session.create_tmp()
+    session.run("python", "-m", "build", "--wheel", "--outdir", folder)
+    session.install(*map(str, Path(folder).glob("*.whl")))
+    session.chdir(folder)
+    session.run("wpriv", "calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", "--n", "1000")
+    session.run("wpriv", "train", "quick/digits", "--out", "run")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """wpriv beside other libraries; see ``python -m benchmarks --help``."""
+    session.install("-e", ".[bench]")
+    session.run("python", "-m", "benchmarks", *session.posargs, env=ONE_THREAD)
