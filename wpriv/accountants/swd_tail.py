@@ -1,7 +1,8 @@
 """The accountant of the private sliced Wasserstein distance as published: a tail bound of the projected length, paid for out of delta.
 
-Half of delta is spent on the event that the squared length H of the projected difference exceeds w; elsewhere the release is Gaussian
-with sensitivity sqrt(w), priced by Renyi divergences. It must not be confused with ``pld`` on the same mechanism, which averages over H
+Half of delta is spent on the event that the squared length H of the projected difference exceeds w; elsewhere the
+release is Gaussian with sensitivity sqrt(w), priced by Renyi divergences. It must not be confused with ``pld`` on the
+same mechanism, which averages over H
 and spends nothing: a certified eps that lies far below.
 """
 
@@ -14,7 +15,8 @@ import numpy as np
 
 from wpriv.accountants._projected_length_tails import WIDTHS, fixed_size_moment
 from wpriv.core.guarantee import Bracket, Curve
-from wpriv.core.process import Process
+from wpriv.core.mechanism import RandomProjection
+from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.conversions import zcdp_to_epsilon
 from wpriv.numerics.root_finding import smallest_meeting
@@ -32,30 +34,33 @@ CHARGES = ("once", "every")
 ORDERS = np.unique(np.rint(np.concatenate([np.arange(2, 65), np.geomspace(64, 1024, 40)])).astype(int))
 # ln of the least and the largest delta that is looked at where eps is given
 LEAST_LOG, MOST_LOG = -700.0, -1e-9
-_CLT = "swd-tail: w=clt is the quantile of a normal law, which lies below that of H and is no bound; pld is rigorous, and lower still"
-_SAMPLED = "swd-tail: amplification by sampling needs the tail bound for all pairs of records at once, which the paper does not show"
+_CLT = (
+    "swd-tail: w=clt is the quantile of a normal law, which lies below that of H and is no bound; pld is rigorous, and "
+    "lower still"
+)
+_SAMPLED = (
+    "swd-tail: amplification by sampling needs the tail bound for all pairs of records at once, which the paper does "
+    "not show"
+)
 
 
 def account(process: Process, *, tol: float = 1e-3, w: str = "bernstein", charge: str = "once") -> Curve:
     """Proposition 2 over all steps; ``tol`` is not used.
 
     Args:
-        w: the tail bound, one of ``WIDTHS``. charge: ``once`` for the failure of all steps together, ``every`` for that of each.
+        w: the tail bound, one of ``WIDTHS``. charge: ``once`` for the failure of all steps together, ``every`` for that
+            of each.
     Raises:
         Unsupported: some step is not a projection. UsageError: an option that is none.
     """
     if w not in WIDTHS or charge not in CHARGES:
         raise UsageError(
-            f"swd-tail: w is one of {', '.join(WIDTHS)} and charge one of {', '.join(CHARGES)}; found {w!r} and {charge!r}"
+            f"swd-tail: w is one of {', '.join(WIDTHS)} and charge one of {', '.join(CHARGES)}; found {w!r} and "
+            f"{charge!r}"
         )
-    for step in process.steps:
-        if step.mechanism.name != "projection":
-            raise Unsupported(
-                f"swd-tail bounds the tail of the squared projected length; found {step.mechanism.name}. Use pld"
-            )
     total = sum(step.n for step in process.steps)
     sampled = any(step.sampling.rate != 1 for step in process.steps)
-    parts = [(step.mechanism.describe(), step.n, step.sampling.rate) for step in process.steps]
+    parts = [(_projection(step), step.n, step.sampling.rate) for step in process.steps]
     told = [_CLT] if w == "clt" else []
     told += [_SAMPLED] if sampled else []
     told += (
@@ -69,8 +74,10 @@ def account(process: Process, *, tol: float = 1e-3, w: str = "bernstein", charge
     def at(log_delta: float) -> float:
         log_failure = log_delta - math.log(2) - (math.log(total) if charge == "every" else 0.0)
         rho = [
-            about["sensitivity"] ** 2 * WIDTHS[w](about["k"], about["d"], -log_failure) / (2 * about["sigma"] ** 2)
-            for about, _, _ in parts
+            release.sensitivity**2
+            * WIDTHS[w](release.directions, release.dimension, -log_failure)
+            / (2 * release.sigma**2)
+            for release, _, _ in parts
         ]
         if not sampled:
             # every order is a rho: the best one in closed form
@@ -99,3 +106,10 @@ def account(process: Process, *, tol: float = 1e-3, w: str = "bernstein", charge
         return seal(at(math.log(delta)))
 
     return Curve(process, "swd-tail", NOTION, claim, f"{SOURCE}; w={w}, charge={charge}", delta, epsilon, tuple(told))
+
+
+def _projection(step: Step) -> RandomProjection:
+    projection = step.mechanism.random_projection()
+    if projection is None:
+        raise Unsupported(f"swd-tail accounts for releases of random projections; found {step.mechanism.name}. Use pld")
+    return projection

@@ -68,7 +68,7 @@ def calibrate(
         return build_process.process([{**spec, knob.name: value}], adjacency)
 
     if compare_classical:
-        _check_classical(spec)
+        _check_classical(spec, knob)
     size = whole(records, "records") if records is not None else None
     width = default_tol(knob, at) if tol is None else number(tol, "--tol")
     answer = solved(knob, at, accountant, eps, delta, width)
@@ -128,14 +128,13 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
     )
 
 
-def _check_classical(spec: dict[str, Any]) -> None:
-    noise = build_process.mechanism(spec).noise
+def _check_classical(spec: dict[str, Any], knob: SearchParameter) -> None:
     if (
-        spec["mech"] not in classical_formulas.KNOWN
+        knob.name != build_process.mechanism(spec).noise
         or spec["sampling"] != "none"
-        or (noise is not None and spec.get(noise) is not None)
+        or not classical_formulas.applies(build_process.step({**spec, knob.name: 1.0}).mechanism)
     ):
         raise UsageError(
-            f"--compare-classical shows other formulas for the noise of --mech {', '.join(classical_formulas.KNOWN)}: "
-            f"it needs one of them, without sampling, and with the noise left to solve for"
+            "--compare-classical shows other formulas for Gauss and Laplace noise, as of --mech gauss: it needs such a "
+            "mechanism, without sampling, and with the noise left to solve for"
         )
