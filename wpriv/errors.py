@@ -1,8 +1,8 @@
 """The errors that wpriv raises on purpose, each with the exit code of the command line.
 
-Messages speak of arguments and parameters as Python has them, in backticks: `tol`, `sampling='poisson'`, `fresh=True`. The command line
-prints these as flags (--tol, --sampling poisson, --fresh) where the command has such a flag, and other mechanism parameters with a value
-as --param name=value (``wpriv.cli.flags.as_flags``).
+Messages speak of arguments and parameters as Python has them, in backticks: `tol`, `sampling='poisson'`, `fresh=True`.
+The command line prints these as flags (--tol, --sampling poisson, --fresh) where the command has such a flag, and other
+mechanism parameters with a value as --param name=value (``wpriv.cli.flags.as_flags``).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def of_file(
         error: the error of the operating system. path: the file or folder.
         done: the operation that failed, as a participle. other: advice that holds for every cause.
     Returns:
-        UsageError where the path itself is wrong (a file where a folder is wanted, a name that is too long), else MissingResource
-        (a full or read-only disk, a missing permission, no such file).
+        UsageError where the path itself is wrong (a file where a folder is wanted, a name that is too long), else
+        MissingResource (a full or read-only disk, a missing permission, no such file).
     """
     message = f"{path} cannot be {done}: {error.strerror or error}"
     if error.errno in WRONG_PATH:

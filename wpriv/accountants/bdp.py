@@ -1,7 +1,7 @@
-"""Bayesian differential privacy: what a record drawn from the data's own distribution loses, estimated from sampled pairs.
+"""Bayesian differential privacy: the loss of a record drawn from the data distribution, estimated from sampled pairs.
 
 The estimator of Triastcyn and Faltings (2020) with its confidence limit. It must not be confused with differential
-privacy: an unusual record, one that the pairs do not represent, is promised nothing.
+privacy: it gives no guarantee to an unusual record, which the pairs do not represent.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ NOTION = "bdp"
 CLAIM = "as-published"
 SOURCE = "Triastcyn, Faltings 2020, Theorem 4"
 EXPLAIN = """\
-eps = min over l of (sum of step costs - ln(delta - lost))/l; a step's cost is (1/T) ln of the upper t-limit of the mean of e^(T c_l(d))
-over the observed pairs at distance d, c_l the log moment of the subsampled Gauss mechanism; lost = 1 - (1 - 2^-53)^n, one limit a step.
-Strong form: P(loss >= eps) <= delta; weak form: like (eps, delta)-DP, by the conversion of 2020; both on average over the record drawn."""
+eps = min over l of (sum of step costs - ln(delta - f))/l, f = 1 - (1 - 2^-53)^n for one confidence limit a step.
+A step's cost is (1/T) ln of the upper t-limit of the mean of e^(T c_l(d)) over the observed pairs at distance d,
+c_l the log moment of the subsampled Gauss mechanism.
+Strong form: P(loss >= eps) <= delta; weak form: like (eps, delta)-DP, by the conversion of 2020.
+Both hold on average over the record drawn."""
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 FORMS = {"strong": (tail_to_log_delta, tail_to_epsilon), "weak": (rdp_to_log_delta, rdp_to_epsilon)}
-DRAWN = (
+ON_AVERAGE = (
     "bdp holds on average over records drawn like the observed pairs, if at all; it is no (eps, delta)-DP guarantee "
     "for each record"
 )
@@ -47,7 +49,7 @@ def account(
     pairs: str = "combinations",
     steps: float = 0.0,
 ) -> Curve:
-    """The Bayesian accountant of Gauss steps without or with Poisson sampling; ``tol`` is not used.
+    """Account for Gauss steps, without or with Poisson sampling, by the Bayesian accountant; ``tol`` is not used.
 
     Args:
         order: lambda, whole and at least 1; 0 takes the best of ``ORDERS``. form: ``strong`` or ``weak``.
@@ -55,12 +57,12 @@ def account(
             gradients).
         steps: the declared total T, 0 for as many as were observed or run.
     Raises:
-        Unsupported: nothing was observed, fewer than three pairs, or another mechanism or sampling. UsageError: an
-            option out of range.
+        Unsupported: nothing was observed, fewer than three pairs, or another mechanism or sampling.
+        UsageError: an option out of range.
     """
     if form not in FORMS or pairs not in ("combinations", "independent"):
         raise UsageError(
-            f"bdp: form is strong or weak, pairs are combinations or independent; found {form!r} and {pairs!r}"
+            f"bdp: form must be strong or weak, pairs combinations or independent; found {form!r} and {pairs!r}"
         )
     if order != int(order) or order < 0 or steps != int(steps) or steps < 0:
         raise UsageError(
@@ -71,32 +73,24 @@ def account(
     n = sum(step.n for step in process.steps)
     declared = int(steps) or sum(max(step.n, step.observed.steps if step.observed else 0) for step in process.steps)
     cost = np.array([math.fsum(_cost(step, int(lam), pairs, declared) for step in process.steps) for lam in orders])
-    lost = _bdp_estimator.log_failure(n)
+    failure = math.exp(_bdp_estimator.log_failure(n))
     to_log_delta, to_epsilon = FORMS[form]
 
     def delta(eps: float) -> Bracket:
-        return Bracket(min(1.0, math.exp(min(float(np.min(to_log_delta(orders, cost, eps))), 0.0)) + math.exp(lost)))
+        return Bracket(min(1.0, math.exp(min(float(np.min(to_log_delta(orders, cost, eps))), 0.0)) + failure))
 
     def epsilon(delta: float) -> Bracket:
-        room = delta - math.exp(lost)
-        return Bracket(max(float(np.min(to_epsilon(orders, cost, math.log(room)))), 0.0) if room > 0 else math.inf)
+        rest = delta - failure
+        return Bracket(max(float(np.min(to_epsilon(orders, cost, math.log(rest)))), 0.0) if rest > 0 else math.inf)
 
-    warnings = (DRAWN, *((SHARED,) if pairs == "combinations" else ()))
+    warnings = (ON_AVERAGE, *((SHARED,) if pairs == "combinations" else ()))
     if n > declared:
         warnings += (
             f"{n} steps exceed the declared {declared}: the exponent T of the estimator is too small for them",
         )
     chosen = f"order {order:g}" if order else f"best of the orders {ORDERS[0]} to {ORDERS[-1]}"
-    return Curve(
-        process,
-        "bdp",
-        NOTION,
-        CLAIM,
-        f"{SOURCE}; {form} form, {chosen}, {pairs}, T = {declared}",
-        delta,
-        epsilon,
-        warnings,
-    )
+    source = f"{SOURCE}; {form} form, {chosen}, {pairs}, T = {declared}"
+    return Curve(process, "bdp", NOTION, CLAIM, source, delta, epsilon, warnings)
 
 
 def _cost(step: Step, order: int, pairs: str, declared: int) -> float:

@@ -1,4 +1,4 @@
-"""Wasserstein differential privacy: how far a released value moves on average, in its own unit. Not differential privacy.
+"""Wasserstein differential privacy: the mean distance that a released value moves, in its own unit. Not DP.
 
 The Wasserstein accountant of Yang et al. (2024) as printed, as in the authors' program, and the exact distance that
 both estimate; also the paper's budgets of the basic mechanisms and its conversions. It must not be confused with (eps,
@@ -26,11 +26,11 @@ NOTION = "wdp"
 CLAIM = "as-published"
 SOURCE = "Yang, Qi, Zhou 2024"
 EXPLAIN = """\
-(mu, eps)-WDP promises that the outputs on neighbouring data can be coupled so that the mu-th mean of their distance is at most eps.
-It bounds how far a value moves, not how well data sets are told apart: a release without noise has the finite budget Delta.
-It implies (eps', delta)-DP only with more: the noise's own law at shift eps, or fresh noise added after a WDP stage; else never.
-Its eps has the unit of the output, so it cannot be set beside a DP eps, and as published it GROWS with the noise. Corollary 1:
-eps = sum of step losses W_t - ln(delta)/beta; delta is a chance over training paths; the exact W_mu is q^(1/mu) d at most, noise or not."""
+(mu, eps)-WDP: outputs on neighbouring data can be coupled so that the mu-th mean of their distance is at most eps.
+It bounds how far a value moves, not how well data sets are told apart: without noise the budget is Delta, finite.
+It implies (eps', delta)-DP only through the noise distribution at shift eps, or fresh noise after a WDP stage.
+eps has the unit of the output, not that of a DP eps, and as published it GROWS with the noise. Corollary 1: eps = sum
+of step losses W_t - ln(delta)/beta, delta a chance over training paths; the exact W_mu is q^(1/mu) d at most."""
 
 UNIT = (
     "a wdp eps has the unit of the output and can grow with the noise: it is no (eps, delta)-DP guarantee and shares "
@@ -63,7 +63,7 @@ def account(
     alpha: float = 2.0,
     lipschitz: float = 0.0,
 ) -> Curve:
-    """Evaluate every step by one variant, add up (Proposition 6), and split off delta by Corollary 1; ``tol`` is not used.
+    """Evaluate every step by one variant, add up (Proposition 6), split off delta (Corollary 1); ``tol`` is not used.
 
     Args:
         order: mu in [1, 1000]; 1 is Kantorovich DP. variant: one of ``VARIANTS``.
@@ -86,7 +86,7 @@ def account(
     option = {"paper": coordinates, "prop10": alpha, "prop11": lipschitz}.get(variant, 0.0)
     total = group * _total(process, variant, order, option)
     rate = beta or (1.0 if variant in ("paper", "code") else 0.0)
-    rate /= group  # of Corollary 1: ln delta falls by rate for each unit of eps
+    rate /= group  # of Corollary 1: ln delta falls by this for each unit of eps
 
     def delta(eps: float) -> Bracket:
         return bracket(math.exp(_wdp_formulas.published_log_delta(total, rate, eps)) if rate else float(eps < total))
@@ -153,7 +153,7 @@ def _compared_with_exact(process: Process, order: float, total: float) -> tuple[
 def _losses(
     mechanism: Mechanism, sampling: Sampling, observed: Observed | None, variant: str, order: float, option: float
 ) -> Array:
-    """[observed steps] the loss of each step, or [1] where none was observed; ``option`` is the one option that the variant takes."""
+    """[observed steps] the loss of each step, or [1] where none was observed; ``option`` is that of the variant."""
     step = Step(mechanism, 1, sampling, observed)
     if variant in ("paper", "code"):
         return _published(step, variant, order, option)

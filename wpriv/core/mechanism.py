@@ -51,7 +51,7 @@ class RandomProjection:
 
 @dataclass(frozen=True)
 class ClipBall:
-    """The lp ball to which each person's data are clipped; ``nonnegative``: only its part without negative coordinates."""
+    """The lp ball to which each person's data are clipped; ``nonnegative``: only its part without negative numbers."""
 
     radius: float
     nonnegative: bool = False

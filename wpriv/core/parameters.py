@@ -67,7 +67,7 @@ def parameter(
 
 @dataclass(frozen=True)
 class Parameters:
-    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, checked against their ranges on creation."""
+    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, whose ranges are checked on creation."""
 
     def __post_init__(self) -> None:
         plugin: type = type(self)

@@ -47,8 +47,8 @@ class Sampling:
 class Step:
     """``n`` releases of one mechanism under one sampling, with fresh noise each.
 
-    Their queries may depend on earlier outputs. ``observed`` holds pair distances of these releases, for data-dependent accountants; sigma and sensitivity are then
-    multiples of its unit.
+    Their queries may depend on earlier outputs. ``observed`` holds pair distances of these releases, for data-dependent
+    accountants; sigma and sensitivity are then multiples of its unit.
 
     Raises:
         UsageError: a field of the wrong type, n outside 1 to 2^40, or fewer observed steps than n (one stands for all).
@@ -140,7 +140,7 @@ class Process:
         return Process((*self.steps, *other.steps), self.adjacency)
 
     def directions(self) -> list[WeightedPairs]:
-        """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree, else two."""
+        """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree."""
         forward: WeightedPairs = [(_sampled(step), step.n) for step in self.steps]
         if all(pair.symmetric for pair, _ in forward):
             return [forward]
