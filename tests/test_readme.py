@@ -21,7 +21,7 @@ import pytest
 import wpriv.mechanisms
 from wpriv.cli.main import COMMANDS, main
 from wpriv.core import registry
-from wpriv.core.mechanism import ADJACENCIES
+from wpriv.core.adjacency import STANDARD_ADJACENCIES
 from wpriv.core.pair_distances import Observed, of_distances
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
@@ -203,7 +203,8 @@ def tables() -> str:
         cls = registry.mechanism(name)
         fields = [told(f) for f in dataclasses.fields(cls)]
         cells = [
-            ", ".join(a for a in dict.fromkeys((*ADJACENCIES, *cls.adjacencies)) if process(name, kind, a)) or "refused"
+            ", ".join(a for a in dict.fromkeys((*STANDARD_ADJACENCIES, *cls.adjacencies)) if process(name, kind, a))
+            or "refused"
             for kind in KINDS
         ]
         lines.append(f"| `{name}` | {', '.join(fields)} | {' | '.join(cells)} |")

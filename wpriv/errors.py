@@ -1,22 +1,27 @@
-"""The errors wpriv raises on purpose, each with the exit code of the command line."""
+"""The errors that wpriv raises on purpose, each with the exit code of the command line.
+
+Messages speak of arguments and parameters as Python has them, in backticks: `tol`, `sampling='poisson'`, `fresh=True`.
+The command line prints these as flags (--tol, --sampling poisson, --fresh) where the command has such a flag, and other
+mechanism parameters with a value as --param name=value (``wpriv.cli.flags.as_flags``).
+"""
 
 from __future__ import annotations
 
 import errno
 from pathlib import Path
 
-# of the operating system's errors those that name a wrong path, not a full disk or a missing permission
+# errors of the operating system that mean a wrong path, not a full disk or a missing permission
 WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
 
 
 class WprivError(Exception):
-    """One short paragraph: what was wanted, what was found, what to change."""
+    """Base of all errors; the message is one short paragraph: what was wanted, what was found, what to change."""
 
     exit_code = 70
 
 
 class CheckFailed(WprivError):
-    """A number was computed but does not meet what was expected of it (``expect`` rows, ``--max-eps``)."""
+    """A computed number does not meet a condition (``expect`` rows of a recipe, ``--max-eps``)."""
 
     exit_code = 1
 
@@ -40,7 +45,7 @@ class MissingResource(WprivError):
 
 
 class Interrupted(WprivError):
-    """The job was asked to stop; what it did is saved, and it can be resumed."""
+    """The job was asked to stop; its state is saved, and it can be resumed."""
 
     exit_code = 75
 
@@ -48,14 +53,14 @@ class Interrupted(WprivError):
 def of_file(
     error: OSError, path: str | Path, done: str = "written", other: str = "name another place with --out"
 ) -> WprivError:
-    """Turn an error of the operating system at a file into one of wpriv that names the file.
+    """Turn an error of the operating system about a file into one of wpriv that names the file.
 
     Args:
-        error: what the operating system reported. path: the file or folder.
-        done: what could not be done with it, as a participle. other: advice that holds whatever the reason.
+        error: the error of the operating system. path: the file or folder.
+        done: the operation that failed, as a participle. other: advice that holds for every cause.
     Returns:
-        UsageError where the path itself is wrong (a file where a folder is wanted, a name that is too long), else MissingResource
-        (a full or read-only disk, a missing permission, no such file).
+        UsageError where the path itself is wrong (a file where a folder is wanted, a name that is too long), else
+        MissingResource (a full or read-only disk, a missing permission, no such file).
     """
     message = f"{path} cannot be {done}: {error.strerror or error}"
     if error.errno in WRONG_PATH:

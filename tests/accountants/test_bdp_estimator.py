@@ -33,7 +33,7 @@ def test_the_log_moment_is_the_published_figure_and_the_renyi_divergence():
 
 @pytest.mark.parametrize(("pairs", "published"), [(8, 382.1), (28, 17.69), (50, 12.14), (1225, 8.326)])
 def test_the_confidence_limit_uses_students_quantile(pairs, published):
-    quantile = float(stats.t.isf(_bdp_estimator.CHANCE, pairs - 1))
+    quantile = float(stats.t.isf(_bdp_estimator.FAILURE, pairs - 1))
     assert quantile == pytest.approx(published, rel=3e-4)
     rng = np.random.default_rng(0)
     d = rng.uniform(0.1, 0.5, pairs)

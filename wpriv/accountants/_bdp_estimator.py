@@ -1,7 +1,7 @@
-"""Bayesian differential privacy (Triastcyn and Faltings 2020): the estimator of its budget from sampled pair distances, in log space.
+"""Bayesian differential privacy (Triastcyn and Faltings 2020): the estimator of its budget from sampled pair distances.
 
-The privacy cost of a step is an upper confidence limit, by Student's t, of a mean over pairs of records drawn from the data. It says
-something of the distribution the pairs came from, nothing of an unusual record.
+The privacy cost of a step is an upper confidence limit, by Student's t, of a mean over pairs of records drawn from the
+data. It describes the distribution of the pairs, and gives no guarantee to an unusual record.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ from wpriv.core.subsampling import log_binomial_excess
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 
-CHANCE = 2.0**-53  # of one confidence limit being too low: the least that 1 - chance can show in a double
-LOG_CONFIDENCE = math.log1p(-CHANCE)
+# failure probability of one confidence limit: the smallest that 1 - probability can represent in a double
+FAILURE = 2.0**-53
+LOG_CONFIDENCE = math.log1p(-FAILURE)
 
 
 def log_moments(distances: Array, rate: float, sigma: float, order: int) -> Array:
-    """[pairs] ln of sum over k <= lambda+1 of Binom(k; lambda+1, q) e^(k(k-1) d^2/(2 s^2)): lambda times the Renyi divergence of order
-    lambda + 1 of the Poisson-subsampled Gauss mechanism at sensitivity d.
+    """[pairs] lambda times the Renyi divergence of order lambda + 1 of the Poisson-subsampled Gauss mechanism.
+
+    It is ln of the sum over k <= lambda+1 of Binom(k; lambda+1, q) e^(k(k-1) d^2/(2 s^2)) at sensitivity d.
 
     Args:
-        distances: [pairs] d >= 0, sigma: s > 0, both in the units of the output. rate: q in (0, 1]. order: lambda >= 1, whole.
+        distances: [pairs] d >= 0, in the units of the output. rate: q in (0, 1].
+        sigma: s > 0, in the units of the output. order: lambda >= 1, whole.
+    Raises:
+        UsageError: lambda is not a whole number of at least 1.
     """
     if order < 1 or order != int(order):
         raise UsageError(
@@ -38,27 +43,30 @@ def log_moments(distances: Array, rate: float, sigma: float, order: int) -> Arra
 
 
 def step_cost(distances: Array, rate: float, sigma: float, order: int, steps: int) -> float:
-    """The cost of one step at order lambda: (1/T) ln [mean + t S/sqrt(m-1)] of e^(T c) over the m pairs, c their log moments.
+    """The cost of one step at order lambda: (1/T) ln [mean + t S/sqrt(m-1)] of e^(T c) over m pairs.
 
-    T is the declared number of steps: Hoelder's inequality lets the steps share the pairs' distribution. S is the population standard
-    deviation, t the quantile of Student's law with m - 1 degrees of freedom at confidence 1 - 2^-53.
+    c are the log moments of the pairs.
+
+    T is the declared number of steps: Hoelder's inequality lets the steps share the pairs' distribution. S is the
+    population standard deviation, t the quantile of Student's t distribution with m - 1 degrees of freedom at
+    confidence 1 - 2^-53.
 
     Raises:
         Unsupported: fewer than three pairs.
     """
     m = np.size(distances)
     if m < 3:
-        raise Unsupported(f"the Bayesian accountant's confidence limit needs at least 3 pairs a step; found {m}")
+        raise Unsupported(f"the Bayesian accountant's confidence limit needs at least 3 pairs per step; found {m}")
     scaled = steps * log_moments(np.ravel(distances), rate, sigma, order)
     top = float(scaled.max())
     if not math.isfinite(top):
         return math.inf
     relative = np.exp(scaled - top)
     mean, spread = float(relative.mean()), float(relative.std())
-    quantile = -float(stdtrit(m - 1, CHANCE))
+    quantile = -float(stdtrit(m - 1, FAILURE))
     return (top + math.log(mean + quantile * spread / math.sqrt(m - 1))) / steps
 
 
 def log_failure(n: int) -> float:
-    """ln of the chance that one of n confidence limits is too low: 1 - (1 - 2^-53)^n, which is taken out of delta."""
+    """ln of the probability that one of n confidence limits is too low, 1 - (1 - 2^-53)^n; delta pays for it."""
     return math.log(-math.expm1(n * LOG_CONFIDENCE))

@@ -1,7 +1,7 @@
-"""Tail bounds of the squared projected length H, as the sliced Wasserstein paper uses them, and H's own tail and density.
+"""Tail bounds of the squared projected length H, as in the sliced Wasserstein paper, and the tail and density of H.
 
-H is the sum of k independent Beta(1/2, (d-1)/2) variables: the squared length of a unit vector of R^d after k random projections. All are
-plain functions of (k, d) and ln(1/p), p the chance that H exceeds what is returned.
+H is the sum of k independent Beta(1/2, (d-1)/2) variables: the squared length of a unit vector of R^d after k random
+projections. The bounds are functions of k, d and ln(1/p), where p is the probability that H exceeds the returned value.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.projected_length import log_moment, tilted
 from wpriv.numerics.root_finding import minimize_quasiconvex
 
-# from so many directions on H's characteristic function falls fast enough to be inverted
-SMOOTH = 30
+# from this number of directions on, the characteristic function of H falls fast enough to be inverted
+MIN_INVERTED = 30
 
 
 def variance(d: int) -> float:
@@ -26,31 +26,38 @@ def variance(d: int) -> float:
 
 
 def bernstein(k: int, d: int, log_inverse: float) -> float:
-    """w with P(H > w) <= p by Bernstein's inequality as printed: Rakotomamonjy, Ralaivola (2021), Lemma 2. Rigorous, and very loose."""
+    """w with P(H > w) <= p by Bernstein's inequality as printed; rigorous, and very loose.
+
+    Source:
+        Rakotomamonjy, Ralaivola (2021), Lemma 2.
+    """
     return k / d + 2 / 3 * log_inverse + math.sqrt(2 * k * variance(d) * log_inverse)
 
 
 def bernstein_code(k: int, d: int, log_inverse: float) -> float:
-    """Lemma 2 as the authors' program has it, with k^2 in the place of k under the root: still an upper bound, larger yet."""
+    """Lemma 2 as in the authors' program, with k^2 instead of k under the root: still an upper bound, and larger."""
     return k / d + 2 / 3 * log_inverse + k * math.sqrt(2 * variance(d) * log_inverse)
 
 
 def bernstein_root(k: int, d: int, log_inverse: float) -> float:
-    """The exact root of Lemma 2's quadratic, with 1 - 1/d for its 1, and no more than k, which H cannot exceed."""
+    """The exact root of Lemma 2's quadratic, with 1 - 1/d instead of 1, and at most k, which H cannot exceed."""
     slope = (1 - 1 / d) * log_inverse / 3
     return min(k / d + slope + math.sqrt(slope**2 + 2 * k * variance(d) * log_inverse), float(k))
 
 
 def clt(k: int, d: int, log_inverse: float) -> float:
-    """The quantile of a normal law with H's mean and variance: below H's own quantile (H is skewed), so no bound."""
+    """The quantile of a normal distribution with H's mean and variance: no bound, as H is skewed."""
     return k / d + float(-ndtri(math.exp(-log_inverse))) * math.sqrt(k * variance(d))
 
 
 def quantile(k: int, d: int, log_inverse: float) -> float:
-    """H's own upper quantile, to about 1e-9; for 2 to 29 directions Chernoff's bound with the exact moments, which is rigorous."""
+    """The upper quantile of H, to about 1e-9.
+
+    For 2 to 29 directions it is Chernoff's bound with the exact moments, which is rigorous.
+    """
     if k == 1:
         return float(betainccinv(0.5, (d - 1) / 2, math.exp(-log_inverse)))
-    if k < SMOOTH:
+    if k < MIN_INVERTED:
         return _chernoff(k, d, log_inverse)
     low, high = k / d, _chernoff(k, d, log_inverse)
     if log_tail(k, d, low) < -log_inverse:
@@ -76,7 +83,7 @@ WIDTHS: dict[str, Callable[[int, int, float], float]] = {
 
 
 def _chernoff(k: int, d: int, log_inverse: float) -> float:
-    """The least w with E[e^(s (H - w))] <= p for some s > 0."""
+    """The smallest w with E[e^(s (H - w))] <= p for some s > 0."""
 
     def width(s: Array) -> Array:
         return (k * log_moment(d, s) + log_inverse) / s
@@ -85,9 +92,9 @@ def _chernoff(k: int, d: int, log_inverse: float) -> float:
 
 
 def log_tail(k: int, d: int, w: float) -> float:
-    """ln P(H > w), to about 1e-9: for k >= 30 by inverting H's moment generating function along the line through its saddle.
+    """ln P(H > w), to about 1e-9; for k >= 30 by inverting the moment generating function along its saddle.
 
-    The trapezoid rule on that line errs by the tail at w shifted by whole periods only, which the spacing keeps below 1e-15.
+    The error of the trapezoid rule on that line is the tail at w shifted by whole periods, below 1e-15 at this spacing.
     """
     if k == 1:
         return float(np.log(betaincc(0.5, (d - 1) / 2, min(w, 1.0))))
@@ -118,15 +125,15 @@ def _terms(k: int, d: int, period: float) -> int:
 
 
 def _saddle(k: int, d: int, w: float) -> float:
-    """The tilt s > 0 at which H has mean w (a percent will do), or one standard deviation's where w is not above the mean."""
-    least = 1 / math.sqrt(k * variance(d))
-    low = high = least
+    """The tilt s > 0 at which H has mean w, to one percent; 1 / (standard deviation of H) where w is below the mean."""
+    smallest = 1 / math.sqrt(k * variance(d))
+    low = high = smallest
 
     def mean(s: float) -> float:
         y, weight = tilted(d, s)
         return k * float(weight @ y)
 
-    while mean(high) < w and high < 1e12 * least:
+    while mean(high) < w and high < 1e12 * smallest:
         low, high = high, 2 * high
     while high > 1.01 * low:
         middle = math.sqrt(low * high)
@@ -135,18 +142,18 @@ def _saddle(k: int, d: int, w: float) -> float:
 
 
 def fixed_size_moment(order: int, rate: float, rho: float) -> float:
-    """ln E[e^((a-1) L)] that the published accountant gives one step of fixed-size sampling, for whole orders a >= 2.
+    """ln E[e^((a-1) L)] of one step of fixed-size sampling by the published accountant, at a whole order a >= 2.
 
     Args:
-        rate: batch / records. rho: the unsampled step has Renyi divergence a rho at order a, and no bounded loss.
+        rate: batch / records. rho: the unsampled step has Renyi divergence a rho at order a and an unbounded loss.
     Source:
         Wang, Balle, Kasiviswanathan (2019), Theorem 9, with its infinite order unbounded.
     """
     if rate == 1:
         return (order - 1) * order * rho
     j = np.arange(2, order + 1, dtype=float)
-    grown = (j - 1) * j * rho + math.log(2)
+    log_terms = (j - 1) * j * rho + math.log(2)
     if 2 * rho < math.log(2):
-        grown[0] = math.log(4) + math.log(math.expm1(2 * rho))
+        log_terms[0] = math.log(4) + math.log(math.expm1(2 * rho))
     choose = gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
-    return float(np.logaddexp(0.0, np.logaddexp.reduce(choose + j * math.log(rate) + grown)))
+    return float(np.logaddexp(0.0, np.logaddexp.reduce(choose + j * math.log(rate) + log_terms)))

@@ -10,24 +10,27 @@ from scipy.special import gammaln
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 
-_EACH = 2**14  # as many terms are summed one by one; of more, blocks of them from above
+_MAX_TERMS = 2**14  # up to this number the terms are summed one by one; more terms are bounded from above in blocks
 _BLOCKS = 2**12
 
 
 def response_log_delta(n: int, eps0: float, log_delta0: float, eps: float) -> float:
-    """ln delta(eps) of n-fold randomized response with parameters (eps0, delta0), the worst (eps0, delta0)-DP mechanism.
+    """ln delta(eps) of n-fold randomized response with parameters (eps0, delta0), the worst (eps0, delta0)-DP case.
 
-    Exact to about 1e-12 in the log up to n about 1.8e6; beyond, an upper bound within 1e-4 relative.
+    Exact to about 1e-12 in the log up to n about 1.8e6; for larger n an upper bound within 1e-4 relative.
 
     Args:
-        eps0: loss of one release in nats, >= 0. log_delta0: ln of the probability that it reveals all; -inf for none.
+        eps0: loss of one release in nats, >= 0. log_delta0: ln of the probability that it reveals its input; -inf for
+            0.
     Source:
-        Kairouz, Oh, Viswanath (2017), Theorem 3.3; Sommer, Meiser, Mohammadi (2019), Example 1 with the exponent corrected.
+        Kairouz, Oh, Viswanath (2017), Theorem 3.3; Sommer, Meiser, Mohammadi (2019), Example 1 with the exponent
+        corrected.
     """
     if log_delta0 > -1e-15:
         return 0.0
     log_kept = n * math.log1p(-math.exp(log_delta0)) if log_delta0 > -36 else -n * math.exp(log_delta0)
-    # n delta0 is the probability that some release reveals all, to rounding where it is small, and then does not underflow
+    # where it is small, the probability that some release reveals its input is n delta0 to rounding, which does not
+    # underflow
     log_any = math.log(n) + log_delta0
     events = log_any if log_any < -36 else float(log1mexp(min(log_kept, 0.0)))
     inner = _log_sum(n, eps0, eps)
@@ -39,21 +42,21 @@ def _log_sum(n: int, eps0: float, eps: float) -> float:
     if eps0 == 0 or eps >= n * eps0:
         return -math.inf
     p, q = 1 / (1 + math.exp(-eps0)), 1 / (1 + math.exp(min(eps0, 700.0)))
-    # what lies farther below the mean, or farther above both it and the first term, is less than e^-70 of the sum
-    wide = 12 * math.sqrt(n * p * q) + 60
+    # terms farther below the mean, or farther above both it and the first term, add up to less than e^-70 of the sum
+    reach = 12 * math.sqrt(n * p * q) + 60
     first = math.floor((eps / eps0 + n) / 2) + 1
-    start = max(first, math.floor(n * p - wide), 0)
-    stop = min(n, math.ceil(max(first, n * p) + wide))
+    start = max(first, math.floor(n * p - reach), 0)
+    stop = min(n, math.ceil(max(first, n * p) + reach))
     if stop < start:
         return -math.inf
 
     def term(k: Array) -> Array:
         return _log_pmf(k, n, p, q) + log1mexp(np.minimum(eps - eps0 * (2 * k - n), 0.0))
 
-    if stop - start < _EACH:
+    if stop - start < _MAX_TERMS:
         return _log_total(term(np.arange(start, stop + 1, dtype=float)))
-    # ln of the terms is concave in k, so that a block lies below the geometric series of its first two; short blocks where the
-    # hinge still bends, then blocks of a small part of the standard deviation
+    # ln of the terms is concave in k, so that a block lies below the geometric series of its first two terms; the
+    # blocks are short where the hinge function is curved, then a small part of the standard deviation
     span = stop - start + 1
     growing = np.floor(128 * (1 + 1 / 64) ** np.arange(64 * math.log(span)))
     growing = growing[np.diff(growing, append=np.inf) < span / _BLOCKS]
@@ -72,16 +75,11 @@ def _log_total(logs: Array) -> float:
 
 
 def _log_pmf(k: Array, n: int, p: float, q: float) -> Array:
-    """ln Binomial(k; n, p) by its saddle point (Loader 2000), without differences of large log-factorials; q = 1 - p."""
+    """ln Binomial(k; n, p) by its saddle point (Loader 2000), without differences of large ln n!; q = 1 - p."""
     rest = n - k
     with np.errstate(divide="ignore", invalid="ignore"):
-        inside = (
-            _stirling(np.array([float(n)]))[0]
-            - _stirling(k)
-            - _stirling(rest)
-            - _deviance(k, n * p)
-            - _deviance(rest, n * q)
-        )
+        stirling = _stirling(np.array([float(n)]))[0] - _stirling(k) - _stirling(rest)
+        inside = stirling - _deviance(k, n * p) - _deviance(rest, n * q)
         inside = inside + 0.5 * np.log(n / (2 * math.pi * k * rest))
     return np.where(k == 0, n * math.log(q), np.where(rest == 0, n * math.log1p(-q), inside))
 

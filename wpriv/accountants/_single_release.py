@@ -1,4 +1,4 @@
-"""What (eps, delta)-DP a single release gives, in both orders of the neighbours, both ways: for the composition theorems."""
+"""Privacy profile of one release and its inverse, over both orders of the neighbours, for the composition theorems."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wpriv.numerics.arrays import Array
 _LADDER = np.exp2(np.arange(-80.0, 80.0))
 
 
-class OneStep:
-    """One release of a step: its loss pair in each order of the neighbours, and how often it runs.
+class SingleRelease:
+    """One release of a step: its loss pair in each order of the neighbours, and the number n of such releases.
 
-    ``infinity`` is the least delta that any eps reaches; ``top`` the eps that reaches it, the largest finite loss (0 where none
-    is positive).
+    ``mass_at_plus_infinity`` is the infimum of delta; ``top`` is the eps that attains it, the largest finite loss (0
+    where no loss is positive).
     """
 
     def __init__(self, pairs: tuple[LossPair, ...], n: int):
@@ -27,43 +27,40 @@ class OneStep:
         self._ladder = np.concatenate(
             [[0.0], _LADDER[self.top > _LADDER], [self.top] if math.isfinite(self.top) else []]
         )
-        self._heights = self.log_delta(self._ladder)
+        self._log_deltas = self.log_delta(self._ladder)
 
     def log_delta(self, eps: Array) -> Array:
         """[k] ln delta at [k] eps >= 0: the larger of the two orders."""
-        inside = np.max([pair.log_delta(eps) for pair in self.pairs], axis=0)
-        return np.where(
-            eps >= self.top,
-            math.log(self.mass_at_plus_infinity) if self.mass_at_plus_infinity > 0 else -math.inf,
-            inside,
-        )
+        below_top = np.max([pair.log_delta(eps) for pair in self.pairs], axis=0)
+        floor = math.log(self.mass_at_plus_infinity) if self.mass_at_plus_infinity > 0 else -math.inf
+        return np.where(eps >= self.top, floor, below_top)
 
     def epsilon(self, log_delta: Array) -> Array:
-        """[k] the least eps >= 0 whose ln delta is at most the one asked, rounded up by 1e-12 relative; inf where there is none."""
+        """[k] the smallest eps >= 0 with ln delta at most ``log_delta`` [k], rounded up by 1e-12 relative, or inf."""
         target = np.asarray(log_delta, dtype=float)
-        met = self._heights <= target[:, None]
-        first = np.argmax(met, axis=1)
+        reached = self._log_deltas <= target[:, None]
+        first = np.argmax(reached, axis=1)
         high, low = self._ladder[first], self._ladder[np.maximum(first - 1, 0)]
         for _ in range(10):
             grid = low[:, None] + (high - low)[:, None] * np.arange(1, 16) / 16
             below = (self.log_delta(grid) > target[:, None]).sum(axis=1, keepdims=True)
             grid = np.concatenate([low[:, None], grid, high[:, None]], axis=1)
             low, high = np.take_along_axis(grid, below, 1)[:, 0], np.take_along_axis(grid, below + 1, 1)[:, 0]
-        return np.where(met.any(axis=1), high, np.inf)
+        return np.where(reached.any(axis=1), high, np.inf)
 
 
-def one_steps(process: Process) -> list[OneStep]:
-    """The releases of a process with their counts; steps that are alike are one entry."""
+def single_releases(process: Process) -> list[SingleRelease]:
+    """The releases of a process with their counts; steps of equal mechanism and sampling are merged into one entry."""
     kinds: list[tuple[object, object]] = []
     counts: list[int] = []
     pairs: list[tuple[LossPair, ...]] = []
-    runs = process.directions()
-    for at, step in enumerate(process.steps):
+    directions = process.directions()
+    for place, step in enumerate(process.steps):
         kind = (step.mechanism, step.sampling)
         if kind in kinds:
             counts[kinds.index(kind)] += step.n
             continue
         kinds.append(kind)
         counts.append(step.n)
-        pairs.append(tuple(run[at][0] for run in runs))
-    return [OneStep(both, n) for both, n in zip(pairs, counts, strict=True)]
+        pairs.append(tuple(weighted[place][0] for weighted in directions))
+    return [SingleRelease(each, n) for each, n in zip(pairs, counts, strict=True)]

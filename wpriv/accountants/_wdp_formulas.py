@@ -1,8 +1,10 @@
-"""Wasserstein differential privacy (Yang et al. 2024): the formulas as printed, and beside each what does hold.
+"""Wasserstein differential privacy (Yang et al. 2024): the formulas as printed, and a correct statement beside each.
 
-A function named ``published_*`` gives the number of the paper. None of them is a differential privacy guarantee, and most are not even
-bounds of the Wasserstein distance they are stated for; the plain names are repaired. eps of WDP has the unit of the output: multiply
-the output by 1000 and eps grows by 1000 while nothing about privacy has changed. ``distance`` stands for the sensitivity.
+A function named ``published_*`` gives the number of the paper. None of them is a differential privacy guarantee, and
+most are not even bounds of the Wasserstein distance that they are stated for; the other functions are correct. eps of
+WDP has
+the unit of the output: multiply the output by 1000 and eps grows by 1000 while nothing about privacy has changed.
+``distance`` stands for the sensitivity.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from wpriv.numerics.wasserstein_1d import check_order
 
 
 def published_laplace(distance: float, scale: float, order: float) -> float:
-    """Proposition 7 and Table 1: (1/2) Delta sqrt(2 [1/b + e^(-1/b) - 1])^(1/mu). The exact budget is Delta, for every b and mu."""
+    """Proposition 7 and Table 1: (1/2) Delta sqrt(2 [1/b + e^(-1/b) - 1])^(1/mu).
+
+    The exact budget is Delta, for every b and mu.
+    """
     t = 1 / _positive(scale, "scale")
     # t + e^-t - 1 by its series where it would cancel
     kl = t * t / 2 - t**3 / 6 + t**4 / 24 - t**5 / 120 if t < 1e-3 else t + math.expm1(-t)
@@ -29,14 +34,15 @@ def published_laplace(distance: float, scale: float, order: float) -> float:
 
 
 def published_gauss(distance: float, sigma: float, order: float) -> float:
-    """Proposition 8 and Table 1: (1/2) (Delta/sigma)^(1/mu), which has lost its unit. The exact budget is Delta."""
+    """Proposition 8 and Table 1: (1/2) (Delta/sigma)^(1/mu), whose unit is wrong. The exact budget is Delta."""
     return 0.5 * math.pow(distance / _positive(sigma, "sigma"), 1 / check_order(order))
 
 
 def published_from_dp(eps: float, distance: float, order: float) -> float:
     """Proposition 9, eps-DP to WDP: (1/2) Delta (2 eps (e^eps - 1))^(1/(2 mu)).
 
-    False: within outputs of diameter D the least bound is D tanh(eps/2)^(1/mu), attained by randomized response on {0, D}.
+    False: within outputs of diameter D the smallest bound is D tanh(eps/2)^(1/mu), attained by randomized response on
+    {0, D}.
     """
     check_order(order)
     log_inside = math.log(2 * eps) + (eps if eps > 700 else math.log(math.expm1(eps))) if eps > 0 else -math.inf
@@ -54,8 +60,8 @@ def published_from_rdp(eps: float, distance: float, order: float) -> float:
 def published_to_rdp(eps: float, lipschitz: float, order: float, alpha: float = math.inf) -> float:
     """Proposition 11, WDP to (alpha, .)-RDP and, at alpha = inf, to DP: alpha/(alpha-1) L eps^(mu/(mu+1)).
 
-    L is the Lipschitz constant of the log density. False, and beyond repair for finite mu: laws with 1-Lipschitz log densities can have
-    W_mu near 0 and a loss of any size. See ``noise_to_dp``.
+    L is the Lipschitz constant of the log density. False, and beyond repair for finite mu: distributions with
+    1-Lipschitz log densities can have W_mu near 0 and a loss of any size. See ``noise_to_dp``.
     """
     if not alpha > 1:
         raise UsageError(f"a Renyi order alpha must exceed 1; found {alpha}")
@@ -64,12 +70,12 @@ def published_to_rdp(eps: float, lipschitz: float, order: float, alpha: float = 
 
 
 def noise_to_dp(distance: float, lipschitz: float) -> float:
-    """Pure DP of additive noise whose log density is L-Lipschitz: L Delta (Laplace: L = 1/b). Replaces Proposition 11."""
+    """Pure DP of additive noise whose log density is L-Lipschitz: L Delta (Laplace: 1/b); replaces Proposition 11."""
     return lipschitz * distance
 
 
 def group(eps: float, size: int) -> float:
-    """Proposition 13: k eps for groups of k records, by the triangle inequality. Right."""
+    """Proposition 13: k eps for groups of k records, by the triangle inequality. Correct."""
     return size * eps
 
 
@@ -79,17 +85,17 @@ def post_processing(eps: float, lipschitz: float) -> float:
 
 
 def sequential(budgets: Sequence[float]) -> float:
-    """Proposition 6: the sum. Right for mechanisms fixed in advance; false for adaptive ones, which the paper claims too."""
+    """Proposition 6: the sum. Correct for mechanisms fixed in advance; false for adaptive ones, also claimed."""
     return math.fsum(budgets)
 
 
 def parallel(budgets: Sequence[float]) -> float:
-    """Proposition 5: the largest. Right where the partition is fixed in advance and neighbours differ within one part."""
+    """Proposition 5: the largest. Correct where the partition is fixed in advance and neighbours differ in one part."""
     return max(budgets)
 
 
 def published_step(distances: ArrayLike, rate: float, sigma: float, order: float, coordinates: int = 1) -> float:
-    """Theorem 2: (sum over the coordinates of E|Z|^mu)^(1/mu), Z ~ N(q d, (2 - 2q + 2q^2) sigma^2), at the least d (the ``inf``).
+    """Theorem 2: (sum over the coordinates of E|Z|^mu)^(1/mu), Z ~ N(q d, (2 - 2q + 2q^2) sigma^2), at the smallest d.
 
     Args:
         distances: [pairs] ||g - g'|| of one step, in the units of the output. coordinates: how many the gradient has.
@@ -101,7 +107,7 @@ def published_step(distances: ArrayLike, rate: float, sigma: float, order: float
 
 
 def code_step(distances: ArrayLike, rate: float, sigma: float, order: float) -> float:
-    """The step loss of the authors' program: the sum runs over the sampled pairs instead of the coordinates. See ``published_step``."""
+    """The step loss of the authors' program: a sum over sampled pairs, not coordinates (see ``published_step``)."""
     return math.exp(float(logsumexp(_log_moment(np.ravel(distances), rate, sigma, order))) / order)
 
 
@@ -113,7 +119,7 @@ def _log_moment(distance: ArrayLike, rate: float, sigma: float, order: float) ->
 
 
 def published_epsilon(total: float, beta: float, log_delta: float) -> float:
-    """Corollary 1: eps = sum of the step losses - ln(delta)/beta. Its proof turns Jensen's inequality round; beta is free."""
+    """Corollary 1: eps = sum of the step losses - ln(delta)/beta, beta free. Its proof reverses Jensen's inequality."""
     return total - log_delta / _positive(beta, "beta")
 
 

@@ -1,6 +1,7 @@
-"""Basic composition: the eps of all releases add up, and so do their deltas, delta being split over them.
+"""Basic composition: the eps of all releases add up, and so do their deltas.
 
-The simplest theorem and the loosest; ``advanced`` and ``kov`` use the same one-release guarantees better.
+The simplest theorem and the loosest; ``advanced`` and ``kov`` make better use of the same guarantees of single
+releases.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 
 import numpy as np
 
-from wpriv.accountants._single_release import OneStep, one_steps
+from wpriv.accountants._single_release import SingleRelease, single_releases
 from wpriv.core.guarantee import Bracket, Curve, safe_exp
 from wpriv.core.process import Process
 from wpriv.numerics.root_finding import smallest_meeting
@@ -20,13 +21,14 @@ SOURCE = "Dwork, Kenthapadi, McSherry, Mironov, Naor 2006, Theorem 1"
 EXPLAIN = """\
 eps = sum of eps_i at delta = sum of delta_i; each release is (eps_i, delta_i)-DP by its exact profile.
 delta is split over the releases equally or in proportion to eps_i, whichever is better.
-A rigorous upper bound for every mechanism, adaptively chosen queries included; grows like n where the truth grows like sqrt(n)."""
-_LOWEST = -1e5  # ln of a delta below every question
+A rigorous upper bound for every mechanism, adaptively chosen queries included.
+It grows like n where the true eps grows like sqrt(n)."""
+_LOWEST = -1e5  # ln of a delta far below the smallest double
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """Basic composition of the steps' exact one-release profiles; ``tol`` is not used."""
-    steps = one_steps(process)
+    """Account for a process by basic composition of the exact profiles of single releases; ``tol`` is not used."""
+    steps = single_releases(process)
     top = math.fsum(step.n * step.top for step in steps)
     floor = math.fsum(step.n * step.mass_at_plus_infinity for step in steps)
 
@@ -43,8 +45,8 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     return Curve(process, "basic", NOTION, CLAIM, SOURCE, delta, epsilon)
 
 
-def _total(steps: list[OneStep], log_delta: float) -> float:
-    """The sum of eps at one delta: the better of the equal split of delta and one in proportion to the eps that this gives."""
+def _total(steps: list[SingleRelease], log_delta: float) -> float:
+    """The sum of eps at one delta, split equally or in proportion to the eps of an equal split, if smaller."""
     count = sum(step.n for step in steps)
     equal = np.array([float(step.epsilon(np.array([log_delta - math.log(count)]))[0]) for step in steps])
     counts = np.array([step.n for step in steps], dtype=float)
@@ -52,5 +54,5 @@ def _total(steps: list[OneStep], log_delta: float) -> float:
     if len(steps) == 1 or not 0 < total < math.inf or equal.min() == 0:
         return total
     shares = log_delta + np.log(equal / total)
-    weighed = [float(step.epsilon(np.array([share]))[0]) for step, share in zip(steps, shares, strict=True)]
-    return min(total, float(counts @ np.array(weighed)))
+    weighted = [float(step.epsilon(np.array([share]))[0]) for step, share in zip(steps, shares, strict=True)]
+    return min(total, float(counts @ np.array(weighted)))

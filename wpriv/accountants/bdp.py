@@ -1,7 +1,7 @@
-"""Bayesian differential privacy: what a record drawn from the data's own distribution loses, estimated from sampled pairs.
+"""Bayesian differential privacy: the loss of a record drawn from the data distribution, estimated from sampled pairs.
 
-The estimator of Triastcyn and Faltings (2020) with its confidence limit. It must not be confused with differential privacy: an unusual
-record, one that the pairs do not represent, is promised nothing.
+The estimator of Triastcyn and Faltings (2020) with its confidence limit. It must not be confused with differential
+privacy: it gives no guarantee to an unusual record, which the pairs do not represent.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import numpy as np
 
 from wpriv.accountants import _bdp_estimator
 from wpriv.core.guarantee import Bracket, Curve
-from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
@@ -24,13 +23,21 @@ NOTION = "bdp"
 CLAIM = "as-published"
 SOURCE = "Triastcyn, Faltings 2020, Theorem 4"
 EXPLAIN = """\
-eps = min over l of (sum of step costs - ln(delta - lost))/l; a step's cost is (1/T) ln of the upper t-limit of the mean of e^(T c_l(d))
-over the observed pairs at distance d, c_l the log moment of the subsampled Gauss mechanism; lost = 1 - (1 - 2^-53)^n, one limit a step.
-Strong form: P(loss >= eps) <= delta; weak form: like (eps, delta)-DP, by the conversion of 2020; both on average over the record drawn."""
+eps = min over l of (sum of step costs - ln(delta - f))/l, f = 1 - (1 - 2^-53)^n for one confidence limit a step.
+A step's cost is (1/T) ln of the upper t-limit of the mean of e^(T c_l(d)) over the observed pairs at distance d,
+c_l the log moment of the subsampled Gauss mechanism.
+Strong form: P(loss >= eps) <= delta; weak form: like (eps, delta)-DP, by the conversion of 2020.
+Both hold on average over the record drawn."""
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 FORMS = {"strong": (tail_to_log_delta, tail_to_epsilon), "weak": (rdp_to_log_delta, rdp_to_epsilon)}
-DRAWN = "bdp holds on average over records drawn like the observed pairs, if at all; it is no (eps, delta)-DP guarantee for each record"
-SHARED = "the observed pairs share records, so the confidence limit's independence does not hold; bdp:pairs=independent uses disjoint pairs"
+ON_AVERAGE = (
+    "bdp holds on average over records drawn like the observed pairs, if at all; it is no (eps, delta)-DP guarantee "
+    "for each record"
+)
+SHARED = (
+    "the observed pairs share records, so the confidence limit's independence does not hold; bdp:pairs=independent "
+    "uses disjoint pairs"
+)
 
 
 def account(
@@ -42,78 +49,73 @@ def account(
     pairs: str = "combinations",
     steps: float = 0.0,
 ) -> Curve:
-    """The Bayesian accountant of Gauss steps without or with Poisson sampling; ``tol`` is not used.
+    """Account for Gauss steps, without or with Poisson sampling, by the Bayesian accountant; ``tol`` is not used.
 
     Args:
         order: lambda, whole and at least 1; 0 takes the best of ``ORDERS``. form: ``strong`` or ``weak``.
-        pairs: ``combinations`` (all that were observed, as the authors' program) or ``independent`` (disjoint; needs gradients).
+        pairs: ``combinations`` (all that were observed, as the authors' program) or ``independent`` (disjoint; needs
+            gradients).
         steps: the declared total T, 0 for as many as were observed or run.
     Raises:
-        Unsupported: nothing was observed, fewer than three pairs, or another mechanism or sampling. UsageError: an option out of range.
+        Unsupported: nothing was observed, fewer than three pairs, or another mechanism or sampling.
+        UsageError: an option out of range.
     """
     if form not in FORMS or pairs not in ("combinations", "independent"):
         raise UsageError(
-            f"bdp: form is strong or weak, pairs are combinations or independent; found {form!r} and {pairs!r}"
+            f"bdp: form must be strong or weak, pairs combinations or independent; found {form!r} and {pairs!r}"
         )
     if order != int(order) or order < 0 or steps != int(steps) or steps < 0:
         raise UsageError(
-            f"bdp: order and steps must be whole numbers from 1 (or 0 to leave them open); found {order:g} and {steps:g}"
+            f"bdp: order and steps must be whole numbers from 1 (or 0 to leave them open); found {order:g} and "
+            f"{steps:g}"
         )
     orders = np.array([order] if order else ORDERS, dtype=float)
     n = sum(step.n for step in process.steps)
     declared = int(steps) or sum(max(step.n, step.observed.steps if step.observed else 0) for step in process.steps)
     cost = np.array([math.fsum(_cost(step, int(lam), pairs, declared) for step in process.steps) for lam in orders])
-    lost = _bdp_estimator.log_failure(n)
+    failure = math.exp(_bdp_estimator.log_failure(n))
     to_log_delta, to_epsilon = FORMS[form]
 
     def delta(eps: float) -> Bracket:
-        return Bracket(min(1.0, math.exp(min(float(np.min(to_log_delta(orders, cost, eps))), 0.0)) + math.exp(lost)))
+        return Bracket(min(1.0, math.exp(min(float(np.min(to_log_delta(orders, cost, eps))), 0.0)) + failure))
 
     def epsilon(delta: float) -> Bracket:
-        room = delta - math.exp(lost)
-        return Bracket(max(float(np.min(to_epsilon(orders, cost, math.log(room)))), 0.0) if room > 0 else math.inf)
+        rest = delta - failure
+        return Bracket(max(float(np.min(to_epsilon(orders, cost, math.log(rest)))), 0.0) if rest > 0 else math.inf)
 
-    warnings = (DRAWN, *((SHARED,) if pairs == "combinations" else ()))
+    warnings = (ON_AVERAGE, *((SHARED,) if pairs == "combinations" else ()))
     if n > declared:
         warnings += (
             f"{n} steps exceed the declared {declared}: the exponent T of the estimator is too small for them",
         )
     chosen = f"order {order:g}" if order else f"best of the orders {ORDERS[0]} to {ORDERS[-1]}"
-    return Curve(
-        process,
-        "bdp",
-        NOTION,
-        CLAIM,
-        f"{SOURCE}; {form} form, {chosen}, {pairs}, T = {declared}",
-        delta,
-        epsilon,
-        warnings,
-    )
+    source = f"{SOURCE}; {form} form, {chosen}, {pairs}, T = {declared}"
+    return Curve(process, "bdp", NOTION, CLAIM, source, delta, epsilon, warnings)
 
 
 def _cost(step: Step, order: int, pairs: str, declared: int) -> float:
-    if step.observed is None:
+    """The cost of all releases of a step at one order."""
+    noise, sampling, observed = step.mechanism.additive_noise(), step.sampling, step.observed
+    if observed is None:
         raise Unsupported(
-            "bdp prices what a run showed, and nothing was observed: give --observed FILE (or in a recipe `observed:`), "
-            "pair distances or gradients; pld prices the sensitivity instead"
+            "bdp is computed from observed pair distances or gradients, and found none: give `observed`; pld uses the "
+            "sensitivity instead"
         )
-    if step.mechanism.name != "gauss" or step.sampling.kind == "fixed":
+    if noise is None or not noise.is_textbook("gauss") or sampling.kind == "fixed":
         raise Unsupported(
-            f"bdp is stated for Gauss noise, without or with Poisson sampling; found {step.mechanism.name}, sampling {step.sampling.kind}"
+            f"bdp is stated for Gauss noise, without or with Poisson sampling; found {step.mechanism.name}, sampling "
+            f"{sampling.kind}"
         )
-    return step.observed.total(_costs(step.mechanism, step.sampling, step.observed, order, pairs, declared), step.n)
+    return observed.total(_costs(noise.scale, sampling.rate, observed, order, pairs, declared), step.n)
 
 
 @functools.lru_cache(maxsize=256)
-def _costs(
-    mechanism: Mechanism, sampling: Sampling, observed: Observed, order: int, pairs: str, declared: int
-) -> Array:
+def _costs(sigma: float, rate: float, observed: Observed, order: int, pairs: str, declared: int) -> Array:
     """[observed steps] costs at one order."""
-    sigma = mechanism.describe()["sigma"]
     rows = observed.distances if pairs == "combinations" else observed.independent()
     return np.array(
         [
-            _bdp_estimator.step_cost(d, sampling.rate, sigma * u, order, declared)
-            for d, u in zip(rows, observed.unit, strict=True)
+            _bdp_estimator.step_cost(distances, rate, sigma * unit, order, declared)
+            for distances, unit in zip(rows, observed.unit, strict=True)
         ]
     )

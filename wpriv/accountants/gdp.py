@@ -15,18 +15,19 @@ CLAIM = "exact"
 SOURCE = "Dong, Roth, Su 2019, Corollary 1 (mu-GDP); Sommer, Meiser, Mohammadi 2019, Theorem 5"
 EXPLAIN = """\
 delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), mu^2 = sum of n sensitivity^2 / sigma^2 over the steps.
-Exact for compositions of Gauss mechanisms of any noise; also where noise and number are chosen from earlier outputs and the sum
-never exceeds mu^2 (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023). Not for subsampled or other steps."""
+Exact for compositions of Gauss mechanisms of any noise; also where noise and number are chosen from earlier outputs
+and the sum never exceeds mu^2 (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023).
+Not for subsampled or other steps."""
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """Prices compositions of unsampled Gaussian mechanisms, of equal or different sigma: mu^2 adds up, and mu-GDP is exact.
+    """Account for unsampled Gaussian mechanisms, of equal or different sigma: mu^2 adds up; ``tol`` is not used.
 
     Raises:
         Unsupported: some step is not an unsampled Gaussian mechanism.
     """
-    run = process.directions()[0]
-    pair = closed_form(run) if all(gaussian_mu(pair) is not None for pair, _ in run) else None
+    pairs = process.directions()[0]
+    pair = closed_form(pairs) if all(gaussian_mu(pair) is not None for pair, _ in pairs) else None
     if pair is None:
         raise Unsupported(
             "gdp is exact for unsampled Gaussian mechanisms only; use gdp-clt (approximate) or pld (certified)"

@@ -1,7 +1,8 @@
-"""The central limit of Gaussian differential privacy for subsampled Gaussian steps: many steps behave like one mu-GDP release.
+"""The central limit of Gaussian differential privacy for subsampled Gaussian steps: one mu-GDP release in the limit.
 
-An estimate that UNDER-reports in many practical settings (eps 23-28% too low at q=1e-4, sigma=.6, n=1e6). It must not be confused with
-``gdp``, which is exact and takes unsampled Gaussian steps only, nor with ``clt``, which uses the exact mean and variance of the loss.
+An estimate that UNDER-reports in many practical settings (eps 23-28% too low at q=1e-4, sigma=.6, n=1e6). It must not
+be confused with ``gdp``, which is exact and takes unsampled Gaussian steps only, nor with ``clt``, which uses the exact
+mean and variance of the loss.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ SOURCE = "Dong, Roth, Su 2019, Corollary 4; Bu, Dong, Long, Su 2020, Theorem 5"
 WARNING = "gdp-clt is a limit, not a bound, and often lies below the truth; use pld for a certified figure"
 OTHER = "gdp-clt:formula={0} is the limit of {1}, and some step of this process is sampled otherwise"
 EXPLAIN = """\
-mu^2 = sum of q^2 n (e^(1/s^2) - 1) for Poisson, 2 q^2 n (e^(1/s^2) Phi(1.5/s) + 3 Phi(-.5/s) - 2) for fixed-size sampling, n/s^2
-without, s = sigma/sensitivity; then delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
+mu^2 = sum of q^2 n (e^(1/s^2) - 1) for Poisson sampling, n/s^2 without sampling, and
+2 q^2 n (e^(1/s^2) Phi(1.5/s) + 3 Phi(-.5/s) - 2) for fixed-size sampling, s = sigma/sensitivity;
+then delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
 A central limit as n -> inf with q sqrt(n) fixed: for Gaussian steps only, and never a guarantee."""
 FORMULAS = {
     "sampling": "",
@@ -35,12 +37,14 @@ KINDS = {"poisson": "poisson", "uniform": "fixed"}
 
 
 def account(process: Process, *, tol: float = 1e-3, formula: str = "sampling") -> Curve:
-    """mu of the limit, then mu-GDP's delta; Gaussian steps only, under any sampling; ``tol`` is not used.
+    """Account for Gaussian steps, under any sampling, by mu-GDP at the mu of the limit; ``tol`` is not used.
 
     Args:
-        formula: that of each step's own ``sampling``, or ``poisson`` or ``uniform`` for all sampled steps, whatever was sampled.
+        formula: ``sampling`` (of each step), or ``poisson`` or ``uniform`` for all sampled steps, whatever their
+            sampling.
     Raises:
-        Unsupported: some step is not Gaussian, or its noise is so small that the limit's mu overflows. UsageError: another formula.
+        Unsupported: some step is not Gaussian, or its noise is so small that mu of the limit overflows.
+        UsageError: an unknown formula.
     """
     if formula not in FORMULAS:
         raise UsageError(f"gdp-clt: formula must be one of {', '.join(FORMULAS)}; found {formula!r}")
@@ -48,7 +52,8 @@ def account(process: Process, *, tol: float = 1e-3, formula: str = "sampling") -
     variance = math.fsum(step.n * _variance(step, kind or step.sampling.kind) for step in process.steps)
     if not math.isfinite(variance):
         raise Unsupported(
-            "gdp-clt's mu grows like e^(1/(2 s^2)), s = sigma/sensitivity, and overflows here: more noise is needed. Use pld"
+            "gdp-clt's mu grows like e^(1/(2 s^2)), s = sigma/sensitivity, and overflows here. Increase the noise, or "
+            "use pld"
         )
 
     def log_delta(eps: float) -> float:
@@ -80,6 +85,6 @@ def _variance(step: Step, kind: str) -> float:
         growth = float(np.expm1(square))
     if kind == "poisson":
         return rate**2 * growth
-    # e^(m^2) Phi(1.5 m) + 3 Phi(-.5 m) - 2 with the constants taken out, which cancel for small m
+    # e^(m^2) Phi(1.5 m) + 3 Phi(-.5 m) - 2 without its constants, which cancel for small m
     halves = (float(erf(1.5 * mu / math.sqrt(2))) - 3 * float(erf(0.5 * mu / math.sqrt(2)))) / 2
     return 2 * rate**2 * (growth * float(ndtr(1.5 * mu)) + halves)

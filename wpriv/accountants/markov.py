@@ -1,8 +1,9 @@
-"""Markov-ADP: delta from the best exponential bound of each tail of the loss (the privacy loss classes paper, Theorem 3).
+"""Markov-ADP: delta from the best exponential bound of each tail of the loss (Sommer et al. 2019, Theorem 3).
 
-delta(eps) = integral over y > eps of e^(eps-y) P(L > y) dy, with P(L > y) replaced by min(1, min over l of e^(K(l) - l y)). It
-must not be confused with ``markov_sum``, the literal sum on a user's grid, of which this is the limit of fine grids; ``rdp``
-uses one order for all y and is nevertheless sharper in every case tried, since it bounds the whole integrand at once.
+delta(eps) = integral over y > eps of e^(eps-y) P(L > y) dy, with P(L > y) replaced by min(1, min over l of e^(K(l) - l
+y)). It must not be confused with ``markov_sum``, the literal sum on a given grid, whose limit for fine grids this is.
+``rdp`` uses one order for all y and is nevertheless tighter in every case tried, since it bounds the whole integrand at
+once.
 """
 
 from __future__ import annotations
@@ -22,40 +23,42 @@ NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Theorem 3 (sign corrected, limit of fine grids)"
 EXPLAIN = """\
-delta <= w + integral over y > eps of e^(eps-y) T(y) dy, T(y) = min over l >= 0 of exp(K(l) - l y), K(l) the sum of ln E e^(l loss).
-A rigorous upper bound for every mechanism, distinguishing events included (w = 1 - prod (1-w_i)); both orders of the neighbours.
-Markov's inequality point by point: looser than rdp and pld."""
+delta <= w + integral over y > eps of e^(eps-y) T(y) dy, T(y) = min over l >= 0 of exp(K(l) - l y),
+K(l) the sum of ln E e^(l loss).
+A rigorous upper bound for every mechanism, distinguishing events included (w = 1 - prod (1-w_i)); both orders of the
+neighbours. Markov's inequality point by point: looser than rdp and pld."""
 _COARSE = np.concatenate([[0.0], np.geomspace(*LAMBDAS, 145)])
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """The Markov-ADP accountant, for every process; ``tol`` is not used."""
-    runs = [LogMoments(run) for run in process.directions()]
-    if any(math.isinf(run.log_finite) for run in runs):  # no loss is finite in one order: delta is 1 at every eps
+    """Account for any process by Markov's inequality at every tail; ``tol`` is not used."""
+    directions = [LogMoments(pairs) for pairs in process.directions()]
+    if any(math.isinf(at.log_finite) for at in directions):  # no loss is finite in one order: delta is 1 at every eps
         return Curve(
             process, "markov", NOTION, CLAIM, SOURCE, lambda _: Bracket.above(1.0), lambda _: Bracket.above(math.inf)
         )
-    coarse = [_lines(run, _COARSE) for run in runs]
-    top = max(run.top for run in runs)
+    coarse = [_lines(at, _COARSE) for at in directions]
+    top = max(at.top for at in directions)
 
     def log_delta(eps: float, lines: list[Lines]) -> float:
         logs = [
-            -math.inf if eps >= run.top else _log_integral(*line, eps) for run, line in zip(runs, lines, strict=True)
+            -math.inf if eps >= at.top else _log_integral(*line, eps)
+            for at, line in zip(directions, lines, strict=True)
         ]
-        events = [math.log(run.mass_at_plus_infinity) if run.mass_at_plus_infinity > 0 else -math.inf for run in runs]
+        infinities = [at.mass_at_plus_infinity for at in directions]
+        events = [math.log(infinity) if infinity > 0 else -math.inf for infinity in infinities]
         return min(0.0, float(max(np.logaddexp(logs, events))))
 
     def around(eps: float) -> list[Lines]:
-        return [_lines(run, _orders_at(*line, eps)) for run, line in zip(runs, coarse, strict=True)]
+        return [_lines(at, _orders_at(*line, eps)) for at, line in zip(directions, coarse, strict=True)]
 
     def delta(eps: float) -> Bracket:
         return Bracket.above(safe_exp(log_delta(eps, around(eps))))
 
     def epsilon(delta: float) -> Bracket:
         lines, eps = coarse, math.inf
-        for _ in range(
-            3
-        ):  # every set of lines gives an upper bound; the coarse ones only say where to lay the fine ones
+        # every set of lines gives an upper bound; the coarse ones only determine where the fine ones are needed
+        for _ in range(3):
             eps = min(eps, epsilon_at(lambda x, lines=lines: log_delta(x, lines), delta, high=top))  # type: ignore[misc]
             if math.isinf(eps):
                 break
@@ -68,14 +71,17 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 Lines = tuple[Array, Array]
 
 
-def _lines(run: LogMoments, lam: Array) -> Lines:
-    """The orders and K at them, where finite. The first order is 0: there the bound is the probability that the loss is finite."""
-    line = np.concatenate([[run.log_finite], run(lam[1:])])
+def _lines(moments: LogMoments, lam: Array) -> Lines:
+    """The orders and K at them, where finite; the first order is 0, where K is ln P(the loss is finite)."""
+    line = np.concatenate([[moments.log_finite], moments(lam[1:])])
     return lam[np.isfinite(line)], line[np.isfinite(line)]
 
 
 def _orders_at(lam: Array, line: Array, eps: float) -> Array:
-    """Some 400 orders around those that matter at eps: whose stretch of the envelope holds more than e^-45 of the integrand's peak."""
+    """About 400 orders around those that matter at eps.
+
+    An order matters where its part of the envelope reaches e^-45 of the peak of the integrand.
+    """
     start = np.maximum(_crossings(lam, line), eps)
     height = line - lam * start + eps - start
     first = int(np.searchsorted(start, eps, side="right")) - 1
@@ -85,15 +91,15 @@ def _orders_at(lam: Array, line: Array, eps: float) -> Array:
     orders = np.unique(
         np.concatenate([[0.0], near, np.linspace(low, high, 300), np.geomspace(max(low, high / 1e3), high, 100)])
     )
-    # between two that are nearly the same, rounding decides where their lines cross
+    # rounding decides where the lines of nearly equal orders cross
     return orders[np.diff(orders, prepend=-1.0) > 1e-6 * orders]
 
 
 def _log_integral(lam: Array, line: Array, eps: float) -> float:
-    """ln of the integral of e^(eps-y) T(y) over y > eps, from above: T is replaced by the lower envelope of finitely many lines.
+    """ln of an upper bound of the integral of e^(eps-y) T(y) over y > eps: T is replaced by an envelope of lines.
 
-    ln T(y) is concave and each K(l) - l y touches it, so that 400 of them around the orders that matter exceed T by about 1e-4
-    relative; the integral of the envelope has a closed form.
+    ln T(y) is concave and each K(l) - l y is tangent to it, so that the lower envelope of 400 lines around the orders
+    that matter exceeds T by about 1e-4 relative; the integral of the envelope has a closed form.
     """
     start = np.maximum(_crossings(lam, line), eps)
     stop = np.append(start[1:], math.inf)
@@ -104,7 +110,7 @@ def _log_integral(lam: Array, line: Array, eps: float) -> float:
 
 
 def _crossings(lam: Array, line: Array) -> Array:
-    """Where line i takes over from line i-1 as the lowest; -inf for the first. K is convex, so these increase."""
+    """The y at which line i becomes lower than line i-1, -inf for the first; they increase, as K is convex."""
     return np.maximum.accumulate(np.concatenate([[-math.inf], np.diff(line) / np.diff(lam)]))
 
 
@@ -114,7 +120,7 @@ def markov_tail(log_moments: Callable[[Array], Array], y: float) -> float:
 
 
 def markov_sum(tail: Callable[[float], float], eps: float, step: float, cells: int) -> float:
-    """Theorem 3 word for word (sign corrected), on the grid eps, eps + step, ..., eps + cells step: an upper bound on any grid.
+    """Theorem 3 as printed (sign corrected), an upper bound on any grid eps, eps + step, ..., eps + cells step.
 
     Args:
         tail: T(y), such as ``markov_tail`` of a run.

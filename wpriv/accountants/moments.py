@@ -1,7 +1,7 @@
 """The moments accountant of DP-SGD: ln moments of the loss at the integers 1 to 256, added up, and the tail bound.
 
-It must not be confused with ``rdp``, which uses every real order and a better conversion; where the best order exceeds 256
-(small eps, little noise per step) or lies below 1, the integers alone cost a good deal.
+It must not be confused with ``rdp``, which uses every real order and a better conversion; where the best order exceeds
+256 (small eps, little noise per step) or lies below 1, the bound of the integers alone is much looser.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ CLAIM = "upper-bound"
 SOURCE = "Abadi et al. 2016, Theorem 2"
 ORDERS = np.arange(1.0, 257.0)
 EXPLAIN = """\
-delta <= min over l = 1, ..., 256 of exp(sum_i K_i(l) - l eps), K_i(l) = ln E e^(l loss) of step i, in the worse order of the neighbours.
+delta <= min over l = 1, ..., 256 of exp(sum_i K_i(l) - l eps), K_i(l) = ln E e^(l loss) of step i,
+in the worse order of the neighbours.
 A rigorous upper bound (Chernoff); the moments are exact, by quadrature, not by Abadi et al.'s asymptotic formula.
 Not for mechanisms with distinguishing events (all moments are infinite)."""
 
 
 def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve:
-    """The moments accountant; ``tol`` is not used.
+    """Account for a process by the best integer moment; ``tol`` is not used.
 
     Args:
-        order: the one l to use, a whole number of at least 1; 0 takes the best of 1 to 256.
+        order: a single l, a whole number of at least 1; 0 takes the best of 1 to 256.
     Raises:
         Unsupported: some step has distinguishing events, so that every moment is infinite.
     """

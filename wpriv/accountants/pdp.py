@@ -23,9 +23,11 @@ from wpriv.pld.two_sided import Both
 NOTION = "probabilistic-dp"
 CLAIM = "certified"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Definition 7, Lemma 7 and Corollary 5.1"
-EXPLAIN = """delta_PDP(eps) = max over both orders of P(Y > eps), Y the sum of the privacy losses of all steps.
-Exact where the composition has a closed form (Gauss: Corollary 5.1). Elsewhere P(Y > eps) = f - t f' at t = e^eps, and the slope of
-the convex profile f lies between the secants of its certified bracket on either side. Not closed under post-processing."""
+EXPLAIN = """\
+delta_PDP(eps) = max over both orders of P(Y > eps), Y the sum of the privacy losses of all steps.
+Exact where the composition has a closed form (Gauss: Corollary 5.1). Elsewhere P(Y > eps) = f - t f' at t = e^eps,
+and the slope of the convex profile f lies between the secants of its certified bracket on either side.
+Not closed under post-processing."""
 
 # relative width at which the search for a certified eps ends
 SEARCH = 3e-4

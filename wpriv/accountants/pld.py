@@ -1,7 +1,7 @@
-"""Privacy loss distributions, certified from both sides; exact closed forms where there are some.
+"""Privacy loss distributions, certified from both sides; exact where there is a closed form.
 
-The tight answer to "how private is this process": every other (eps, delta) accountant gives a bound on the same curve. Not to be
-confused with the one-sided or approximate PLD accountants elsewhere: the bracket here holds the truth, rounding included.
+The tight answer for a process: every other (eps, delta) accountant bounds the same curve. Not to be confused with
+one-sided or approximate PLD accountants of other programs: this bracket contains the true value, rounding included.
 """
 
 from __future__ import annotations
@@ -14,57 +14,66 @@ from wpriv.core.process import Process, closed_form, sandwich
 
 NOTION = "approximate-dp"
 CLAIM = "certified"
-# other proven bounds of the same curve, which run/bounds.py intersects with a bracket that came out wider than asked; of each group the
-# first that does not refuse the process, since those after it are never better
+# other proven bounds of the same curve, which run/accounting/other_bounds.py intersects with a bracket wider than the
+# tolerance; of each group the first that does not refuse the process, since those after it are never better
 OTHER_BOUNDS = (("rdp",), ("kov", "basic"))
-# a bracket wider than this many times its tolerance is asked for once more at a coarser one
+# a bracket wider than this many times its tolerance is computed once more at the coarser tolerance
 TOO_WIDE, COARSE = 20, 1e-3
-SOURCE = "Sommer, Meiser, Mohammadi 2019, Theorem 1; Doroshenko et al. 2022 (upper dots); wpriv lower dots"
-EXPLAIN = """delta(eps) = E[(1 - e^(eps - Y))_+], Y the sum of the privacy losses of all steps under P, for both orders of the neighbours.
-Each step's privacy profile is replaced by a piecewise-linear one above it (chords) and one below it; both are composed by tilted FFTs.
-Grid, truncation, wrap-around and rounding are inside the bracket. Assumes the adjacency and the sampling named with the answer."""
+SOURCE = (
+    "Sommer, Meiser, Mohammadi 2019, Theorem 1; Doroshenko et al. 2022 (pessimistic discretisation); wpriv (optimistic)"
+)
+EXPLAIN = """\
+delta(eps) = E[(1 - e^(eps - Y))_+], Y the sum of all steps' privacy losses under P, in both orders of the neighbours.
+Each step's privacy profile is replaced by a piecewise-linear one above it (chords) and one below it;
+both are composed by tilted FFTs. Discretisation, truncation, wrap-around and rounding are inside the bracket.
+Assumes the adjacency and the sampling that are named with the answer."""
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """The certified curve of any process of mechanisms that have a dominating pair.
+    """Certify the curve of any process by composing its privacy loss distributions.
 
     Args:
-        tol: relative width asked of the bracket, of eps where delta is given and of delta where eps is given.
+        tol: requested relative width of the bracket, of eps where delta is given and of delta where eps is given.
     Returns:
         A curve of claim ``exact`` where the whole composition has a closed form, else ``certified``.
     Raises:
-        Unsupported: the grid would not fit in memory (raised when the curve is asked).
+        Unsupported: the lattice would not fit in memory (raised when the curve is evaluated).
     """
-    runs = process.directions()
-    closed = [closed_form(run) for run in runs]
+    directions = process.directions()
+    closed = [closed_form(weighted) for weighted in directions]
     pairs = [pair for pair in closed if pair is not None]
-    if len(pairs) == len(runs):
+    if len(pairs) == len(directions):
         return curve_of_pair(process, pairs, accountant="pld", source=SOURCE)
-    # not needed, and not loaded, where a closed form has the answer
+    # loaded only where there is no closed form
     from wpriv.pld.composition import Composition
     from wpriv.pld.sandwich import Outer
 
-    compositions = [Composition(run) if sandwich(run, tol) is None else Outer(run, tol) for run in runs]
+    compositions = [
+        Composition(weighted) if sandwich(weighted, tol) is None else Outer(weighted, tol) for weighted in directions
+    ]
 
-    def answer(ask: Callable[[Composition | Outer, float, float], tuple[float, float]]) -> Bracket:
-        ends = _worst([partial(ask, c, tol) for c in compositions])
+    def bracket(evaluate: Callable[[Composition | Outer, float, float], tuple[float, float]]) -> Bracket:
+        ends = _worst([partial(evaluate, c, tol) for c in compositions])
         if tol < COARSE and ends[1] - ends[0] > TOO_WIDE * tol * ends[1]:
-            # what is asked of it may be out of reach, and then a coarser composition may come nearer than a fine one that was given up
-            coarse = _worst([partial(ask, c, COARSE) for c in compositions])
+            # where the tolerance is out of reach a coarser composition may be tighter than a fine one that was given up
+            coarse = _worst([partial(evaluate, c, COARSE) for c in compositions])
             ends = max(ends[0], coarse[0]), min(ends[1], coarse[1])
         return Bracket.between(float(ends[0]) + 0.0, float(ends[1]) + 0.0)
 
     def delta(eps: float) -> Bracket:
-        return answer(lambda c, tol, enough: c.delta(eps, tol, enough))
+        return bracket(lambda c, tol, sufficient_upper: c.delta(eps, tol, sufficient_upper))
 
     def epsilon(delta: float) -> Bracket:
-        return answer(lambda c, tol, enough: c.epsilon(delta, tol, enough))
+        return bracket(lambda c, tol, sufficient_upper: c.epsilon(delta, tol, sufficient_upper))
 
     return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon, tol=tol)
 
 
 def _worst(orders: Sequence[Callable[[float], tuple[float, float]]]) -> tuple[float, float]:
-    """The maximum over the orders of the neighbours; a later one need not be known better than to lie below an earlier one's upper end."""
+    """The maximum over the orders of the neighbours.
+
+    Each order gets the upper end of those before it, below which its own upper end need not be tightened.
+    """
     low, high = 0.0, -1.0
     for order in orders:
         ends = order(high)

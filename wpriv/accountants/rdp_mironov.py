@@ -1,6 +1,6 @@
 """Renyi differential privacy with Mironov's conversion, eps = D_a + ln(1/delta)/(a-1), at real orders.
 
-The bound most tools printed before 2020, kept so that their figures can be reproduced; ``rdp`` is never worse.
+The bound of most programs before 2020, kept so that their figures can be reproduced; ``rdp`` is never worse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Not for mechanisms with distinguishing events (D_a is infinite)."""
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """The Renyi accountant with the conversion of its first paper; ``tol`` is not used.
+    """Account for a process by the best Renyi divergence and Mironov's conversion; ``tol`` is not used.
 
     Raises:
         Unsupported: some step has distinguishing events, so that every divergence is infinite.

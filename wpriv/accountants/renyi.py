@@ -1,7 +1,7 @@
-"""Renyi differential privacy at one order, left as it is: the divergence itself, without a conversion to (eps, delta).
+"""Renyi differential privacy at one order: the divergence itself, without a conversion to (eps, delta).
 
-It must not be confused with ``rdp``, which turns the divergences of all orders into an (eps, delta) guarantee: the eps of this one belongs
-to (alpha, eps)-RDP and shares no scale with that of (eps, delta)-DP.
+It must not be confused with ``rdp``, which turns the divergences of all orders into an (eps, delta) guarantee: the eps
+of this one belongs to (alpha, eps)-RDP and shares no scale with that of (eps, delta)-DP.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ NOTION = "rdp"
 CLAIM = "exact"
 SOURCE = "Mironov 2017, Definition 4 and Proposition 1"
 EXPLAIN = """\
-eps = D_alpha(P || Q) summed over all steps, in the worse order of the neighbours; at alpha = 1 the mean of the privacy loss (KL).
-Exact to rounding (a closed form or quadrature); has no delta: it is the same at every one. Use rdp for an (eps, delta) guarantee."""
+eps = D_alpha(P || Q) summed over all steps, in the worse order of the neighbours; at alpha = 1 the mean loss (KL).
+Exact to rounding (a closed form or quadrature); without a delta: eps is the same at every one.
+Use rdp for an (eps, delta) guarantee."""
 
 
 def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve:
     """The Renyi divergence of the whole process at the order alpha >= 1; ``tol`` is not used.
 
     Raises:
-        Unsupported: some step has distinguishing events (infinite), its law is known only between two, or the order is too high.
+        Unsupported: some step has distinguishing events (infinite), its law is known only between two, or the order is
+            too high.
         UsageError: alpha below 1.
     """
     if not order >= 1:
         raise UsageError(f"renyi: the order alpha must be at least 1; found {order:g}")
-    if order == 1 or any(pair.renyi(np.array([order])) is None for run in process.directions() for pair, _ in run):
+    if order == 1 or any(pair.renyi(np.array([order])) is None for pairs in process.directions() for pair, _ in pairs):
         require_exact_plds(process, "renyi, where there is no closed form,")
-    value = max(_divergence(run, order) for run in process.directions())
+    value = max(_divergence(pairs, order) for pairs in process.directions())
     if math.isinf(value):
         raise Unsupported(
-            f"renyi cannot resolve the divergence of order {order:g} here: its mass lies so far out that it has no digits. "
-            f"Take a smaller order, or use rdp, which picks the order that a delta needs"
+            f"renyi cannot resolve the divergence of order {order:g} here: it is dominated by losses too far in the "
+            f"tail. Take a smaller order, or use rdp, which chooses the order for each delta"
         )
 
     def delta(eps: float) -> Bracket:
@@ -51,14 +53,14 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     return Curve(process, "renyi", NOTION, CLAIM, f"{SOURCE}; order {order:g}", delta, epsilon)
 
 
-def _divergence(run: WeightedPairs, order: float) -> float:
-    moments = LogMoments(run, deep=True)
+def _divergence(pairs: WeightedPairs, order: float) -> float:
+    moments = LogMoments(pairs, deep=True)
     if moments.mass_at_plus_infinity > 0:
         raise Unsupported(
             f"Renyi divergences are infinite here: outcomes that only one of two neighbours can have carry probability "
             f"{moments.mass_at_plus_infinity:.3g}. Use pld, markov or kov"
         )
     if order == 1:
-        return math.fsum(n * loss_class(pair).mean for pair, n in run)
+        return math.fsum(n * loss_class(pair).mean for pair, n in pairs)
     lam = order - 1
     return float(moments(np.array([lam]))[0]) / lam

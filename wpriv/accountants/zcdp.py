@@ -1,7 +1,8 @@
 """Zero-concentrated differential privacy: rho adds up over the steps and turns into (eps, delta) in closed form.
 
-rho is known here for Gaussian and discrete Gaussian noise and for pure DP (every step whose loss is bounded). It must not be
-confused with ``rdp``, which uses each order's own divergence: a line through all of them, rho times the order, is what zCDP keeps.
+rho is known here for Gaussian and discrete Gaussian noise and for pure DP (every step whose loss is bounded). It must
+not be confused with ``rdp``, which uses each order's own divergence: a line through all of them, rho times the order,
+is what zCDP keeps.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ NOTION = "approximate-dp"
 CLAIM = "upper-bound"
 SOURCE = "Bun, Steinke 2016, Propositions 1.3, 1.4 and 1.6; Canonne, Kamath, Steinke 2020, Theorem 4 (discrete Gauss)"
 EXPLAIN = """\
-eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gauss, of eps_i^2/2 for pure eps_i-DP.
-A rigorous upper bound, looser than rdp and gdp; subsampled Gaussian steps have no finite rho of use and are refused."""
+eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gauss noise and of eps_i^2/2
+for pure eps_i-DP.
+A rigorous upper bound, looser than rdp and gdp; subsampled Gaussian steps have no useful finite rho and are refused."""
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """Prices Gauss, discrete Gauss and pure-DP steps by their rho; ``tol`` is not used.
+    """Account for Gauss, discrete Gauss and pure-DP steps by their rho; ``tol`` is not used.
 
     Raises:
         Unsupported: some step has neither (discrete) Gaussian noise without sampling nor a bounded loss.
@@ -41,20 +43,17 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     return Curve(process, "zcdp", NOTION, CLAIM, SOURCE, delta, epsilon)
 
 
-def _rho(step: Step, pair: LossPair, other: LossPair) -> float:
-    ends = [p.concentrated() for p in (pair, other)]
-    known = [rho for rho in ends if rho is not None]
-    pure = max(pair.support[1], other.support[1])
-    bounded = (
-        [pure**2 / 2]
-        if pair.mass_at_plus_infinity == 0 and other.mass_at_plus_infinity == 0 and math.isfinite(pure)
-        else []
-    )
-    if len(known) == len(ends):
-        return min([max(known), *bounded])
-    if bounded:
-        return bounded[0]
+def _rho(step: Step, forward: LossPair, backward: LossPair) -> float:
+    """rho of one release: by a theorem on its noise, or from the eps of pure DP, whichever is smaller."""
+    pairs = (forward, backward)
+    by_noise = [rho for pair in pairs if (rho := pair.concentrated()) is not None]
+    pure_eps = max(pair.support[1] for pair in pairs)
+    is_pure = all(pair.mass_at_plus_infinity == 0 for pair in pairs) and math.isfinite(pure_eps)
+    bounds = [max(by_noise)] if len(by_noise) == len(pairs) else []
+    bounds += [pure_eps**2 / 2] if is_pure else []
+    if bounds:
+        return min(bounds)
     raise Unsupported(
-        f"zcdp knows rho of Gauss and discrete Gauss noise without sampling and of steps with a bounded loss (pure DP); "
-        f"{step.mechanism.name} with sampling {step.sampling.kind!r} is neither. Use rdp or pld"
+        f"zcdp knows rho of Gauss and discrete Gauss noise without sampling and of steps with a bounded loss (pure "
+        f"DP); {step.mechanism.name} with sampling {step.sampling.kind!r} is neither. Use rdp or pld"
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from wpriv._version import __version__
 from wpriv.cli import guarantee_output, terminal
+from wpriv.cli.flags import as_flags
 from wpriv.config.resolve import Recipe
 from wpriv.config.schema import Panel
 from wpriv.core import registry
@@ -85,7 +86,7 @@ def why(rows: list[Row], mode: str) -> None:
         body = []
         for row in rows:
             value = "-" if row["reason"] else text(row[answer], up=True, digits=4)
-            told = row["assumption"] + (f" ({row['reason']})" if row["reason"] else "")
+            told = row["assumption"] + (f" ({as_flags(row['reason'])})" if row["reason"] else "")
             body.append(
                 [
                     value,

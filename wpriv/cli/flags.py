@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -116,6 +117,30 @@ class Job:
     def question(self) -> dict[str, float]:
         """eps, delta and tol, as far as they were given."""
         return {name: x for name, x in numbers(eps=self.eps, delta=self.delta, tol=self.tol).items() if x is not None}
+
+
+# an argument in a message: its name, and a value
+_ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
+
+
+def as_flags(message: str, options: Collection[str] | None = None) -> str:
+    """Replace arguments in backticks by flags: `tol` by --tol, `sampling='poisson'` by --sampling poisson, `fresh=True` by --fresh.
+
+    Args:
+        message: text as in ``wpriv.errors``.
+        options: the flags of the command, such as ``--tol``; None where all arguments have flags. `name=value` without a flag of its own
+            becomes --param name=value where the command has --param; anything else stays as it is.
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
+        option = f"--{name.replace('_', '-')}"
+        text = "" if value is None or value == "True" else f" {value.strip(chr(39))}"
+        if options is None or option in options:
+            return option + text
+        return f"--param {name}={text.strip()}" if value is not None and "--param" in options else match[0]
+
+    return _ARGUMENT.sub(flag, message)
 
 
 def with_job(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wpriv.cli.flags import as_flags
 from wpriv.core.guarantee import TINY, Bracket, Guarantee, unit_notes
 from wpriv.files import csv_tables
 from wpriv.numerics.safe_rounding import echo, text
@@ -301,8 +302,8 @@ def emit(line: str) -> None:
 
 
 def say(kind: str, line: str) -> None:
-    """A note or a warning, to standard error."""
-    print(f"wpriv: {kind}: {line}", file=sys.stderr)
+    """Print a note or a warning to standard error, with arguments in backticks as flags; file names stay as they are."""
+    print(f"wpriv: {kind}: {line if kind == 'wrote' else as_flags(line)}", file=sys.stderr)
 
 
 def bold(line: str) -> str:

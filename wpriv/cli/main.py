@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except streams.ReaderGone as error:
             return error.exit_code
         except WprivError as error:
-            return _fail(str(error), error.exit_code)
+            return _fail(_with_flags(str(error), sys.argv[1:] if argv is None else argv), error.exit_code)
         except ClickError as error:
             return _fail(_usage(error), UsageError.exit_code)
         except (KeyboardInterrupt, typer.Abort) as error:
@@ -167,6 +167,21 @@ def _run(words: list[str]) -> int:
     if code == INTERRUPTED:  # typer has caught Ctrl-C by itself
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _with_flags(message: str, words: Sequence[str]) -> str:
+    """The message with arguments in backticks replaced by flags of the command that was given."""
+    if "`" not in message:
+        return message
+    from wpriv.cli.flags import as_flags
+
+    command = typer.main.get_command(app)
+    for word in words:
+        inner = command.get_command(typer.Context(command), word) if hasattr(command, "get_command") else None
+        if inner is None:
+            break
+        command = inner
+    return as_flags(message, [option for parameter in command.params for option in parameter.opts])
 
 
 def _bug(error: BaseException) -> int:

@@ -13,7 +13,7 @@ from wpriv.config.schema import PROCESS_TABLES, Panel, Part, Step, Sweep
 from wpriv.config.train_schema import Axis, DataSet, Optimizer, Privacy
 from wpriv.config.yaml_document import Document, Fault, Key
 from wpriv.core import registry
-from wpriv.core.mechanism import ADJACENCIES
+from wpriv.core.adjacency import STANDARD_ADJACENCIES
 from wpriv.core.parameters import type_words
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
@@ -71,7 +71,7 @@ def name_faults(document: Document) -> list[Fault]:
     """Mechanisms, their parameters, accountants and figures that do not exist, wherever they are named."""
     faults: list[Fault] = []
     neighbours: list[str] = sorted(
-        {*ADJACENCIES, *(a for mech in _mechanisms(document) for a in registry.mechanism(mech).adjacencies)}
+        {*STANDARD_ADJACENCIES, *(a for mech in _mechanisms(document) for a in registry.mechanism(mech).adjacencies)}
     )
     for path in document.values:
         value = document.at(path)

@@ -13,6 +13,7 @@ from wpriv.config.diagnostics import abbreviate, model_faults, unknown
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Document, Fault, Key
 from wpriv.core import registry
+from wpriv.core.adjacency import PROVEN
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
@@ -123,11 +124,11 @@ def _combinations(document: Document, model: Train) -> list[Fault]:
         wrong(("privacy", "sampling"), f"{private.sampling} sampling needs 'batch', the number of records of a step")
     if private.sampling == "none" and model.batch is not None:
         wrong(("batch",), "without sampling every step uses all records; leave out batch, or sample (poisson, fixed)")
-    proven = {"poisson": "add-remove", "fixed": "replace-one"}.get(private.sampling)
-    if proven and private.adjacency not in (None, proven):
+    proven = PROVEN.get(private.sampling)
+    if proven and private.adjacency not in (None, *proven):
         wrong(
             ("privacy", "adjacency"),
-            f"{private.sampling} sampling is accounted under {proven} neighbours; found {private.adjacency}",
+            f"{private.sampling} sampling is accounted under {proven[0]} neighbours; found {private.adjacency}",
         )
     if private.exact and private.method not in ("auto", "loop"):
         asked = f"noise: exact clips one record after another (loop); found {private.method}. Leave method out"

@@ -1,42 +1,102 @@
-"""The base of all mechanisms: parameters, a dominating pair, and what holds of it."""
+"""The base class of all mechanisms: parameters, a dominating pair, and optional capabilities for accountants."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.parameters import Parameters
 
-ADJACENCIES = ("add-remove", "replace-one")
-# one record is replaced within its own group: the groups' sizes, and to which of them a record belongs, are taken as known to everyone
-WITHIN_GROUP = "replace-within-group"
+Family = Literal["gauss", "laplace"]
+
+
+@dataclass(frozen=True)
+class AdditiveNoise:
+    """Independent noise added to every coordinate of a query.
+
+    ``scale`` is the standard deviation of Gaussian noise and b of Laplace noise, before any truncation; ``sensitivity``
+    is the largest change of the query between neighbours in the l2 norm (Gauss) or the l1 norm (Laplace). Both are in
+    the units of the query. ``discrete`` noise takes whole values only, ``truncated`` noise ends at a bound, and
+    ``local`` noise is added by each person to their own data.
+    """
+
+    family: Family
+    scale: float
+    sensitivity: float
+    discrete: bool = False
+    truncated: bool = False
+    local: bool = False
+
+    def is_textbook(self, family: Family) -> bool:
+        """Whether this is continuous, untruncated noise of a family on a query of a data set, as most papers assume."""
+        return self.family == family and not (self.discrete or self.truncated or self.local)
+
+
+@dataclass(frozen=True)
+class RandomProjection:
+    """Gaussian noise on projections of records onto ``directions`` random unit vectors in ``dimension`` dimensions.
+
+    ``sigma`` (of the noise) and ``sensitivity`` (the largest l2 distance between a record and its replacement) are in
+    the units of the records.
+    """
+
+    dimension: int
+    directions: int
+    sigma: float
+    sensitivity: float
+
+
+@dataclass(frozen=True)
+class ClipBall:
+    """The lp ball to which each person's data are clipped; ``nonnegative``: only its part without negative numbers."""
+
+    radius: float
+    nonnegative: bool = False
 
 
 @dataclass(frozen=True)
 class Mechanism(Parameters):
-    """Base of the frozen dataclasses in ``wpriv/mechanisms``: one file each, whose name is the name users type.
+    """Base of the frozen dataclasses in ``wpriv/mechanisms``: one file each, whose name is the name that users type.
 
-    Fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more privacy.
-    ``dominating`` says that ``pair()`` is proven worst over all neighbours at the given sensitivity, which subsampling needs;
-    ``why_not_sampled`` is the reason shown where it is not, or where there is nothing to draw a sample from; ``why_not_poisson`` where
-    Poisson sampling alone is ruled out.
+    The fields are the parameters. ``noise`` names the field that ``calibrate`` solves for: a larger value means more
+    privacy. ``dominating`` states that ``pair()`` is proven worst over all neighbours at the given sensitivity, which
+    subsampling needs. ``why_not_sampled`` is the reason that is shown where the mechanism cannot be subsampled, and
+    ``why_not_poisson`` where Poisson sampling alone is ruled out. ``clip_norm`` is the p of the lp ball of a local
+    mechanism (see ``clip_ball``).
+
+    Only ``pair`` is required. ``additive_noise``, ``random_projection`` and ``clip_ball`` are optional capabilities:
+    accountants and verbs ask for them and never for the name of a mechanism.
     """
 
     noise: ClassVar[str | None] = None
-    adjacencies: ClassVar[tuple[str, ...]] = ADJACENCIES
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = STANDARD_ADJACENCIES
     dominating: ClassVar[bool] = True
     why_not_sampled: ClassVar[str] = ""
     why_not_poisson: ClassVar[str] = ""
     source: ClassVar[str] = ""
+    clip_norm: ClassVar[int | None] = None
 
     def pair(self) -> LossPair:
         """The dominating pair of one release at full participation."""
         raise NotImplementedError
 
+    def additive_noise(self) -> AdditiveNoise | None:
+        """The noise, where the release is a query plus noise that is independent of the data; else None."""
+        return None
+
+    def random_projection(self) -> RandomProjection | None:
+        """The projection, where the release is noisy random projections of records; else None."""
+        return None
+
+    def clip_ball(self) -> ClipBall | None:
+        """The ball to which each person's data are clipped, where the mechanism is local; else None."""
+        return None
+
     def caveats(self) -> tuple[str, ...]:
-        """What every figure about this mechanism must say beside it: it goes into the warnings of each guarantee."""
+        """Reservations that hold for every figure about this mechanism; they go into the warnings of each guarantee."""
         return ()
 
     def citation(self) -> str:
@@ -44,7 +104,7 @@ class Mechanism(Parameters):
         return self.source
 
     def reading(self) -> tuple[str, ...]:
-        """How the parameters were read, such as a sensitivity that was computed from them."""
+        """The interpretation of the parameters, such as a sensitivity that was computed from them."""
         return ()
 
     def describe(self) -> dict[str, Any]:

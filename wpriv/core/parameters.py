@@ -1,4 +1,4 @@
-"""Parameters of plug-ins: fields with a help text and a range, checked when they are built."""
+"""Parameters of plug-ins: dataclass fields with a help text and a range, checked on creation."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ MAX_COUNT = 2**40
 
 
 def plain(value: Any, name: str, *, whole: bool = False) -> Any:
-    """A Python float (an int where ``whole``) from a finite real number of any type, numpy's included; text is no number here.
+    """Convert a finite real number of any type, numpy's included, to a float (an int where ``whole``); refuse text.
 
     Raises:
-        UsageError: it is none; the message names it.
+        UsageError: it is no such number; ``name`` stands in the message.
     """
-    # by far the most frequent case, and the cheap one: neither nan nor inf lies between
+    # the most frequent case, made cheap: neither nan nor inf lies in this range
     if type(value) is (int if whole else float) and -MAX_COUNT <= value <= MAX_COUNT:
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
         raise UsageError(f"{name} must be a number; found {reprlib.repr(value)}")
     try:
-        found = int(value) if isinstance(value, Integral) else float(value)
-        if not math.isfinite(found):
-            raise UsageError(f"{name} must be a finite number; found {found}")
+        number = int(value) if isinstance(value, Integral) else float(value)
+        if not math.isfinite(number):
+            raise UsageError(f"{name} must be a finite number; found {number}")
     except OverflowError:
-        raise UsageError(f"{name} is beyond the largest number that a computer holds (1.8e308)") from None
-    if whole and found != math.floor(found):
-        raise UsageError(f"{name} must be a whole number; found {found}")
-    return int(found) if whole else float(found)
+        raise UsageError(f"{name} is beyond the largest floating-point number (1.8e308)") from None
+    if whole and number != math.floor(number):
+        raise UsageError(f"{name} must be a whole number; found {number}")
+    return int(number) if whole else float(number)
 
 
 def type_words(f: dataclasses.Field[Any]) -> set[str]:
-    """The words of a field's type, which may be a class, or text as ``from __future__ import annotations`` leaves it."""
+    """The words of a field's type, which is a class, or text after ``from __future__ import annotations``."""
     return set(re.findall(r"\w+", str(f.type)))
 
 
@@ -57,7 +57,7 @@ def parameter(
         help: one line with the unit, as shown by ``--help`` and in tables.
         default: the value where the user gives none.
         minimum, exclusive_minimum: lower end of the allowed range, itself allowed or not.
-        choices: the words allowed, where it is one of a few.
+        choices: the allowed words, where the parameter is one of a few.
     """
     return field(
         default=default,
@@ -67,7 +67,7 @@ def parameter(
 
 @dataclass(frozen=True)
 class Parameters:
-    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, checked against their ranges when it is built."""
+    """Base of a plug-in's frozen dataclass: fields made with ``parameter``, whose ranges are checked on creation."""
 
     def __post_init__(self) -> None:
         plugin: type = type(self)

@@ -1,4 +1,4 @@
-"""What ran: mechanisms, how often, sampled how, under which neighbouring relation. Never how it is accounted."""
+"""Processes: which mechanisms ran, how often, sampled how, under which adjacency; never how they are accounted for."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import reprlib
 from dataclasses import dataclass
 from typing import Any
 
+from wpriv.core.adjacency import PROVEN, SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, default_adjacency
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.mechanism import ADJACENCIES, WITHIN_GROUP, Mechanism
+from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT, plain
 from wpriv.core.subsampling import fixed, poisson
 from wpriv.errors import Unsupported, UsageError
 
-PROVEN = {"poisson": ("add-remove",), "fixed": ("replace-one", WITHIN_GROUP)}
-SAMPLINGS = ("none", "poisson", "fixed")
-
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the records of a step are drawn: ``none`` (all take part), ``poisson`` or ``fixed`` (without replacement), at ``rate``."""
+    """How the records of a step are drawn.
+
+    Args:
+        kind: ``none`` (all take part), ``poisson`` (independently), or ``fixed`` (a fixed number, without replacement).
+        rate: the probability that a record takes part, in (0, 1]; 1 without sampling.
+
+    Raises:
+        UsageError: an unknown kind, a rate outside (0, 1], or a rate below 1 without sampling.
+    """
 
     kind: str = "none"
     rate: float = 1.0
@@ -33,7 +39,7 @@ class Sampling:
             raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
         if self.kind == "none" and self.rate != 1:
             raise UsageError(
-                f"a rate of {self.rate:g} needs --sampling poisson or --sampling fixed; found sampling 'none'"
+                f"a rate of {self.rate:g} needs `sampling='poisson'` or `sampling='fixed'`; found sampling 'none'"
             )
 
 
@@ -49,9 +55,13 @@ def FixedSize(rate: float) -> Sampling:
 
 @dataclass(frozen=True)
 class Step:
-    """``n`` runs of one mechanism under one sampling, with fresh noise each; their queries may depend on earlier outputs.
+    """``n`` releases of one mechanism under one sampling, with fresh noise each.
 
-    ``observed`` is what the runs showed, for accountants that price it; then sigma and sensitivity are multiples of its unit.
+    Their queries may depend on earlier outputs. ``observed`` holds pair distances of these releases, for data-dependent
+    accountants; sigma and sensitivity are then multiples of its unit.
+
+    Raises:
+        UsageError: a field of the wrong type, n outside 1 to 2^40, or fewer observed steps than n (one stands for all).
     """
 
     mechanism: Mechanism
@@ -71,10 +81,12 @@ class Step:
             raise UsageError(f"n, the number of compositions, must be a whole number from 1 to 2^40; found {self.n}")
         if self.observed is not None and 1 < self.observed.steps < self.n:
             raise UsageError(
-                f"n = {self.n} steps need as many observed; found {self.observed.steps} (or give one, which stands for all)"
+                f"n = {self.n} steps need as many observed; found {self.observed.steps} (or give one, which stands for "
+                f"all)"
             )
 
     def describe(self) -> dict[str, Any]:
+        """Mechanism, n, sampling and rate as plain data."""
         row = {**self.mechanism.describe(), "n": self.n, "sampling": self.sampling.kind}
         row |= {} if self.sampling.kind == "none" else {"rate": self.sampling.rate}
         return row if self.observed is None else {**row, "observed": self.observed.origin}
@@ -85,9 +97,15 @@ WeightedPairs = list[tuple[LossPair, int]]
 
 @dataclass(frozen=True)
 class Process:
-    """Steps run one after another on the same data, under one neighbouring relation.
+    """Steps that run one after another on the same data, under one adjacency.
 
-    ``adjacency`` defaults to replace-one where fixed-size sampling is used and to add-remove elsewhere.
+    ``adjacency`` defaults to replace-one where fixed-size sampling is used and to add-remove elsewhere, as far as the
+    first mechanism is defined under it. ``process + process`` and ``process + step`` compose processes of the same
+    adjacency.
+
+    Raises:
+        UsageError: no steps, something else than steps, or an unknown adjacency.
+        Unsupported: no proven dominating pair exists for some step, or for the samplings together, under the adjacency.
     """
 
     steps: tuple[Step, ...]
@@ -100,72 +118,101 @@ class Process:
             raise UsageError("a process needs at least one step; found none")
         object.__setattr__(self, "steps", tuple(self.steps))
         if not isinstance(self.adjacency, str):
-            raise UsageError(f"adjacency must be one of {', '.join(ADJACENCIES)}; found {reprlib.repr(self.adjacency)}")
+            known = ", ".join(STANDARD_ADJACENCIES)
+            raise UsageError(f"adjacency must be one of {known}; found {reprlib.repr(self.adjacency)}")
         kinds = {step.sampling.kind for step in self.steps}
         _check_together(kinds)
-        if not self.adjacency:
-            own = self.steps[0].mechanism.adjacencies
-            natural = "replace-one" if "fixed" in kinds else "add-remove"
-            object.__setattr__(self, "adjacency", natural if natural in own else own[0])
-        known = {a for step in self.steps for a in step.mechanism.adjacencies} | set(ADJACENCIES)
-        if self.adjacency not in known:
-            raise UsageError(f"adjacency must be one of {', '.join(sorted(known))}; found {self.adjacency!r}")
+        object.__setattr__(self, "adjacency", str(self.adjacency or _default_adjacency(self.steps)))
+        known_adjacencies = {a for step in self.steps for a in step.mechanism.adjacencies} | set(STANDARD_ADJACENCIES)
+        if self.adjacency not in known_adjacencies:
+            raise UsageError(
+                f"adjacency must be one of {', '.join(sorted(known_adjacencies))}; found {self.adjacency!r}"
+            )
         for step in self.steps:
             _check(step, self.adjacency)
 
+    def __add__(self, other: Process | Step) -> Process:
+        """The composition: the steps of this process, then those of the other.
+
+        Raises:
+            UsageError: the adjacencies differ.
+            Unsupported: a step or a sampling is not defined under the adjacency of this process.
+        """
+        if isinstance(other, Step):
+            return Process((*self.steps, other), self.adjacency)
+        if not isinstance(other, Process):
+            return NotImplemented
+        if self.adjacency != other.adjacency:
+            raise UsageError(
+                f"processes compose under one adjacency; found {self.adjacency!r} and {other.adjacency!r}. Build both "
+                f"with the same `adjacency`"
+            )
+        return Process((*self.steps, *other.steps), self.adjacency)
+
     def directions(self) -> list[WeightedPairs]:
-        """The loss pairs with their counts, once for each order of the neighbours that must be priced (one or two)."""
+        """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree."""
         forward: WeightedPairs = [(_sampled(step), step.n) for step in self.steps]
         if all(pair.symmetric for pair, _ in forward):
             return [forward]
         return [forward, [(pair.reverse(), n) for pair, n in forward]]
 
     def describe(self) -> list[dict[str, Any]]:
+        """The steps as plain data."""
         return [step.describe() for step in self.steps]
 
     def caveats(self) -> tuple[str, ...]:
-        """What the mechanisms say of every figure about this process, each thing once."""
+        """The reservations of the mechanisms about every figure of this process, without repetitions."""
         return tuple(dict.fromkeys(line for step in self.steps for line in step.mechanism.caveats()))
 
 
-def log_finite(run: WeightedPairs) -> float:
-    """ln of the probability that every loss of a run is finite; -inf where some step tells the neighbours apart for certain."""
-    if any(pair.mass_at_plus_infinity >= 1 for pair, _ in run):
+def log_finite(pairs: WeightedPairs) -> float:
+    """ln of the probability that every loss is finite; -inf where some step has disjoint supports on neighbours."""
+    if any(pair.mass_at_plus_infinity >= 1 for pair, _ in pairs):
         return -math.inf
-    return math.fsum(n * math.log1p(-pair.mass_at_plus_infinity) for pair, n in run)
+    return math.fsum(n * math.log1p(-pair.mass_at_plus_infinity) for pair, n in pairs)
 
 
-def closed_form(run: WeightedPairs) -> LossPair | None:
-    """One pair that is the exact composition of a whole run, or None where no closed form is known."""
-    whole: LossPair | None = None
-    if any(pair.sandwich(1.0) is not None for pair, _ in run):
+def closed_form(pairs: WeightedPairs) -> LossPair | None:
+    """One pair that is the exact composition of all pairs, or None where no closed form is known."""
+    if any(pair.sandwich(1.0) is not None for pair, _ in pairs):
         return None
-    for pair, n in run:
-        part = pair.self_compose(n)
-        if part is None:
+    composition: LossPair | None = None
+    for pair, n in pairs:
+        power = pair.self_compose(n)
+        if power is None:
             return None
-        whole = part if whole is None else whole.compose_with(part)
-        if whole is None:
+        composition = power if composition is None else composition.compose_with(power)
+        if composition is None:
             return None
-    return whole
+    return composition
 
 
-def sandwich(run: WeightedPairs, tol: float) -> tuple[WeightedPairs, WeightedPairs] | None:
-    """A run that this one dominates and one that dominates it, where some pair is known only between two; else None."""
-    ends = [(pair.sandwich(tol) or (pair, pair), n) for pair, n in run]
+def sandwich(pairs: WeightedPairs, tol: float) -> tuple[WeightedPairs, WeightedPairs] | None:
+    """(dominated, dominating) weighted pairs where the exact PLD of some pair is unavailable, else None."""
+    ends = [(pair.sandwich(tol) or (pair, pair), n) for pair, n in pairs]
     if all(low is high for (low, high), _ in ends):
         return None
     return [(low, n) for (low, _), n in ends], [(high, n) for (_, high), n in ends]
 
 
 def require_exact_plds(process: Process, accountant: str) -> None:
-    """Refuses a process some pair of which is known only between two, for accountants whose lower ends need the law itself."""
-    for run in process.directions():
-        if sandwich(run, 1.0) is not None:
+    """Refuse a process with a pair that has no exact PLD, for accountants whose lower ends need it.
+
+    Raises:
+        Unsupported: there is such a pair.
+    """
+    for pairs in process.directions():
+        if sandwich(pairs, 1.0) is not None:
             raise Unsupported(
-                f"{accountant} needs the very law of the privacy loss; that of a projection is known between two, which bracket eps and "
-                f"delta. Use pld"
+                f"{accountant} needs the exact privacy loss distribution; that of a projection is only known between a "
+                f"dominated and a dominating one, which bracket eps and delta. Use pld"
             )
+
+
+def _default_adjacency(steps: tuple[Step, ...]) -> Adjacency:
+    defined = steps[0].mechanism.adjacencies
+    natural = default_adjacency("fixed" if any(step.sampling.kind == "fixed" for step in steps) else "none")
+    return natural if natural in defined else defined[0]
 
 
 def _sampled(step: Step) -> LossPair:
@@ -176,17 +223,18 @@ def _sampled(step: Step) -> LossPair:
 
 
 def _check_together(kinds: set[str]) -> None:
-    """Refuse samplings in one process that no neighbouring relation covers together."""
+    """Refuse samplings in one process that no adjacency covers together."""
     sampled = sorted(kinds - {"none"})
     if len(sampled) > 1 and not set.intersection(*(set(PROVEN[kind]) for kind in sampled)):
         proven = ", ".join(f"that of {kind} sampling under {' or '.join(PROVEN[kind])} only" for kind in sampled)
         raise Unsupported(
-            f"the process has steps of {' and of '.join(sampled)} sampling, whose dominating pairs are proven under different neighbouring "
-            f"relations: {proven} (Zhu, Dong, Wang 2022). Account for each kind by itself"
+            f"the process has steps of {' and of '.join(sampled)} sampling, whose dominating pairs are proven under "
+            f"different adjacencies: {proven} (Zhu, Dong, Wang 2022). Account for each kind by itself"
         )
 
 
 def _check(step: Step, adjacency: str) -> None:
+    """Refuse a step without a proven dominating pair under the adjacency."""
     mechanism, kind = step.mechanism, step.sampling.kind
     if kind == "poisson" and mechanism.why_not_poisson:
         raise Unsupported(f"{mechanism.name} has no Poisson sampling: {mechanism.why_not_poisson}")
@@ -199,14 +247,15 @@ def _check(step: Step, adjacency: str) -> None:
     if not mechanism.dominating or mechanism.why_not_sampled:
         raise Unsupported(f"{mechanism.name} cannot be subsampled: {mechanism.why_not_sampled}")
     if adjacency not in PROVEN[kind]:
-        proven, other = PROVEN[kind][0], "fixed" if kind == "poisson" else "poisson"
-        able = [a for a in PROVEN[kind] if a in mechanism.adjacencies]
-        instead = f"--adjacency {able[0]}, or --sampling {other}" if able else f"--sampling {other}"
+        other = "fixed" if kind == "poisson" else "poisson"
+        common = [a for a in PROVEN[kind] if a in mechanism.adjacencies]
+        advice = f"`adjacency='{common[0]}'`, or `sampling='{other}'`" if common else f"`sampling='{other}'`"
         raise Unsupported(
-            f"{kind} sampling has a proven dominating pair under {proven} only (Zhu, Dong, Wang 2022); found adjacency {adjacency!r}. "
-            f"Use {instead}"
+            f"{kind} sampling has a proven dominating pair under {PROVEN[kind][0]} only (Zhu, Dong, Wang 2022); found "
+            f"adjacency {adjacency!r}. Use {advice}"
         )
     if kind == "fixed" and not mechanism.pair().symmetric:
         raise Unsupported(
-            f"fixed-size sampling needs a pair with the same loss law in both orders; {mechanism.name} has none"
+            f"fixed-size sampling needs a pair with the same loss distribution in both orders of the neighbours; "
+            f"{mechanism.name} has none"
         )

@@ -18,22 +18,22 @@ from wpriv.hints import ALIASES, did_you_mean
 if TYPE_CHECKING:
     from wpriv.core.mechanism import Mechanism
 
-# names that are easily taken for each other, and how each kind is given
-_GIVEN = {"mechanisms": "--mech", "accountants": "--accountant"}
+# folders whose names are easily confused, with the argument that takes a name of each
+_ARGUMENTS = {"mechanisms": "mech", "accountants": "accountant"}
 
 
 def names(folder: str) -> list[str]:
-    """The names in ``wpriv/<folder>``, sorted; no plug-in is imported."""
+    """List the names in ``wpriv/<folder>``, sorted, without importing any plug-in."""
     package = importlib.import_module(f"wpriv.{folder}")
-    found = (info.name for info in pkgutil.iter_modules(package.__path__))
-    return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
+    modules = (info.name for info in pkgutil.iter_modules(package.__path__))
+    return sorted(name.replace("_", "-") for name in modules if not name.startswith("_"))
 
 
 def load(folder: str, name: str) -> ModuleType:
-    """The module of one plug-in.
+    """Import the module of one plug-in.
 
     Raises:
-        UsageError: there is none of that name; the message lists those there are, the nearest first.
+        UsageError: there is no plug-in of that name; the message suggests the nearest one and lists all.
     """
     known, kind = names(folder), "data set" if folder == "data" else folder.rstrip("s")
     if not isinstance(name, str):
@@ -45,32 +45,31 @@ def load(folder: str, name: str) -> ModuleType:
 
 
 def _elsewhere(folder: str, name: str) -> str:
-    """A hint where a mechanism was given as an accountant, or the other way round; the aliases of ``hints`` come first."""
-    if folder not in _GIVEN or (name in ALIASES and set(ALIASES[name][0]) & set(names(folder))):
+    """A hint where a mechanism was given as an accountant, or vice versa; aliases in ``hints`` take precedence."""
+    if folder not in _ARGUMENTS or (name in ALIASES and set(ALIASES[name][0]) & set(names(folder))):
         return ""
-    other = next(kind for kind in _GIVEN if kind != folder)
-    return (
-        f": it is the name of {'an' * (other[0] == 'a') or 'a'} {other[:-1]} ({_GIVEN[other]} {name})."
-        if name in names(other)
-        else ""
-    )
+    other = next(kind for kind in _ARGUMENTS if kind != folder)
+    if name not in names(other):
+        return ""
+    article = "an" if other == "accountants" else "a"
+    return f": it is the name of {article} {other.removesuffix('s')} (`{_ARGUMENTS[other]}='{name}'`)."
 
 
 def params(folder: str, name: str, given: Mapping[str, Any]) -> Any:
-    """The ``Params`` of a plug-in, from its parameters by name.
+    """Build the ``Params`` of a plug-in from its parameters by name.
 
     Raises:
         UsageError: no such plug-in or parameter (with a suggestion), one that is missing, or a value out of range.
     """
     cls = load(folder, name).Params
-    own = {f.name: f for f in dataclasses.fields(cls)}
+    fields = {f.name: f for f in dataclasses.fields(cls)}
     for key in given:
-        if key not in own:
-            known = f"Its parameters: {', '.join(own)}" if own else "It has none"
+        if key not in fields:
+            known = f"Its parameters: {', '.join(fields)}" if fields else "It has none"
             raise UsageError(
-                f"{name} has no parameter {str(key)[:60]!r}{did_you_mean(str(key), list(own)) or '.'} {known}"
+                f"{name} has no parameter {str(key)[:60]!r}{did_you_mean(str(key), list(fields)) or '.'} {known}"
             )
-    missing = [f for f in own.values() if f.default is dataclasses.MISSING and f.name not in given]
+    missing = [f for f in fields.values() if f.default is dataclasses.MISSING and f.name not in given]
     if missing:
         raise UsageError(f"{name} needs {missing[0].name} ({missing[0].metadata['help']}); found none")
     return cls(**given)
@@ -89,9 +88,9 @@ def mechanism(name: str) -> type[Mechanism]:
 
 
 def accountant(text: str) -> tuple[ModuleType, dict[str, Any]]:
-    """The module and the options of an accountant named as ``wdp`` or ``wdp:order=16,variant=code``.
+    """Load an accountant given as ``wdp`` or ``wdp:order=16,variant=code``: its module and its options.
 
-    Options are the keyword parameters of its ``account`` beside ``tol``, in the type of their defaults.
+    Options are the keyword parameters of its ``account`` other than ``tol``, in the types of their defaults.
 
     Raises:
         UsageError: no such accountant or option, or a value of another type.
@@ -103,12 +102,16 @@ def accountant(text: str) -> tuple[ModuleType, dict[str, Any]]:
 
 def options(module: ModuleType) -> dict[str, Any]:
     """The options of an accountant with their defaults."""
-    found = inspect.signature(module.account).parameters.values()
-    return {p.name: p.default for p in found if p.kind is p.KEYWORD_ONLY and p.name != "tol"}
+    parameters = inspect.signature(module.account).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "tol"}
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """``name:key=value,key=value`` as the name and its options, both as text."""
+    """Split ``name:key=value,key=value`` into the name and its options, all as text.
+
+    Raises:
+        UsageError: an option without a key or a value.
+    """
     name, colon, rest = text.partition(":")
     pairs = [part.partition("=") for part in rest.split(",")] if colon else []
     for key, equals, value in pairs:
@@ -118,19 +121,23 @@ def split(text: str) -> tuple[str, dict[str, str]]:
 
 
 def typed(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in the type of their defaults: a word, or a finite number."""
-    found: dict[str, Any] = {}
+    """Convert options to the types of their defaults: text, or a finite number.
+
+    Raises:
+        UsageError: an unknown option, or a value that is no finite number.
+    """
+    values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in defaults:
             known = f"Its options: {', '.join(defaults)}" if defaults else "It has none"
             raise UsageError(f"{name} has no option {key[:60]!r}{did_you_mean(key, list(defaults)) or '.'} {known}")
         if isinstance(defaults[key], str):
-            found[key] = str(value)
+            values[key] = str(value)
             continue
         try:
-            found[key] = float(value)
+            values[key] = float(value)
         except ValueError:
             raise UsageError(f"{name}: {key} must be a number; found {value!r}") from None
-        if not abs(found[key]) < float("inf"):
+        if not abs(values[key]) < float("inf"):
             raise UsageError(f"{name}: {key} must be a finite number; found {value!r}")
-    return found
+    return values

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from wpriv.core.mechanism import ADJACENCIES, WITHIN_GROUP
+from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency
 from wpriv.engine.noise_stream import Noise
 from wpriv.errors import Unsupported, UsageError
 
@@ -46,7 +46,7 @@ class Bounded:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        known = (*ADJACENCIES, WITHIN_GROUP)
+        known = (*STANDARD_ADJACENCIES, Adjacency.WITHIN_GROUP)
         if self.adjacency not in known:
             raise UsageError(f"adjacency must be one of {', '.join(known)}; found {self.adjacency!r}")
         if not 0 <= self.sensitivity < math.inf:

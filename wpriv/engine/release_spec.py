@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wpriv.config.train_schema import Train
+from wpriv.core.adjacency import default_adjacency
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Sampling
 from wpriv.engine.penalty.penalty import Penalty
@@ -71,7 +72,7 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
     if private is None:
         raise UsageError(NO_PRIVACY)
     sampling, batch = drawn(train, records)
-    adjacency = private.adjacency or ("replace-one" if sampling.kind == "fixed" else "add-remove")
+    adjacency = private.adjacency or default_adjacency(sampling.kind)
     mean = private.clip == "batch-mean"
     # in units of the clipping norm: what one record moves the clipped sum by, or any batch the clipped mean
     unit = 2.0 if adjacency == "replace-one" or mean else 1.0

@@ -7,7 +7,6 @@ import math
 from wpriv.core.mechanism import Mechanism
 from wpriv.errors import UsageError
 
-ANY_TWO = "any-two"
 NO_BATCH = "each person sends a report of their own, so there is no batch to draw. Leave out --sampling and --rate"
 MOST = 2**53  # beyond it not every whole number is a float
 

@@ -13,7 +13,7 @@ from scipy.special import erfcx, log_ndtr
 
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio, whole_number
 from wpriv.mechanisms.gauss import GaussPair
@@ -52,6 +52,9 @@ class DiscreteGauss(Mechanism):
         super().__post_init__()
         whole_number(self, "sensitivity", 1)
         ratio(self, "sensitivity", "sigma")
+
+    def additive_noise(self) -> AdditiveNoise:
+        return AdditiveNoise("gauss", self.sigma, self.sensitivity, discrete=True)
 
     def pair(self) -> LossPair:
         """The lattice of losses s (2k - s)/(2 sigma^2), atom by atom where there are few, else through closed tails."""

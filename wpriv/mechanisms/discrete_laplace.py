@@ -10,7 +10,7 @@ import numpy as np
 
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import Unsupported
 from wpriv.mechanisms._validation import ratio, whole_number
@@ -43,6 +43,9 @@ class DiscreteLaplace(Mechanism):
                 f"discrete-laplace: a sensitivity of {self.sensitivity} gives as many losses; the limit is 2^20. "
                 "Release the query in coarser units, or use laplace"
             )
+
+    def additive_noise(self) -> AdditiveNoise:
+        return AdditiveNoise("laplace", self.scale, self.sensitivity, discrete=True)
 
     def pair(self) -> LossPair:
         """The noise as seen from the nearer neighbour: all of one side, the sensitivity - 1 values between, all of the other."""

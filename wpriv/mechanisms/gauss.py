@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erfc, log_ndtr
 
 from wpriv.core.loss_pair import LossPair, Tails, column, mirrored
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import log_mills_drop
@@ -33,6 +33,9 @@ class Gauss(Mechanism):
     sensitivity: float = parameter(
         "l2 sensitivity of the query between neighbours, in its units", default=1.0, exclusive_minimum=0
     )
+
+    def additive_noise(self) -> AdditiveNoise:
+        return AdditiveNoise("gauss", self.sigma, self.sensitivity)
 
     def pair(self) -> LossPair:
         return GaussPair(self.sensitivity / self.sigma)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
@@ -40,7 +41,7 @@ class Histogram(Mechanism):
     """
 
     noise: ClassVar[str | None] = "sigma"
-    adjacencies: ClassVar[tuple[str, ...]] = ("given-pair",)
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.GIVEN_PAIR,)
     dominating: ClassVar[bool] = False
     why_not_sampled: ClassVar[str] = (
         "two given laws say nothing of other neighbours, so they are no proven dominating pair"

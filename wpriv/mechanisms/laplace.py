@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
 from wpriv.numerics.arrays import Array
@@ -40,6 +40,9 @@ class Laplace(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         ratio(self, "sensitivity", "scale")
+
+    def additive_noise(self) -> AdditiveNoise:
+        return AdditiveNoise("laplace", self.scale, self.sensitivity)
 
     def pair(self) -> LossPair:
         return LaplacePair(self.sensitivity / self.scale)

@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import AdditiveNoise, ClipBall, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
-from wpriv.mechanisms._validation import ANY_TWO, NO_BATCH, ratio
+from wpriv.mechanisms._validation import NO_BATCH, ratio
 from wpriv.mechanisms.gauss import GaussPair
 
 
@@ -26,7 +27,8 @@ class LocalGauss(Mechanism):
     """
 
     noise: ClassVar[str | None] = "sigma"
-    adjacencies: ClassVar[tuple[str, ...]] = (ANY_TWO,)
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ANY_TWO,)
+    clip_norm: ClassVar[int | None] = 2
     why_not_sampled: ClassVar[str] = NO_BATCH
     source: ClassVar[str] = (
         "Balle, Wang 2018, at the diameter of the clip ball; Reshetova, Chen, Ozgur 2023 (corrected)"
@@ -48,6 +50,12 @@ class LocalGauss(Mechanism):
     def sensitivity(self) -> float:
         """The largest l2 distance of two inputs, in the units of the data."""
         return self.radius * (math.sqrt(2) if self.nonnegative else 2)
+
+    def additive_noise(self) -> AdditiveNoise:
+        return AdditiveNoise("gauss", self.sigma, self.sensitivity, local=True)
+
+    def clip_ball(self) -> ClipBall:
+        return ClipBall(self.radius, bool(self.nonnegative))
 
     def pair(self) -> LossPair:
         return GaussPair(self.sensitivity / self.sigma)

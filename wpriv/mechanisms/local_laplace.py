@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import AdditiveNoise, ClipBall, Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.mechanisms._validation import ANY_TWO, NO_BATCH, ratio
+from wpriv.mechanisms._validation import NO_BATCH, ratio
 from wpriv.mechanisms.laplace import LaplacePair
 
 
@@ -28,7 +29,8 @@ class LocalLaplace(Mechanism):
     """
 
     noise: ClassVar[str | None] = "scale"
-    adjacencies: ClassVar[tuple[str, ...]] = (ANY_TWO,)
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ANY_TWO,)
+    clip_norm: ClassVar[int | None] = 1
     why_not_sampled: ClassVar[str] = NO_BATCH
     source: ClassVar[str] = (
         "Dwork, McSherry, Nissim, Smith 2006, at the diameter of the clip ball; Reshetova, Chen, Ozgur 2023 (corrected)"
@@ -48,6 +50,12 @@ class LocalLaplace(Mechanism):
     def sensitivity(self) -> float:
         """The largest l1 distance of two inputs, in the units of the data."""
         return 2 * self.radius
+
+    def additive_noise(self) -> AdditiveNoise:
+        return AdditiveNoise("laplace", self.scale, self.sensitivity, local=True)
+
+    def clip_ball(self) -> ClipBall:
+        return ClipBall(self.radius)
 
     def pair(self) -> LossPair:
         return LaplacePair(self.sensitivity / self.scale)

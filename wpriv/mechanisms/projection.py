@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.loss_pair import LossPair, Tails
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import Mechanism, RandomProjection
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms._mixture import GaussMixture
@@ -35,7 +36,7 @@ class Projection(Mechanism):
     """
 
     noise: ClassVar[str | None] = "sigma"
-    adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.REPLACE_ONE,)
     why_not_poisson: ClassVar[str] = (
         "it releases one row for each record drawn, so the shape of the release would tell the batch size, and neighbours under it are of "
         "equal size. Use --sampling fixed"
@@ -60,6 +61,9 @@ class Projection(Mechanism):
             raise UsageError(
                 f"projection: k must be at most {MOST_DIRECTIONS:,} and d at most {MOST_DIMENSIONS:,}; found k = {self.k}, d = {self.d}"
             )
+
+    def random_projection(self) -> RandomProjection:
+        return RandomProjection(self.d, self.k, self.sigma, self.sensitivity)
 
     def pair(self) -> LossPair:
         return ProjectionPair(self.k, self.d, self.sigma / self.sensitivity)

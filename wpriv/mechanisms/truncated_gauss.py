@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, ndtr
 
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
 from wpriv.mechanisms.gauss import GaussPair
@@ -49,6 +49,9 @@ class TruncatedGauss(Mechanism):
         super().__post_init__()
         ratio(self, "sensitivity", "sigma")
         ratio(self, "bound", "sigma")
+
+    def additive_noise(self) -> AdditiveNoise:
+        return AdditiveNoise("gauss", self.sigma, self.sensitivity, truncated=True)
 
     def pair(self) -> LossPair:
         if 2 * self.bound <= self.sensitivity:

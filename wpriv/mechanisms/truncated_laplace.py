@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
 from wpriv.numerics.arrays import Array
@@ -45,6 +45,9 @@ class TruncatedLaplace(Mechanism):
         super().__post_init__()
         ratio(self, "sensitivity", "scale")
         ratio(self, "bound", "scale")
+
+    def additive_noise(self) -> AdditiveNoise:
+        return AdditiveNoise("laplace", self.scale, self.sensitivity, truncated=True)
 
     def pair(self) -> LossPair:
         if 2 * self.bound <= self.sensitivity:

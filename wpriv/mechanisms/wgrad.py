@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.mechanism import WITHIN_GROUP, Mechanism
+from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms._validation import ratio, whole_number
@@ -33,7 +34,7 @@ class Wgrad(Mechanism):
     """
 
     noise: ClassVar[str | None] = "sigma"
-    adjacencies: ClassVar[tuple[str, ...]] = (WITHIN_GROUP,)
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.WITHIN_GROUP,)
     source: ClassVar[str] = "Rodriguez-Vitores, Lalanne, Loubes 2025, Theorems 4.1 and 6.1 (constant corrected)"
 
     sigma: float = parameter("standard deviation of the noise, in the units of the gradient", exclusive_minimum=0)

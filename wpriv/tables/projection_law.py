@@ -48,7 +48,7 @@ def rows(params: Params) -> list[dict[str, Any]]:
         UsageError: k is from 2 to 29, where the density has no inversion here.
     """
     d, k = params.d, params.k
-    least = _projected_length_tails.SMOOTH
+    least = _projected_length_tails.MIN_INVERTED
     if 1 < k < least or params.delta >= 1:
         raise UsageError(
             f"projection-law wants k = 1 or k >= {least}, and delta below 1; found k = {k}, delta = {params.delta:g}"

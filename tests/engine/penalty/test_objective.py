@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from wpriv.core.mechanism import WITHIN_GROUP
+from wpriv.core.adjacency import Adjacency
 from wpriv.engine.penalty.objective import DIVISOR, Objective, penalty_of
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.transport.sliced import random_directions
@@ -55,7 +55,7 @@ def test_with_loose_clips_both_ways_are_the_same_step(notion, d, alpha):
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
     assert torch.allclose(clipped.seen[:2], plain.seen[:2], rtol=1e-12)
     assert clipped.divisor == plain.divisor == DIVISOR
-    assert clipped.total.adjacency == plain.total.adjacency == WITHIN_GROUP
+    assert clipped.total.adjacency == plain.total.adjacency == Adjacency.WITHIN_GROUP
     assert clipped.total.sensitivity == own.penalty.sensitivity
     assert plain.total.sensitivity == 0
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from wpriv.core.mechanism import WITHIN_GROUP
+from wpriv.core.adjacency import Adjacency
 from wpriv.engine.clipping.choose_method import method_for as tried
 from wpriv.engine.clipping.common import Loss, clip_factors, losses_of
 from wpriv.engine.clipping.ghost import Call, forward
@@ -107,7 +107,7 @@ def penalised_gradient(
         trainable = [p for p in model.parameters() if p.requires_grad]
         parts = list(torch.autograd.grad(objective, trainable, allow_unused=True, materialize_grads=True))
     return Penalised(
-        Bounded(parts, penalty.sensitivity, WITHIN_GROUP),
+        Bounded(parts, penalty.sensitivity, Adjacency.WITHIN_GROUP),
         cost,
         lengths.rows.sum(dim=1).sqrt(),
         None if seen.losses is None else seen.losses.detach(),

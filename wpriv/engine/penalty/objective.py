@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.config.train_schema import Privacy
-from wpriv.core.mechanism import WITHIN_GROUP
+from wpriv.core.adjacency import Adjacency
 from wpriv.engine.batch_gradient import BatchGradient
 from wpriv.engine.clipping.common import Loss, losses_of
 from wpriv.engine.penalty.gradient import method_for, penalised_gradient, weights
@@ -93,7 +93,7 @@ class Objective:
             trainable = [p for p in self.model.parameters() if p.requires_grad]
             parts = list(torch.autograd.grad(objective, trainable, allow_unused=True, materialize_grads=True))
         return BatchGradient(
-            Bounded(parts, 0.0, WITHIN_GROUP),
+            Bounded(parts, 0.0, Adjacency.WITHIN_GROUP),
             DIVISOR,
             self._seen(None if losses is None else losses.detach(), cost, math.nan),
         )

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
+from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT, type_words
-from wpriv.core.process import SAMPLINGS, Process, Sampling, Step
+from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import UsageError, WprivError
 from wpriv.hints import did_you_mean
 from wpriv.run.accounting import evaluate

@@ -94,7 +94,7 @@ def calibrate(
         return build_process.process([{**spec, search.name: value}], adjacency)
 
     if compare_classical:
-        _check_classical(spec)
+        _check_classical(spec, search)
     size = whole(records, "records") if records is not None else None
     width = default_tol(search, at) if tol is None else number(tol, "--tol")
     solution = solved(search, at, accountant, eps, delta, width)
@@ -155,14 +155,13 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
     )
 
 
-def _check_classical(spec: dict[str, Any]) -> None:
-    noise = build_process.mechanism(spec).noise
+def _check_classical(spec: dict[str, Any], search: SearchParameter) -> None:
     if (
-        build_process.mechanism_name(spec) not in classical_formulas.KNOWN
+        search.name != build_process.mechanism(spec).noise
         or spec["sampling"] != "none"
-        or (noise is not None and spec.get(noise) is not None)
+        or not classical_formulas.applies(build_process.step({**spec, search.name: 1.0}).mechanism)
     ):
         raise UsageError(
-            f"--compare-classical shows other formulas for the noise of --mech {', '.join(classical_formulas.KNOWN)}: "
-            f"it needs one of them, without sampling, and with the noise left to solve for"
+            "--compare-classical shows other formulas for Gauss and Laplace noise, as of --mech gauss: it needs such a "
+            "mechanism, without sampling, and with the noise left to solve for"
         )

@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from wpriv.core.mechanism import Mechanism
 from wpriv.numerics import gaussian_calibration
 
-KNOWN = ("gauss", "laplace", "local-gauss", "local-laplace")
 ZHAO = "Zhao et al.: s (c + sqrt(c^2 + eps)) / (eps sqrt 2), c^2 = ln(2 / (sqrt(16 delta + 1) - 1))"
 RADIUS = (
     "{} with the radius of the clip ball for its diameter s, as printed by Reshetova, Chen, Ozgur (2023), Corollary {}"
 )
 TOO_FEW = "two inputs are up to a diameter apart, so this is less noise than the formula asks for"
+
+
+def applies(mechanism: Mechanism) -> bool:
+    """Whether the formulas are stated for the noise of a mechanism: continuous and untruncated Gauss or Laplace noise."""
+    noise = mechanism.additive_noise()
+    return noise is not None and not (noise.discrete or noise.truncated)
 
 
 def classical(mechanism: Any, eps: float, delta: float, n: int) -> list[dict[str, Any]]:
@@ -21,19 +27,19 @@ def classical(mechanism: Any, eps: float, delta: float, n: int) -> list[dict[str
     n releases of l2 sensitivity s are one of sensitivity s sqrt(n), exactly; n pure eps_1-DP releases are pure n eps_1-DP.
 
     Args:
-        mechanism: one of ``KNOWN``, with a ``sensitivity``.
+        mechanism: one to which they apply (``applies``).
     Returns:
         Rows with ``formula``, ``sigma`` or ``scale`` (None where the formula has no value), ``valid`` and ``note``.
     Source:
         Dwork and Roth (2014), Theorem A.1; Zhao et al. (2019), as eq. (4) of Reshetova, Chen, Ozgur (2023).
     """
-    local, noise = mechanism.name.startswith("local-"), mechanism.noise
+    ball, noise = mechanism.clip_ball(), mechanism.noise
     if noise == "scale":
         pure = mechanism.sensitivity * n / eps if eps > 0 else None
         rows = [_row(noise, "pure DP: s n / eps", pure, eps > 0, "eps-DP with delta = 0 by basic composition")]
         return (
-            [*rows, _row(noise, RADIUS.format("pure DP", 1), mechanism.radius * n / eps, False, TOO_FEW)]
-            if local and eps > 0
+            [*rows, _row(noise, RADIUS.format("pure DP", 1), ball.radius * n / eps, False, TOO_FEW)]
+            if ball is not None and eps > 0
             else rows
         )
     whole = mechanism.sensitivity * math.sqrt(n)
@@ -49,9 +55,9 @@ def classical(mechanism: Any, eps: float, delta: float, n: int) -> list[dict[str
         ),
         _row(noise, ZHAO, new, new is not None, "for every eps > 0 and delta < 1/2"),
     ]
-    if local and new is not None:
+    if ball is not None and new is not None:
         rows.append(
-            _row(noise, RADIUS.format("Zhao et al.", 2), new * mechanism.radius / mechanism.sensitivity, False, TOO_FEW)
+            _row(noise, RADIUS.format("Zhao et al.", 2), new * ball.radius / mechanism.sensitivity, False, TOO_FEW)
         )
     return rows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wpriv.core import registry
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Step
@@ -14,13 +15,6 @@ from wpriv.run.accounting.adaptive_history import gaussian
 SAMPLING = {
     "poisson": "every step must draw each record by itself with probability `rate`; shuffled or fixed batches are not covered",
     "fixed": "every step must draw a batch of exactly rate x records afresh, without replacement; shuffled epochs are not covered",
-}
-NEIGHBOURS = {
-    "add-remove": "neighbours differ in the presence of one record",
-    "replace-one": "neighbours differ in the value of one record",
-    "given-pair": "the two given laws, in both orders",
-    "replace-within-group": "neighbours differ in the value of one record within its group; group sizes and labels are the same and public",
-    "any-two": "any two inputs of one person are neighbours (local differential privacy)",
 }
 
 FRESH = "every step draws fresh noise"
@@ -52,7 +46,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
         f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()
     ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [NEIGHBOURS.get(process.adjacency, process.adjacency), FRESH, _chosen(row)]
+    assumptions = [Adjacency(process.adjacency).meaning, FRESH, _chosen(row)]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
@@ -76,20 +70,18 @@ def _chosen(row: Guarantee) -> str:
 
 
 def _reading(step: Step) -> list[str]:
-    found = step.mechanism.describe()
+    noise = step.mechanism.additive_noise()
     lines = [f"n = {step.n} is the number of compositions (releases, steps), not of records"]
-    if step.mechanism.name == "gauss":
-        sigma, sensitivity = found["sigma"], found["sensitivity"]
+    if noise is not None and noise.is_textbook("gauss"):
         lines.append(
-            f"sigma = {echo(sigma)} is the standard deviation of the noise; with sensitivity {echo(sensitivity)} "
-            f"the noise multiplier (sigma / sensitivity) is {sigma / sensitivity:g}"
+            f"sigma = {echo(noise.scale)} is the standard deviation of the noise; with sensitivity {echo(noise.sensitivity)} "
+            f"the noise multiplier (sigma / sensitivity) is {noise.scale / noise.sensitivity:g}"
         )
-    elif "scale" in found:
-        sensitivity = step.mechanism.sensitivity  # type: ignore[attr-defined]
+    elif noise is not None and noise.family == "laplace":
         lines.append(
-            f"scale = {echo(found['scale'])} is the Laplace b; with sensitivity {echo(sensitivity)} one release has"
+            f"scale = {echo(noise.scale)} is the Laplace b; with sensitivity {echo(noise.sensitivity)} one release has a loss of at "
+            f"most {noise.sensitivity / noise.scale:g}"
         )
-        lines[-1] += f" a loss of at most {sensitivity / found['scale']:g}"
     if step.sampling.kind != "none":
         lines.append(
             f"rate = {step.sampling.rate:.6g} is the chance that a record takes part in a step ({step.sampling.kind} sampling)"
@@ -100,7 +92,7 @@ def _reading(step: Step) -> list[str]:
 def _classes(process: Process) -> list[dict[str, Any]]:
     rows = []
     runs = process.directions()
-    names = ["remove", "add"] if process.adjacency == "add-remove" else ["P over Q", "Q over P"]
+    names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
     orders = ["both"] if len(runs) == 1 else names
     for order, run in zip(orders, runs, strict=True):
         for place, (pair, n) in enumerate(run, start=1):

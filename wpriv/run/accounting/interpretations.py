@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.config.schema import BOUND_COLUMNS
-from wpriv.core.mechanism import ADJACENCIES
-from wpriv.core.process import SAMPLINGS
+from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.parse_numbers import number, shown
@@ -48,9 +47,9 @@ def readings(spec: Mapping[str, Any]) -> list[Reading]:
     """The readings of a job, from the tightest accountant on the reading it is usually given to no amplification at all."""
     base = {k: v for k, v in spec.items() if k not in (*build_process.REPETITION_KEYS, "sampling")}
     own = build_process.mechanism(base).adjacencies
-    if not set(own) & set(ADJACENCIES):
+    if not set(own) & set(STANDARD_ADJACENCIES):
         raise Unsupported(
-            f"--why sets readings under {' and '.join(ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only. Use budget"
+            f"--why sets readings under {' and '.join(STANDARD_ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only. Use budget"
         )
     given = {k: spec.get(k) for k in build_process.REPETITION_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None

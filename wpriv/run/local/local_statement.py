@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wpriv._version import __version__
+from wpriv.core.adjacency import Adjacency
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.local.mechanism_plan import Plan
@@ -16,7 +17,6 @@ from wpriv.run.results import publication
 
 SCHEMA = "wpriv.statement/1"
 UNIT = "every record by itself: all numbers of one row of the data"
-ADJACENCY = "any two inputs are neighbours: one record may be anything at all, and its report looks much the same"
 COVERED = [
     "each report by itself, also against whoever knows all other records",
     "whatever is computed from the reports, and so every training on them: post-processing, which costs no further privacy",
@@ -49,7 +49,7 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
         "private": True,
         "unit": UNIT,
         "adjacency": row.process.adjacency,
-        "adjacency_means": ADJACENCY,
+        "adjacency_means": Adjacency(row.process.adjacency).meaning,
         "mechanism": mechanism.describe(),
         "noise": {
             mechanism.noise: priced.noise,
@@ -63,7 +63,7 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
             "radius": plan.radius,
             "center": plan.center,
             "how": "scaled down onto the ball" if priced.p == 2 else "the nearest point of the ball",
-            "nonnegative": bool(getattr(mechanism, "nonnegative", 0)),
+            "nonnegative": priced.nonnegative,
             "bounds_from": plan.bounds_from or None,
             "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
         },

@@ -25,8 +25,6 @@ from wpriv.run.local.records import Records
 from wpriv.run.parse_numbers import number, shown
 
 Array = NDArray[Any]
-# the norm of the clip ball
-NORMS = {"local-gauss": 2, "local-laplace": 1}
 FORMULAS = ("analytic", "eq4")
 EQ4 = "equation (4) of Reshetova, Chen, Ozgur 2023 at the diameter (sufficient, not least)"
 ANALYTIC = "the least noise that suffices"
@@ -48,7 +46,13 @@ class Priced:
 
     @property
     def p(self) -> int:
-        return NORMS[self.mechanism.name]
+        """Of the lp norm of the clip ball."""
+        return int(self.mechanism.clip_norm)
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether inputs are clipped to the nonnegative part of the ball."""
+        return bool(self.mechanism.clip_ball().nonnegative)
 
 
 def priced(
@@ -103,11 +107,18 @@ def priced(
 
 
 def _norm(mech: Any) -> int:
-    """The p of the ball that a mechanism clips to, or what is wrong with its name."""
-    if not isinstance(mech, str) or mech not in NORMS:
-        near = did_you_mean(mech, list(NORMS)) if isinstance(mech, str) else ""
-        raise UsageError(f"privatize needs --mech local-gauss or local-laplace; found {shown(mech)}{near}")
-    return NORMS[mech]
+    """The p of the lp ball that a local mechanism clips to.
+
+    Raises:
+        UsageError: ``mech`` is not the name of a local mechanism.
+    """
+    known = registry.names("mechanisms")
+    norm = registry.mechanism(mech).clip_norm if isinstance(mech, str) and mech in known else None
+    if norm is None:
+        local = [name for name in known if registry.mechanism(name).clip_norm is not None]
+        near = did_you_mean(mech, local) if isinstance(mech, str) else ""
+        raise UsageError(f"privatize needs --mech {' or '.join(local)}; found {shown(mech)}{near}")
+    return norm
 
 
 def _noise(
@@ -170,7 +181,7 @@ class Plan:
 
     @property
     def radius(self) -> float:
-        return float(self.priced.mechanism.radius)
+        return float(self.priced.mechanism.clip_ball().radius)
 
 
 def plan(

@@ -172,7 +172,7 @@ def clipped(plan: Plan, rows: Array) -> Array:
         rows = mechanism_plan.transformed(rows)
     if plan.bounds is not None:
         rows = np.clip(rows, -plan.bounds, plan.bounds)
-    if getattr(plan.priced.mechanism, "nonnegative", 0):
+    if plan.priced.nonnegative:
         rows = np.maximum(rows, 0.0)
     flat = rows.reshape(len(rows), -1)
     kept = ball_projection.on_grid(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from wpriv.core import registry
+from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
-from wpriv.core.mechanism import WITHIN_GROUP
 from wpriv.core.process import Process
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import adaptive_history, evaluate
@@ -18,11 +18,6 @@ from wpriv.run.training import noise_wording
 from wpriv.run.training.plan import Plan
 
 SCHEMA = "wpriv.statement/1"
-ADJACENCY = {
-    "add-remove": "two training sets are neighbours where one of them has one record more",
-    "replace-one": "two training sets are neighbours where one record of one is replaced by another",
-    WITHIN_GROUP: "two training sets are neighbours where one record of one is replaced by another of the same group",
-}
 DRAWN = {
     "poisson": "every record joins every step by a coin of its own (drawn by the geometric gaps between successes), with replacement "
     "between steps; a step may be empty; sums are divided by the expected batch",
@@ -122,7 +117,7 @@ def _promised(
         "trust_model": publication.CENTRAL,
         "unit": release.unit,
         "adjacency": process.adjacency,
-        "adjacency_means": ADJACENCY[process.adjacency],
+        "adjacency_means": Adjacency(process.adjacency).meaning,
         "sampling": {
             "kind": plan.sampling.kind,
             "rate": plan.sampling.rate,

@@ -1,0 +1,49 @@
+"""Adjacency: which inputs are neighbours, and which samplings have a proven dominating pair under each relation."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Adjacency(StrEnum):
+    """A neighbouring relation, named as users type it."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
+    # one record is replaced within its own group
+    WITHIN_GROUP = "replace-within-group"
+    ANY_TWO = "any-two"
+    GIVEN_PAIR = "given-pair"
+
+    @property
+    def meaning(self) -> str:
+        """A sentence that says which inputs are neighbours."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Adjacency.ADD_REMOVE: "two data sets are neighbours where one of them has one record more",
+    Adjacency.REPLACE_ONE: "two data sets are neighbours where one record of one is replaced by another",
+    Adjacency.WITHIN_GROUP: (
+        "two data sets are neighbours where one record of one is replaced by another of the same group; group sizes "
+        "and labels are the same and public"
+    ),
+    Adjacency.ANY_TWO: (
+        "any two inputs are neighbours: one record may be anything at all, and its report looks much the same"
+    ),
+    Adjacency.GIVEN_PAIR: "the two given distributions are the neighbours, in both orders",
+}
+# of mechanisms on a data set
+STANDARD_ADJACENCIES = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
+# the adjacencies under which each sampling has a proven dominating pair (Zhu, Dong, Wang 2022); the first is the
+# default
+PROVEN = {
+    "poisson": (Adjacency.ADD_REMOVE,),
+    "fixed": (Adjacency.REPLACE_ONE, Adjacency.WITHIN_GROUP),
+}
+SAMPLINGS = ("none", *PROVEN)
+
+
+def default_adjacency(sampling: str) -> Adjacency:
+    """The adjacency that a kind of sampling is accounted for under where none is given."""
+    return PROVEN.get(sampling, STANDARD_ADJACENCIES)[0]
