@@ -1,4 +1,4 @@
-"""What a user probably meant: the nearest known word, or the word that this program has for one of other programs and papers."""
+"""Suggestions for unknown names: the nearest known one, or the name here of a term of other programs and papers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _RECORDS = "the size of the data set"
 _CLIP = "the clipping norm is the sensitivity of a sum of clipped gradients"
 _RHO = "rho-zCDP of gauss noise is sigma = sensitivity / sqrt(2 rho)"
 _MU = "mu-GDP of gauss noise is sigma = sensitivity / mu"
-# a word of other programs and papers: the words for it here, of which the first that is known where it was given is meant, and why
-_GROUPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+# terms of other programs and papers; the names for them here, of which the first that is known in the context is suggested;
+# and a remark
+_SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("noise-multiplier multiplier noise-scale z", ("sigma", "mech"), _MULTIPLIER),
     ("std stddev sd stdev standard-deviation noise-std noise", ("sigma",), "the standard deviation of the noise"),
     ("rho", ("sigma", "gauss"), _RHO),
@@ -83,27 +84,27 @@ _GROUPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "one record is replaced by another",
     ),
 )
-ALIASES = {word: (targets, why) for words, targets, why in _GROUPS for word in words.split()}
+ALIASES = {term: (names, remark) for terms, names, remark in _SYNONYMS for term in terms.split()}
 
 
 def fold(word: str) -> str:
-    """A name as it is compared: in lower case, hyphens for underscores, without blanks around it."""
+    """Normalise a name for comparison: lower case, hyphens for underscores, no surrounding blanks."""
     return word.strip().lower().replace("_", "-")
 
 
 def did_you_mean(word: str, known: Sequence[str], prefix: str = "") -> str:
-    """'; did you mean ...?' for a word that is none of those known, or nothing where none is near.
+    """Return "; did you mean 'name'?" for an unknown word, or "" where no known name is near.
 
     Args:
-        prefix: what stands before every word in the message, such as ``--``.
+        prefix: text before every name in the message, such as ``--``.
     """
     import difflib
 
-    folded = {fold(each): each for each in known}
+    names = {fold(name): name for name in known}
     word = fold(word)
-    targets, why = ALIASES.get(word, ((), ""))
-    target = next((folded[each] for each in targets if each in folded), None)
-    if word in folded or target is None:
-        near = difflib.get_close_matches(word, folded, n=1, cutoff=0.5)
-        return f"; did you mean {prefix + folded[near[0]]!r}?" if near else ""
-    return f"; did you mean {prefix + target!r}{f' ({why})' if why else ''}?"
+    synonyms, remark = ALIASES.get(word, ((), ""))
+    synonym = next((names[name] for name in synonyms if name in names), None)
+    if word in names or synonym is None:
+        near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+        return f"; did you mean {prefix + names[near[0]]!r}?" if near else ""
+    return f"; did you mean {prefix + synonym!r}{f' ({remark})' if remark else ''}?"

@@ -78,7 +78,7 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None, pl
         except WprivError as error:
             if not places:
                 raise
-            raise type(error)(f"{places[index]}: {error}") from None
+            raise error.at(places[index]) from None
         alike = bool(steps) and dataclasses.replace(steps[-1], n=1) == dataclasses.replace(new, n=1)
         if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
