@@ -17,8 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.core.atomic_moments import atomic_log_moment
-from wpriv.core.atomic_pair import AtomicPair
+from wpriv.core.atomic_pair import AtomicPair, atomic_log_moment
 from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
