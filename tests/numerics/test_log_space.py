@@ -1,4 +1,4 @@
-"""Logarithms that keep their digits, against 60-digit arithmetic."""
+"""Logarithms of differences, against mpmath."""
 
 from __future__ import annotations
 

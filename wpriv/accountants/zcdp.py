@@ -42,7 +42,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 
 
 def _rho(step: Step, pair: LossPair, other: LossPair) -> float:
-    ends = [p.concentrated() for p in (pair, other)]
+    ends = [p.zcdp_rho() for p in (pair, other)]
     known = [rho for rho in ends if rho is not None]
     pure = max(pair.support[1], other.support[1])
     bounded = (

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.loss_pair import LossPair, Tails, _log
+from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.log_space import log1mexp, log_exp_excess
+from wpriv.numerics.log_space import log1mexp, log_exp_excess, safe_log
 
 # sums of two losses that a product of atomic pairs may have, and sums that differ by less than this, relative, are one
 MAX_SUMS, ROUNDED = 2**18, 4e-15
@@ -110,7 +110,7 @@ class AtomicPair(LossPair):
     def _log_profile(self) -> Array:
         """[k+1] ln delta at each loss, and beyond the last; sums of positive pieces only."""
         pieces = self.losses[1:] + log1mexp(-np.diff(self.losses)) + self._above_q[1:-1]
-        return np.append(_log_sums_above(pieces, self.mass_at_plus_infinity), _log(self.mass_at_plus_infinity))
+        return np.append(_log_sums_above(pieces, self.mass_at_plus_infinity), safe_log(self.mass_at_plus_infinity))
 
     def renyi(self, orders: Array) -> Array:
         """Exact sums, right to rounding also where the divergence is tiny; inf where P has mass that Q has not."""
@@ -126,7 +126,7 @@ class AtomicPair(LossPair):
             np.logaddexp(log_exp_excess(s * self.losses), math.log(s) + inverse) + self.log_p for s in rates.ravel()
         ]
         excess = [
-            np.logaddexp.reduce(np.append(terms, _log(s * self.mass_at_minus_infinity)))
+            np.logaddexp.reduce(np.append(terms, safe_log(s * self.mass_at_minus_infinity)))
             for s, terms in zip(rates.ravel(), found, strict=True)
         ]
         return np.asarray(np.logaddexp(0.0, np.reshape(excess, rates.shape)) / rates)
@@ -173,7 +173,7 @@ def _beyond(pair: AtomicPair, lam: float) -> float:
 def _log_sums_above(log_mass: Array, rest: float) -> Array:
     """[k+1] ln of the sum of all masses from index i on, plus ``rest`` (a plain probability)."""
     # logaddexp keeps far tails that a plain cumulative sum, scaled to its largest term, would flush to zero
-    return np.minimum(np.logaddexp.accumulate(np.concatenate([[_log(rest)], log_mass[::-1]]))[::-1], 0.0)
+    return np.minimum(np.logaddexp.accumulate(np.concatenate([[safe_log(rest)], log_mass[::-1]]))[::-1], 0.0)
 
 
 def atomic_log_moment(pair: AtomicPair, lam: Array) -> Array:

@@ -15,7 +15,16 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.loss_pair import NO_ATOMS, Derived, LossPair, Reversed, Tails, column, mapped, mirrored
+from wpriv.core.loss_pair import (
+    NO_ATOMS,
+    KeyedPair,
+    LossPair,
+    Reversed,
+    Tails,
+    as_column,
+    map_sandwich,
+    reversed_log_delta,
+)
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 
@@ -116,10 +125,10 @@ class _Map:
         return np.clip(_base_loss(eps, self.rate), low[at], high[at])
 
 
-class _Poisson(Derived):
+class _Poisson(KeyedPair):
     def __init__(self, base: LossPair, rate: float):
         self.base, self.rate, self.floor = base, rate, np.log1p(-rate)
-        self.made_from = (base, rate)
+        self.key = (base, rate)
         self.mass_at_plus_infinity, self.mass_at_minus_infinity = (
             rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0,
             0.0,
@@ -180,13 +189,13 @@ class _Poisson(Derived):
         return _PoissonReversed(self)
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        return mapped(self.base.sandwich(tol), lambda end: poisson(end, self.rate))
+        return map_sandwich(self.base.sandwich(tol), lambda end: poisson(end, self.rate))
 
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
         return _sampled_family("poisson", self.base, self.rate)
 
-    def batched(self, alike: Sequence[_Poisson]) -> LossPair:
-        return _Poisson(self.base.batched([pair.base for pair in alike]), column([pair.rate for pair in alike]))
+    def batched(self, pairs: Sequence[_Poisson]) -> LossPair:
+        return _Poisson(self.base.batched([pair.base for pair in pairs]), as_column([pair.rate for pair in pairs]))
 
 
 class _PoissonReversed(Reversed):
@@ -204,12 +213,12 @@ class _PoissonReversed(Reversed):
         return np.where(inside, amplified, np.where(y < 0, 0.0, -np.inf))
 
 
-class _Fixed(Derived):
+class _Fixed(KeyedPair):
     symmetric = True
 
     def __init__(self, base: LossPair, rate: float):
         self.base, self.rate = base, rate
-        self.made_from = (base, rate)
+        self.key = (base, rate)
         self.mass_at_plus_infinity = self.mass_at_minus_infinity = (
             rate * base.mass_at_plus_infinity if base.mass_at_plus_infinity else 0.0
         )
@@ -243,18 +252,18 @@ class _Fixed(Derived):
         )
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        return mapped(self.base.sandwich(tol), lambda end: fixed(end, self.rate))
+        return map_sandwich(self.base.sandwich(tol), lambda end: fixed(end, self.rate))
 
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
         return _sampled_family("fixed", self.base, self.rate)
 
-    def batched(self, alike: Sequence[_Fixed]) -> LossPair:
-        return _Fixed(self.base.batched([pair.base for pair in alike]), column([pair.rate for pair in alike]))
+    def batched(self, pairs: Sequence[_Fixed]) -> LossPair:
+        return _Fixed(self.base.batched([pair.base for pair in pairs]), as_column([pair.rate for pair in pairs]))
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
         above = math.log(self.rate) + self.base.log_delta(_base_loss(np.abs(y), self.rate))
-        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
 
 def _sampled_family(kind: str, base: LossPair, rate: float) -> tuple[Hashable, tuple[float, ...]] | None:

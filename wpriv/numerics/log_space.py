@@ -1,4 +1,4 @@
-"""Functions of logarithms that keep their digits where the plain formula cancels or overflows."""
+"""Logarithms of differences that keep their digits where the direct formula cancels or overflows."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from numpy.typing import ArrayLike
 from wpriv.numerics.arrays import Array
 
 
+def safe_log(x: float) -> float:
+    """Return ln x for x > 0, and -inf for x <= 0."""
+    return math.log(x) if x > 0 else -math.inf
+
+
 def log1mexp(x: ArrayLike) -> Array:
-    """ln(1 - e^x) for x <= 0, without cancellation at either end (Maechler 2012)."""
+    """Compute ln(1 - e^x) for x <= 0, without cancellation at either end (Maechler 2012)."""
     y = np.asarray(x, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(y > -0.6931471805599453, np.log(-np.expm1(y)), np.log1p(-np.exp(y))))
 
 
 def log_exp_excess(x: Array) -> Array:
-    """ln(e^x - 1 - x) for real x, right to rounding near zero, where it is ln(x^2/2), and for x of any size."""
+    """Compute ln(e^x - 1 - x) for real x of any size, right to rounding also near 0, where it is ln(x^2/2)."""
     inner, series = np.clip(x, -0.5, 0.5), np.ones_like(x)
     for k in range(18, 2, -1):
         series = 1 + inner / k * series
