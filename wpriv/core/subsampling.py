@@ -278,10 +278,10 @@ class _SampledAtoms(AtomicPair):
     rate: float
     sample: Callable[[AtomicPair, float], AtomicPair]
 
-    def covering(self, lam: float) -> AtomicPair | None:
-        if lam <= self.most:
+    def extended_to(self, lam: float) -> AtomicPair | None:
+        if lam <= self.max_lam:
             return self
-        whole = self.base.covering(lam)
+        whole = self.base.extended_to(lam)
         return None if whole is None else self.sample(whole, self.rate)
 
     def sampled_from(
@@ -289,7 +289,7 @@ class _SampledAtoms(AtomicPair):
     ) -> AtomicPair:
         """This pair, which knows what it was sampled from: its moments reach no further than those of the base."""
         self.base, self.rate, self.sample = base, rate, sample
-        self.most, self.log_beyond = base.most, base.log_beyond
+        self.max_lam, self.log_beyond = base.max_lam, base.log_beyond
         if math.isinf(base.support[1]):
             self.support = (-math.inf if self.symmetric else self.support[0], math.inf)
         return self

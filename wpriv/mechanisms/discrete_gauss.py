@@ -73,11 +73,11 @@ class NearPair(AtomicPair):
         log_q = -((k / sigma) ** 2) / 2 - _log_normaliser(sigma)
         super().__init__(_losses(k, sigma, sensitivity), log_q[::-1], symmetric=True, log_q=log_q)
         # the tilted law is normal-like around its centre: MARGIN sigma beyond that there is nothing
-        self.most = max((reach - MARGIN * sigma) / sensitivity, 0.0)
+        self.max_lam = max((reach - MARGIN * sigma) / sensitivity, 0.0)
         self.support, self.log_beyond = (-math.inf, math.inf), LOG_BEYOND
 
-    def covering(self, lam: float) -> AtomicPair | None:
-        if lam <= self.most:
+    def extended_to(self, lam: float) -> AtomicPair | None:
+        if lam <= self.max_lam:
             return self
         reach = self.reach
         while (reach - MARGIN * self.sigma) / self.shift < lam:
