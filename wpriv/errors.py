@@ -93,8 +93,8 @@ def of_file(
         action: what failed, as a participle: "written", "read".
         advice: what to change, in the imperative and without a full stop.
     Returns:
-        UsageError where the path itself is wrong (a file where a folder is wanted, a name that is too long), else MissingResource
-        (a full or read-only disk, a missing permission, no such file).
+        UsageError where the path itself is wrong (a file where a folder is wanted, a name that is too long), else
+        MissingResource (a full or read-only disk, a missing permission, no such file).
     """
     message = f"{path} cannot be {action}: {error.strerror or error}"
     sentence = f"{advice[0].upper()}{advice[1:]}"

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 _MULTIPLIER = "the noise multiplier is sigma / sensitivity"
 _STEPS = "the number of compositions"
-_RATE = "the share of the records that takes part in a step"
+_RATE = "the fraction of the records in one step"
 _RECORDS = "the size of the data set"
+_BATCH = "the size of a batch or lot"
 _CLIP = "the clipping norm is the sensitivity of a sum of clipped gradients"
 _RHO = "rho-zCDP of gauss noise is sigma = sensitivity / sqrt(2 rho)"
+_ADD_REMOVE = "one data set has one record more"
+_REPLACE_ONE = "one record is replaced by another"
 _MU = "mu-GDP of gauss noise is sigma = sensitivity / mu"
-# terms of other programs and papers; the names for them here, of which the first that is known in the context is suggested;
-# and a remark
+# terms of other programs and papers; their names here, of which the first known in the context is suggested; a remark
 _SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("noise-multiplier multiplier noise-scale z", ("sigma", "mech"), _MULTIPLIER),
     ("std stddev sd stdev standard-deviation noise-std noise", ("sigma",), "the standard deviation of the noise"),
@@ -20,31 +22,18 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("mu", ("sigma", "gauss"), _MU),
     ("b laplace-scale", ("scale",), "the scale b of Laplace noise"),
     ("steps num-steps compositions iterations iters iter rounds releases queries count t k", ("n",), _STEPS),
-    (
-        "q sample-rate sampling-rate sampling-probability sampling-prob prob probability subsampling-rate gamma fraction",
-        ("rate",),
-        _RATE,
-    ),
-    (
-        "lot lot-size batch-size batchsize minibatch mini-batch expected-batch-size",
-        ("batch",),
-        "the size of a batch or lot",
-    ),
-    (
-        "dataset-size data-size num-examples examples num-samples samples sample-size size num-records population",
-        ("records",),
-        _RECORDS,
-    ),
+    ("q sample-rate sampling-rate sampling-probability sampling-prob prob probability", ("rate",), _RATE),
+    ("subsampling-rate gamma fraction", ("rate",), _RATE),
+    ("lot lot-size batch-size batchsize minibatch mini-batch expected-batch-size", ("batch",), _BATCH),
+    ("dataset-size data-size num-examples examples num-samples samples", ("records",), _RECORDS),
+    ("sample-size size num-records population", ("records",), _RECORDS),
     ("num-epochs passes", ("epochs",), ""),
     ("epsilon", ("eps",), ""),
     ("target-epsilon target-eps", ("eps", "epsilon"), ""),
     ("target-delta", ("delta",), ""),
     ("max-epsilon epsilon-limit", ("max-eps",), ""),
-    (
-        "max-grad-norm l2-norm-clip clip-norm clipping-norm norm-bound l2-sensitivity delta-f df",
-        ("clip", "sensitivity"),
-        _CLIP,
-    ),
+    ("max-grad-norm l2-norm-clip clip-norm clipping-norm norm-bound", ("clip", "sensitivity"), _CLIP),
+    ("l2-sensitivity delta-f df", ("clip", "sensitivity"), _CLIP),
     ("clip", ("sensitivity",), _CLIP),
     ("mechanism noise-type distribution", ("mech",), ""),
     ("accounting method", ("accountant", "accountants"), ""),
@@ -70,19 +59,11 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("strong strong-composition advanced-composition", ("advanced",), ""),
     ("naive linear sequential", ("basic",), ""),
     ("optimal optimal-composition kairouz", ("kov",), ""),
-    ("bernoulli binomial iid", ("poisson",), "each record takes part by a coin of its own"),
+    ("bernoulli binomial iid", ("poisson",), "each record is drawn independently"),
     ("uniform without-replacement swor subset fixed-size", ("fixed",), "batches of a fixed size, without replacement"),
     ("full full-batch no", ("none",), ""),
-    (
-        "add-or-remove add-or-remove-one add-remove-one unbounded zero-out",
-        ("add-remove",),
-        "one data set has one record more",
-    ),
-    (
-        "bounded substitute substitution swap replace replacement change-one",
-        ("replace-one",),
-        "one record is replaced by another",
-    ),
+    ("add-or-remove add-or-remove-one add-remove-one unbounded zero-out", ("add-remove",), _ADD_REMOVE),
+    ("bounded substitute substitution swap replace replacement change-one", ("replace-one",), _REPLACE_ONE),
 )
 ALIASES = {term: (names, remark) for terms, names, remark in _SYNONYMS for term in terms.split()}
 

@@ -11,9 +11,9 @@ import math
 import numpy as np
 from scipy.special import stdtrit
 
-from wpriv.core.subsampling import log_binomial_excess
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log_binomial_excess
 
 CHANCE = 2.0**-53  # of one confidence limit being too low: the least that 1 - chance can show in a double
 LOG_CONFIDENCE = math.log1p(-CHANCE)

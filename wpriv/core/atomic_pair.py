@@ -19,9 +19,10 @@ MAX_SUMS, ROUNDED = 2**18, 4e-15
 class AtomicPair(LossPair):
     """A pair of discrete distributions, given by its finite losses and their probabilities.
 
-    A pair with infinitely many losses may be given by those that matter to delta. Then ``max_lam`` is the largest lambda for
-    which they hold all but 1e-20 of the moment E_P[e^(lambda L)], ``extended_to`` returns a pair with enough losses for a larger
-    lambda, and ``log_beyond`` is ln of the P-mass of the omitted losses, a lower end of the profile.
+    A pair with infinitely many losses may be given by those that matter to delta. Then ``max_lam`` is the largest
+    lambda for which they hold all but 1e-20 of the moment E_P[e^(lambda L)], ``extended_to`` returns a pair with enough
+    losses for a larger lambda, and ``log_beyond`` is ln of the P-mass of the omitted losses, a lower end of the
+    profile.
 
     Args:
         losses: [k] finite losses in nats, in any order.
@@ -94,7 +95,8 @@ class AtomicPair(LossPair):
         return AtomicPair(-self.losses, self.log_q, *infinities, log_q=self.log_p)
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        # the profile is piecewise linear in t = e^eps with slope -Q(L > eps): add a positive piece to its value at the next loss
+        # the profile is piecewise linear in t = e^eps with slope -Q(L > eps): add a positive piece to its value at the
+        # next loss
         y = np.asarray(eps, dtype=float)
         at = np.searchsorted(self.losses, y, side="right")
         following = np.append(self.losses, 0.0)[at]
@@ -115,7 +117,8 @@ class AtomicPair(LossPair):
         if np.any(rates > self.max_lam):
             divergences = [_extended_renyi(self, float(rate)) for rate in rates.ravel()]
             return np.reshape(np.array(divergences), rates.shape)
-        # E_P[e^{sL}] - 1 = E_P[g(sL) + s g(-L)] + s Q(L = -inf) with g(x) = e^x - 1 - x >= 0, as E_P[e^{-L}] = 1 - Q(L = -inf)
+        # E_P[e^{sL}] - 1 = E_P[g(sL) + s g(-L)] + s Q(L = -inf) with g(x) = e^x - 1 - x >= 0, as E_P[e^{-L}] = 1 - Q(L
+        # = -inf)
         inverse = log_exp_excess(-self.losses)
         excess = []
         for s in rates.ravel():
@@ -201,7 +204,7 @@ def _log_bend(alpha: Array, y: Array) -> Array:
 
 
 def _summed_log_moment(pair: AtomicPair, lam: Array) -> Array:
-    """Sum over the losses; where the moment is near 1, sum excesses about the centre ln P(L < inf), ten times slower."""
+    """Sum over the losses; if the moment is near 1, sum excesses about the centre ln P(L < inf), ten times slower."""
     moments = _log_sum(lam[:, None] * pair.losses + pair.log_p)
     near = np.abs(moments) < 1e-3
     if near.any():

@@ -1,21 +1,22 @@
 """The loss pair: all that privacy accounting needs to know of a mechanism.
 
-Under one adjacency and in one direction (a record added, or one removed) an adversary has to tell the distribution P of the
-release from the distribution Q. The privacy loss of an outcome o is L(o) = ln(P(o)/Q(o)), and its distributions under P and
-under Q, the privacy loss distributions, determine every guarantee. A ``LossPair`` gives them through four tail
-probabilities, as natural logarithms so that a probability of 1e-300 keeps its digits.
+Under one adjacency and in one direction (a record added, or one removed) an adversary has to tell the distribution P of
+the release from the distribution Q. The privacy loss of an outcome o is L(o) = ln(P(o)/Q(o)), and its distributions
+under P and under Q, the privacy loss distributions, determine every guarantee. A ``LossPair`` gives them through four
+tail probabilities, as natural logarithms so that a probability of 1e-300 keeps its digits.
 
 How to write a pair. Derive a frozen dataclass from ``LossPair``, or a class from ``KeyedPair`` where fields have to be
 computed. A pair with finitely many losses is an ``AtomicPair`` and needs nothing else. Any other pair needs
 
 1. ``tails``, the only required method, accurate to rounding also where a tail is tiny;
-2. the attributes ``mass_at_plus_infinity``, ``mass_at_minus_infinity``, ``support``, ``atoms`` and ``symmetric`` wherever
+2. the attributes ``mass_at_plus_infinity``, ``mass_at_minus_infinity``, ``support``, ``atoms`` and ``symmetric``
+wherever
    the defaults (no infinite loss, losses on the whole line, a continuous distribution, an asymmetric pair) are wrong;
 3. ``log_delta``, if the two tails nearly cancel at some eps: the general form then loses its digits there.
 
-Everything else is optional and saves time or tightens results: ``renyi``, ``zcdp_rho``, ``self_compose``, ``compose_with``,
-``probabilities``, and ``batch_key`` with ``batched``. ``tests/mechanisms/test_mechanism_contract.py`` checks every pair
-against these definitions; ``wpriv/mechanisms/laplace.py`` is a complete example.
+Everything else is optional and saves time or tightens results: ``renyi``, ``zcdp_rho``, ``self_compose``,
+``compose_with``, ``probabilities``, and ``batch_key`` with ``batched``. ``tests/mechanisms/test_mechanism_contract.py``
+checks every pair against these definitions; ``wpriv/mechanisms/laplace.py`` is a complete example.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NO_ATOMS: Array = np.empty(0)
 
 
 class Tails(NamedTuple):
-    """ln of P(L > eps), P(L <= eps), Q(L > eps), Q(L <= eps), or the probabilities themselves; each of the shape of eps."""
+    """P(L > eps), P(L <= eps), Q(L > eps) and Q(L <= eps), or their logarithms; each of the shape of eps."""
 
     sf_p: Array
     cdf_p: Array
@@ -46,13 +47,14 @@ class Tails(NamedTuple):
 class LossPair:
     """The privacy loss distributions of an ordered pair (P, Q); the module's docstring says how to write one.
 
-    Pairs are immutable and hashable, and equal pairs are composed once; an ``AtomicPair`` equals only itself. They give:
+    Pairs are immutable and hashable, and equal pairs are composed once; an ``AtomicPair`` equals only itself. They
+    give:
 
     - ``mass_at_plus_infinity``: P(L = +inf), the probability under P of outcomes that are impossible under Q.
     - ``mass_at_minus_infinity``: Q(L = -inf), the same for the pair (Q, P).
     - ``support``: an interval that holds every finite loss.
-    - ``atoms``: the losses of positive probability, and those where the density jumps; lattices and quadrature panels are
-      aligned with them.
+    - ``atoms``: the losses of positive probability, and those where the density jumps; lattices and quadrature panels
+      are aligned with them.
     - ``symmetric``: whether the reverse pair (Q, P) has the same privacy loss distributions.
     """
 
@@ -68,8 +70,8 @@ class LossPair:
         Args:
             eps: any shape, in nats, finite or infinite.
         Returns:
-            Logarithms of the shape of eps. An atom at eps counts as L <= eps; ``sf_p`` includes the mass at +inf, ``cdf_q``
-            that at -inf.
+            Logarithms of the shape of eps. An atom at eps counts as L <= eps; ``sf_p`` includes the mass at +inf,
+            ``cdf_q`` that at -inf.
         """
         raise NotImplementedError
 
@@ -89,18 +91,18 @@ class LossPair:
         return None
 
     def renyi(self, orders: Array) -> Array | None:
-        """Compute the Renyi divergences D_alpha(P||Q) in nats at real orders alpha > 1, or return None without a closed form."""
+        """Compute Renyi divergences D_alpha(P||Q) in nats at real alpha > 1, or return None without a closed form."""
         return None
 
     def zcdp_rho(self) -> float | None:
-        """Return a proven rho with D_alpha(P||Q) <= rho alpha for every alpha > 1 (zCDP), the smallest known, or None."""
+        """Return the smallest proven rho of zCDP, D_alpha(P||Q) <= rho alpha for every alpha > 1, or None."""
         return None
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
         """Return a dominated and a dominating pair if the exact distributions are unavailable, else None.
 
-        The two are so close that eps of one step differs by less than about ``tol``, relative. All other methods of such a
-        pair answer for a dominating pair, which is safe.
+        The two are so close that eps of one step differs by less than about ``tol``, relative. All other methods of
+        such a pair answer for a dominating pair, which is safe.
         """
         return None
 
@@ -109,7 +111,7 @@ class LossPair:
         return self if self.symmetric else Reversed(self)
 
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
-        """Return the family of this pair and its parameters, all positive, or None if ``batched`` is not implemented."""
+        """Return the family of this pair and its parameters, all positive; None if ``batched`` is not implemented."""
         return None
 
     def batched(self, pairs: Sequence[Any]) -> LossPair:
@@ -122,7 +124,8 @@ class LossPair:
     def log_delta(self, eps: ArrayLike) -> Array:
         """Compute ln H_{e^eps}(P||Q) = ln sup_S [P(S) - e^eps Q(S)], the privacy profile.
 
-        This general form subtracts two tails. Override it by a sum of terms of one sign where the tails may nearly cancel.
+        This general form subtracts two tails. Override it by a sum of terms of one sign where the tails may nearly
+        cancel.
 
         Args:
             eps: any shape, in nats, finite or infinite; may be negative.

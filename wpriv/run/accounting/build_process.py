@@ -254,7 +254,7 @@ def job_of_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = Non
         specs.append(spec)
     size = _size(steps)
     made = process(specs, adjacency)
-    told = [step.observed.told() for step in made.steps if step.observed is not None]
+    told = [step.observed.describe() for step in made.steps if step.observed is not None]
     notes += [f"sigma and sensitivity are multiples of the observed unit: {words}" for words in told]
     return Job(made, (*dict.fromkeys(notes), *_readings(made)), size)
 
