@@ -8,20 +8,27 @@ mechanism parameters with a value as --param name=value (``wpriv.cli.flags.as_fl
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
+
+from wpriv.hints import did_you_mean
 
 # errors of the operating system that mean a wrong path, not a full disk or a missing permission
 WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
 
 
 class WprivError(Exception):
-    """Base of all errors; the message is one short paragraph: what was wanted, what was found, what to change."""
+    """Base of all errors raised on purpose; the message is one short paragraph: wanted, found, what to change."""
 
     exit_code = 70
 
+    def at(self, place: str) -> WprivError:
+        """Return this error with the place of the fault, such as a file and an entry, before its message."""
+        return type(self)(f"{place}: {self}")
+
 
 class CheckFailed(WprivError):
-    """A computed number does not meet a condition (``expect`` rows of a recipe, ``--max-eps``)."""
+    """A computed number fails a check (``expect`` rows, ``--max-eps``)."""
 
     exit_code = 1
 
@@ -30,6 +37,36 @@ class UsageError(WprivError):
     """The flags, the recipe or the arguments of a function are wrong."""
 
     exit_code = 2
+
+
+class UnknownName(UsageError):
+    """A name that does not exist, with the nearest known name and the list of all.
+
+    Reads "no mechanism called 'gaus'; did you mean 'gauss'? Known: gauss, laplace".
+
+    Args:
+        kind: what is named, in the singular: "mechanism", "column".
+        word: the name given; at most its first 60 characters are shown.
+        known: the names that exist, in the order in which the message lists them.
+        place: where the name stands, such as a file or a flag; the message begins with it.
+        owner: what has the names, such as a mechanism; reads "gauss has no parameter 'sigm'" instead.
+        hint: a sentence in the place of the suggestion, with its leading punctuation: ": it is a mechanism."
+    """
+
+    def __init__(
+        self, kind: str, word: str, known: Sequence[str], place: str = "", owner: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(kind, word, tuple(known), place, owner, hint)  # all arguments, so that it can be pickled
+
+    def at(self, place: str) -> UnknownName:
+        kind, word, known, inner, owner, hint = self.args
+        return UnknownName(kind, word, known, f"{place}: {inner}" if inner else place, owner, hint)
+
+    def __str__(self) -> str:
+        kind, word, known, place, owner, hint = self.args
+        subject = f"{owner} has no {kind} {word[:60]!r}" if owner else f"no {kind} called {word[:60]!r}"
+        suggestion = hint or did_you_mean(word, known) or "."
+        return f"{place}{': ' * bool(place)}{subject}{suggestion} Known: {', '.join(known) or 'none'}"
 
 
 class Unsupported(WprivError):
@@ -45,25 +82,29 @@ class MissingResource(WprivError):
 
 
 class Interrupted(WprivError):
-    """The job was asked to stop; its state is saved, and it can be resumed."""
+    """The job was stopped by a signal; its progress is saved and it can be resumed."""
 
     exit_code = 75
 
 
 def of_file(
-    error: OSError, path: str | Path, done: str = "written", other: str = "name another place with --out"
+    error: OSError, path: str | Path, action: str = "written", advice: str = "name another place with --out"
 ) -> WprivError:
-    """Turn an error of the operating system about a file into one of wpriv that names the file.
+    """Convert an error of the operating system at a file into one of wpriv that names the file.
 
     Args:
-        error: the error of the operating system. path: the file or folder.
-        done: the operation that failed, as a participle. other: advice that holds for every cause.
+        error: the error of the operating system.
+        path: the file or folder.
+        action: what failed, as a participle: "written", "read".
+        advice: what to change, in the imperative and without a full stop.
     Returns:
         UsageError where the path itself is wrong (a file where a folder is wanted, a name that is too long), else
         MissingResource (a full or read-only disk, a missing permission, no such file).
     """
-    message = f"{path} cannot be {done}: {error.strerror or error}"
+    message = f"{path} cannot be {action}: {error.strerror or error}"
+    sentence = f"{advice[0].upper()}{advice[1:]}"
     if error.errno in WRONG_PATH:
-        return UsageError(f"{message}. {other[0].upper()}{other[1:]}")
-    first = "Free the disk, allow writing there, or " if done == "written" else ""
-    return MissingResource(f"{message}. {first}{other}" if first else f"{message}. {other[0].upper()}{other[1:]}")
+        return UsageError(f"{message}. {sentence}")
+    if action == "written":
+        sentence = f"Free the disk, allow writing there, or {advice}"
+    return MissingResource(f"{message}. {sentence}")

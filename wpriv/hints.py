@@ -1,4 +1,4 @@
-"""What a user probably meant: the nearest known word, or the word that this program has for one of other programs and papers."""
+"""Suggestions for unknown names: the nearest known one, or the name here of a term of other programs and papers."""
 
 from __future__ import annotations
 
@@ -6,44 +6,34 @@ from collections.abc import Sequence
 
 _MULTIPLIER = "the noise multiplier is sigma / sensitivity"
 _STEPS = "the number of compositions"
-_RATE = "the share of the records that takes part in a step"
+_RATE = "the fraction of the records in one step"
 _RECORDS = "the size of the data set"
+_BATCH = "the size of a batch or lot"
 _CLIP = "the clipping norm is the sensitivity of a sum of clipped gradients"
 _RHO = "rho-zCDP of gauss noise is sigma = sensitivity / sqrt(2 rho)"
+_ADD_REMOVE = "one data set has one record more"
+_REPLACE_ONE = "one record is replaced by another"
 _MU = "mu-GDP of gauss noise is sigma = sensitivity / mu"
-# a word of other programs and papers: the words for it here, of which the first that is known where it was given is meant, and why
-_GROUPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+# terms of other programs and papers; their names here, of which the first known in the context is suggested; a remark
+_SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("noise-multiplier multiplier noise-scale z", ("sigma", "mech"), _MULTIPLIER),
     ("std stddev sd stdev standard-deviation noise-std noise", ("sigma",), "the standard deviation of the noise"),
     ("rho", ("sigma", "gauss"), _RHO),
     ("mu", ("sigma", "gauss"), _MU),
     ("b laplace-scale", ("scale",), "the scale b of Laplace noise"),
     ("steps num-steps compositions iterations iters iter rounds releases queries count t k", ("n",), _STEPS),
-    (
-        "q sample-rate sampling-rate sampling-probability sampling-prob prob probability subsampling-rate gamma fraction",
-        ("rate",),
-        _RATE,
-    ),
-    (
-        "lot lot-size batch-size batchsize minibatch mini-batch expected-batch-size",
-        ("batch",),
-        "the size of a batch or lot",
-    ),
-    (
-        "dataset-size data-size num-examples examples num-samples samples sample-size size num-records population",
-        ("records",),
-        _RECORDS,
-    ),
+    ("q sample-rate sampling-rate sampling-probability sampling-prob prob probability", ("rate",), _RATE),
+    ("subsampling-rate gamma fraction", ("rate",), _RATE),
+    ("lot lot-size batch-size batchsize minibatch mini-batch expected-batch-size", ("batch",), _BATCH),
+    ("dataset-size data-size num-examples examples num-samples samples", ("records",), _RECORDS),
+    ("sample-size size num-records population", ("records",), _RECORDS),
     ("num-epochs passes", ("epochs",), ""),
     ("epsilon", ("eps",), ""),
     ("target-epsilon target-eps", ("eps", "epsilon"), ""),
     ("target-delta", ("delta",), ""),
     ("max-epsilon epsilon-limit", ("max-eps",), ""),
-    (
-        "max-grad-norm l2-norm-clip clip-norm clipping-norm norm-bound l2-sensitivity delta-f df",
-        ("clip", "sensitivity"),
-        _CLIP,
-    ),
+    ("max-grad-norm l2-norm-clip clip-norm clipping-norm norm-bound", ("clip", "sensitivity"), _CLIP),
+    ("l2-sensitivity delta-f df", ("clip", "sensitivity"), _CLIP),
     ("clip", ("sensitivity",), _CLIP),
     ("mechanism noise-type distribution", ("mech",), ""),
     ("accounting method", ("accountant", "accountants"), ""),
@@ -69,41 +59,33 @@ _GROUPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("strong strong-composition advanced-composition", ("advanced",), ""),
     ("naive linear sequential", ("basic",), ""),
     ("optimal optimal-composition kairouz", ("kov",), ""),
-    ("bernoulli binomial iid", ("poisson",), "each record takes part by a coin of its own"),
+    ("bernoulli binomial iid", ("poisson",), "each record is drawn independently"),
     ("uniform without-replacement swor subset fixed-size", ("fixed",), "batches of a fixed size, without replacement"),
     ("full full-batch no", ("none",), ""),
-    (
-        "add-or-remove add-or-remove-one add-remove-one unbounded zero-out",
-        ("add-remove",),
-        "one data set has one record more",
-    ),
-    (
-        "bounded substitute substitution swap replace replacement change-one",
-        ("replace-one",),
-        "one record is replaced by another",
-    ),
+    ("add-or-remove add-or-remove-one add-remove-one unbounded zero-out", ("add-remove",), _ADD_REMOVE),
+    ("bounded substitute substitution swap replace replacement change-one", ("replace-one",), _REPLACE_ONE),
 )
-ALIASES = {word: (targets, why) for words, targets, why in _GROUPS for word in words.split()}
+ALIASES = {term: (names, remark) for terms, names, remark in _SYNONYMS for term in terms.split()}
 
 
 def fold(word: str) -> str:
-    """A name as it is compared: in lower case, hyphens for underscores, without blanks around it."""
+    """Normalise a name for comparison: lower case, hyphens for underscores, no surrounding blanks."""
     return word.strip().lower().replace("_", "-")
 
 
 def did_you_mean(word: str, known: Sequence[str], prefix: str = "") -> str:
-    """'; did you mean ...?' for a word that is none of those known, or nothing where none is near.
+    """Return "; did you mean 'name'?" for an unknown word, or "" where no known name is near.
 
     Args:
-        prefix: what stands before every word in the message, such as ``--``.
+        prefix: text before every name in the message, such as ``--``.
     """
     import difflib
 
-    folded = {fold(each): each for each in known}
+    names = {fold(name): name for name in known}
     word = fold(word)
-    targets, why = ALIASES.get(word, ((), ""))
-    target = next((folded[each] for each in targets if each in folded), None)
-    if word in folded or target is None:
-        near = difflib.get_close_matches(word, folded, n=1, cutoff=0.5)
-        return f"; did you mean {prefix + folded[near[0]]!r}?" if near else ""
-    return f"; did you mean {prefix + target!r}{f' ({why})' if why else ''}?"
+    synonyms, remark = ALIASES.get(word, ((), ""))
+    synonym = next((names[name] for name in synonyms if name in names), None)
+    if word in names or synonym is None:
+        near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+        return f"; did you mean {prefix + names[near[0]]!r}?" if near else ""
+    return f"; did you mean {prefix + synonym!r}{f' ({remark})' if remark else ''}?"

@@ -83,7 +83,9 @@ def test_the_golden_classes_of_laplace(key: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(mu=st.floats(-6, 3).map(lambda x: 10**x), reduced=st.floats(-6, 1.5).map(lambda x: 10**x))
 def test_quadrature_meets_the_closed_moments_of_gauss(mu: float, reduced: float) -> None:
-    """Oracle: D_alpha = alpha mu^2/2; mean mu^2/2, variance mu^2 and E|L - mean|^3 = sqrt(8/pi) mu^3 of the normal loss."""
+    """Oracle: D_alpha = alpha mu^2/2;
+    mean mu^2/2, variance mu^2 and E|L - mean|^3 = sqrt(8/pi) mu^3 of the normal loss.
+    """
     pair, lam = NumericGauss(mu), reduced / mu
     assert log_moment(pair, np.array([lam]))[0] == pytest.approx(lam * (lam + 1) * mu**2 / 2, rel=1e-11)
     found = loss_class(pair)
@@ -109,7 +111,9 @@ def test_the_sum_of_sampled_randomized_response_is_right_to_the_last_digits(t: f
 
 @pytest.mark.parametrize(("rate", "mu"), [(0.2, 1 / 18), (0.01, 1.0), (0.001, 0.01)])
 def test_quadrature_meets_mpmath_for_batches_of_fixed_size(rate: float, mu: float) -> None:
-    """Oracle: E e^{lam L} - 1 = integral over x > mu/2 of dQ (e^{(lam+1) r} - 1)(1 - e^{-lam r}), r the loss at x, in 30 digits."""
+    """Oracle:
+    E e^{lam L} - 1 = integral over x > mu/2 of dQ (e^{(lam+1) r} - 1)(1 - e^{-lam r}), r the loss at x, in 30 digits.
+    """
     for lam in (0.5, 3.0, 30.0):
         with mp.workdps(30):
             m, a = mp.mpf(mu), mp.mpf(lam)
@@ -173,7 +177,9 @@ def test_atomic_sums_keep_tiny_losses() -> None:
 
 
 def test_a_lattice_of_losses_is_summed_as_by_mpmath() -> None:
-    """Oracle: the sums over the integers in 40 digits; the discrete Gauss loss is (2 k + 1)/(2 sigma^2) shifted by the sensitivity."""
+    """Oracle: the sums over the integers in 40 digits;
+    the discrete Gauss loss is (2 k + 1)/(2 sigma^2) shifted by the sensitivity.
+    """
     sigma = 2.5
     with mp.workdps(40):
         s2 = mp.mpf(sigma) ** 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.points import GOLDEN
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.loss_pair import LossPair, Reversed, Tails, mirrored
+from wpriv.core.loss_pair import LossPair, Reversed, Tails, reversed_log_delta
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 
@@ -173,4 +173,4 @@ def test_the_general_reversal_agrees_with_the_closed_one(inner):
 
 def test_the_mirrored_profile_of_a_gaussian_is_its_own():
     pair, eps = GaussPair(0.7), np.linspace(-5, 0, 50)
-    np.testing.assert_allclose(mirrored(eps, pair.log_delta(-eps)), pair.log_delta(eps), rtol=1e-13)
+    np.testing.assert_allclose(reversed_log_delta(eps, pair.log_delta(-eps)), pair.log_delta(eps), rtol=1e-13)

@@ -44,26 +44,26 @@ def test_equal_arrays_are_equal_observations_and_others_are_not():
 def test_a_step_says_what_was_observed_and_has_as_many_steps_as_it_needs():
     seen = of_distances(np.ones((5, 3)))
     assert "5 x 3 distances" in Process((Step(Gauss(1.0), 5, observed=seen),)).describe()[0]["observed"]
-    with pytest.raises(UsageError, match="6 steps need as many observed; found 5"):
+    with pytest.raises(UsageError, match=r"6 .* 5"):
         Step(Gauss(1.0), 6, observed=seen)
     assert Step(Gauss(1.0), 6, observed=of_distances(np.ones(3))).n == 6
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("build", "parameter"),
     [
-        (lambda: of_distances([]), "finite and at least 0"),
-        (lambda: of_distances([-1.0]), "finite and at least 0"),
-        (lambda: of_distances([np.nan]), "finite and at least 0"),
+        (lambda: of_distances([]), "distances"),
+        (lambda: of_distances([-1.0]), "distances"),
+        (lambda: of_distances([np.nan]), "distances"),
         (lambda: of_distances([1.0], unit=0.0), "unit"),
         (lambda: of_distances(np.ones((2, 3)), unit=np.ones(3)), "unit"),
         (lambda: of_distances(np.ones((2, 3)), unit=np.ones((2, 1))), "unit"),
-        (lambda: of_gradients([[1.0, 2.0]]), "two records"),
-        (lambda: of_gradients(np.full((3, 2), np.inf)), "finite"),
+        (lambda: of_gradients([[1.0, 2.0]]), "gradients"),
+        (lambda: of_gradients(np.full((3, 2), np.inf)), "gradients"),
         (lambda: of_gradients(np.ones((2, 3, 2)), unit=np.ones(3)), "unit"),
-        (lambda: of_distances([1.0]).independent(), "gradients themselves"),
+        (lambda: of_distances([1.0]).independent(), "gradients"),
     ],
 )
-def test_what_is_no_observation_is_refused(make, told):
-    with pytest.raises(UsageError, match=told):
-        make()
+def test_invalid_observations_are_refused_by_name(build, parameter):
+    with pytest.raises(UsageError, match=parameter):
+        build()

@@ -1,4 +1,6 @@
-"""Subsampled pairs against their definition: explicit mixtures, 60-digit closed forms and the golden one-step deltas."""
+"""Subsampled pairs against their definition:
+explicit mixtures, 60-digit closed forms and the golden one-step deltas.
+"""
 
 from __future__ import annotations
 
@@ -11,47 +13,17 @@ from hypothesis import strategies as st
 from tests.points import GOLDEN
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair, Tails
-from wpriv.core.subsampling import _base_loss, _mixed_loss, fixed, poisson
+from wpriv.core.subsampling import fixed, poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.truncated_gauss import TruncatedGaussPair
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplacePair
+from wpriv.numerics.log_space import log_mixture
 
 mp.mp.dps = 60
 RATES = st.one_of(
     st.floats(1e-12, 0.5), st.floats(-12, -0.3).map(lambda v: 1 - 10**v), st.floats(-12, -0.3).map(lambda v: 10**v)
 )
-
-
-@given(st.one_of(st.floats(-700, 700), st.floats(-1e-3, 1e-3)), RATES)
-@settings(max_examples=500, deadline=None)
-def test_the_loss_of_a_mixture_is_right_to_rounding(loss, rate):
-    exact = float(mp.log1p(mp.mpf(rate) * mp.expm1(mp.mpf(loss))))
-    assert float(_mixed_loss(np.array(loss), rate)) == pytest.approx(exact, rel=1e-14, abs=1e-300)
-
-
-@given(st.one_of(st.floats(-40, 700), st.floats(-1e-3, 1e-3)), RATES)
-@settings(max_examples=500, deadline=None)
-def test_the_base_loss_is_the_inverse_to_the_conditioning_of_its_argument(eps, rate):
-    ratio = 1 + mp.expm1(mp.mpf(eps)) / mp.mpf(rate)
-    found = float(_base_loss(np.array(eps), rate))
-    if ratio * rate <= 4e-16 * abs(eps) * mp.exp(eps):  # below the least loss, or within a rounding of it
-        assert found < -30
-        return
-    exact = mp.log1p(mp.expm1(mp.mpf(eps)) / mp.mpf(rate))
-    sensitivity = abs(mp.exp(mp.mpf(eps)) / (mp.mpf(rate) * ratio))  # d base / d eps
-    assert (
-        abs(found - exact)
-        <= 4e-16 * (abs(eps) * sensitivity + abs(exact) + abs(mp.log(rate)) * (abs(exact) > 0.5)) + 1e-300
-    )
-
-
-@pytest.mark.parametrize("rate", [1e-300, 1e-12, 0.3, 1 - 2.0**-53])
-def test_the_maps_hold_their_ends(rate):
-    ends = np.array([-np.inf, 0.0, np.inf])
-    np.testing.assert_array_equal(_mixed_loss(ends, rate), [np.log1p(-rate), 0.0, np.inf])
-    np.testing.assert_array_equal(_base_loss(ends, rate), ends)
-    assert _base_loss(np.array(np.log1p(-rate) * 1.01 - 1e-15), rate) == -np.inf
 
 
 class Plain(LossPair):
@@ -159,7 +131,7 @@ def test_the_fixed_size_gaussian_profile_is_amplification_and_its_mirror(rate, m
     """g delta_Gauss(ln(1 + (t-1)/g)) for t >= 1 (60 digits), and 1 - t + t f(1/t) below."""
     pair = fixed(GaussPair(mu), rate)
     for share in (1e-6, 0.3, 1.0, 3.0):
-        eps = float(_mixed_loss(np.array(share * mu), rate))
+        eps = float(log_mixture(np.array(share * mu), rate))
         t = mp.exp(mp.mpf(eps))
         exact = mp.mpf(rate) * mp_delta_gauss(mp.log1p((t - 1) / mp.mpf(rate)), mp.mpf(mu))
         assert float(pair.log_delta(eps)) == pytest.approx(float(mp.log(exact)), rel=1e-12)
@@ -180,7 +152,7 @@ def mp_laplace_tail(t: mp.mpf, loss: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
 @settings(max_examples=300, deadline=None)
 def test_poisson_over_laplace_is_exact_in_both_orders(t, rate, where):
     pair = poisson(LaplacePair(t), rate)
-    reach = float(_mixed_loss(np.array(t), rate))
+    reach = float(log_mixture(np.array(t), rate))
     eps = where * reach
     base = 1 + mp.expm1(mp.mpf(eps)) / mp.mpf(rate)
     p, q = mp_laplace_tail(mp.mpf(t), mp.log(base) if base > 0 else mp.mpf(-10) * t)
@@ -226,7 +198,9 @@ def test_sampling_truncated_noise_keeps_profile_and_tails_together(base, rate):
 @given(rate=RATES)
 @settings(max_examples=100, deadline=None)
 def test_an_atom_stays_on_its_side_whatever_the_rounding_of_the_map(base, rate):
-    """The loss at the listed atom counts below it, and just under the atom it counts above; exact masses from the base pair."""
+    """The loss at the listed atom counts below it, and just under the atom it counts above;
+    exact masses from the base pair.
+    """
     for pair in (poisson(base, rate), fixed(base, rate)):
         top = pair.atoms[-1]
         jump = np.exp(pair.tails(np.nextafter(top, -np.inf)).sf_q) - np.exp(pair.tails(top).sf_q)

@@ -78,7 +78,7 @@ def test_classes_that_are_numbers_stand_in_the_order_of_numbers(tmp_path):
             "line 7: 4 columns were wanted, as in the first line; found 5",
         ),
         (CSV.replace(",no\n", ",\n"), {}, MissingResource, "column 'label' has an empty cell in row 2"),
-        (CSV.replace("sex", "age"), {}, MissingResource, "each by another name"),
+        (CSV.replace("sex", "age"), {}, MissingResource, "'age'"),
         ("", {}, MissingResource, "found none"),
         ("a,label\n", {"drop": ""}, MissingResource, "has no rows"),
         ("label\n1\n", {"drop": ""}, UsageError, "no column is left"),

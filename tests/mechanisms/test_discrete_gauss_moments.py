@@ -81,7 +81,7 @@ def test_moments_at_one_high_order_bound_delta_from_above():
 @settings(max_examples=100, deadline=None)
 def test_the_divergence_stays_below_rho_times_the_order(sigma, shift, order):
     pair = DiscreteGauss(sigma, shift).pair()
-    rho = pair.concentrated()
+    rho = pair.zcdp_rho()
     assert rho == pytest.approx(shift**2 / (2 * sigma**2), rel=1e-15)
     assert float(pair.renyi(np.array([order]))[0]) <= rho * order * (1 + 1e-12)
 

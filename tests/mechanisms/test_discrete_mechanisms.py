@@ -211,10 +211,10 @@ def test_uniform_noise_loses_its_infinity_mass_at_every_eps_of_at_least_zero(out
     assert float(np.exp(pair.log_delta(eps))) == pytest.approx(float(exact), rel=1e-13)
 
 
-def test_uniform_noise_joins_noise_of_another_width():
+def test_uniform_noise_composes_with_uniform_noise_of_another_width():
     pair = Uniform(10).pair().self_compose(3).compose_with(Uniform(7, 2).pair())
     assert pair.mass_at_plus_infinity == pytest.approx(1 - 0.9**3 * 5 / 7, rel=1e-14)
-    assert Uniform(10).pair().join(RandomizedResponse(1.0).pair()) is None
+    assert Uniform(10).pair().compose_with(RandomizedResponse(1.0).pair()) is None
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.projection import Projection, ProjectionPair
-from wpriv.numerics.projected_length import lengths, log_moment
+from wpriv.numerics.projected_length import length_bracket, log_moment
 
 
 def inversion(k: int, d: int, sigma: float, n: int, eps: float) -> float:
@@ -119,7 +119,7 @@ def test_sixty_thousand_sampled_steps_are_bracketed_to_a_thousandth():
 @given(st.integers(1, 300), st.integers(2, 2000), st.floats(0.05, 50.0))
 def test_the_two_laws_bracket_mean_and_profile(k, d, sigma):
     """The upper law's E[H] lies above k/d and the lower one's below, as H itself is convex in total variation; so do their profiles."""
-    low, high = lengths(k, d, sigma, 1e-3)
+    low, high = length_bracket(k, d, sigma, 1e-3)
     for law in (low, high):
         assert law.weight.sum() == pytest.approx(1, abs=1e-12)
         assert np.all(np.diff(law.u) > 0)

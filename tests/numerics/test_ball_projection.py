@@ -1,4 +1,4 @@
-"""The clip: the nearest point of the ball, and exactly inside it in the precision in which it is kept."""
+"""Clipping: the nearest point of the ball, which is exactly inside the ball once it is on the grid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ radii = st.floats(1e-6, 1e6)
 
 
 def by_bisection(row: np.ndarray, radius: float) -> np.ndarray:
-    """The projection on the l1 ball: |x| lowered by the theta that makes the sum the radius, found by bisection, not by sorting."""
+    """Projection onto the l1 ball:
+    |x| lowered by the theta that makes the sum the radius, by bisection, not by sorting.
+    """
     size = np.abs(row)
     if size.sum() <= radius:
         return row
@@ -36,9 +38,9 @@ def by_bisection(row: np.ndarray, radius: float) -> np.ndarray:
 @pytest.mark.parametrize("radius", [0.1, 1.0, 7.0])
 def test_the_l1_projection_is_the_one_found_by_bisection(d, radius):
     x = np.random.default_rng(d).normal(size=(20, d)) * np.logspace(-2, 2, 20)[:, None]
-    wanted = np.stack([by_bisection(row, radius) for row in x])
+    expected = np.stack([by_bisection(row, radius) for row in x])
     np.testing.assert_allclose(
-        ball_projection.nearest(x, radius, 1), wanted, rtol=0, atol=1e-12 * radius + 1e-14 * np.abs(x).max()
+        ball_projection.nearest(x, radius, 1), expected, rtol=0, atol=1e-12 * radius + 1e-14 * np.abs(x).max()
     )
 
 
@@ -50,22 +52,22 @@ def test_the_l1_projection_is_the_one_found_by_bisection(d, radius):
     st.integers(0, 2**32),
 )
 def test_no_point_of_the_ball_is_nearer(x, radius, p, seed):
-    found = ball_projection.nearest(x, radius, p)[0]
+    projected = ball_projection.nearest(x, radius, p)[0]
     others = np.random.default_rng(seed).laplace(size=(500, 5))
     others *= radius / np.linalg.norm(others, p, axis=1, keepdims=True)  # on its surface, where the nearest point is
-    others = np.concatenate([others, 0.999 * found + 0.001 * others])
-    assert np.linalg.norm(found - x[0]) <= np.linalg.norm(others - x[0], axis=1).min() * (1 + 1e-12) + 1e-12
+    others = np.concatenate([others, 0.999 * projected + 0.001 * others])
+    assert np.linalg.norm(projected - x[0]) <= np.linalg.norm(others - x[0], axis=1).min() * (1 + 1e-12) + 1e-12
 
 
 @settings(max_examples=100, deadline=None)
 @given(rows, radii, st.sampled_from([1, 2]))
 def test_rows_inside_are_untouched_and_rows_outside_land_on_the_surface(x, radius, p):
-    found = ball_projection.nearest(x, radius, p)
-    norms = np.linalg.norm(found, p, axis=1)
+    projected = ball_projection.nearest(x, radius, p)
+    norms = np.linalg.norm(projected, p, axis=1)
     outside = np.linalg.norm(x / radius, p, axis=1) > 1 + 1e-9
     np.testing.assert_allclose(norms[outside], radius, rtol=1e-9)
     inside = np.linalg.norm(x / radius, p, axis=1) < 1 - 1e-9
-    assert np.array_equal(found[inside], x[inside])
+    assert np.array_equal(projected[inside], x[inside])
 
 
 @settings(max_examples=300, deadline=None)
@@ -92,11 +94,11 @@ def test_the_grid_moves_no_number_by_more_than_two_cells(x, radius, p):
 def test_points_of_the_surface_that_rounding_puts_outside_are_brought_back(p):
     radius = 1 - 2.0**-53  # not a multiple of any cell
     step = ball_projection.spacing(radius, 1.0)
-    most = int(radius / step)
-    x = np.array([[radius, 0.0], [most * step + step, 0.0], [radius / 2 ** (1 / p), radius / 2 ** (1 / p)]])
+    limit = int(radius / step)
+    x = np.array([[radius, 0.0], [limit * step + step, 0.0], [radius / 2 ** (1 / p), radius / 2 ** (1 / p)]])
     cells = ball_projection.on_grid(x, radius, p, step)
-    assert (np.sum(np.abs(cells) ** p, axis=1) <= most**p).all()
-    assert cells[0, 0] == most
+    assert (np.sum(np.abs(cells) ** p, axis=1) <= limit**p).all()
+    assert cells[0, 0] == limit
 
 
 def test_spacing_leaves_room_for_noise_of_any_size():
@@ -107,14 +109,9 @@ def test_spacing_leaves_room_for_noise_of_any_size():
 
 
 @pytest.mark.parametrize(
-    ("radius", "noise", "told"),
-    [
-        (1e-10, 1, "radius must lie"),
-        (1e10, 1e10, "radius must lie"),
-        (1, 1e-5, "hides nothing"),
-        (1, 1e31, "hides nothing"),
-    ],
+    ("radius", "noise", "parameter"),
+    [(1e-10, 1, "radius"), (1e10, 1e10, "radius"), (1, 1e-5, "noise"), (1, 1e31, "noise")],
 )
-def test_what_the_grid_cannot_hold_is_refused(radius, noise, told):
-    with pytest.raises(UsageError, match=told):
+def test_check_refuses_a_ball_that_the_grid_cannot_represent(radius, noise, parameter):
+    with pytest.raises(UsageError, match=parameter):
         ball_projection.check(radius, noise)

@@ -1,4 +1,4 @@
-"""The conversions, against golden values and the definitions they bound."""
+"""Conversions between notions of privacy, against golden values and the definitions they bound."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def test_the_golden_delta_of_lemma_12() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(sigma=st.floats(-8, 4).map(lambda x: 10**x), z=st.floats(-60, 60), shift=st.floats(-3, 3))
-def test_a_normal_loss_is_priced_as_in_eighty_digits(sigma: float, z: float, shift: float) -> None:
-    """Oracle: Lemma 12 by mpmath's erfc; the mean is off variance/2 by some standard deviations, as in the class of a mechanism."""
+def test_normal_log_delta_agrees_with_eighty_digit_arithmetic(sigma: float, z: float, shift: float) -> None:
+    """Oracle: Lemma 12 by mpmath's erfc; the mean differs from variance/2 by some standard deviations."""
     mean = sigma**2 / 2 + shift * sigma
     eps = mean + z * sigma
     with mp.workdps(80):
@@ -88,11 +88,11 @@ def test_a_normal_loss_is_priced_as_in_eighty_digits(sigma: float, z: float, shi
     assert conversions.normal_log_delta(eps, mean, sigma**2) == pytest.approx(want, rel=1e-11, abs=slack)
 
 
-def test_a_constant_loss_is_priced_exactly() -> None:
+def test_normal_log_delta_of_a_constant_loss_is_exact() -> None:
     assert conversions.normal_log_delta(1.0, 3.0, 0.0) == pytest.approx(math.log(1 - math.exp(-2.0)))
     assert conversions.normal_log_delta(3.0, 3.0, 0.0) == -math.inf
 
 
-def test_a_loss_far_beyond_reach_has_no_delta_and_no_nan() -> None:
+def test_normal_log_delta_far_above_the_loss_is_tiny_and_not_nan() -> None:
     for eps in (1e20, 1e160, 1e300):
         assert conversions.normal_log_delta(eps, 0.5, 1.0) < -1e30

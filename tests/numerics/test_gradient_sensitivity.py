@@ -1,7 +1,8 @@
-"""The sensitivity of clipped Wasserstein gradients: golden closed forms, and gradients of small samples computed by their definition.
+"""The sensitivity of clipped Wasserstein gradients: golden closed forms, and gradients of small samples computed by
+their definition.
 
-The oracle is the released gradient itself, 2 sum_ij R_ij (u_i - v_j) (grad u_i - grad v_j), with R the overlaps of rank cells in exact
-fractions, averaged over tied ranks; no formula of wpriv enters it.
+The oracle is the released gradient itself, 2 sum_ij R_ij (u_i - v_j) (grad u_i - grad v_j), with R the overlaps of rank
+cells in exact fractions, averaged over tied ranks; no formula of wpriv enters it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def overlaps(n: int, m: int) -> np.ndarray:
 
 
 def shares(scores: np.ndarray, *, by_position: bool = False) -> np.ndarray:
-    """[n, n] share of record i in rank r; tied records share their ranks evenly (or take them in the order they stand in)."""
+    """[n, n] share of record i in rank r;
+    tied records share their ranks evenly (or take them in the order of the rows).
+    """
     if by_position:
         return np.eye(scores.size)[np.argsort(np.argsort(scores, kind="stable"))]
     below = (scores[None, :] < scores[:, None]).sum(axis=1)
@@ -47,7 +50,7 @@ def gradient(u, du, v, dv, **ties) -> np.ndarray:
 
 
 def moved(u, du, v, dv, new_u, new_du) -> float:
-    """How far the gradient moves when the first record of X is replaced."""
+    """Distance by which the gradient moves when the first record of X is replaced."""
     after, d_after = u.copy(), du.copy()
     after[0], d_after[0] = new_u, new_du
     return float(np.linalg.norm(gradient(u, du, v, dv) - gradient(after, d_after, v, dv)))
@@ -78,13 +81,15 @@ def test_the_golden_sensitivities_of_the_fairness_losses(ident, formula):
 
 
 @pytest.mark.parametrize(("l1", "l2"), CONSTANTS)
-def test_no_small_sample_moves_the_gradient_further_and_some_do_it_as_far(l1, l2):
-    """Scores and gradients at the ends of their ranges, where the convex bound is largest, and anywhere between; M = 1."""
+def test_the_sensitivity_bounds_every_small_sample_and_some_attain_it(l1, l2):
+    """Scores and gradients at the ends of their ranges, where the convex bound is largest, and anywhere between;
+    M = 1.
+    """
     rng = np.random.default_rng(7)
     worst = 0.0
     for trial in range(3000):
         n, m = rng.integers(1, 6 if trial % 4 else 3, size=2)
-        if trial % 2:  # near the vertices: ties are told apart by a hair
+        if trial % 2:  # near the vertices: ties are broken by tiny differences
             levels, signs = np.array([-1, -1 + 1e-5, 0, 1 - 1e-5, 1]), np.array([-1.0, 1.0])
             draw = [rng.choice(levels, size) for size in (n + 1, m)] + [
                 rng.choice(signs, (size, 1)) for size in (n + 1, m)
@@ -105,8 +110,8 @@ def test_no_small_sample_moves_the_gradient_further_and_some_do_it_as_far(l1, l2
 @pytest.mark.parametrize("n", [1, 3, 50])
 @pytest.mark.parametrize("m", [1, 4, 30])
 @pytest.mark.parametrize(("l1", "l2"), CONSTANTS)
-def test_the_sensitivity_is_attained_at_any_size_of_both_samples_where_l1_is_the_larger(n, m, l1, l2):
-    """All of Z at -M, and record 1 at M with a gradient that turns around: it moves by 8 M L1 / n."""
+def test_the_sensitivity_is_attained_at_any_sample_sizes_if_l1_is_the_larger(n, m, l1, l2):
+    """All of Z at -M, and record 1 at M with a gradient that is reversed: the result moves by 8 M L1 / n."""
     u, v = np.linspace(-1, 0, n), -np.ones(m)
     u[0] = 1
     found = moved(u, l1 * np.ones((n, 1)), v, l2 * np.ones((m, 1)), 1.0, -l1 * np.ones(1))
@@ -131,8 +136,10 @@ def test_with_both_samples_private_the_roles_may_be_exchanged():
 
 
 @pytest.mark.parametrize("n", [2, 10, 100])
-def test_ties_broken_by_position_move_the_gradient_by_a_constant_and_shared_ones_not_at_all(n):
-    """Scores that are all 0, gradients +1 for half of the records and -1 for the others: the data set is the same in reverse order."""
+def test_ties_broken_by_position_void_the_sensitivity_and_shared_ties_do_not(n):
+    """All scores are 0, gradients +1 for half of the records and -1 for the others:
+    reversing the order changes nothing.
+    """
     u, du = np.zeros(n), np.repeat([1.0, -1.0], n // 2)[:, None]
     v, dv = np.repeat([-1.0, 1.0], n // 2), np.zeros((n, 1))
     by_position = [gradient(u, g, v, dv, by_position=True) for g in (du, du[::-1])]
@@ -143,18 +150,14 @@ def test_ties_broken_by_position_move_the_gradient_by_a_constant_and_shared_ones
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ((1, 1, 1, 0), "at least one record"),
-        ((1, 1, 1, 5, 0), "at least one record"),
-        ((1, 1, 1, 5, 5, "loose"), "tight, paper"),
-    ],
+    ("arguments", "parameter"),
+    [((1, 1, 1, 0), "size_x"), ((1, 1, 1, 5, 0), "size_z"), ((1, 1, 1, 5, 5, "loose"), "formula")],
 )
-def test_what_cannot_be_is_refused(given, told):
-    with pytest.raises(UsageError, match=told):
-        wasserstein_gradient(*given[:5], **({"formula": given[5]} if len(given) > 5 else {}))
+def test_wasserstein_gradient_names_a_bad_parameter(arguments, parameter):
+    with pytest.raises(UsageError, match=parameter):
+        wasserstein_gradient(*arguments[:5], **({"formula": arguments[5]} if len(arguments) > 5 else {}))
 
 
-def test_a_weight_beyond_one_is_refused():
-    with pytest.raises(UsageError, match=r"alpha in \[0, 1\]"):
+def test_penalised_gradient_refuses_a_weight_beyond_one():
+    with pytest.raises(UsageError, match="alpha"):
         penalised_gradient(1.2, 1, 10, 1)

@@ -1,4 +1,4 @@
-"""Lemma 1 against closed forms at mu = 2 and 4, mpmath, golden values and Monte Carlo; never NaN."""
+"""Absolute normal moments against closed forms at mu = 2 and 4, mpmath, golden values and Monte Carlo; never NaN."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def test_the_norm_grows_with_the_order_and_is_never_nan(mu, m, s):
     assert low >= math.log(max(m, 1e-320)) - 1e-9 * abs(math.log(max(m, 1e-320)))  # Jensen
 
 
-def test_what_exceeds_every_double_is_inf_with_a_message_and_finite_in_logs():
+def test_a_moment_beyond_the_largest_double_is_inf_with_a_warning_and_finite_in_logs():
     q, d, sigma = 0.01, 1e6, 1e-6
     assert float(log_absolute_moment(q * d, sigma, 1000)) == pytest.approx(1000 * math.log(q * d), rel=1e-12)
-    with pytest.warns(RuntimeWarning, match="above the largest double"):
+    with pytest.warns(RuntimeWarning, match="log_absolute_moment"):
         assert math.isinf(float(absolute_moment(q * d, sigma, 1000)))
 
 
-def test_no_noise_leaves_the_distance_itself():
+def test_moments_without_noise_are_powers_of_the_mean():
     assert list(absolute_moment([0.0, 2.0], 0.0, 3)) == pytest.approx([0.0, 8.0], rel=1e-14)
 
 
-def test_many_distances_keep_their_shape_and_agree_with_one_by_one():
+def test_moments_of_an_array_of_means_equal_those_one_by_one():
     means = np.array([[0.0, 0.5, 30.0], [400.0, 1e9, 3.0]])
     found = log_absolute_moment(means, 1.0, 17.5)
     assert found.shape == means.shape
@@ -89,6 +89,6 @@ def test_many_distances_keep_their_shape_and_agree_with_one_by_one():
 
 
 @pytest.mark.parametrize(("mean", "sigma"), [(math.nan, 1), (math.inf, 1), (1, -1), (1, math.nan)])
-def test_what_is_no_number_is_refused(mean, sigma):
-    with pytest.raises(UsageError, match="finite"):
+def test_log_absolute_moment_refuses_means_and_sigmas_that_are_not_finite(mean, sigma):
+    with pytest.raises(UsageError, match="sigma"):
         log_absolute_moment(mean, sigma, 2)

@@ -1,4 +1,4 @@
-"""Rounding to the safe side, against exact decimal arithmetic."""
+"""Rounding to the safe side, against exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("x", "up", "wanted"), CASES)
-def test_numbers_look_as_people_write_them(x, up, wanted):
-    assert text(x, up=up) == wanted
+@pytest.mark.parametrize(("x", "up", "expected"), CASES)
+def test_numbers_look_as_people_write_them(x, up, expected):
+    assert text(x, up=up) == expected
 
 
 @given(positive, st.floats(-1e-5, 1e-5))
@@ -55,7 +55,7 @@ def test_a_given_number_is_repeated_in_full(x):
 
 
 @pytest.mark.parametrize(
-    ("x", "wanted"), [(1.0, "1"), (1e-5, "1e-05"), (1.0000001, "1.0000001"), (0.1, "0.1"), (1e6, "1000000")]
+    ("x", "expected"), [(1.0, "1"), (1e-5, "1e-05"), (1.0000001, "1.0000001"), (0.1, "0.1"), (1e6, "1000000")]
 )
-def test_a_given_number_looks_as_it_was_written(x, wanted):
-    assert echo(x) == wanted
+def test_a_given_number_looks_as_it_was_written(x, expected):
+    assert echo(x) == expected

@@ -11,9 +11,9 @@ import math
 import numpy as np
 from scipy.special import stdtrit
 
-from wpriv.core.subsampling import log_binomial_excess
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.log_space import log_binomial_excess
 
 # failure probability of one confidence limit: the smallest that 1 - probability can represent in a double
 FAILURE = 2.0**-53

@@ -46,7 +46,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
 def _rho(step: Step, forward: LossPair, backward: LossPair) -> float:
     """rho of one release: by a theorem on its noise, or from the eps of pure DP, whichever is smaller."""
     pairs = (forward, backward)
-    by_noise = [rho for pair in pairs if (rho := pair.concentrated()) is not None]
+    by_noise = [rho for pair in pairs if (rho := pair.zcdp_rho()) is not None]
     pure_eps = max(pair.support[1] for pair in pairs)
     is_pure = all(pair.mass_at_plus_infinity == 0 for pair in pairs) and math.isfinite(pure_eps)
     bounds = [max(by_noise)] if len(by_noise) == len(pairs) else []

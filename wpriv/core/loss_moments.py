@@ -1,9 +1,10 @@
-"""Moments of the privacy loss: ln E_P[e^(lambda L)] at real lambda, and the privacy loss class, for any loss pair.
+"""Moments of the privacy loss, ln E_P[e^(lambda L)] at real lambda, and the privacy loss class, for any loss pair.
 
-Everything is an integral of the excess of the likelihood ratio T = dP/dQ over a threshold, E_Q (T - t)_+ above a centre and
-E_Q (t - T)_+ below it: both are privacy profiles (of the pair and of its reverse) and every term of the integral is positive,
-so that a moment of 1 + 1e-12 keeps its digits. Gauss-Legendre panels are laid from the centre outwards and halved until the
-integrand is resolved whatever exponential it is weighed with; one set of nodes then serves every lambda.
+Both are integrals of the excess of the likelihood ratio T = dP/dQ over a threshold, E_Q (T - t)_+ above a centre and
+E_Q (t - T)_+ below it. These excesses are privacy profiles (of the pair and of its reverse), so every term of the
+integral is positive and a moment of 1 + 1e-12 keeps its digits. Gauss-Legendre panels extend from the centre outwards
+and are halved until the integrand is resolved under every exponential weight; one set of nodes then serves every
+lambda.
 """
 
 from __future__ import annotations
@@ -20,22 +21,23 @@ from numpy.typing import NDArray
 from wpriv.core.atomic_pair import AtomicPair, atomic_log_moment
 from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.log_space import log1mexp
+from wpriv.numerics.log_space import log1mexp, safe_log
 
 _X, _W = np.polynomial.legendre.leggauss(16)
-# the last three Legendre coefficients of a function on a panel: they tell whether 16 nodes resolve it
+# the last three Legendre coefficients of a function on a panel show whether 16 nodes resolve it
 _TOP = ((2 * np.arange(13, 16) + 1) / 2)[:, None] * np.polynomial.legendre.legvander(_X, 15).T[13:] * _W
-_FLOOR = -4000.0  # excesses below e^_FLOOR are beyond every delta that is asked for
-_DEEP = -90000.0  # and below e^_DEEP beyond what is resolved, where a moment of a high order is asked for itself
-_SHARE = 80.0  # below the centre the integrand only falls: what lies this far (in ln) under its value there is nothing
-_SETTLED = 30.0  # an integral counts as converged where its integrand ends this far (in ln) below its peak
+_FLOOR = -4000.0  # excesses below e^_FLOOR do not matter to any delta
+_DEEP = -90000.0  # excesses below e^_DEEP are not resolved, even if a moment of a high order is the result itself
+_DROP = 80.0  # below the centre the integrand decreases: it is cut off this far (in ln) under its value at the centre
+_SETTLED = 30.0  # an integral has converged if its integrand ends this far (in ln) below its peak
 
 
 @dataclass(frozen=True)
 class LossClass:
-    """Mean, variance and E|L - mean|^3 of the loss given that it is finite (nats, nats^2, nats^3), and the mass at +inf.
+    """Mean, variance and E|L - mean|^3 of the loss given that it is finite, in powers of nats, and the mass at +inf.
 
-    Source: Sommer, Meiser, Mohammadi (2019), Definition 10, with the centred third moment that its Theorem 6 needs.
+    Source:
+        Sommer, Meiser, Mohammadi (2019), Definition 10, with the centred third moment that its Theorem 6 needs.
     """
 
     mean: float
@@ -46,7 +48,14 @@ class LossClass:
 
 @dataclass(frozen=True)
 class _Nodes:
-    """Quadrature of a positive function: nodes y, ln of weight times value; and what is known of the part above the last node."""
+    """Quadrature of a positive function, and bounds on the part above the last node.
+
+    Args:
+        y, log_mass: the nodes, and ln of weight times value.
+        end, log_end: where the panels end, and ln of (a bound on) the function there.
+        top: where the function becomes 0; may be infinite.
+        width: distance from the centre to the end of the panels.
+    """
 
     y: Array
     log_mass: Array
@@ -57,21 +66,22 @@ class _Nodes:
 
 
 def log_moment(pair: LossPair, lam: Array, *, finite: bool = False, deep: bool = False) -> Array:
-    """ln E_P[e^(lam L)] = lam D_(lam+1)(P||Q) at real lam > 0, to about 1e-11 relative even where the moment is 1 + 1e-12.
+    """Compute ln E_P[e^(lam L)] = lam D_(lam+1)(P||Q) at real lam > 0, to about 1e-11 relative even near 0.
 
     Args:
         lam: [k] positive reals (the Renyi order less one).
-        finite: leave out the mass at +inf instead of answering +inf: ln E_P[e^(lam L); L < inf].
-        deep: also resolve moments of orders so high that no question about delta needs them, at a higher price.
+        finite: omit the mass at +inf instead of returning +inf: ln E_P[e^(lam L); L < inf].
+        deep: also resolve moments of orders too high to matter to any delta; slower.
     Returns:
         [k] values in nats; +inf where the moment diverges or cannot be resolved from above.
     Source:
-        Mironov (2017) for the divergence; E f(T) = f(c) + f'(c) E(T - c) + integral of f'' times the excess, for convex f.
+        Mironov (2017) for the divergence; E f(T) = f(c) + f'(c) E(T - c) + integral of f'' times the excess, for convex
+        f.
     """
     lam = np.atleast_1d(np.asarray(lam, dtype=float))
     if pair.mass_at_plus_infinity > 0 and not finite:
         return np.full(lam.shape, np.inf)
-    if pair.mass_at_plus_infinity >= 1:  # no loss is finite: an expectation over nothing
+    if pair.mass_at_plus_infinity >= 1:  # no loss is finite
         return np.full(lam.shape, -np.inf)
     if isinstance(pair, AtomicPair):
         return atomic_log_moment(pair, lam)
@@ -87,48 +97,48 @@ def log_moment(pair: LossPair, lam: Array, *, finite: bool = False, deep: bool =
 
 
 def _log_integral(nodes: _Nodes, lam: Array) -> Array:
-    """ln of the integral of e^(lam y) over the nodes, +inf where the part above the last node is not negligible."""
+    """ln of the integral of e^(lam y) over the nodes; +inf where the part above the last node is not negligible."""
     exponent = lam[:, None] * nodes.y + nodes.log_mass
     end = lam * nodes.end + nodes.log_end
     if math.isfinite(nodes.top):
-        # the function falls, so what is left is at most its last value times the length that is left
-        rest = (
-            nodes.log_end + lam * nodes.top + (math.log(nodes.top - nodes.end) if nodes.top > nodes.end else -math.inf)
-        )
+        # the function decreases: the rest is at most its last value times the remaining length
+        rest = nodes.log_end + lam * nodes.top + safe_log(nodes.top - nodes.end)
         exponent = np.concatenate([exponent, rest[:, None]], axis=1)
-        lost = lam * nodes.width > 1e9
+        unresolved = lam * nodes.width > 1e9
     else:
-        weightless = exponent.max(axis=1) - math.log(nodes.width)
-        lost = end > weightless - _SETTLED
+        peak_value = exponent.max(axis=1) - math.log(nodes.width)
+        unresolved = end > peak_value - _SETTLED
     peak = exponent.max(axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
         total = peak + np.log(np.exp(exponent - peak[:, None]).sum(axis=1))
-    return np.where(lost | ~np.isfinite(peak), np.where(np.isneginf(peak) & ~lost, -np.inf, np.inf), total)
+    infinite = np.where(np.isneginf(peak) & ~unresolved, -np.inf, np.inf)
+    return np.where(unresolved | ~np.isfinite(peak), infinite, total)
 
 
 @lru_cache(maxsize=512)
-def _excess_nodes(pair: LossPair, least: float = _FLOOR) -> _Nodes:
-    """The excess of T over e^y above the centre ln P(L < inf), of e^y over T below it, as far as it exceeds e^least."""
-    back, centre = pair.reverse(), math.log1p(-pair.mass_at_plus_infinity)
-    log_infinity = math.log(pair.mass_at_plus_infinity) if pair.mass_at_plus_infinity > 0 else -math.inf
+def _excess_nodes(pair: LossPair, floor: float = _FLOOR) -> _Nodes:
+    """Nodes for the excess of T over e^y above the centre ln P(L < inf) and of e^y over T below it, down to e^floor."""
+    reverse, centre = pair.reverse(), math.log1p(-pair.mass_at_plus_infinity)
+    log_infinity = safe_log(pair.mass_at_plus_infinity)
 
     def above(y: Array) -> Array:
         full = pair.log_delta(y)
         return full if pair.mass_at_plus_infinity == 0 else full + log1mexp(np.minimum(log_infinity - full, 0.0))
 
     def below(y: Array) -> Array:
-        return y + back.log_delta(-y)
+        return y + reverse.log_delta(-y)
 
-    # above a mass at infinity the excess is a difference, and 1e-13 of that mass is all that doubles can tell
-    floor = max(least, log_infinity - 30.0)
+    # above a mass at infinity the excess is a difference, accurate to 1e-13 of that mass
+    above_floor = max(floor, log_infinity - 30.0)
+    below_floor = float(below(np.array([centre]))[0]) - _DROP
     low = pair.support[0] if pair.mass_at_minus_infinity == 0 else -math.inf
-    return _join(
-        _side(below, centre, max(low, centre - 200.0), pair.atoms, float(below(np.array([centre]))[0]) - _SHARE),
-        _side(above, centre, pair.support[1], pair.atoms, floor),
+    return _concatenated(
+        _side(below, centre, max(low, centre - 200.0), pair.atoms, below_floor),
+        _side(above, centre, pair.support[1], pair.atoms, above_floor),
     )
 
 
-def _join(left: _Nodes | None, right: _Nodes | None) -> _Nodes:
+def _concatenated(left: _Nodes | None, right: _Nodes | None) -> _Nodes:
     parts = [part for part in (left, right) if part is not None]
     if not parts:
         return _Nodes(np.zeros(1), np.full(1, -np.inf), 0.0, -math.inf, 0.0, 1.0)
@@ -139,7 +149,7 @@ def _join(left: _Nodes | None, right: _Nodes | None) -> _Nodes:
 
 
 def _side(log_f: Callable[[Array], Array], centre: float, limit: float, atoms: Array, floor: float) -> _Nodes | None:
-    """Nodes for a positive function that falls from the centre towards ``limit``, as far as it exceeds e^floor."""
+    """Nodes for a positive function that decreases from the centre towards ``limit``, as far as it exceeds e^floor."""
     sign = 1.0 if limit > centre else -1.0
     reach = _reach(log_f, centre, sign, abs(limit - centre), floor)
     if reach == 0:
@@ -148,7 +158,7 @@ def _side(log_f: Callable[[Array], Array], centre: float, limit: float, atoms: A
     inside = (atoms > min(centre, end)) & (atoms < max(centre, end))
     breaks = np.unique(np.concatenate([[centre, end], atoms[inside]]))
     edges = [breaks]
-    if breaks.size <= 8:  # a peak may sit at a jump, at the centre or at an end: panels shrink towards each of them
+    if breaks.size <= 8:  # a peak may be at a jump, at the centre or at an end: panels shrink towards each of them
         shrink = 0.5 * 6.0 ** -np.arange(14)
         for a, b in pairwise(breaks):
             edges += [a + (b - a) * shrink, b - (b - a) * shrink]
@@ -160,7 +170,7 @@ def _side(log_f: Callable[[Array], Array], centre: float, limit: float, atoms: A
 
 
 def _reach(log_f: Callable[[Array], Array], centre: float, sign: float, limit: float, floor: float) -> float:
-    """How far from the centre a falling function stays above e^floor: 0 where nowhere, ``limit`` where throughout."""
+    """Distance from the centre up to which a decreasing function exceeds e^floor, from 0 to ``limit``."""
     if limit == 0:
         return 0.0
     scale = np.exp2(np.arange(-110.0, 64.0))
@@ -178,32 +188,33 @@ def _reach(log_f: Callable[[Array], Array], centre: float, sign: float, limit: f
 
 
 def _panels(log_f: Callable[[Array], Array], edges: Array) -> tuple[Array, Array, Array]:
-    """Gauss-Legendre nodes, weights and ln values on panels halved until each is resolved and like its neighbours in width."""
-    left, right, fine = edges[:-1], edges[1:], [edges]
+    """Gauss-Legendre nodes, weights and ln values on panels halved until each is resolved, and graded in width."""
+    left, right, refined = edges[:-1], edges[1:], [edges]
     for depth in range(26):
         half = (right - left) / 2
         value = _values(log_f, left, half)[1]
-        # where the rounding of y alone moves the value by 1e-7, halving follows noise
+        # where the rounding of y alone changes the value by 1e-7, halving would resolve rounding errors
         steep = np.abs(value[:, -1] - value[:, 0]) * np.abs(right) > 3e8 * (right - left)
         rough = _rough(value) & ~steep
-        if not rough.any() or (depth > 6 and rough.sum() > 256):  # a comb of atoms
+        if not rough.any() or (depth > 6 and rough.sum() > 256):  # many atoms
             break
         middle = (left + half)[rough]
-        fine.append(middle)
+        refined.append(middle)
         left, right = np.concatenate([left[rough], middle]), np.concatenate([middle, right[rough]])
-    edges = _graded(np.unique(np.concatenate(fine)))
+    edges = _graded(np.unique(np.concatenate(refined)))
     half = np.diff(edges) / 2
     y, value = _values(log_f, edges[:-1], half)
     return y.ravel(), (half[:, None] * _W).ravel(), np.where(value <= -1e5, -np.inf, value).ravel()
 
 
 def _values(log_f: Callable[[Array], Array], left: Array, half: Array) -> tuple[Array, Array]:
+    """Nodes and ln values, bounded from below, on panels with these left ends and half-widths."""
     y = (left + half)[:, None] + half[:, None] * _X
     return y, np.maximum(log_f(y), -1e5)
 
 
 def _graded(edges: Array) -> Array:
-    """Halves panels until none is more than six times as wide as a neighbour: an exponential that falls off a narrow peak is resolved."""
+    """Halve panels until none is over six times as wide as a neighbour: flanks of narrow peaks are then resolved."""
     while True:
         width = np.diff(edges)
         near = np.minimum(np.append(width[1:], np.inf), np.append(np.inf, width[:-1]))
@@ -214,7 +225,7 @@ def _graded(edges: Array) -> Array:
 
 
 def _rough(value: Array) -> NDArray[np.bool_]:
-    """Which panels 16 nodes do not resolve, whatever exponential flattens the function there."""
+    """Mask of panels that 16 nodes do not resolve under some exponential weight that flattens the function there."""
     secant = (value[:, -1] - value[:, 0]) / (_X[-1] - _X[0])
     first = (value[:, 1] - value[:, 0]) / (_X[1] - _X[0])
     last = (value[:, -1] - value[:, -2]) / (_X[-1] - _X[-2])
@@ -227,10 +238,11 @@ def _rough(value: Array) -> NDArray[np.bool_]:
 
 
 def loss_class(pair: LossPair) -> LossClass:
-    """Mean, variance and third absolute central moment of the finite loss, and the mass at +inf, to about 1e-9 relative.
+    """Compute mean, variance and third absolute central moment of the finite loss, and the mass at +inf.
 
-    The mean of a small loss is of second order in it, so it is taken from the excesses, where nothing cancels; variance and
-    third moment are integrals of one tail each, split at the mean. Where no loss is finite the three are 0.
+    All are right to about 1e-9 relative. The mean of a small loss is of second order, so it is computed from the
+    excesses, where nothing cancels; variance and third moment are integrals of one tail each, split at the mean. If no
+    loss is finite, the three are 0.
 
     Source:
         Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 6 (third moment centred).
@@ -242,7 +254,7 @@ def loss_class(pair: LossPair) -> LossClass:
     finite, log_p = 1 - pair.mass_at_plus_infinity, math.log1p(-pair.mass_at_plus_infinity)
     nodes = _excess_nodes(pair)
     mean = log_p + float(np.exp(nodes.log_mass).sum()) / finite
-    log_infinity = math.log(pair.mass_at_plus_infinity) if pair.mass_at_plus_infinity > 0 else -math.inf
+    log_infinity = safe_log(pair.mass_at_plus_infinity)
 
     def above(y: Array) -> Array:
         full = pair.tails(y).sf_p
@@ -256,9 +268,9 @@ def loss_class(pair: LossPair) -> LossClass:
         _side(below, mean, pair.support[0], pair.atoms, -150.0),
         _side(above, mean, pair.support[1], pair.atoms, floor),
     ]
-    gap = [(np.abs(side.y - mean), np.exp(side.log_mass)) for side in sides if side is not None]
-    variance = sum(2 * float(distance @ mass) for distance, mass in gap) / finite
-    third = sum(3 * float(distance**2 @ mass) for distance, mass in gap) / finite
+    deviations = [(np.abs(side.y - mean), np.exp(side.log_mass)) for side in sides if side is not None]
+    variance = sum(2 * float(distance @ mass) for distance, mass in deviations) / finite
+    third = sum(3 * float(distance**2 @ mass) for distance, mass in deviations) / finite
     return LossClass(mean, variance, third, pair.mass_at_plus_infinity)
 
 
@@ -266,10 +278,9 @@ def _atomic_class(pair: AtomicPair) -> LossClass:
     finite, y = 1 - pair.mass_at_plus_infinity, pair.losses
     p, q = np.exp(pair.log_p), np.exp(pair.log_q)
     with np.errstate(over="ignore", invalid="ignore"):
-        # T ln T - T + 1 at T = e^y, by its series where it would cancel; under P where e^y is large
-        near = np.where(
-            np.abs(y) < 1e-3, y * y / 2 * (1 + 2 * y / 3 + y * y / 4 + y**3 / 15), y * np.exp(y) - np.expm1(y)
-        )
+        # T ln T - T + 1 at T = e^y, by its series where it cancels; summed under P where e^y is large
+        series = y * y / 2 * (1 + 2 * y / 3 + y * y / 4 + y**3 / 15)
+        near = np.where(np.abs(y) < 1e-3, series, y * np.exp(y) - np.expm1(y))
         terms = np.where(y > 1, p * (y + np.expm1(-y)), q * near)
     mean = (float(terms.sum()) + pair.mass_at_minus_infinity - pair.mass_at_plus_infinity) / finite
     distance = np.abs(y - mean)

@@ -1,8 +1,22 @@
 """The loss pair: all that privacy accounting needs to know of a mechanism.
 
-A mechanism under one neighbouring relation asks an adversary to tell P from Q. Everything about how hard that is lies in
-the law of the privacy loss L = ln dP/dQ, under P and under Q. A ``LossPair`` gives that law through its four tails, in log
-space so that a probability of 1e-300 keeps its digits.
+Under one adjacency and in one direction (a record added, or one removed) an adversary has to tell the distribution P of
+the release from the distribution Q. The privacy loss of an outcome o is L(o) = ln(P(o)/Q(o)), and its distributions
+under P and under Q, the privacy loss distributions, determine every guarantee. A ``LossPair`` gives them through four
+tail probabilities, as natural logarithms so that a probability of 1e-300 keeps its digits.
+
+How to write a pair. Derive a frozen dataclass from ``LossPair``, or a class from ``KeyedPair`` where fields have to be
+computed. A pair with finitely many losses is an ``AtomicPair`` and needs nothing else. Any other pair needs
+
+1. ``tails``, the only required method, accurate to rounding also where a tail is tiny;
+2. the attributes ``mass_at_plus_infinity``, ``mass_at_minus_infinity``, ``support``, ``atoms`` and ``symmetric``
+wherever
+   the defaults (no infinite loss, losses on the whole line, a continuous distribution, an asymmetric pair) are wrong;
+3. ``log_delta``, if the two tails nearly cancel at some eps: the general form then loses its digits there.
+
+Everything else is optional and saves time or tightens results: ``renyi``, ``zcdp_rho``, ``self_compose``,
+``compose_with``, ``probabilities``, and ``batch_key`` with ``batched``. ``tests/mechanisms/test_mechanism_contract.py``
+checks every pair against these definitions; ``wpriv/mechanisms/laplace.py`` is a complete example.
 """
 
 from __future__ import annotations
@@ -22,7 +36,7 @@ NO_ATOMS: Array = np.empty(0)
 
 
 class Tails(NamedTuple):
-    """Natural logs of P(L > eps), P(L <= eps), Q(L > eps), Q(L <= eps), or these probabilities themselves; all of the shape of eps."""
+    """P(L > eps), P(L <= eps), Q(L > eps) and Q(L <= eps), or their logarithms; each of the shape of eps."""
 
     sf_p: Array
     cdf_p: Array
@@ -31,12 +45,17 @@ class Tails(NamedTuple):
 
 
 class LossPair:
-    """The law of the privacy loss L = ln dP/dQ of an ordered pair (P, Q); subclasses are frozen dataclasses.
+    """The privacy loss distributions of an ordered pair (P, Q); the module's docstring says how to write one.
 
-    ``mass_at_plus_infinity`` is P(L = +inf), the mass of the distinguishing events; ``mass_at_minus_infinity`` is Q(L = -inf), the
-    same of the pair (Q, P).
-    ``support`` holds every finite loss; ``atoms`` are the losses of positive probability (or where a density jumps), so that
-    a grid can be laid on them. ``symmetric`` says that (Q, P) has the same law of the loss as (P, Q).
+    Pairs are immutable and hashable, and equal pairs are composed once; an ``AtomicPair`` equals only itself. They
+    give:
+
+    - ``mass_at_plus_infinity``: P(L = +inf), the probability under P of outcomes that are impossible under Q.
+    - ``mass_at_minus_infinity``: Q(L = -inf), the same for the pair (Q, P).
+    - ``support``: an interval that holds every finite loss.
+    - ``atoms``: the losses of positive probability, and those where the density jumps; lattices and quadrature panels
+      are aligned with them.
+    - ``symmetric``: whether the reverse pair (Q, P) has the same privacy loss distributions.
     """
 
     mass_at_plus_infinity: float = 0.0
@@ -46,53 +65,72 @@ class LossPair:
     symmetric: bool = False
 
     def tails(self, eps: Array) -> Tails:
-        """The four log tails at eps (any shape, nats, finite or +-inf); sf_p counts the mass at +inf, cdf_q that at -inf."""
+        """Compute ln of the four tail probabilities at eps.
+
+        Args:
+            eps: any shape, in nats, finite or infinite.
+        Returns:
+            Logarithms of the shape of eps. An atom at eps counts as L <= eps; ``sf_p`` includes the mass at +inf,
+            ``cdf_q`` that at -inf.
+        """
         raise NotImplementedError
 
     def probabilities(self, eps: Array) -> Tails:
-        """The four tails at eps as plain probabilities, as good to rounding where they do not underflow, and often far quicker."""
+        """Compute the four tail probabilities themselves, right to rounding where they do not underflow.
+
+        Override it where that is faster than the exponentials of ``tails``.
+        """
         return Tails(*(np.exp(tail) for tail in self.tails(eps)))
 
     def self_compose(self, n: int) -> LossPair | None:
-        """The n-fold composition in closed form, or None where there is none; n >= 1."""
+        """Return the n-fold composition (n >= 1) in closed form, or None where there is none."""
         return self if n == 1 else None
 
     def compose_with(self, other: LossPair) -> LossPair | None:
-        """The composition with another pair in closed form, or None where there is none."""
+        """Return the composition with another pair in closed form, or None where there is none."""
         return None
 
     def renyi(self, orders: Array) -> Array | None:
-        """Renyi divergences D_alpha(P||Q) in nats at real orders alpha > 1 in closed form, or None."""
+        """Compute Renyi divergences D_alpha(P||Q) in nats at real alpha > 1, or return None without a closed form."""
         return None
 
-    def concentrated(self) -> float | None:
-        """The least known rho of zCDP, D_alpha(P||Q) <= rho alpha for every alpha > 1, by a theorem of its own; else None."""
+    def zcdp_rho(self) -> float | None:
+        """Return the smallest proven rho of zCDP, D_alpha(P||Q) <= rho alpha for every alpha > 1, or None."""
         return None
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        """A pair that this one dominates and a pair that dominates it, where its own law is known only so; else None.
+        """Return a dominated and a dominating pair if the exact distributions are unavailable, else None.
 
-        The two lie so close that eps of one step differs by less than about ``tol``, relative. Wherever one law alone is asked for, such a
-        pair answers with one that dominates it, which is safe.
+        The two are so close that eps of one step differs by less than about ``tol``, relative. All other methods of
+        such a pair answer for a dominating pair, which is safe.
         """
         return None
 
     def reverse(self) -> LossPair:
-        """The pair (Q, P): what tells the two apart when their roles are exchanged."""
+        """Return the pair (Q, P): the other direction of the adjacency."""
         return self if self.symmetric else Reversed(self)
 
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
-        """What kind of pair this is and its parameters (all positive), where ``stacked`` can evaluate many of a kind at once; else None."""
+        """Return the family of this pair and its parameters, all positive; None if ``batched`` is not implemented."""
         return None
 
-    def batched(self, alike: Sequence[Any]) -> LossPair:
-        """One pair whose tails at eps [m] are [K, m], a row for each of K pairs of this pair's family; its support holds all of theirs."""
+    def batched(self, pairs: Sequence[Any]) -> LossPair:
+        """Return one pair that evaluates K pairs of this family at once.
+
+        Its tails at eps [m] are [K, m], one row for each pair; its support contains theirs.
+        """
         raise NotImplementedError
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        """ln H_{e^eps}(P||Q) = ln sup_S [P(S) - e^eps Q(S)], the privacy profile, for eps of any shape, finite or +-inf.
+        """Compute ln H_{e^eps}(P||Q) = ln sup_S [P(S) - e^eps Q(S)], the privacy profile.
 
-        This general form subtracts two tails; pairs whose tails may nearly agree override it with a sum of one sign.
+        This general form subtracts two tails. Override it by a sum of terms of one sign where the tails may nearly
+        cancel.
+
+        Args:
+            eps: any shape, in nats, finite or infinite; may be negative.
+        Returns:
+            ln delta of the shape of eps; -inf where delta is 0.
         """
         y = np.asarray(eps, dtype=float)
         tails = self.tails(y)
@@ -101,32 +139,30 @@ class LossPair:
             return np.where(np.isneginf(tails.sf_p), -np.inf, tails.sf_p + log1mexp(np.minimum(gap, 0.0)))
 
 
-class Derived(LossPair):
-    """A pair made from others by a map: two made alike are equal, so that equal steps are recognised and priced once."""
+class KeyedPair(LossPair):
+    """A pair that is determined by its class and ``key``, its parameters: pairs with equal keys are equal."""
 
-    made_from: tuple[object, ...] = ()
+    key: tuple[object, ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.made_from == getattr(other, "made_from", None)
+        return type(self) is type(other) and self.key == getattr(other, "key", None)
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash((type(self), self.made_from))
+        return hash((type(self), self.key))
 
 
-class Reversed(Derived):
-    """The pair (Q, P) of a given pair (P, Q): its loss is -L, with the roles of the two laws exchanged."""
+class Reversed(KeyedPair):
+    """The pair (Q, P) of a given pair (P, Q): its loss is -L, with the roles of the two distributions exchanged."""
 
     def __init__(self, forward: LossPair):
         self.forward = forward
-        self.made_from = (forward,)
-        self.mass_at_plus_infinity, self.mass_at_minus_infinity = (
-            forward.mass_at_minus_infinity,
-            forward.mass_at_plus_infinity,
-        )
+        self.key = (forward,)
+        self.mass_at_plus_infinity = forward.mass_at_minus_infinity
+        self.mass_at_minus_infinity = forward.mass_at_plus_infinity
         self.support = (-forward.support[1], -forward.support[0])
         self.atoms = np.sort(-forward.atoms) if forward.atoms.size else NO_ATOMS
 
@@ -137,7 +173,7 @@ class Reversed(Derived):
         return self._exchanged(self.forward.probabilities, eps)
 
     def _exchanged(self, tails: Callable[[Array], Tails], eps: Array) -> Tails:
-        # P(-L > eps) is P(L < -eps): the tails just below -eps, so that an atom at -eps falls on the right side
+        # P(-L > eps) = P(L < -eps): evaluate just below -eps, so that an atom at -eps is counted on the right side
         x = -np.asarray(eps, dtype=float)
         forward = tails(np.nextafter(x, -np.inf) if self.atoms.size else x)
         return Tails(forward.cdf_q, forward.sf_q, forward.cdf_p, forward.sf_p)
@@ -146,43 +182,43 @@ class Reversed(Derived):
         return self.forward
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair] | None:
-        return mapped(self.forward.sandwich(tol), LossPair.reverse)
+        return map_sandwich(self.forward.sandwich(tol), LossPair.reverse)
 
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]] | None:
-        found = self.forward.batch_key()
-        return None if found is None else (("reversed", found[0]), found[1])
+        batch_key = self.forward.batch_key()
+        return None if batch_key is None else (("reversed", batch_key[0]), batch_key[1])
 
-    def batched(self, alike: Sequence[Reversed]) -> LossPair:
-        return type(self)(self.forward.batched([pair.forward for pair in alike]))
+    def batched(self, pairs: Sequence[Reversed]) -> LossPair:
+        return type(self)(self.forward.batched([pair.forward for pair in pairs]))
 
     def log_delta(self, eps: ArrayLike) -> Array:
         y = np.asarray(eps, dtype=float)
-        below = np.minimum(y, 0.0)
-        return np.where(y < 0, mirrored(below, self.forward.log_delta(-below)), super().log_delta(y))
+        negative = np.minimum(y, 0.0)
+        return np.where(y < 0, reversed_log_delta(negative, self.forward.log_delta(-negative)), super().log_delta(y))
 
 
-def mapped(
-    ends: tuple[LossPair, LossPair] | None, to: Callable[[LossPair], LossPair]
+def map_sandwich(
+    sandwich: tuple[LossPair, LossPair] | None, monotone: Callable[[LossPair], LossPair]
 ) -> tuple[LossPair, LossPair] | None:
-    """Both ends of ``LossPair.between`` under a map that keeps the order of domination."""
-    return None if ends is None else (to(ends[0]), to(ends[1]))
+    """Apply a map that preserves domination to both pairs of ``LossPair.sandwich``."""
+    return None if sandwich is None else (monotone(sandwich[0]), monotone(sandwich[1]))
 
 
 def gaussian_mu(pair: LossPair) -> float | None:
-    """mu of a pair that is N(mu, 1) against N(0, 1), whichever mechanism made it; None for any other pair."""
-    found = pair.batch_key()
-    return found[1][0] if found is not None and found[0] == "gauss" else None
+    """Return mu if the pair is N(mu, 1) against N(0, 1), whichever mechanism it belongs to, else None."""
+    batch_key = pair.batch_key()
+    return batch_key[1][0] if batch_key is not None and batch_key[0] == "gauss" else None
 
 
-def mirrored(eps: Array, other: Array) -> Array:
-    """ln H_{e^eps}(Q||P) for eps <= 0, from ``other`` = ln H_{e^-eps}(P||Q): ln(1 - t + t e^other), a sum of two positive terms."""
-    return np.asarray(np.logaddexp(log1mexp(eps), eps + other))
+def reversed_log_delta(eps: Array, forward: Array) -> Array:
+    """Compute ln H_{e^eps}(Q||P) for eps <= 0 from ``forward`` = ln H_{e^-eps}(P||Q).
+
+    With t = e^eps it is ln(1 - t + t e^forward), a sum of two positive terms. For a symmetric pair it is the profile at
+    negative eps.
+    """
+    return np.asarray(np.logaddexp(log1mexp(eps), eps + forward))
 
 
-def column(values: Sequence[float]) -> Any:
-    """[K, 1]: one parameter of K pairs, in the place of a number where pairs are stacked."""
+def as_column(values: Sequence[float]) -> Any:
+    """Return one parameter of K pairs as [K, 1], in the place of a single pair's number, for ``LossPair.batched``."""
     return np.array(values, dtype=float)[:, None]
-
-
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else -math.inf

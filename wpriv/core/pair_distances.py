@@ -1,6 +1,6 @@
-"""What a run really showed: distances between pairs of gradients, which the Wasserstein and Bayesian accountants price.
+"""Observed distances between pairs of gradients, for the data-dependent Wasserstein and Bayesian accountants.
 
-They are no worst case over neighbours: another data set may hold a record that moves the gradient further.
+They are not a worst case over neighbours: another data set may hold a record that moves the gradient further.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from wpriv.numerics.arrays import Array
 
 @dataclass(frozen=True)
 class Observed:
-    """Pair distances of every step, and the unit (the clipping norm) in which that step's sigma and sensitivity are given.
+    """Pair distances of every step, and the unit (the clipping norm) of that step's sigma and sensitivity.
 
     Args:
-        origin: how it was given, as tables show it. digest: a fingerprint of the arrays; two are equal where it is.
-        distances: [steps, pairs] >= 0, in the units of the output; a single row stands for every step.
-        unit: [steps] > 0: the noise of step t is sigma unit[t]. coordinates: of a gradient, 0 where it is not known.
-        records: where > 0 the pairs are all those among so many records, in the order (0,1), (0,2), ..., (1,2), ...
+        origin: description of the input, as tables show it.
+        digest: hash of the arrays, which decides equality.
+        distances: [steps, pairs] >= 0, in the units of the output; a single row holds for every step.
+        unit: [steps] > 0: the noise of step t is sigma unit[t].
+        coordinates: dimension of a gradient, 0 if unknown.
+        records: if > 0, the pairs are all pairs of this many records, in the order (0,1), (0,2), ..., (1,2), ...
     """
 
     origin: str = field(compare=False)
@@ -38,94 +40,105 @@ class Observed:
     def steps(self) -> int:
         return len(self.distances)
 
-    def told(self) -> str:
-        """Its size and unit in words."""
-        unit, far = (f"{found.min():.6g} to {found.max():.6g}" for found in (self.unit, self.distances))
-        return f"{self.steps} x {self.distances.shape[1]} pairs, unit {unit}, distances {far}"
+    def describe(self) -> str:
+        """Summarise size, units and distances in one line."""
+        unit, distances = (f"{values.min():.6g} to {values.max():.6g}" for values in (self.unit, self.distances))
+        return f"{self.steps} x {self.distances.shape[1]} pairs, unit {unit}, distances {distances}"
 
     def total(self, losses: Array, n: int) -> float:
-        """The sum over n steps of what each step loses, [steps]; a single one counts n times."""
+        """Sum the [steps] losses over n steps; a single loss counts n times."""
         return n * float(losses[0]) if self.steps == 1 else math.fsum(losses[:n])
 
     def independent(self) -> Array:
-        """[steps, records // 2] distances of pairs that share no record: (0,1), (2,3), ...
+        """Return [steps, records // 2] distances of the pairs (0,1), (2,3), ..., which share no record.
 
         Raises:
-            UsageError: the pairs were given as distances, which do not tell which records they share.
+            UsageError: the records of the pairs are unknown, since distances were given instead of gradients.
         """
         if not self.records:
             raise UsageError(
-                "independent pairs need the gradients themselves; found distances, which do not tell what records they share"
+                "independent pairs require gradients; found distances, which do not show which records they share. "
+                "Give an array 'gradients'"
             )
         first = np.arange(0, self.records - 1, 2)
-        # pair (i, i+1) stands behind all pairs whose first record is below i
-        place = first * self.records - first * (first + 1) // 2
-        return self.distances[:, place]
+        # pair (i, i+1) follows all pairs whose first record is below i
+        index = first * self.records - first * (first + 1) // 2
+        return self.distances[:, index]
 
 
 def of_distances(
     distances: ArrayLike, *, unit: ArrayLike = 1.0, coordinates: int = 0, origin: str = "", records: int = 0
 ) -> Observed:
-    """Observations from [pairs] distances, the same at every step, or from [steps, pairs].
+    """Build observations from [pairs] distances, the same at every step, or from [steps, pairs].
 
+    Args:
+        unit: a number or [steps] > 0; see ``Observed``.
     Raises:
-        UsageError: they are empty, negative or not finite, or ``unit`` (a number or [steps]) does not fit or is not above 0.
+        UsageError: the distances are empty, negative or not finite, or ``unit`` does not fit or is not above 0.
     """
-    found = np.atleast_2d(np.asarray(distances, dtype=float))
-    if found.ndim != 2 or found.size == 0 or not np.all(np.isfinite(found)) or np.any(found < 0):
+    array = np.atleast_2d(np.asarray(distances, dtype=float))
+    if array.ndim != 2 or array.size == 0 or not np.all(np.isfinite(array)) or np.any(array < 0):
         raise UsageError(
             f"observed distances must be finite and at least 0, as [pairs] or [steps, pairs]; found {_shape(distances)}"
         )
-    scale = np.asarray(unit, dtype=float)
-    if scale.ndim > 1 or scale.size not in (1, found.shape[0]) or not np.all(np.isfinite(scale)) or np.any(scale <= 0):
-        raise UsageError(
-            f"the unit of the observed steps must be one number above 0, or one a step; found {_shape(unit)}"
-        )
-    units = np.broadcast_to(scale.reshape(-1), (found.shape[0],)).copy()
+    units = _units(unit, len(array)).copy()
+    if np.ndim(unit) > 1 or not np.all(np.isfinite(units)) or np.any(units <= 0):
+        raise UsageError(f"unit must be one finite number above 0, or one for each step; found {_shape(unit)}")
     if coordinates < 0:
         raise UsageError(f"the number of coordinates must be at least 0; found {coordinates}")
-    digest = hashlib.sha256(b"".join((str(found.shape).encode(), found.tobytes(), units.tobytes()))).hexdigest()[:16]
-    told = origin or f"{found.shape[0]} x {found.shape[1]} distances, sha256 {digest}"
-    return Observed(told, digest, found, units, int(coordinates), records)
+    digest = hashlib.sha256(b"".join((str(array.shape).encode(), array.tobytes(), units.tobytes()))).hexdigest()[:16]
+    origin = origin or f"{array.shape[0]} x {array.shape[1]} distances, sha256 {digest}"
+    return Observed(origin, digest, array, units, int(coordinates), records)
 
 
 def of_gradients(gradients: ArrayLike, *, unit: ArrayLike = 1.0, clip: bool = False, origin: str = "") -> Observed:
-    """Observations from the gradients of single records, [records, coordinates] or [steps, records, coordinates]: all their pairs.
+    """Build observations of all pairs of per-record gradients, the same at every step or given for each.
 
     Args:
-        clip: scale every gradient down to a norm of at most the step's unit first.
+        gradients: [records, coordinates] or [steps, records, coordinates].
+        unit: a number or [steps] > 0; see ``Observed``.
+        clip: whether every gradient is first scaled down to a norm of at most the step's unit.
     Raises:
-        UsageError: fewer than two records, or something not finite.
+        UsageError: there are fewer than two records, or values that are not finite.
     """
-    found = np.asarray(gradients, dtype=float)
-    found = found[None] if found.ndim == 2 else found
-    if found.ndim != 3 or found.shape[1] < 2 or found.size == 0 or not np.all(np.isfinite(found)):
+    array = np.asarray(gradients, dtype=float)
+    array = array[None] if array.ndim == 2 else array
+    if array.ndim != 3 or array.shape[1] < 2 or array.size == 0 or not np.all(np.isfinite(array)):
         raise UsageError(
-            f"observed gradients must be finite, as [records, coordinates] or [steps, records, coordinates] with at least two records; "
-            f"found {_shape(gradients)}"
+            "observed gradients must be finite, as [records, coordinates] or [steps, records, coordinates] with at "
+            f"least two records; found {_shape(gradients)}"
         )
-    scale = np.asarray(unit, dtype=float)
-    if scale.size not in (1, found.shape[0]):
-        raise UsageError(
-            f"the unit of the observed steps must be one number above 0, or one a step; found {_shape(unit)}"
-        )
-    units = np.broadcast_to(scale.reshape(-1), (found.shape[0],))
-    rows = [pair_distances(_clipped(g, float(c)) if clip else g) for g, c in zip(found, units, strict=True)]
-    return of_distances(np.array(rows), unit=units, coordinates=found.shape[2], origin=origin, records=found.shape[1])
+    steps, records, coordinates = array.shape
+    units = _units(unit, steps)
+    rows = [pair_distances(_clipped(g, float(c)) if clip else g) for g, c in zip(array, units, strict=True)]
+    return of_distances(np.array(rows), unit=units, coordinates=coordinates, origin=origin, records=records)
+
+
+def _units(unit: ArrayLike, steps: int) -> Array:
+    """[steps] units from one number or one for each step."""
+    units = np.asarray(unit, dtype=float)
+    if units.size not in (1, steps):
+        raise UsageError(f"unit must be one finite number above 0, or one for each step; found {_shape(unit)}")
+    return np.broadcast_to(units.reshape(-1), (steps,))
 
 
 def pair_distances(gradients: Array) -> Array:
-    """[records (records-1)/2] Euclidean distances between all rows, (0,1), (0,2), ..., (1,2), ...; by differences, without cancellation."""
+    """Compute [records (records-1)/2] Euclidean distances between all rows, in the order (0,1), (0,2), ..., (1,2), ...
+
+    They are norms of differences, without cancellation.
+    """
     return np.concatenate(
         [np.linalg.norm(gradients[i + 1 :] - gradients[i], axis=1) for i in range(len(gradients) - 1)]
     )
 
 
 def _clipped(gradients: Array, norm: float) -> Array:
+    """Scale rows down to at most this norm."""
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
     return np.asarray(gradients * np.minimum(1.0, norm / np.maximum(norms, 1e-300)))
 
 
 def _shape(value: ArrayLike) -> str:
-    found = np.asarray(value)
-    return f"{found}" if found.size == 1 else f"an array of shape {found.shape}"
+    """Describe a value for an error message."""
+    array = np.asarray(value)
+    return f"{array}" if array.size == 1 else f"an array of shape {array.shape}"

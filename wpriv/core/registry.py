@@ -12,7 +12,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from wpriv.errors import UsageError
+from wpriv.errors import UnknownName, UsageError
 from wpriv.hints import ALIASES, did_you_mean
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def load(folder: str, name: str) -> ModuleType:
     if not isinstance(name, str):
         raise UsageError(f"the name of a {kind} must be text; found {reprlib.repr(name)}. Known: {', '.join(known)}")
     if name not in known:
-        hint = _elsewhere(folder, name) or did_you_mean(name, known) or "."
-        raise UsageError(f"no {kind} called {name[:60]!r}{hint} Known: {', '.join(known)}")
+        raise UnknownName(kind, name, known, hint=_elsewhere(folder, name))
     return importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
 
 

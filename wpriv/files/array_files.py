@@ -1,4 +1,4 @@
-"""NumPy's files of arrays, read with a limit on what they unpack to; only plain arrays are ever made of one, never code."""
+"""NumPy array files, read with a limit on their unpacked size and without pickled objects."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from typing import IO, Any
 
 import numpy as np
 
-# what NumPy and the zip format raise at a file that is damaged, or is something else; EOFError among them, which a parser of
-# command lines takes for the end of the user's input
+# errors that NumPy and zipfile raise at a file that is damaged or of another format; callers must catch them all, since
+# a parser of command lines would take EOFError for the end of the user's input
 DAMAGED = (
-    *([zipfile.lzma.LZMAError] if zipfile.lzma else []),  # type: ignore[attr-defined]  # not every Python has the module lzma
-    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RuntimeError, SyntaxError, TypeError,
-    ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+    *([zipfile.lzma.LZMAError] if zipfile.lzma else []),  # type: ignore[attr-defined]  # some builds of Python lack lzma
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RuntimeError,
+    SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 
 def load(file: str | Path | IO[bytes]) -> Any:
-    """An array, or a .npz with several, as ``numpy.load`` returns it.
+    """Load an array, or a .npz with several, as ``numpy.load`` returns it.
 
     Raises:
         One of ``DAMAGED``.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # guesses about a damaged header
+        warnings.simplefilter("ignore")  # NumPy's guesses about a damaged header
         return np.load(file, allow_pickle=False)
 
 
 def npz(file: str | Path | IO[bytes], limit: int) -> dict[str, Any]:
-    """The arrays of a .npz file by name.
+    """Load the arrays of a .npz file by name.
 
     Args:
-        limit: bytes that the arrays may have together.
+        file: path or open file.
+        limit: the largest unpacked size of the file in bytes.
     Raises:
-        ValueError: the file holds more, or objects that are no plain arrays; or another of ``DAMAGED``.
+        ValueError: the file is larger, or contains objects other than plain arrays; or another of ``DAMAGED``.
     """
     with zipfile.ZipFile(file) as archive:
         size = sum(item.file_size for item in archive.infolist())
     if size > limit:
-        raise ValueError(f"holds {size:,} bytes when unpacked, more than {limit:,}")
+        raise ValueError(f"its unpacked size is {size:,} bytes; the limit is {limit:,}")
     if not isinstance(file, (str, Path)):
         file.seek(0)
     with warnings.catch_warnings(), load(file) as arrays:

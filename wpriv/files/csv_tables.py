@@ -1,8 +1,8 @@
-"""Reading and writing of CSV tables: all code of the package that parses or formats CSV goes through this module.
+"""Reading and writing of CSV tables; the only module that parses or formats CSV.
 
-Large tables are parsed by pandas, in a third of the time that the standard library needs. Small ones are not worth the third of a second
-that pandas takes to load, and go through the standard library, which also reads again what pandas refuses, to name the
-line of the fault. Both give the same numbers, text and refusals. ``rows`` and ``to_text`` use the standard library alone.
+Large tables are parsed by pandas, three times as fast as by the standard library. Small ones do not justify the third
+of a second that pandas takes to load. What pandas refuses is read again by the standard library, which names the line
+of the fault. Both give the same numbers, text and errors. ``rows`` and ``to_text`` use the standard library only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-LARGE = 10_000_000  # characters from which loading pandas takes less time than it saves
+LARGE = 10_000_000  # characters above which loading pandas saves time
 
 
 class CsvError(ValueError):
-    """A fault of a CSV table: ``reason`` in words, and the ``line`` where it stands (from 1; 0 where it has no line)."""
+    """A fault of a CSV table: its ``reason``, and its ``line`` counted from 1 (0 if the fault has no line)."""
 
     def __init__(self, reason: str, line: int = 0):
         super().__init__(f"line {line}: {reason}" if line else reason)
@@ -35,7 +35,7 @@ def decode(raw: bytes) -> str:
     """Return the text of a CSV file, without a byte-order mark.
 
     Raises:
-        CsvError: the bytes are not UTF-8, or hold null characters.
+        CsvError: the bytes are not UTF-8, or contain null characters.
     """
     try:
         text = raw.decode("utf-8-sig")
@@ -50,7 +50,7 @@ def rows(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield each row that is not blank, with the number of its last line.
 
     Raises:
-        CsvError: a quotation mark is left open, or text follows a closing one.
+        CsvError: a quotation mark is not closed, or text follows a closing one.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -62,10 +62,10 @@ def rows(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def number(cell: str) -> float:
-    """Return the float64 nearest to a decimal number; ``nan`` and ``inf`` are numbers here.
+    """Return the float64 nearest to a decimal number; ``nan`` and ``inf`` are accepted.
 
     Raises:
-        ValueError: the cell holds no number, or one with the underscores of Python.
+        ValueError: the cell is not a number, or is one with underscores as in Python source.
     """
     if "_" in cell:
         raise ValueError(f"could not convert string {cell[:40]!r}")
@@ -77,7 +77,9 @@ class CsvTable:
     """A CSV text and the names of its columns.
 
     Args:
-        text: the whole table. names: one for each column, in order. headed: whether the first row holds the names.
+        text: the table, with its header.
+        names: one for each column, in order.
+        headed: whether the first row is a header.
     """
 
     text: str
@@ -86,37 +88,37 @@ class CsvTable:
 
     @classmethod
     def parse(cls, text: str, *, headed: bool = True) -> CsvTable:
-        """Read the names of the columns, without surrounding blanks; ``0``, ``1``, ... where the table has no header.
+        """Read the names of the columns, without surrounding blanks; ``0``, ``1``, ... if the table has no header.
+
+        An empty text is a table without columns and rows.
 
         Raises:
-            CsvError: two columns have the same name, or the first row is no CSV. An empty text has no columns and no rows.
+            CsvError: two columns have the same name, or the first row is not valid CSV.
         """
         line, first = next(rows(text), (1, []))
-        names = [cell.strip() for cell in first] if headed else [str(place) for place in range(len(first))]
+        names = [cell.strip() for cell in first] if headed else [str(index) for index in range(len(first))]
         if len(set(names)) < len(names):
             repeated = next(name for name in names if names.count(name) > 1)
-            raise CsvError(
-                f"the first line must name every column, each by another name; found {repeated[:40]!r} twice", line
-            )
+            raise CsvError(f"the names of the columns must differ; found {repeated[:40]!r} twice", line)
         return cls(text, tuple(names), headed)
 
     def matrix(self) -> Array:
         """Return [N, columns] float64.
 
         Raises:
-            CsvError: a cell that is no number, or a row of another length; it names the line.
+            CsvError: a cell is not a number, or a row has another length; names the line.
         """
         columns = self.columns(numeric=self.names)
         return np.column_stack(list(columns.values())) if columns else np.empty((0, 0))
 
     def columns(self, numeric: Sequence[str] = ()) -> dict[str, Array]:
-        """Return each column as [N]: float64 where ``numeric`` names it, else text exactly as it stands in the file.
+        """Return each column as [N]: float64 if ``numeric`` names it, else text exactly as in the file.
 
-        Numbers are the float64 nearest to what is written. A row that is too short is filled up with empty cells, where no column is
-        numeric. A comma at the end of a row is no further cell.
+        Numbers are the float64 nearest to the decimal text. If no column is numeric, short rows are filled up with
+        empty cells. A comma at the end of a row does not begin another cell.
 
         Raises:
-            CsvError: a cell of a numeric column that is no number, or a row that is too long; it names the line.
+            CsvError: a cell of a numeric column is not a number, or a row has the wrong length; names the line.
         """
         if not self.names:
             return {}
@@ -124,42 +126,41 @@ class CsvTable:
             return self._by_rows(numeric)
         try:
             return self._by_pandas(numeric)
-        except (ValueError, Warning, OverflowError):  # among them are pandas' own ParserError and ParserWarning
+        except (ValueError, Warning, OverflowError):  # include pandas' ParserError and ParserWarning
             return self._by_rows(numeric)
 
     def numbers(self, name: str, cells: Array) -> Array:
-        """Return a column of text as [N] float64.
+        """Convert a column of text to [N] float64.
 
         Raises:
-            CsvError: a cell that is no number; it names the line.
+            CsvError: a cell is not a number; names the line.
         """
         values = np.empty(len(cells))
         for row, cell in enumerate(cells):
             try:
                 values[row] = number(cell)
             except ValueError:
-                raise _no_number(cell, row, self.names.index(name), self.line(row)) from None
+                raise _not_a_number(cell, row, self.names.index(name), self.line(row)) from None
         return values
 
     def cells(self) -> list[dict[str, str]]:
-        """Return one mapping a row, from names to text; see ``columns``."""
+        """Return one mapping from names to text for each row; see ``columns``."""
         columns = [column.tolist() for column in self.columns().values()]
         return [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def line(self, row: int) -> int:
-        """Return the line on which a row ends, counting rows from 0."""
-        return next(line for place, (line, _) in enumerate(rows(self.text), start=-int(self.headed)) if place == row)
+        """Return the line on which a row ends; rows are counted from 0."""
+        numbered = enumerate(rows(self.text), start=-int(self.headed))
+        return next(line for index, (line, _) in numbered if index == row)
 
     def _by_pandas(self, numeric: Sequence[str]) -> dict[str, Array]:
         import pandas as pd
 
-        numbers = set(numeric)
-        kinds: Any = {name: np.float64 if name in numbers else object for name in self.names}
-        if numbers.issuperset(self.names):
-            kinds = np.float64
-        options: dict[str, Any] = (
-            {} if _release(pd.__version__) >= (3, 1) else {"float_precision": "round_trip"}
-        )  # the default since 3.1
+        types: Any = {name: np.float64 if name in numeric else object for name in self.names}
+        if set(numeric).issuperset(self.names):
+            types = np.float64
+        # correct rounding is the default since pandas 3.1
+        precision: Any = {} if _release(pd.__version__) >= (3, 1) else {"float_precision": "round_trip"}
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows that are longer than the header
             frame = pd.read_csv(
@@ -167,18 +168,18 @@ class CsvTable:
                 header=0 if self.headed else None,
                 names=list(self.names),
                 index_col=False,
-                dtype=kinds,
-                na_filter=False,  # "NA", "None" and empty cells stay what they are
+                dtype=types,
+                na_filter=False,  # "NA", "None" and empty cells stay text
                 low_memory=False,
-                **options,
+                **precision,
             )
-        self._refuse_what_pandas_lets_pass(numeric, frame[self.names[-1]])
+        self._check_leniencies_of_pandas(numeric, frame[self.names[-1]])
         return {name: frame[name].to_numpy() for name in self.names}
 
-    def _refuse_what_pandas_lets_pass(self, numeric: Sequence[str], last: Any) -> None:
-        """Raise ValueError where pandas may have read what ``_by_rows`` refuses."""
+    def _check_leniencies_of_pandas(self, numeric: Sequence[str], last: Any) -> None:
+        """Raise ValueError if pandas may have accepted a table that ``_by_rows`` refuses."""
         if '"' in self.text:
-            deque(rows(self.text), maxlen=0)  # text behind a closing quotation mark
+            deque(rows(self.text), maxlen=0)  # refuses text after a closing quotation mark
         lowered = self.text.lower() if numeric else ""
         if "true" in lowered or "false" in lowered:
             raise ValueError("true and false were read as 1 and 0")
@@ -186,12 +187,12 @@ class CsvTable:
             raise ValueError("a row may have been too short")
 
     def _by_rows(self, numeric: Sequence[str]) -> dict[str, Array]:
-        numbers = {name for name in numeric if name in self.names}
+        numbers = set(numeric).intersection(self.names)
         columns: dict[str, list[Any]] = {name: [] for name in self.names}
         body = rows(self.text)
         if self.headed:
             next(body, None)
-        for place, (line, row) in enumerate(body):
+        for index, (line, row) in enumerate(body):
             if len(row) == len(self.names) + 1 and not row[-1]:
                 row.pop()  # a comma at the end of the line
             if len(row) > len(self.names) or (numbers and len(row) < len(self.names)):
@@ -201,12 +202,12 @@ class CsvTable:
                 try:
                     cells.append(number(cell) if name in numbers else cell)
                 except ValueError:
-                    raise _no_number(cell, place, column, line) from None
+                    raise _not_a_number(cell, index, column, line) from None
         return {name: np.array(cells, np.float64 if name in numbers else object) for name, cells in columns.items()}
 
 
 def to_text(names: Sequence[str], body: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as CSV with a header; numbers in full, an empty cell where a row has no value or None."""
+    """Format rows as CSV with a header; numbers in full, an empty cell for a missing value or None."""
     out = io.StringIO()
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -214,10 +215,10 @@ def to_text(names: Sequence[str], body: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def _no_number(cell: str, row: int, column: int, line: int) -> CsvError:
+def _not_a_number(cell: str, row: int, column: int, line: int) -> CsvError:
     return CsvError(f"could not convert string {cell[:40]!r} to a number at row {row}, column {column + 1}", line)
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Return major and minor version."""
+    """Return the major and the minor version."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])

@@ -1,7 +1,8 @@
-"""Changes to files that a crash leaves either undone or complete, for everything that records what a training has spent.
+"""Atomic changes to files: after a crash they are either complete or not made. The record of spent privacy uses them.
 
-Each function forces its change to disk before it returns, except ``append``: the ledger calls ``sync`` once for many lines. A failure
-of the file system (a full or read-only disk, a missing permission) becomes an error of wpriv: see ``reported``.
+Each function forces its change to disk before it returns, except ``append``: the ledger calls ``sync`` once for many
+lines. A failure of the file system (a full or read-only disk, a missing permission) becomes an error of wpriv: see
+``reported``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import IO
 
 from wpriv.errors import UsageError, of_file
 
-PART = ".part"  # ending of a file that is being written; what a crash leaves under such a name holds nothing of worth
+PART = ".part"  # suffix of a file that is being written; one that a crash leaves behind may be deleted
 
 
 @contextlib.contextmanager
@@ -32,10 +33,12 @@ def reported(path: Path) -> Iterator[None]:
 
 
 def replace(path: Path, content: str | bytes | Callable[[IO[bytes]], object], mode: int = 0o666) -> None:
-    """Write a file in one piece: after a crash the old content is there, or the new.
+    """Write a file atomically: after a crash it has the old content or the new.
 
     Args:
-        content: text (UTF-8), bytes, or a function that writes to the open file. mode: permissions of a new file, before the umask.
+        path: the file.
+        content: text (UTF-8), bytes, or a function that writes to the open file.
+        mode: permissions of a new file, before the umask.
     Raises:
         MissingResource: the file cannot be written.
     """
@@ -58,24 +61,28 @@ def replace(path: Path, content: str | bytes | Callable[[IO[bytes]], object], mo
 
 
 def append(descriptor: int, line: bytes, path: Path) -> None:
-    """Add a whole line to an open file, or nothing where the disk is full.
+    """Append a complete line to an open file, or nothing if the disk is full.
 
+    Args:
+        descriptor: of the open file.
+        line: with its line end.
+        path: of the file, for messages.
     Raises:
-        MissingResource: the line could not be written; the file is as long as before.
+        MissingResource: the line could not be written; the file has its previous length.
     """
     size = os.fstat(descriptor).st_size
     with reported(path):
         try:
-            done = 0
-            while done < len(line):
-                done += os.write(descriptor, line[done:])
+            written = 0
+            while written < len(line):
+                written += os.write(descriptor, line[written:])
         except OSError:
             os.ftruncate(descriptor, size)
             raise
 
 
 def sync(descriptor: int, path: Path) -> None:
-    """Force what was written to an open file to disk."""
+    """Force the content of an open file to disk."""
     with reported(path):
         os.fsync(descriptor)
 
@@ -95,7 +102,7 @@ def move(path: Path, folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, if it is there."""
+    """Delete a file, if it exists."""
     with reported(path):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -103,21 +110,23 @@ def remove(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and those above it, where they are missing, but none directly in the root of the file system.
+    """Create a folder and its missing parents, but none directly in the root of the file system.
 
-    A folder that would be the first of its name under ``/`` is nearly always a path that was mistyped.
+    A new folder directly under ``/`` is nearly always a mistyped path.
 
     Raises:
-        UsageError: such a folder is missing, or the path is wrong. MissingResource: the folder cannot be created.
+        UsageError: a folder directly under ``/`` is missing, or the path is wrong.
+        MissingResource: the folder cannot be created.
     """
     if "\0" in str(path):
-        raise UsageError(f"{str(path)!r} is no path: it holds a null byte")
+        raise UsageError(f"{str(path)!r} is not a path: it contains a null byte")
     with reported(path):
-        whole = path.absolute()
-        missing = [folder for folder in (whole, *whole.parents) if not folder.exists()]
-        if missing and missing[-1].parent == Path(whole.anchor):
+        absolute = path.absolute()
+        missing = [folder for folder in (absolute, *absolute.parents) if not folder.exists()]
+        if missing and missing[-1].parent == Path(absolute.anchor):
             raise UsageError(
-                f"there is no folder {missing[-1]}, and none is created in the root of the file system. Create it, or name another one"
+                f"the folder {missing[-1]} does not exist, and wpriv creates no folder in the root of the file system. "
+                "Create it, or name another one"
             )
         os.makedirs(path, exist_ok=True)
 

@@ -1,4 +1,4 @@
-"""One process at a time in a results folder or at an output file."""
+"""Locks that admit one process at a time to a results folder or an output file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from wpriv.errors import MissingResource, UsageError
 from wpriv.files import durable_writes
 
 LOCK = ".lock"
-TRIES = 100  # each fails only where another process has just let the lock go
+ATTEMPTS = 100  # each fails only if another process has just released the lock
 
 
 @contextlib.contextmanager
 def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file while a block runs; the system releases it where the process is killed.
+    """Hold a lock file while a block runs; the system releases it if the process is killed.
 
-    Folders that are missing are created, and removed again where the block leaves them empty.
+    Missing folders are created, and removed again if the block leaves them empty.
 
     Args:
-        path: the lock file. busy: the error where another process holds it.
+        path: the lock file.
+        busy: the message of the error if another process holds the lock.
     Raises:
-        UsageError: another process holds the lock. MissingResource: the file system has no locks, or nothing can be written there.
+        UsageError: another process holds the lock.
+        MissingResource: the file system has no locks, or is not writable.
     """
     missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     try:
@@ -33,7 +35,8 @@ def locked(path: Path, busy: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # deleted while it is held: whoever waits for it sees that its file is no longer the one at this path, and opens the new one
+            # deleted while it is held: a waiting process sees that its file is no longer at this path, and opens the
+            # new one
             with contextlib.suppress(OSError):
                 os.unlink(path)
             os.close(descriptor)
@@ -44,9 +47,10 @@ def locked(path: Path, busy: str) -> Iterator[None]:
 
 
 def _acquire(path: Path, busy: str) -> int:
-    for _ in range(TRIES):
+    """Open and lock the file; return its descriptor."""
+    for _ in range(ATTEMPTS):
         try:
-            # whoever leaves a folder empty removes it, maybe between these two lines
+            # another process may remove the folder, which it leaves empty, between these two lines
             durable_writes.make_folder(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:
@@ -69,14 +73,15 @@ def _acquire(path: Path, busy: str) -> int:
                 with durable_writes.reported(path):
                     raise error from None
             raise MissingResource(
-                f"{path}: this file system has no file locks, which keep two processes apart; name a folder on another one with --out"
+                f"{path}: this file system does not support file locks, which keep two processes apart. "
+                "Name a folder on another file system with --out"
             ) from None
         os.close(descriptor)
     raise UsageError(busy)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file is still the one at a path."""
+    """Return whether an open file is still the one at a path."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:

@@ -8,21 +8,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from wpriv.core.loss_pair import Derived, Tails, mirrored
+from wpriv.core.loss_pair import KeyedPair, Tails, reversed_log_delta
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import log_mills_drop
 
 _BLOCK = 1 << 19
 
 
-class GaussMixture(Derived):
+class GaussMixture(KeyedPair):
     """(mu, N(mu, 1)) against (mu, N(0, 1)), mu drawn from a public law of points [J] > 0 with probabilities [J]; exact sums."""
 
     symmetric = True
 
-    def __init__(self, mu: Array, weight: Array, made_from: tuple[object, ...]):
+    def __init__(self, mu: Array, weight: Array, key: tuple[object, ...]):
         keep = weight > 0
-        self.mu, self.weight, self.made_from = mu[keep], weight[keep], made_from
+        self.mu, self.weight, self.key = mu[keep], weight[keep], key
 
     def tails(self, eps: Array) -> Tails:
         y = np.asarray(eps, dtype=float)
@@ -58,4 +58,4 @@ class GaussMixture(Derived):
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             each = log_mills_drop(np.abs(y)[..., None] / self.mu - self.mu / 2, self.mu) + np.log(self.weight)
         above = np.minimum(np.logaddexp.reduce(np.where(np.isnan(each), -math.inf, each), axis=-1), 0.0)
-        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr
 
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
+from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio, whole_number
@@ -76,11 +76,11 @@ class NearPair(AtomicPair):
         log_q = -((k / sigma) ** 2) / 2 - _log_normaliser(sigma)
         super().__init__(_losses(k, sigma, sensitivity), log_q[::-1], symmetric=True, log_q=log_q)
         # the tilted law is normal-like around its centre: MARGIN sigma beyond that there is nothing
-        self.most = max((reach - MARGIN * sigma) / sensitivity, 0.0)
+        self.max_lam = max((reach - MARGIN * sigma) / sensitivity, 0.0)
         self.support, self.log_beyond = (-math.inf, math.inf), LOG_BEYOND
 
-    def covering(self, lam: float) -> AtomicPair | None:
-        if lam <= self.most:
+    def extended_to(self, lam: float) -> AtomicPair | None:
+        if lam <= self.max_lam:
             return self
         reach = self.reach
         while (reach - MARGIN * self.sigma) / self.shift < lam:
@@ -96,7 +96,7 @@ class NearPair(AtomicPair):
         lam = np.asarray(orders, dtype=float) - 1
         return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
 
-    def concentrated(self) -> float:
+    def zcdp_rho(self) -> float:
         return (self.shift / self.sigma) ** 2 / 2
 
 
@@ -105,13 +105,13 @@ def _near(sigma: float, sensitivity: int, reach: int) -> NearPair:
     return NearPair(sigma, sensitivity, reach)
 
 
-class LatticePair(Derived):
+class LatticePair(KeyedPair):
     """The discrete Gaussian pair at any sigma and sensitivity, with tails by Euler-Maclaurin or by summing their first terms."""
 
     symmetric = True
 
     def __init__(self, sigma: float, sensitivity: int):
-        self.made_from = (sigma, sensitivity)
+        self.key = (sigma, sensitivity)
         self.sigma, self.shift = sigma, float(sensitivity)
 
     def tails(self, eps: Array) -> Tails:
@@ -136,7 +136,7 @@ class LatticePair(Derived):
         lam = np.asarray(orders, dtype=float) - 1
         return np.asarray(_log_moment(lam, self.sigma, self.shift) / lam)
 
-    def concentrated(self) -> float:
+    def zcdp_rho(self) -> float:
         return (self.shift / self.sigma) ** 2 / 2
 
     def log_delta(self, eps: ArrayLike) -> Array:
@@ -145,7 +145,7 @@ class LatticePair(Derived):
         above = np.array(super().log_delta(size))
         smooth = _is_smooth(self._first_above(size), self.sigma)
         above[smooth] = self._smooth_profile(size[smooth])
-        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
     def _smooth_profile(self, eps: Array) -> Array:
         """ln delta where the tails of P and Q nearly agree: that of the Gaussian at the cell's edge, and its corrections."""

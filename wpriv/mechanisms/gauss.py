@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc, log_ndtr
 
-from wpriv.core.loss_pair import LossPair, Tails, column, mirrored
+from wpriv.core.loss_pair import LossPair, Tails, as_column, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.numerics.arrays import Array
@@ -60,8 +60,8 @@ class GaussPair(LossPair):
     def batch_key(self) -> tuple[Hashable, tuple[float, ...]]:
         return "gauss", (self.mu,)
 
-    def batched(self, alike: Sequence[GaussPair]) -> LossPair:
-        return GaussPair(column([pair.mu for pair in alike]))
+    def batched(self, pairs: Sequence[GaussPair]) -> LossPair:
+        return GaussPair(as_column([pair.mu for pair in pairs]))
 
     def self_compose(self, n: int) -> GaussPair:
         return GaussPair(self.mu * math.sqrt(n))
@@ -72,7 +72,7 @@ class GaussPair(LossPair):
     def renyi(self, orders: Array) -> Array:
         return np.asarray(orders) * self.mu**2 / 2
 
-    def concentrated(self) -> float:
+    def zcdp_rho(self) -> float:
         return self.mu**2 / 2
 
     def log_delta(self, eps: ArrayLike) -> Array:
@@ -83,7 +83,7 @@ class GaussPair(LossPair):
         above = np.where(
             np.isnan(above), -np.inf, above
         )  # beyond 1e150 standard deviations the logs themselves overflow
-        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
 
 def _both_tails(a: Array) -> tuple[Array, Array]:

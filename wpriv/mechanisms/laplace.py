@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
+from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
@@ -48,13 +48,13 @@ class Laplace(Mechanism):
         return LaplacePair(self.sensitivity / self.scale)
 
 
-class LaplacePair(Derived):
+class LaplacePair(KeyedPair):
     """Laplace laws of scale 1 around t and 0: atoms at -t and t, a density e^((y-t)/2)/4 between them under P."""
 
     symmetric = True
 
     def __init__(self, t: float):
-        self.made_from = (t,)
+        self.key = (t,)
         self.t = t
         self.support, self.atoms = (-t, t), np.array([-t, t])
 
@@ -71,7 +71,7 @@ class LaplacePair(Derived):
         """ln(1 - e^((eps-t)/2)) for 0 <= eps <= t, and 0 probability above."""
         y = np.asarray(eps, dtype=float)
         above = log1mexp(np.minimum((np.abs(y) - self.t) / 2, 0.0))
-        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
     def renyi(self, orders: Array) -> Array:
         """Mironov (2017), Table II, with the two first-order terms that cancel taken out; right to rounding at any t and order."""

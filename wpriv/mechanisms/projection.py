@@ -16,7 +16,7 @@ from wpriv.errors import UsageError
 from wpriv.mechanisms._mixture import GaussMixture
 from wpriv.mechanisms._validation import ratio, whole_number
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.projected_length import lengths, log_moment
+from wpriv.numerics.projected_length import length_bracket, log_moment
 
 MOST_DIRECTIONS, MOST_DIMENSIONS = 2**20, 2**30
 # how close together the two laws lie that any tolerance below 1e-6 gets, and the one that is used where a single law is asked for
@@ -83,7 +83,7 @@ class ProjectionPair(LossPair):
 
     def sandwich(self, tol: float) -> tuple[GaussMixture, GaussMixture]:
         accuracy = min(max(tol / 3, FINEST), 1e-2)
-        low, high = lengths(self.k, self.d, self.sigma, accuracy)
+        low, high = length_bracket(self.k, self.d, self.sigma, accuracy)
         about = (self.k, self.d, self.sigma, accuracy)
         return (
             GaussMixture(low.u / self.sigma, low.weight, ("below", *about)),

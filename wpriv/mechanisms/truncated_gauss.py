@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
+from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
@@ -61,13 +61,13 @@ class TruncatedGauss(Mechanism):
         return TruncatedGaussPair(self.sensitivity / self.sigma, self.bound / self.sigma)
 
 
-class TruncatedGaussPair(Derived):
+class TruncatedGaussPair(KeyedPair):
     """N(mu, 1) cut to mu +- beta against N(0, 1) cut to +- beta; the loss mu x - mu^2/2 lives on the overlap of the two."""
 
     symmetric = True
 
     def __init__(self, mu: float, beta: float):
-        self.made_from = (mu, beta)
+        self.key = (mu, beta)
         self.mu, self.beta = mu, beta
         top = mu * (beta - mu / 2)
         self.support = (-top, top)
@@ -100,7 +100,7 @@ class TruncatedGaussPair(Derived):
         cut = log_ndtr(-self.beta) + size + log1mexp(-size)
         inner = np.minimum(np.logaddexp(GaussPair(self.mu).log_delta(size), cut) - self._log_mass, 0.0)
         above = np.where(np.abs(y) >= self.support[1], self.log_infinity, inner)
-        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
 
 def _log_interval(low: Array, width: Array) -> Array:

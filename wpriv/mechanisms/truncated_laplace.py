@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.loss_pair import Derived, LossPair, Tails, mirrored
+from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.mechanisms._validation import ratio
@@ -57,7 +57,7 @@ class TruncatedLaplace(Mechanism):
         return TruncatedLaplacePair(self.sensitivity / self.scale, self.bound / self.scale)
 
 
-class TruncatedLaplacePair(Derived):
+class TruncatedLaplacePair(KeyedPair):
     """Laplace laws of scale 1 around t and 0, each cut to its centre +- beta; the loss |x| - |x - t| lives on their overlap.
 
     Where beta > t the overlap reaches beyond both centres and the losses -t and t are atoms; else the loss stays between
@@ -67,7 +67,7 @@ class TruncatedLaplacePair(Derived):
     symmetric = True
 
     def __init__(self, t: float, beta: float):
-        self.made_from = (t, beta)
+        self.key = (t, beta)
         self.t, self.beta = t, beta
         self._room = 2 * beta - t
         top = min(t, self._room)
@@ -104,4 +104,4 @@ class TruncatedLaplacePair(Derived):
         cut = size - self.beta + log1mexp(-size) - math.log(2)
         inner = np.minimum(np.logaddexp(log1mexp(np.minimum((size - self.t) / 2, 0.0)), cut) - self._log_mass, 0.0)
         above = np.where(np.abs(y) >= self.support[1], self.log_infinity, inner)
-        return np.where(y < 0, mirrored(np.minimum(y, 0.0), above), above)
+        return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)

@@ -1,4 +1,4 @@
-"""Array types shared by the numerical code."""
+"""Array types of the numerical code."""
 
 from __future__ import annotations
 

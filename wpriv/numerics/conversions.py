@@ -1,4 +1,4 @@
-"""The bridges between notions of privacy: each a plain function with its source. Deltas are natural logs throughout."""
+"""Conversions between notions of privacy, each a function with its source. Deltas are natural logarithms throughout."""
 
 from __future__ import annotations
 
@@ -14,19 +14,26 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 def rdp_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
-    """[k] ln of the delta that each moment certifies at eps; every entry is an upper bound, so take the least.
+    """Convert Renyi moments to delta at eps.
 
     Args:
         lam: [k] Renyi orders less one, > 0.
-        log_moment: [k] lam D_(lam+1) = ln E_P[e^(lam L)] of the whole composition, in nats; +inf says nothing.
+        log_moment: [k] lam D_(lam+1) = ln E_P[e^(lam L)] of the whole composition, in nats; +inf where unknown.
+    Returns:
+        [k] ln delta; every entry is an upper bound, so the smallest holds.
     Source:
-        Canonne, Kamath, Steinke (2020), Proposition 12: (1 - e^-x)_+ <= e^(lam x) lam^lam / (1+lam)^(1+lam), at its best constant.
+        Canonne, Kamath, Steinke (2020), Proposition 12: (1 - e^-x)_+ <= e^(lam x) lam^lam / (1+lam)^(1+lam), whose
+        constant is the best possible.
     """
     return log_moment - lam * eps + _constant(lam)
 
 
 def rdp_to_epsilon(lam: Array, log_moment: Array, log_delta: float) -> Array:
-    """[k] eps that each moment certifies at delta: ``rdp_to_log_delta`` solved for eps (also Asoodeh et al. 2020, Lemma 1)."""
+    """Convert Renyi moments to [k] eps at delta, the inverse of ``rdp_to_log_delta``.
+
+    Source:
+        Canonne, Kamath, Steinke (2020), Proposition 12; Asoodeh et al. (2020), Lemma 1.
+    """
     return (log_moment - log_delta + _constant(lam)) / lam
 
 
@@ -36,7 +43,7 @@ def _constant(lam: Array) -> Array:
 
 
 def tail_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
-    """[k] ln of the Chernoff bound of P(L > eps), which bounds delta from above.
+    """Compute [k] ln of the Chernoff bound of P(L > eps), which bounds delta; arguments as for ``rdp_to_log_delta``.
 
     Source:
         Abadi et al. (2016), Theorem 2.2; the same bound as Mironov (2017), Proposition 3.
@@ -45,7 +52,7 @@ def tail_to_log_delta(lam: Array, log_moment: Array, eps: float) -> Array:
 
 
 def tail_to_epsilon(lam: Array, log_moment: Array, log_delta: float) -> Array:
-    """[k] eps at delta by ``tail_to_log_delta``: D_(lam+1) + ln(1/delta)/lam."""
+    """Compute [k] eps at delta by ``tail_to_log_delta``: D_(lam+1) + ln(1/delta)/lam."""
     return (log_moment - log_delta) / lam
 
 
@@ -62,7 +69,7 @@ def zcdp_to_log_delta(rho: float, eps: float) -> float:
 
 
 def normal_log_delta(eps: float, mean: float, variance: float) -> float:
-    """ln E (1 - e^(eps - Y))_+ for a normal loss Y, without cancellation: at eps = 6.4, 1e-57 as right as 1e-2.
+    """Compute ln delta = ln E (1 - e^(eps - Y))_+ of a normal privacy loss Y, without cancellation at any magnitude.
 
     With variance = 2 mean it is the delta of mu-GDP at mu^2 = variance. A variance of 0 is the constant loss ``mean``.
 
@@ -73,16 +80,20 @@ def normal_log_delta(eps: float, mean: float, variance: float) -> float:
         return float(log1mexp(min(eps - mean, 0.0)))
     sigma = math.sqrt(variance)
     a = (eps - mean) / sigma
-    if a > 1e6:  # far below every positive double; the factor left out is below 1
+    if a > 1e6:  # far below every positive double; the omitted factor is below 1
         return -a * a / 2
     return float(log_mills_drop(np.array(a), sigma))
 
 
 def log_mills_drop(a: Array, width: float | Array) -> Array:
-    """ln of phi(a) [R(a) - R(a + width)], R(x) = Phi(-x) / phi(x) the Mills ratio, for a of any shape and width > 0 of one that fits.
+    """Compute ln of phi(a) [R(a) - R(a + width)], with the Mills ratio R(x) = Phi(-x) / phi(x).
 
-    It is ln E (1 - e^(a sigma - Y))_+ for Y = N(0, sigma^2), width = sigma. For a small width the difference is the integral of
-    -R' = 1 - x R(x), which has one sign, so nothing cancels.
+    It is ln E (1 - e^(a sigma - Y))_+ for Y = N(0, sigma^2), width = sigma. For a small width the difference is the
+    integral of -R' = 1 - x R(x), which has one sign, so nothing cancels.
+
+    Args:
+        a: any shape.
+        width: > 0, of a shape that broadcasts with a.
     """
     tail = log_ndtr(-a)
     by_tails = tail + log1mexp(np.minimum(width * (a + width / 2) + log_ndtr(-a - width) - tail, 0.0))

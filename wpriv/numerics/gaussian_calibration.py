@@ -1,4 +1,4 @@
-"""Sigma of Gaussian noise for one release at (eps, delta), per unit of l2 sensitivity: the exact value and the closed forms before it."""
+"""Sigma of Gaussian noise for one release at (eps, delta) and l2 sensitivity 1: exact, and by older closed forms."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from wpriv.numerics.root_finding import smallest_meeting
 
 
 def exact(eps: float, delta: float) -> float:
-    """The least sigma that is (eps, delta)-DP at sensitivity 1, by root search on the exact profile, rounded up by 1e-12 relative.
+    """Compute the smallest sigma that is (eps, delta)-DP at sensitivity 1, by root search on the exact profile.
 
     Args:
-        eps: at least 0. delta: in (0, 1).
+        eps: at least 0.
+        delta: in (0, 1).
+    Returns:
+        sigma, above the exact value by at most 1e-12 relative. 1/sigma is mu of the tightest mu-GDP guarantee.
     Source:
         Balle, Wang (2018), Theorem 8.
     """
@@ -25,26 +28,28 @@ def exact(eps: float, delta: float) -> float:
 
 
 def epsilon(sigma: float, delta: float) -> float:
-    """The eps >= 0 that Gaussian noise sigma has at delta and sensitivity 1, exactly: ``exact`` the other way round."""
+    """Compute the smallest eps >= 0 of Gaussian noise sigma at delta and sensitivity 1: the inverse of ``exact``."""
     target, mean = math.log(delta), 1 / (2 * sigma**2)
     return smallest_meeting(lambda eps: normal_log_delta(eps, mean, 2 * mean) - target, guess=max(mean, 1e-12))
 
 
 def classical(eps: float, delta: float) -> float:
-    """sqrt(2 ln(1.25/delta))/eps, proven for 0 < eps <= 1 only: Dwork, Roth (2014), Theorem A.1."""
+    """Compute sigma = sqrt(2 ln(1.25/delta))/eps, proven for 0 < eps <= 1 only: Dwork, Roth (2014), Theorem A.1."""
     return math.sqrt(2 * math.log(1.25 / delta)) / eps
 
 
 def zhao(eps: float, delta: float) -> float:
-    """(c + sqrt(c^2 + eps))/(eps sqrt 2), c^2 = ln(2/(sqrt(16 delta + 1) - 1)): sufficient at every eps > 0, not least.
+    """Compute sigma = (c + sqrt(c^2 + eps))/(eps sqrt 2), c^2 = ln(2/(sqrt(16 delta + 1) - 1)).
+
+    It suffices at every eps > 0 but is not the smallest.
 
     Raises:
-        UsageError: delta is not below 1/2, where c has no value.
+        UsageError: delta is not below 1/2, where c is undefined.
     Source:
         Zhao et al. (2019), quoted as equation (4) of Reshetova, Chen, Ozgur (2023).
     """
     if not 0 < delta < 0.5:
-        raise UsageError(f"equation (4) needs a delta below 1/2; found {delta:g}")
+        raise UsageError(f"equation (4) requires 0 < delta < 1/2; found delta {delta:g}")
     # sqrt(16 delta + 1) - 1, without cancellation
     root = 16 * delta / (math.sqrt(16 * delta + 1) + 1)
     square = math.log(2 / root)

@@ -1,4 +1,4 @@
-"""Functions of logarithms that keep their digits where the plain formula cancels or overflows."""
+"""Logarithms of sums and differences that keep their digits where the direct formula cancels or overflows."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln, logsumexp
 
 from wpriv.numerics.arrays import Array
 
 
+def safe_log(x: float) -> float:
+    """Return ln x for x > 0, and -inf for x <= 0."""
+    return math.log(x) if x > 0 else -math.inf
+
+
 def log1mexp(x: ArrayLike) -> Array:
-    """ln(1 - e^x) for x <= 0, without cancellation at either end (Maechler 2012)."""
+    """Compute ln(1 - e^x) for x <= 0, without cancellation at either end (Maechler 2012)."""
     y = np.asarray(x, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(y > -0.6931471805599453, np.log(-np.expm1(y)), np.log1p(-np.exp(y))))
 
 
 def log_exp_excess(x: Array) -> Array:
-    """ln(e^x - 1 - x) for real x, right to rounding near zero, where it is ln(x^2/2), and for x of any size."""
+    """Compute ln(e^x - 1 - x) for real x of any size, right to rounding also near 0, where it is ln(x^2/2)."""
     inner, series = np.clip(x, -0.5, 0.5), np.ones_like(x)
     for k in range(18, 2, -1):
         series = 1 + inner / k * series
@@ -27,3 +33,50 @@ def log_exp_excess(x: Array) -> Array:
         outer = np.where(np.abs(x) < 0.5, 1.0, np.minimum(x, 30.0))
         far = np.where(x > 30, x + np.log1p(-(1 + np.abs(x)) * np.exp(-np.abs(x))), np.log(np.expm1(outer) - outer))
     return np.where(np.abs(x) < 0.5, near, far)
+
+
+def log_mixture(x: Array, rate: float) -> Array:
+    """Compute ln(1 - q + q e^x), q = ``rate`` in (0, 1), for x of any size or sign.
+
+    It is the privacy loss of a mixture at an outcome whose loss is x with the record present.
+    """
+    with np.errstate(over="ignore"):
+        near = np.log1p(rate * np.expm1(np.clip(x, -0.7, 700.0)))
+    far = np.logaddexp(np.log1p(-rate), np.log(rate) + x)
+    return np.where((x > -0.7) & (x < 700.0), near, far)
+
+
+def inverse_log_mixture(y: Array, rate: float) -> Array:
+    """Compute the x with ``log_mixture(x, rate) = y``; -inf where y is at or below its minimum ln(1-q)."""
+    # e^x = 1 + (t - 1)/q with t = e^y where that keeps its digits, else t/q (1 - (1-q)/t)
+    with np.errstate(over="ignore"):
+        ratio = np.expm1(np.clip(y, -1.0, 600.0)) / rate
+    x = np.asarray(np.log1p(np.maximum(ratio, -0.5)))
+    far = (ratio <= -0.5) | (ratio >= 1e250)
+    if far.any():
+        far_y, far_rate = (np.broadcast_to(values, x.shape)[far] for values in (y, rate))
+        x[far] = far_y - np.log(far_rate) + log1mexp(np.minimum(np.log1p(-far_rate) - far_y, 0.0))
+    return x
+
+
+def log_binomial_excess(a: Array, k: Array, rate: float, log_moment: Array) -> Array:
+    """Compute ln of the sum over k of Binom(k; a, q) (e^m_k - 1) without cancellation.
+
+    Args:
+        a: [..., 1] integer orders.
+        k: [k] terms to sum.
+        rate: q in (0, 1].
+        log_moment: [..., k] m_k >= 0.
+    Returns:
+        [...], summed over the last axis.
+    """
+    rest = a - k
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_rest = np.where(rest == 0, 0.0, rest * (math.log1p(-rate) if rate < 1 else -math.inf))
+        choose = gammaln(a + 1) - gammaln(k + 1) - gammaln(np.maximum(rest, 0.0) + 1) + k * math.log(rate) + log_rest
+        grown = np.where(
+            log_moment > 1,
+            log_moment + log1mexp(-np.maximum(log_moment, 1.0)),
+            np.log(np.expm1(np.minimum(log_moment, 1.0))),
+        )
+    return np.asarray(logsumexp(np.where(rest >= 0, choose + grown, -np.inf), axis=-1))

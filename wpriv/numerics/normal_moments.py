@@ -1,4 +1,4 @@
-"""Lemma 1 of the Wasserstein accountant: the absolute moment E|Z|^mu of a normal law, for real mu, in log space."""
+"""Absolute moments E|Z|^mu of a normal distribution for real mu, in log space."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.wasserstein_1d import check_order
 
 _LARGEST = 700.0  # e^this is nearly the largest double
-_MOST_TERMS, _CHUNK = 2000, 8192
+_MAX_TERMS, _CHUNK = 2000, 8192
 
 
 def log_absolute_moment(mean: ArrayLike, sigma: float, order: float) -> Array:
-    """ln E|Z|^mu of Z ~ N(mean, sigma^2), for every mean; never overflows and never cancels.
+    """Compute ln E|Z|^mu of Z ~ N(mean, sigma^2) for every mean, without overflow or cancellation.
 
     Args:
-        mean: [...] in the units of the output. sigma: standard deviation >= 0 in the same units. order: mu in [1, 1000], real.
+        mean: [...] in the units of the output.
+        sigma: standard deviation >= 0 in the same units.
+        order: mu in [1, 1000], real.
     Returns:
         [...] natural logs; -inf where mean and sigma are both 0.
     Raises:
         UsageError: mu out of range, sigma negative, or something not finite.
     Source:
-        Yang et al. (2024), Lemma 1 (Winkelbauer 2012, Equation 17): (2 V)^(mu/2) Gamma((mu+1)/2)/sqrt(pi) 1F1(-mu/2; 1/2; -x) at
-        x = mean^2/(2V). By Kummer's transformation 1F1(-mu/2; 1/2; -x) = e^-x 1F1((mu+1)/2; 1/2; x), whose terms are all positive.
+        Yang et al. (2024), Lemma 1 (Winkelbauer 2012, Equation 17): (2 V)^(mu/2) Gamma((mu+1)/2)/sqrt(pi) 1F1(-mu/2;
+        1/2; -x) at x = mean^2/(2V). By Kummer's transformation 1F1(-mu/2; 1/2; -x) = e^-x 1F1((mu+1)/2; 1/2; x), whose
+        terms are all positive.
     """
     check_order(order)
     m = np.abs(np.asarray(mean, dtype=float))
     if not (0 <= sigma < math.inf and np.all(np.isfinite(m))):
-        raise UsageError(
-            f"wanted finite means and a standard deviation that is finite and at least 0; found sigma {sigma}"
-        )
+        raise UsageError(f"means must be finite and sigma must be finite and at least 0; found sigma {sigma}")
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         root = m / (sigma * math.sqrt(2)) if sigma > 0 else np.full(m.shape, np.inf)
         x = root * root
@@ -53,34 +54,35 @@ def log_absolute_moment(mean: ArrayLike, sigma: float, order: float) -> Array:
 
 
 def _descending(x: Array, order: float) -> Array:
-    """E|Z/mean|^mu = sum_k (-mu/2)_k ((1-mu)/2)_k / (k! x^k) for large x: finite for whole mu, positive up to k = mu/2.
+    """Compute E|Z/mean|^mu = sum_k (-mu/2)_k ((1-mu)/2)_k / (k! x^k) for large x.
 
-    What the series leaves out is of the order of e^-x, and x exceeds 200 here.
+    The series ends for integer mu, and its terms are positive up to k = mu/2. Its error is of the order of e^-x; here x
+    > 200.
     """
     inverse = 1 / np.ravel(x)
     total = np.ones_like(inverse)
-    for start in range(0, inverse.size, _CHUNK):  # chunks that stay in the processor's cache
+    for start in range(0, inverse.size, _CHUNK):  # chunks that fit into the processor's cache
         u, part = inverse[start : start + _CHUNK], total[start : start + _CHUNK]
-        term, most = np.ones_like(u), float(u.max())
-        bound = 1.0  # of the terms: that of the least x
-        for k in range(_MOST_TERMS):
+        term, largest = np.ones_like(u), float(u.max())
+        bound = 1.0  # on the terms: the term at the smallest x
+        for k in range(_MAX_TERMS):
             factor = (k - order / 2) * (k + (1 - order) / 2) / (k + 1)
             term *= factor
             term *= u
             part += term
-            bound *= abs(factor) * most
+            bound *= abs(factor) * largest
             if bound <= 1e-17:
                 break
     return total.reshape(np.shape(x))
 
 
 def absolute_moment(mean: ArrayLike, sigma: float, order: float) -> Array:
-    """E|Z|^mu itself; inf, with a RuntimeWarning that says so, where it exceeds the largest double. See ``log_absolute_moment``."""
+    """Compute E|Z|^mu; inf, with a RuntimeWarning, where it exceeds the largest double. See ``log_absolute_moment``."""
     logs = log_absolute_moment(mean, sigma, order)
-    top = float(np.max(logs, initial=-math.inf))
-    if top > math.log(np.finfo(float).max):
+    largest = float(np.max(logs, initial=-math.inf))
+    if largest > math.log(np.finfo(float).max):
         warnings.warn(
-            f"E|Z|^{order:g} is e^{top:.6g}, above the largest double: inf instead; use log_absolute_moment",
+            f"E|Z|^{order:g} is e^{largest:.6g}, above the largest double; returning inf. Use log_absolute_moment",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -1,8 +1,9 @@
-"""Wasserstein distances between two laws on the line, exact: what a WDP budget is meant to bound.
+"""Exact Wasserstein distances between two distributions on the line: the quantity that a WDP budget bounds.
 
-On the line the monotone coupling is optimal for every order mu >= 1, so W_mu^mu = integral over u in (0,1) of |F_P^-1(u) - F_Q^-1(u)|^mu.
-For a shift it is the length of the shift, whatever the noise. For a subsampled record the integral is taken over the outcomes y of
-the mixture, u = F_P(y), which needs no inverse of the mixture's distribution function.
+On the line the monotone coupling is optimal for every order mu >= 1, so W_mu^mu = integral over u in (0,1) of
+|F_P^-1(u) - F_Q^-1(u)|^mu. For a shift it is the length of the shift, whatever the noise. For a subsampled record the
+integral is taken over the outcomes y of the mixture, u = F_P(y), which needs no inverse of the mixture's distribution
+function.
 """
 
 from __future__ import annotations
@@ -19,35 +20,43 @@ from wpriv.numerics.arrays import Array
 
 MAX_ORDER = 1000.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_REACH = 40.0  # standard deviations, or scales, beyond which a tail weighs less than 1e-300 or is known in closed form
+_REACH = 40.0  # standard deviations, or scales, beyond which a tail is below 1e-300 or known in closed form
 
 
 def check_order(order: float) -> float:
-    """The order mu itself where it is a number in [1, 1000]; UsageError elsewhere."""
+    """Return the order mu as a float.
+
+    Raises:
+        UsageError: mu is outside [1, 1000].
+    """
     if not 1 <= order <= MAX_ORDER:
         raise UsageError(f"the order mu of a Wasserstein distance must lie in [1, {MAX_ORDER:g}]; found {order}")
     return float(order)
 
 
 def shift(distance: ArrayLike) -> float:
-    """W_mu between the laws of Z and Z + v: ||v||, for every noise law and every order (translate; Jensen's inequality below)."""
+    """Compute W_mu between the distributions of Z and Z + v: ||v||, for every noise and order.
+
+    The translation attains it; by Jensen's inequality no coupling is cheaper.
+    """
     return float(np.linalg.norm(np.atleast_1d(np.asarray(distance, dtype=float))))
 
 
 def samples(x: ArrayLike, y: ArrayLike, order: float) -> float:
-    """W_mu between the empirical laws of two samples on the line, of any sizes.
+    """Compute W_mu between the empirical distributions of two samples on the line, of any sizes.
 
     Args:
-        x, y: [n] and [m] numbers in the units of the output; order: mu in [1, 1000].
+        x, y: [n] and [m] numbers in the units of the output.
+        order: mu in [1, 1000].
     Returns:
-        The distance itself, in those units.
+        The distance, in those units.
+    Raises:
+        UsageError: a sample is empty, or mu is out of range.
     """
     check_order(order)
     a, b = np.sort(np.ravel(x)), np.sort(np.ravel(y))
     if a.size == 0 or b.size == 0:
-        raise UsageError(
-            f"a distance between samples needs at least one number on each side; found {a.size} and {b.size}"
-        )
+        raise UsageError(f"both samples must hold at least one number; found {a.size} and {b.size}")
     levels = np.union1d(np.arange(1, a.size + 1) / a.size, np.arange(1, b.size + 1) / b.size)
     middle = levels - np.diff(levels, prepend=0.0) / 2
     gaps = np.abs(
@@ -58,47 +67,56 @@ def samples(x: ArrayLike, y: ArrayLike, order: float) -> float:
 
 
 def subsampled_gauss(rate: float, distance: float, sigma: float, order: float) -> float:
-    """W_mu between (1-q) N(0, sigma^2) + q N(d, sigma^2) and N(0, sigma^2); also in R^k for a shift of length d.
+    """Compute W_mu between (1-q) N(0, sigma^2) + q N(d, sigma^2) and N(0, sigma^2).
 
-    In R^k the coordinates across the shift have the same law on both sides and are coupled to themselves. It never exceeds q^(1/mu) d,
-    and at mu = 1 it is q d: by duality E_P f - E_Q f at f(y) = y, since every outcome moves the same way.
+    In R^k it holds for a shift of length d: the coordinates orthogonal to the shift have the same distribution on both
+    sides and are coupled to themselves. The distance never exceeds q^(1/mu) d. At mu = 1 it is q d: by duality
+    E_P f - E_Q f at f(y) = y, since every outcome moves in the same direction.
 
     Args:
-        rate: q in [0, 1]. distance, sigma: d >= 0 and sigma >= 0, in the units of the output. order: mu in [1, 1000].
+        rate: q in [0, 1].
+        distance, sigma: d >= 0 and sigma >= 0, in the units of the output.
+        order: mu in [1, 1000].
     Returns:
-        The distance in the units of the output, right to about 1e-12 relative, and to 1e-16 sigma where it is smaller than that.
+        The distance in the units of the output, right to about 1e-12 relative, and to 1e-16 sigma where it is smaller.
     Source:
         The monotone coupling (Bobkov and Ledoux 2019, Theorem 2.10).
     """
-    known = _simple(rate, distance, sigma, order)
-    if known is not None:
-        return known
+    closed = _closed_form(rate, distance, sigma, order)
+    if closed is not None:
+        return closed
     return sigma * gauss_mixture([1 - rate, rate], [0.0, distance / sigma], [1.0, 1.0], order)
 
 
 def gauss_mixture(weights: Sequence[float], means: Sequence[float], sigmas: Sequence[float], order: float) -> float:
-    """W_mu between a mixture of normal laws and N(0, 1).
+    """Compute W_mu between a mixture of normal distributions and N(0, 1).
 
     Args:
-        weights: of the components, >= 0 with sum 1; means, sigmas: theirs, in units of the second law's standard deviation.
+        weights: of the components, >= 0 with sum 1.
+        means, sigmas: of the components, in units of the standard deviation of the second distribution.
         order: mu in [1, 1000].
     Returns:
         The distance in the same units.
     """
     check_order(order)
-    kept = [(w, m, s) for w, m, s in zip(weights, means, sigmas, strict=True) if w > 0]
+    components = [(w, m, s) for w, m, s in zip(weights, means, sigmas, strict=True) if w > 0]
     log_w, mean, sigma = (
-        np.log([w for w, _, _ in kept])[:, None],
-        *(np.array([k[i] for k in kept])[:, None] for i in (1, 2)),
+        np.log([w for w, _, _ in components])[:, None],
+        *(np.array([c[i] for c in components])[:, None] for i in (1, 2)),
     )
 
-    # far out the cost |y - x|^mu can outweigh a falling density: by at most what the mixture can move an outcome there
-    wide = math.sqrt(2 * order * float(np.max(-log_w))) if len(kept) > 1 else 0.0
+    # far out the cost |y - x|^mu can outweigh the falling density, by no more than the mixture can move an outcome
+    # there
+    wide = math.sqrt(2 * order * float(np.max(-log_w))) if len(components) > 1 else 0.0
     reach = _REACH + min(wide, order * float(np.max(np.abs(mean))) + 1) + 2 * math.sqrt(order)
-    centre, z, log_dz = _panels([(m, -reach * s, reach * s) for _, m, s in kept], 0.5 * min(s for _, _, s in kept))
-    apart = (centre - mean + z) / sigma
-    below, above = logsumexp(log_w + log_ndtr(apart), axis=0), logsumexp(log_w + log_ndtr(-apart), axis=0)
-    log_density = logsumexp(log_w - apart * apart / 2 - np.log(sigma), axis=0) - 0.5 * math.log(2 * math.pi)
+    centre, z, log_dz = _panels(
+        [(m, -reach * s, reach * s) for _, m, s in components], 0.5 * min(s for _, _, s in components)
+    )
+    standardised = (centre - mean + z) / sigma
+    below, above = logsumexp(log_w + log_ndtr(standardised), axis=0), logsumexp(log_w + log_ndtr(-standardised), axis=0)
+    log_density = logsumexp(log_w - standardised * standardised / 2 - np.log(sigma), axis=0) - 0.5 * math.log(
+        2 * math.pi
+    )
     with np.errstate(invalid="ignore"):
         x = np.where(below < above, ndtri_exp(np.minimum(below, 0.0)), -ndtri_exp(np.minimum(above, 0.0)))
     gaps = np.where(np.isfinite(x), np.abs(centre + (z - x)), 0.0)
@@ -106,14 +124,15 @@ def gauss_mixture(weights: Sequence[float], means: Sequence[float], sigmas: Sequ
 
 
 def subsampled_laplace(rate: float, distance: float, scale: float, order: float) -> float:
-    """W_mu between (1-q) Lap(0, b) + q Lap(d, b) and Lap(0, b); arguments and result as ``subsampled_gauss``, with b for sigma.
+    """Compute W_mu between (1-q) Lap(0, b) + q Lap(d, b) and Lap(0, b).
 
-    Outside [0, d] the coupling moves every outcome by the same amount, so both tails are closed forms; between, quadrature in panels
-    that end where the moved outcome crosses 0.
+    Arguments and result are those of ``subsampled_gauss``, with the scale b for sigma. Outside [0, d] the coupling
+    moves every outcome by the same amount, so both tails are closed forms; between, quadrature in panels that end where
+    the moved outcome crosses 0.
     """
-    known = _simple(rate, distance, scale, order)
-    if known is not None:
-        return known
+    closed = _closed_form(rate, distance, scale, order)
+    if closed is not None:
+        return closed
     q, r = rate, distance / scale
     low = -math.log1p(q * math.expm1(-r))
     share = float(np.logaddexp(math.log1p(-q) - r, math.log(q)))  # beyond both centres every outcome moves by r + share
@@ -122,7 +141,7 @@ def subsampled_laplace(rate: float, distance: float, scale: float, order: float)
     middle = _median(q, r)
     near, far = (0.0, 0.0, min(r, reach)), (r, -min(r, reach), 0.0)
     centre, z, log_dz = _panels([near, far], 0.5, breaks=(middle,))
-    y, rest = centre + z, centre - r + z  # the distances from either centre: one of them is z itself, to the last digit
+    y, rest = centre + z, centre - r + z  # the distances from both centres, one of which is z exactly
     above = np.logaddexp(math.log1p(-q) - y - math.log(2), math.log(q) + np.log1p(-np.exp(np.minimum(rest, 0.0)) / 2))
     below = np.logaddexp(math.log1p(-q) + np.log1p(-np.exp(-y) / 2), math.log(q) + rest - math.log(2))
     x = np.where(above < below, -above - math.log(2), below + math.log(2))
@@ -132,26 +151,27 @@ def subsampled_laplace(rate: float, distance: float, scale: float, order: float)
 
 
 def _median(q: float, r: float) -> float:
-    """Where the mixture of Laplace laws around 0 and r has half its mass: q e^-r z^2 + (1-2q) z - (1-q) = 0 at z = e^y."""
-    lean = abs(1 - 2 * q)
+    """Median of the mixture of Laplace distributions around 0 and r: q e^-r z^2 + (1-2q) z - (1-q) = 0 at z = e^y."""
+    asymmetry = abs(1 - 2 * q)
     with np.errstate(divide="ignore"):
-        root = np.logaddexp(np.log(lean), np.logaddexp(2 * np.log(lean), math.log(4 * q * (1 - q)) - r) / 2)
+        root = np.logaddexp(np.log(asymmetry), np.logaddexp(2 * np.log(asymmetry), math.log(4 * q * (1 - q)) - r) / 2)
     y = math.log(2 * (1 - q)) - root if q < 0.5 else root - math.log(2 * q) + r
     return min(max(float(y), 0.0), r)
 
 
-def _simple(rate: float, distance: float, scale: float, order: float) -> float | None:
-    """The cases in closed form: no record, a plain shift, no noise, order 1."""
+def _closed_form(rate: float, distance: float, scale: float, order: float) -> float | None:
+    """Return the distance in the cases with a closed form (no record, a shift, no noise, order 1), else None."""
     check_order(order)
     if not (0 <= rate <= 1 and 0 <= distance < math.inf and 0 <= scale < math.inf):
         raise UsageError(
-            f"wanted a rate in [0, 1] and a distance and a noise that are finite and at least 0; found {rate}, {distance} and {scale}"
+            f"the rate must lie in [0, 1], the distance and the noise must be finite and at least 0; "
+            f"found {rate}, {distance} and {scale}"
         )
     if rate == 0 or distance == 0:
         return 0.0
     if rate == 1 or order == 1:
         return rate * distance
-    if scale == 0 or distance / scale > 1e15:  # the shifted part moves as a whole
+    if scale == 0 or distance / scale > 1e15:  # the shifted component moves as a whole
         return distance * math.exp(math.log(rate) / order)
     return None
 
@@ -159,14 +179,14 @@ def _simple(rate: float, distance: float, scale: float, order: float) -> float |
 def _panels(
     spans: list[tuple[float, float, float]], width: float, breaks: tuple[float, ...] = ()
 ) -> tuple[Array, Array, Array]:
-    """Gauss-Legendre nodes on panels of at most this width that cover all spans once, and end at the breaks.
+    """Lay Gauss-Legendre nodes on panels of at most this width that cover all spans once and end at the breaks.
 
     Args:
-        spans: (centre, low, high), both ends as seen from the centre, which keeps the digits of what lies around a distant one.
+        spans: (centre, low, high), both ends relative to the centre, which keeps the digits around a distant centre.
     Returns:
-        Of every node its centre, its place as seen from there, and the log of its weight.
+        The centre of every node, its position relative to it, and the logarithm of its weight.
     """
-    centres, places, logs = [], [], []
+    centres, positions, log_weights = [], [], []
     end = -math.inf
     for centre, low, high in sorted(spans, key=lambda span: span[0] + span[1]):
         start = max(low, end - centre)
@@ -175,15 +195,15 @@ def _panels(
         inside = [b - centre for b in breaks if start < b - centre < high]
         edges = np.unique(np.append(np.linspace(start, high, math.ceil((high - start) / width) + 1), inside))
         half = np.diff(edges)[:, None] / 2
-        places.append((edges[:-1, None] + half * (_NODES + 1)).ravel())
-        logs.append((np.log(half) + np.log(_WEIGHTS)).ravel())
-        centres.append(np.full(places[-1].shape, centre))
+        positions.append((edges[:-1, None] + half * (_NODES + 1)).ravel())
+        log_weights.append((np.log(half) + np.log(_WEIGHTS)).ravel())
+        centres.append(np.full(positions[-1].shape, centre))
         end = centre + high
-    return np.concatenate(centres), np.concatenate(places), np.concatenate(logs)
+    return np.concatenate(centres), np.concatenate(positions), np.concatenate(log_weights)
 
 
 def _norm(gaps: Array, log_mass: Array, order: float) -> float:
-    """(sum of mass gap^mu)^(1/mu) in log space."""
+    """Compute (sum of mass gap^mu)^(1/mu) in log space."""
     with np.errstate(divide="ignore"):
         logs = order * np.log(gaps) + log_mass
     return float(np.exp(logsumexp(logs) / order)) if logs.size else 0.0

@@ -78,7 +78,7 @@ def test_faulty_files_are_refused_with_the_flag(tmp_path):
         ("c.csv", b"distance\nx\n", "not a CSV of numbers"),
         ("d.csv", b"distance\n-1\n", "at least 0"),
         ("g.csv", b"distance\n1\n2,3\n", "line 3: "),
-        ("h.csv", b"distance,distance\n1,2\n", "each by another name"),
+        ("h.csv", b"distance,distance\n1,2\n", "'distance'"),
         ("e.csv", b"step,distance\n0,1\n0,2\n1,1\n", "same number of rows"),
         ("f.csv", b"a,b\n1,2\n", "two records"),
     ):

@@ -54,7 +54,7 @@ def test_data_sets_are_read_by_name_and_part():
         ("words.csv", "a,b\n1,x\n", MissingResource, "wanted a number in every cell"),
         ("ragged.csv", "1,2\n3\n", MissingResource, "wanted a number in every cell"),
         ("typo.csv", "a,b\n1,2\n\n3,4x\n", MissingResource, "line 4: could not convert string '4x'"),
-        ("twice.csv", "a,a\n1,2\n", MissingResource, "each by another name"),
+        ("twice.csv", "a,a\n1,2\n", MissingResource, "'a'"),
         ("empty.csv", "", MissingResource, "no records"),
         ("header.csv", "a,b\n", MissingResource, "no records"),
         ("nan.csv", "1,2\nnan,3\n", MissingResource, "record 1 has one that is not"),

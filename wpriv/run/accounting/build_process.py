@@ -93,7 +93,7 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None, pl
         except WprivError as error:
             if not places:
                 raise
-            raise type(error)(f"{places[index]}: {error}") from None
+            raise error.at(places[index]) from None
         alike = bool(steps) and dataclasses.replace(steps[-1], n=1) == dataclasses.replace(new, n=1)
         if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
@@ -312,7 +312,7 @@ def described_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = 
         specs.append(spec)
     size = _size(steps)
     built = process(specs, adjacency)
-    units = [step.observed.told() for step in built.steps if step.observed is not None]
+    units = [step.observed.describe() for step in built.steps if step.observed is not None]
     notes += [f"sigma and sensitivity are multiples of the observed unit: {unit}" for unit in units]
     return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)
 
