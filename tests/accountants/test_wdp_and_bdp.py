@@ -17,7 +17,7 @@ from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.numerics.wasserstein_1d import subsampled_gauss
-from wpriv.run.accounting.attack import reading
+from wpriv.run.accounting.attack import chance_of_right_guess
 from wpriv.run.accounting.load_distances import observed
 
 SEEN = of_distances([0.3, 0.8, 1.5, 2.0], coordinates=10)
@@ -209,7 +209,7 @@ def golden_attacks() -> list[dict]:
 def test_the_golden_attack_probabilities(point):
     process = Process((Step(Gauss(1.0)),))
     row = Guarantee("wdp", "as-published", "wdp", Bracket(float(point["inputs"]["eps"])), Bracket(1e-5), process, "")
-    assert reading(row)["paper"] == pytest.approx(float(point["value"]), rel=1e-12)
+    assert chance_of_right_guess(row)["paper"] == pytest.approx(float(point["value"]), rel=1e-12)
 
 
 def test_the_paper_s_reading_stands_beside_what_the_notion_bounds():

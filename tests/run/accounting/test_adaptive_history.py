@@ -101,13 +101,13 @@ def test_an_order_of_at_most_one_is_refused(order):
 
 def test_distinguishing_events_are_refused():
     with pytest.raises(Unsupported):
-        adaptive_history.account(Process((Step(TruncatedGauss(12.0, 50.0)),)), delta=1e-3, tol=1e-3)
+        adaptive_history.account_for_history(Process((Step(TruncatedGauss(12.0, 50.0)),)), delta=1e-3, tol=1e-3)
 
 
 def test_plain_gauss_steps_lose_nothing_by_adaptive_noise():
     process = Process((Step(Gauss(11.0), 10), Step(Gauss(15.0), 10), Step(Gauss(7.0, 0.5), 3)))
     sigma = (10 / 121 + 10 / 225 + 3 * 0.25 / 49) ** -0.5
-    both = adaptive_history.account(process, delta=1e-5, tol=1e-6)
+    both = adaptive_history.account_for_history(process, delta=1e-5, tol=1e-6)
     assert both.adaptive.claim == both.fixed.claim == "exact"
     assert both.adaptive.epsilon.safe == pytest.approx(both.fixed.epsilon.safe, rel=1e-12)
     assert gauss_delta(both.adaptive.epsilon.safe, sigma, 1) == pytest.approx(1e-5, rel=1e-9)
@@ -197,7 +197,7 @@ def test_the_privacy_loss_stays_below_its_bound_however_noise_and_end_are_chosen
 
 def test_the_bound_of_the_loss_is_the_least_over_the_orders():
     process = Process((Step(Gauss(1.1), 1000, POISSON), Step(Gauss(0.9), 300, POISSON)))
-    both = adaptive_history.account(process, delta=1e-5, tol=1e-4)
+    both = adaptive_history.account_for_history(process, delta=1e-5, tol=1e-4)
     orders = rdp_filter.orders(rdp_filter.first_kind(process), delta=1e-5)
     assert both.orders == tuple(1 + orders.lam)
     few = orders.lam < 8

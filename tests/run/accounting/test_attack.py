@@ -12,11 +12,11 @@ from scipy.special import ndtr, ndtri
 import wpriv
 from wpriv.core.guarantee import Bracket, Curve
 from wpriv.run.accounting import build_process, evaluate
-from wpriv.run.accounting.attack import attack
+from wpriv.run.accounting.attack import attack_bounds
 
 
 def attacks(spec: dict, accountant: str = "pld", rates: tuple[float, ...] = (1e-3, 1e-2)) -> dict:
-    found = attack(evaluate.curve(build_process.process([spec]), accountant), rates)
+    found = attack_bounds(evaluate.curve(build_process.process([spec]), accountant), rates)
     assert found is not None
     return found
 
@@ -84,5 +84,5 @@ def test_nothing_is_said_of_an_upper_bound_or_a_limit():
             Bracket.above,
             Bracket.above,
         )
-        assert attack(curve) is None
+        assert attack_bounds(curve) is None
     assert "attack" not in wpriv.budget("gauss", sigma=1, delta=1e-5, accountant="rdp", attack=True).extra

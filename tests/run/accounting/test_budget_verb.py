@@ -20,7 +20,9 @@ from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.run.accounting import budget as verb
 from wpriv.run.accounting import build_process, evaluate, gate, tabulate
-from wpriv.run.accounting.parameter_search import Reply, Unreachable, solve
+from wpriv.run.accounting.parameter_search import Evaluation
+from wpriv.run.accounting.parameter_search import Unreachable
+from wpriv.run.accounting.parameter_search import solve
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import TOL
 
@@ -176,13 +178,13 @@ def test_few_evaluations_suffice(monkeypatch):
 def test_more_noise_may_mean_less_privacy():
     # a valley: the target is met between 2 and 5 only, and the search starts far to the right of it
     knob = SearchParameter("x", +1, 1e-6, 1e9)
-    found = solve(knob, lambda x: Reply(abs(x - 3.5) - 1.5), 1000.0, -1.0, 1e-5)
+    found = solve(knob, lambda x: Evaluation(abs(x - 3.5) - 1.5), 1000.0, -1.0, 1e-5)
     assert 2 <= found.value <= 2 * (1 + 2e-5)
 
 
 def test_an_unreachable_target_names_the_best_value():
     with pytest.raises(Unreachable) as caught:
-        solve(SearchParameter("x", +1, 1e-3, 1e3), lambda x: Reply(1 + 1 / x), 1.0, -1.0, 1e-5)
+        solve(SearchParameter("x", +1, 1e-3, 1e3), lambda x: Evaluation(1 + 1 / x), 1.0, -1.0, 1e-5)
     assert caught.value.miss == pytest.approx(1.0, abs=0.01)
 
 
@@ -190,9 +192,9 @@ def test_an_unreachable_target_names_the_best_value():
 def test_the_search_ends_on_the_least_grid_value(root, slope, off):
     calls = []
 
-    def ask(x: float) -> Reply:
+    def ask(x: float) -> Evaluation:
         calls.append(x)
-        return Reply(slope * math.log(root / x))
+        return Evaluation(slope * math.log(root / x))
 
     found = solve(
         SearchParameter("x", +1, 1e-12, 1e15), ask, root * math.exp(off), -slope * math.exp(off / 3), 1e-5
@@ -206,6 +208,10 @@ def test_a_count_out_of_reach_is_told_after_few_evaluations():
     asked = []
     with pytest.raises(Unreachable):
         solve(
-            SearchParameter("n", -1, 1, 2**40, whole=True), lambda n: asked.append(n) or Reply(1 + n), 1e6, -0.55, 2e-5
+            SearchParameter("n", -1, 1, 2**40, whole=True),
+            lambda n: asked.append(n) or Evaluation(1 + n),
+            1e6,
+            -0.55,
+            2e-5,
         )
     assert len(asked) <= 20

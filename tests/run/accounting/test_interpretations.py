@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from wpriv.errors import UsageError
-from wpriv.run.accounting.interpretations import readings, why
+from wpriv.run.accounting.interpretations import interpretations_of
+from wpriv.run.accounting.interpretations import compare_interpretations
 
 JOB = {"mech": "gauss", "sigma": 1.12, "records": 60000, "batch": 256, "epochs": 60}
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return why(JOB, delta=1e-5)
+    return compare_interpretations(JOB, delta=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -42,20 +43,26 @@ def test_every_reading_says_what_it_assumes_and_a_refused_one_why(rows):
 
 
 def test_replacing_a_record_doubles_the_sensitivity_given():
-    found = [r.spec.get("sensitivity") for r in readings({**JOB, "sensitivity": 0.5}) if r.adjacency == "replace-one"]
+    found = [
+        r.spec.get("sensitivity")
+        for r in interpretations_of({**JOB, "sensitivity": 0.5})
+        if r.adjacency == "replace-one"
+    ]
     assert found == [0.5, 0.5, 1.0, 1.0]
 
 
 def test_a_job_without_sampling_has_readings_too():
-    assert {r.spec.get("sampling", "none") for r in readings({"mech": "laplace", "scale": 20, "n": 10})} == {"none"}
+    assert {r.spec.get("sampling", "none") for r in interpretations_of({"mech": "laplace", "scale": 20, "n": 10})} == {
+        "none"
+    }
 
 
 @pytest.mark.parametrize("question", [{}, {"eps": 1, "delta": 1e-5}])
 def test_one_question_is_asked(question):
     with pytest.raises(UsageError, match="--why"):
-        why(JOB, **question)
+        compare_interpretations(JOB, **question)
 
 
 def test_an_unknown_mechanism_is_refused():
     with pytest.raises(UsageError, match="did you mean"):
-        why({"mech": "gaus", "sigma": 1}, delta=1e-5)
+        compare_interpretations({"mech": "gaus", "sigma": 1}, delta=1e-5)

@@ -65,7 +65,7 @@ def test_a_vacuous_eps_is_replaced_by_the_least_other_bound_and_the_source_names
         lambda _: Bracket(1e4, 0.0, 1e5),
         tol=1e-3,
     )
-    curve = other_bounds.intersected(vacuous, (("rdp",), ("kov", "basic")))
+    curve = other_bounds.intersect(vacuous, (("rdp",), ("kov", "basic")))
     row = curve.at(delta=1e-6)
     least = min(evaluate.curve(FEW, name).at(delta=1e-6).epsilon.safe for name in ("rdp", "kov", "basic"))
     assert row.epsilon.safe <= least
@@ -101,7 +101,7 @@ def test_a_refusal_stays_one_where_no_other_bound_says_anything():
     def refuse(_: float) -> Bracket:
         raise Unsupported("too many cells")
 
-    curve = other_bounds.intersected(Curve(FEW, "pld", "approximate-dp", "certified", "", refuse, refuse, tol=1e-3), ())
+    curve = other_bounds.intersect(Curve(FEW, "pld", "approximate-dp", "certified", "", refuse, refuse, tol=1e-3), ())
     others = other_bounds.OtherBounds(Process((Step(Laplace(1.0), 3),)), ())
     with pytest.raises(Unsupported, match="too many cells"):
         others.narrowed(curve, lambda c: refuse(0.0), lambda: 0.0, 1.0)

@@ -17,7 +17,10 @@ from tests.run.accounting.test_budget_verb import gauss_delta
 from wpriv.core.guarantee import Bracket, Curve
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process, evaluate
-from wpriv.run.accounting.parameter_search import Outcome, Reply, Unreachable, solve
+from wpriv.run.accounting.parameter_search import Outcome
+from wpriv.run.accounting.parameter_search import Evaluation
+from wpriv.run.accounting.parameter_search import Unreachable
+from wpriv.run.accounting.parameter_search import solve
 from wpriv.run.accounting.search_parameter import SearchParameter
 
 X = SearchParameter("x", +1, 1e-12, 1e15, digits=9)
@@ -27,18 +30,18 @@ REASON = "too many cells"
 def replies(root: float, *silent: tuple[float, float]):
     """An accountant whose target is met from ``root`` on, and which has no answer inside the intervals."""
 
-    def reply(x: float) -> Reply:
+    def reply(x: float) -> Evaluation:
         gap = any(a <= x <= b for a, b in silent)
-        return Reply(math.inf, refusal=REASON) if gap else Reply(math.log(root / x), math.log(root / x))
+        return Evaluation(math.inf, refusal=REASON) if gap else Evaluation(math.log(root / x), math.log(root / x))
 
     return reply
 
 
 def test_the_four_outcomes_are_kept_apart():
-    assert Reply(-0.1, refusal=REASON).outcome is Outcome.MEETS
-    assert Reply(0.1, 0.05, REASON).outcome is Outcome.MISSES
-    assert Reply(0.1, -0.05).outcome is Outcome.OPEN
-    assert Reply(math.inf, refusal=REASON).outcome is Outcome.REFUSED
+    assert Evaluation(-0.1, refusal=REASON).outcome is Outcome.MEETS
+    assert Evaluation(0.1, 0.05, REASON).outcome is Outcome.MISSES
+    assert Evaluation(0.1, -0.05).outcome is Outcome.OPEN
+    assert Evaluation(math.inf, refusal=REASON).outcome is Outcome.REFUSED
 
 
 @pytest.mark.parametrize("guess", [0.01, 1.0, 3.0, 7.0, 30.0, 200.0, 1e5])
@@ -57,9 +60,9 @@ def test_a_value_found_beside_a_gap_is_the_least_with_an_answer_or_the_gap_is_na
     root = 2.0
     gap = (root * math.exp(start), root * math.exp(start + width))
 
-    def ask(x: float) -> Reply:
+    def ask(x: float) -> Evaluation:
         excess = knob.privacy_direction * math.log(root / x)
-        return Reply(math.inf, refusal=REASON) if gap[0] <= x <= gap[1] else Reply(excess, excess)
+        return Evaluation(math.inf, refusal=REASON) if gap[0] <= x <= gap[1] else Evaluation(excess, excess)
 
     solution = solve(knob, ask, root * math.exp(off), -1.0, 1e-7)
     assert ask(solution.value).outcome is Outcome.MEETS

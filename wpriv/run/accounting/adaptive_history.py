@@ -46,7 +46,7 @@ EXCEEDED = (
 
 
 @dataclass(frozen=True)
-class Declared:
+class PlannedRuns:
     """What was fixed before the first release of a history.
 
     Args:
@@ -59,7 +59,7 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class AdaptiveFigures:
     """The two figures of a history, and what each assumes.
 
     Args:
@@ -114,7 +114,7 @@ def lines(parameters: Mapping[str, Any] | None) -> list[str]:
     return words
 
 
-def gaussian(process: Process) -> bool:
+def is_unsampled_gaussian(process: Process) -> bool:
     """Whether every step is a Gauss mechanism on all records, so that mu^2 adds up even where it is chosen adaptively.
 
     Proof. Let W be a Brownian motion of drift 1 under D and 0 under D'. A step that is mu-GDP is a function of an observation N(mu, 1)
@@ -125,15 +125,15 @@ def gaussian(process: Process) -> bool:
     return all(gaussian_mu(pair) is not None for run in process.directions() for pair, _ in run)
 
 
-def account(
+def account_for_history(
     process: Process,
-    declared: Declared | None = None,
+    declared: PlannedRuns | None = None,
     *,
     eps: float | None = None,
     delta: float | None = None,
     tol: float,
     fixed: Guarantee | None = None,
-) -> Adaptive:
+) -> AdaptiveFigures:
     """Both figures of a history, at one eps or one delta.
 
     The orders of the Renyi divergences are those for the first run as planned, at the delta (or eps) that is asked: they depend on nothing
@@ -148,7 +148,7 @@ def account(
     runs = 1 if declared is None else declared.runs
     filters = registry.load("accountants", FILTER)
     first = filters.first_kind(process) if declared is None else Process((declared.step,), process.adjacency)
-    plain = gaussian(process)
+    plain = is_unsampled_gaussian(process)
     orders = filters.orders(first, eps=eps, delta=delta)
     row = evaluate.ask(
         evaluate.curve(process, GAUSS, tol) if plain else filters.filtered(process, first), eps=eps, delta=delta
@@ -156,7 +156,7 @@ def account(
     loss = None if delta is None else _loss(process, orders.lam, orders.share, delta)
     shown = None if plain else tuple(map(float, 1 + orders.lam))
     if plain or fixed is None:
-        return Adaptive(fixed, row, shown, loss, runs)
+        return AdaptiveFigures(fixed, row, shown, loss, runs)
     name = "epsilon" if delta is not None else "delta"
     upper, lower = getattr(row, name).safe, getattr(fixed, name).lower or 0.0
     if lower > upper * (1 + 1e-8):
@@ -164,7 +164,7 @@ def account(
     bracket = Bracket(upper, min(lower, upper), upper)
     row = dataclasses.replace(row, source=f"{row.source}; lower end by pld, for the same steps fixed in advance")
     row = dataclasses.replace(row, epsilon=bracket) if name == "epsilon" else dataclasses.replace(row, delta=bracket)
-    return Adaptive(fixed, row, shown, loss, runs)
+    return AdaptiveFigures(fixed, row, shown, loss, runs)
 
 
 def _fixed(process: Process, eps: float | None, delta: float | None, tol: float) -> Guarantee | None:

@@ -20,7 +20,7 @@ CLOSE = 1e-3
 MOST_POINTS = 16
 
 
-def reading(row: Guarantee) -> dict[str, Any] | None:
+def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
     """The chance of a right guess, neighbours being equally likely, as Yang et al. (2024) read it off any eps, and what the notion bounds.
 
     1/(1 + e^-eps) is the bound of pure DP. (eps, delta)-BDP bounds the mean over records by (e^eps + delta)/(1 + e^eps); WDP bounds
@@ -68,7 +68,7 @@ class Profile:
         return -math.expm1(log_t) + t * low, -math.expm1(log_t) + t * high
 
 
-def attack(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, Any] | None:
+def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, Any] | None:
     """Advantage (largest TPR - FPR) and the TPR at each false-positive rate, with both ends; None where nothing is certified.
 
     Advantage is delta(0), the total variation. Both ends are those of the trade-off function that the curve stands for; where the

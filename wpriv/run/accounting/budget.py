@@ -115,13 +115,13 @@ def answer(
     extra: dict[str, Any] = {"reading": list(subject.notes)}
     if accountant == "pld" and subject.declared is not None and subject.declared.runs > 1:
         with contextlib.suppress(Unsupported):  # some step has no bound for adaptive parameters
-            figures = adaptive_history.account(
+            figures = adaptive_history.account_for_history(
                 subject.process, subject.declared, eps=eps, delta=delta, tol=tol, fixed=row
             )
             extra["parameters"] = figures.as_dict()
     if attack:
-        bounds = attacks.attack(evaluate.curve(subject.process, accountant, max(tol, ATTACK_TOL)))
-        guess = attacks.reading(row)
+        bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, ATTACK_TOL)))
+        guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
     return row.with_extra(**extra)
 
@@ -134,7 +134,7 @@ def _adaptive(
         raise UsageError(
             f"--adaptive chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the two"
         )
-    figures = adaptive_history.account(subject.process, subject.declared, eps=eps, delta=delta, tol=tol)
+    figures = adaptive_history.account_for_history(subject.process, subject.declared, eps=eps, delta=delta, tol=tol)
     unknown = "delta" if eps is not None else "eps"
     return figures.adaptive.with_extra(asked=unknown, reading=list(subject.notes), parameters=figures.as_dict())
 

@@ -17,7 +17,7 @@ from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import UsageError, WprivError
 from wpriv.hints import did_you_mean
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.adaptive_history import Declared
+from wpriv.run.accounting.adaptive_history import PlannedRuns
 from wpriv.run.accounting.history import read_history
 from wpriv.run.parse_numbers import number, shown, whole
 
@@ -220,7 +220,7 @@ class DescribedProcess:
     process: Process
     notes: tuple[str, ...] = ()
     records: int | None = None
-    declared: Declared | None = None
+    declared: PlannedRuns | None = None
 
     def tol(self) -> float:
         """The default relative width of a bracket; the same as in a statement, so that both show the same figure."""

@@ -16,7 +16,8 @@ from wpriv.run.accounting import build_process, classical_formulas, evaluate
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import default_tol, solved
+from wpriv.run.accounting.solve_parameter import default_tol
+from wpriv.run.accounting.solve_parameter import solve_for
 from wpriv.run.parse_numbers import number, whole
 
 
@@ -97,7 +98,7 @@ def calibrate(
         _check_classical(spec, search)
     size = whole(records, "records") if records is not None else None
     width = default_tol(search, at) if tol is None else number(tol, "--tol")
-    solution = solved(search, at, accountant, eps, delta, width)
+    solution = solve_for(search, at, accountant, eps, delta, width)
     row, calibrated = solution.row, solution.as_dict()
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])

@@ -37,9 +37,9 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options
     found: Curve = module.account(process, tol=tol, **own, **options)
     others = getattr(module, "OTHER_BOUNDS", ())
     if others and found.claim == "certified":
-        from wpriv.run.accounting.other_bounds import intersected
+        from wpriv.run.accounting.other_bounds import intersect
 
-        return intersected(found, others)
+        return intersect(found, others)
     return found
 
 

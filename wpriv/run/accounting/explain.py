@@ -10,7 +10,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Step
 from wpriv.numerics.safe_rounding import echo
-from wpriv.run.accounting.adaptive_history import gaussian
+from wpriv.run.accounting.adaptive_history import is_unsampled_gaussian
 
 SAMPLING = {
     "poisson": "every step must draw each record by itself with probability `rate`; shuffled or fixed batches are not covered",
@@ -64,7 +64,7 @@ def _chosen(row: Guarantee) -> str:
     if row.notion == "wdp":
         return FIXED
     sums = {"rdp-filter": "this figure", "basic": "the sum of eps, or of delta, of the single steps"}
-    if row.accountant in ("pld", "gdp") and gaussian(row.process):
+    if row.accountant in ("pld", "gdp") and is_unsampled_gaussian(row.process):
         return FILTERED.format(what="the sum of (sensitivity / sigma)^2")
     return FILTERED.format(what=sums[row.accountant]) if row.accountant in sums else ADAPTIVE
 

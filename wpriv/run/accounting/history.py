@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import MissingResource, UsageError
-from wpriv.run.accounting.adaptive_history import Declared
+from wpriv.run.accounting.adaptive_history import PlannedRuns
 from wpriv.run.parse_numbers import number, shown, whole
 from wpriv.run.results import file_names
 
@@ -27,7 +27,7 @@ class History:
     notes: tuple[str, ...] = ()
     adjacency: str | None = None  # the neighbours that the file names; None where it names none
     places: tuple[str, ...] = ()  # where in the file each of the steps first stands, for messages
-    declared: Declared | None = (
+    declared: PlannedRuns | None = (
         None  # what its file says was fixed before the first release; None where it says nothing
     )
 
@@ -118,15 +118,15 @@ def _ledger(file: Path) -> History:
                 f"{aside.name} holds an earlier run, which is not part of this figure: see the statement of this one"
             )
     process = ledger.process(entries)
-    return History(process.describe(), tuple(notes), process.adjacency, declared=declared(entries))
+    return History(process.describe(), tuple(notes), process.adjacency, declared=planned_runs(entries))
 
 
-def declared(entries: Sequence[Entry]) -> Declared:
+def planned_runs(entries: Sequence[Entry]) -> PlannedRuns:
     """What was fixed before the first release of a ledger: its first run as planned. Each further run is a fork of the one before."""
     from wpriv.engine import ledger
 
     (step,) = ledger.process(entries[:1]).steps
-    return Declared(replace(step, n=entries[0].planned), len({entry.run for entry in entries}))
+    return PlannedRuns(replace(step, n=entries[0].planned), len({entry.run for entry in entries}))
 
 
 def _stated(path: Path) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from wpriv.run.parse_numbers import number, shown
 
 
 @dataclass(frozen=True)
-class Reading:
+class Interpretation:
     """One way to read a job: the step it amounts to, under which neighbouring relation, priced by whom, assuming what."""
 
     spec: dict[str, Any]
@@ -25,7 +25,7 @@ class Reading:
     assumption: str
 
 
-def why(
+def compare_interpretations(
     spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float | None = None
 ) -> list[dict[str, Any]]:
     """Prices one step specification under every reading.
@@ -40,10 +40,10 @@ def why(
     """
     if (eps is None) == (delta is None):
         raise UsageError("--why asks at one eps or at one delta; give --eps or --delta")
-    return [_row(reading, eps, delta, tol) for reading in readings(spec)]
+    return [_row(reading, eps, delta, tol) for reading in interpretations_of(spec)]
 
 
-def readings(spec: Mapping[str, Any]) -> list[Reading]:
+def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The readings of a job, from the tightest accountant on the reading it is usually given to no amplification at all."""
     base = {k: v for k, v in spec.items() if k not in (*build_process.REPETITION_KEYS, "sampling")}
     own = build_process.mechanism(base).adjacencies
@@ -71,43 +71,47 @@ def readings(spec: Mapping[str, Any]) -> list[Reading]:
             "add-remove",
             "each record joins each step by itself with the same chance; neighbours differ by one record",
         ),
-        Reading(poisson, "replace-one", "pld", "Poisson sampling, but one record is replaced by another"),
-        Reading(
+        Interpretation(poisson, "replace-one", "pld", "Poisson sampling, but one record is replaced by another"),
+        Interpretation(
             {**base, **fixed},
             "replace-one",
             "pld",
             "fixed-size batches; one record is replaced, sigma is relative to that change",
         ),
-        Reading(
+        Interpretation(
             {**wide, **fixed},
             "replace-one",
             "pld",
             "the same, sigma relative to one record: replacing it moves a sum twice as far",
         ),
         *_unsampled({**base, "n": passes}, {**wide, "n": passes}, shuffled)[:1],
-        Reading({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
-        Reading(
+        Interpretation({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
+        Interpretation(
             {**base, "n": n}, "add-remove", "pld", "the same records might be in every batch: all steps, no sampling"
         ),
     ]
 
 
-def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Reading]:
+def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Interpretation]:
     return [
-        Reading(spec, adjacency, "pld", f"{assumption}; tight, certified"),
-        Reading(spec, adjacency, "rdp", "the same, through Renyi moments with the conversion of 2020: an upper bound"),
-        Reading(spec, adjacency, "rdp-mironov", "the same with the conversion used before 2020: a looser upper bound"),
-        Reading(spec, adjacency, "gdp-clt", "the same, by a central limit: an estimate, often below the truth"),
-        Reading(
+        Interpretation(spec, adjacency, "pld", f"{assumption}; tight, certified"),
+        Interpretation(
+            spec, adjacency, "rdp", "the same, through Renyi moments with the conversion of 2020: an upper bound"
+        ),
+        Interpretation(
+            spec, adjacency, "rdp-mironov", "the same with the conversion used before 2020: a looser upper bound"
+        ),
+        Interpretation(spec, adjacency, "gdp-clt", "the same, by a central limit: an estimate, often below the truth"),
+        Interpretation(
             spec, adjacency, "clt", "the same, by the class of the privacy loss: an estimate, may be below the truth"
         ),
     ]
 
 
-def _unsampled(own: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Reading]:
+def _unsampled(own: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Interpretation]:
     return [
         *_by_all(own, "add-remove", assumption),
-        Reading(wide, "replace-one", "pld", f"{assumption}; one record is replaced"),
+        Interpretation(wide, "replace-one", "pld", f"{assumption}; one record is replaced"),
     ]
 
 
@@ -119,7 +123,7 @@ def _replaced(base: dict[str, Any]) -> dict[str, Any]:
     return {**base, "sensitivity": 2 * step.describe()["sensitivity"]}
 
 
-def _row(reading: Reading, eps: float | None, delta: float | None, tol: float | None) -> dict[str, Any]:
+def _row(reading: Interpretation, eps: float | None, delta: float | None, tol: float | None) -> dict[str, Any]:
     spec = reading.spec
     row = {
         "sampling": spec.get("sampling", "none"),

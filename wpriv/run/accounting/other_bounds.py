@@ -30,7 +30,7 @@ OUTER = 1e-2
 Ask = Callable[[Curve], Bracket]
 
 
-def intersected(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
+def intersect(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
     """A certified curve whose brackets, where they are wider than its ``tol``, are intersected with other proven bounds.
 
     Where the curve itself refuses a question, the other bounds answer it alone, and the row says so.

@@ -17,9 +17,9 @@ from wpriv.errors import Unsupported
 from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run.accounting.search_parameter import SearchParameter
 
-MOST_EVALUATIONS = 120
+MAX_EVALUATIONS = 120
 # how often the search looks on the less private side of values without an answer for one that meets the target
-MOST_LOOKS = 8
+MAX_PROBES = 8
 # a move of half an e-fold or more that changes ln(found / wanted) by less than this has reached a limit
 FLAT = 1e-6
 
@@ -34,7 +34,7 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Reply:
+class Evaluation:
     """One evaluation.
 
     Args:
@@ -94,14 +94,14 @@ class Search:
     """The values that were tried, in u = sign * ln x, which grows with privacy."""
 
     knob: SearchParameter
-    ask: Callable[[float], Reply]
-    seen: dict[float, Reply] = field(default_factory=dict)
+    ask: Callable[[float], Evaluation]
+    seen: dict[float, Evaluation] = field(default_factory=dict)
 
-    def at(self, x: float) -> Reply:
+    def at(self, x: float) -> Evaluation:
         """What is known at x, asked once for each x."""
         if x not in self.seen:
-            if len(self.seen) >= MOST_EVALUATIONS:
-                raise Unsupported(f"no {self.knob.name} found within {MOST_EVALUATIONS} evaluations of the accountant")
+            if len(self.seen) >= MAX_EVALUATIONS:
+                raise Unsupported(f"no {self.knob.name} found within {MAX_EVALUATIONS} evaluations of the accountant")
             self.seen[x] = self.ask(x)
         return self.seen[x]
 
@@ -131,13 +131,13 @@ class Search:
 
 def solve(
     knob: SearchParameter,
-    ask: Callable[[float], Reply],
+    ask: Callable[[float], Evaluation],
     guess: float,
     slope: float,
     rtol: float,
     *,
-    seen: dict[float, Reply] | None = None,
-    looks: int = MOST_LOOKS,
+    seen: dict[float, Evaluation] | None = None,
+    looks: int = MAX_PROBES,
     show: bool = True,
 ) -> Solution:
     """The least private grid value that meets the target, to within ``rtol`` relative; it was evaluated and meets it.

@@ -16,7 +16,12 @@ from wpriv.core.process import Process, sandwich
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.parameter_search import MOST_LOOKS, Outcome, Reply, Solution, Unreachable, solve
+from wpriv.run.accounting.parameter_search import MAX_PROBES
+from wpriv.run.accounting.parameter_search import Outcome
+from wpriv.run.accounting.parameter_search import Evaluation
+from wpriv.run.accounting.parameter_search import Solution
+from wpriv.run.accounting.parameter_search import Unreachable
+from wpriv.run.accounting.parameter_search import solve
 from wpriv.run.accounting.search_parameter import SearchParameter
 
 # relative width of the accountant's bracket at the answer; eps falls at least as fast as the noise grows, so that the
@@ -34,7 +39,7 @@ ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class SolvedParameter:
     """A parameter that was solved for.
 
     Args:
@@ -100,7 +105,7 @@ class Calibrated:
         return []
 
 
-def solved(
+def solve_for(
     knob: SearchParameter,
     at: Callable[[float], Process],
     accountant: str,
@@ -109,7 +114,7 @@ def solved(
     tol: float = TOL,
     *,
     finest: float = FINEST,
-) -> Calibrated:
+) -> SolvedParameter:
     """The best value of a parameter at which the process ``at(value)`` meets a target, and its guarantee there.
 
     Searches by coarse brackets first, then by those of ``tol``, and ends within ``SEARCH_SHARE * tol`` of where their
@@ -133,7 +138,7 @@ def solved(
             question.take(before)
         try:
             exact = last and question.counts_at(guess)
-            solution = question.solve(guess, slope, 0.0 if exact else SEARCH_SHARE * width, MOST_LOOKS, last)
+            solution = question.solve(guess, slope, 0.0 if exact else SEARCH_SHARE * width, MAX_PROBES, last)
         except Unreachable as error:
             if last or not question.undecided():
                 raise question.why_not(error) from None
@@ -177,7 +182,7 @@ class Question:
     width: float
     finest: float
     rows: dict[float, Guarantee] = field(default_factory=dict, init=False)
-    seen: dict[float, Reply] = field(default_factory=dict, init=False)
+    seen: dict[float, Evaluation] = field(default_factory=dict, init=False)
     trouble: list[WprivError] = field(default_factory=list, init=False)
 
     def solve(self, guess: float, slope: float, rtol: float, looks: int, show: bool) -> Solution:
@@ -199,7 +204,7 @@ class Question:
         self.rows |= {value: other.rows[value] for value in fixed}
         self.seen |= {value: other.seen[value] for value in fixed}
 
-    def reply(self, value: float) -> Reply:
+    def reply(self, value: float) -> Evaluation:
         """Ask at one value. One out of the accountant's reach, or of the mechanism's range, is refused: no miss."""
         certain = False
         try:
@@ -208,18 +213,18 @@ class Question:
             row, wide = self._row(process, self.counts_at(value))
         except (Unsupported, UsageError) as error:
             self.trouble.append(error)
-            return Reply(math.inf, math.inf if certain else -math.inf, str(error))
+            return Evaluation(math.inf, math.inf if certain else -math.inf, str(error))
         except MemoryError:
             why = f"{self.accountant} needs more memory than there is at {self.knob.name} = {value:g}. Raise --tol, or use rdp"
             self.trouble.append(Unsupported(why))
-            return Reply(math.inf, refusal=why)
+            return Evaluation(math.inf, refusal=why)
         self.rows[value] = row
         bracket, wanted = self._held(row)
         lower = bracket.lower if row.claim == "certified" else bracket.safe * (1 - ROUNDING)
         refusal = bracket.refusal or (
             f"its bracket of [{lower:.6g}, {bracket.safe:.6g}] cannot be made narrower" if wide else ""
         )
-        return Reply(_log_ratio(bracket.safe, wanted), _log_ratio(lower or 0.0, wanted), refusal)
+        return Evaluation(_log_ratio(bracket.safe, wanted), _log_ratio(lower or 0.0, wanted), refusal)
 
     def _row(self, process: Process, counts: bool) -> tuple[Guarantee, bool]:
         """The answer at the target, and whether its bracket says next to nothing: it is wider than ``COARSE``.
@@ -248,10 +253,10 @@ class Question:
         replies = [self.seen[x] for x in (solution.value, solution.beside) if x is not None]
         return all(reply.refusal for reply in replies) and self.rows[solution.value].claim == "certified"
 
-    def answer(self, solution: Solution) -> Calibrated:
+    def answer(self, solution: Solution) -> SolvedParameter:
         """The solution with its guarantee."""
         row = evaluate.checked(self.rows[solution.value])
-        return Calibrated(self.knob, solution.value, row, solution.missed, solution.refusal)
+        return SolvedParameter(self.knob, solution.value, row, solution.missed, solution.refusal)
 
     def why_not(self, error: Unreachable) -> WprivError:
         """Why no value meets the target: what the best one gives; or why the accountant cannot tell."""

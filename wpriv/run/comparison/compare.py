@@ -15,7 +15,7 @@ from wpriv.core.guarantee import Curve, unit_notes
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import load_recipe
 from wpriv.run.accounting import build_process, evaluate
-from wpriv.run.accounting.interpretations import why
+from wpriv.run.accounting.interpretations import compare_interpretations
 from wpriv.run.comparison import grid, loss_tables
 from wpriv.run.comparison.grid import Cell
 from wpriv.run.comparison.monotone_rows import monotone_rows
@@ -140,7 +140,7 @@ def run(
 
 def readings(spec: dict[str, Any], **question: float) -> list[Row]:
     """``compare --why``: see ``wpriv.run.accounting.interpretations``, which takes the question (eps or delta, and tol)."""
-    return why({k: v for k, v in spec.items() if v is not None}, **question)
+    return compare_interpretations({k: v for k, v in spec.items() if v is not None}, **question)
 
 
 def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:

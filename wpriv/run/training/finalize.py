@@ -122,12 +122,12 @@ def _parameters(
         process is None
         or job.private is None
         or job.private.delta is None
-        or (declared := history.declared(entries)).runs < 2
+        or (declared := history.planned_runs(entries)).runs < 2
     ):
         return {}
     fixed = next((row for row in rows if row.accountant == "pld"), None)
     try:
-        both = adaptive_history.account(
+        both = adaptive_history.account_for_history(
             process, declared, delta=job.private.delta, tol=evaluate.answer_tol(process), fixed=fixed
         )
     except Unsupported as error:

@@ -18,7 +18,7 @@ from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import solved
+from wpriv.run.accounting.solve_parameter import solve_for
 
 ACCOUNTANT = "pld"
 # width of the brackets of eps on the way, after each epoch; that of the whole run is as narrow as its statement's
@@ -177,7 +177,7 @@ def _private(plan: Plan, private: Privacy) -> Plan:
         knob = SearchParameter("sigma", +1, 1e-12, 1e15)
         accountant = private.accountant or ACCOUNTANT
         tol = evaluate.answer_tol(at(1.0, plan.steps))
-        answer = solved(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
+        answer = solve_for(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
         multiplier, row = answer.value, answer.row
         times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
         least = f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g}"
@@ -194,7 +194,7 @@ def _private(plan: Plan, private: Privacy) -> Plan:
     # the statement asks at this width, and must not find more than the target where a narrower bracket would not
     tol = evaluate.answer_tol(at(multiplier, plan.steps))
     knob = SearchParameter("n", -1, 1, plan.steps, whole=True)
-    answer = solved(knob, lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta, tol, finest=tol)
+    answer = solve_for(knob, lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta, tol, finest=tol)
     most = int(answer.value)
     told = f"stops after {most} of {plan.steps} steps, where eps = {answer.row.epsilon.safe:.6g}: one more would exceed {eps:g}"
     return replace(made, steps=most, stopped=True, notes=(*notes, told), _eps={})
