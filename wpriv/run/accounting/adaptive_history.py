@@ -1,8 +1,8 @@
-"""What holds of a history where the noise, the rates or the number of steps may have been chosen from earlier outputs.
+"""Account for a history whose noise, rates or length may have been chosen from earlier outputs.
 
-Composition theorems for privacy loss distributions, f-DP and moments let the queries depend on earlier outputs, not the parameters. Two
-accountings allow both: sums of mu^2 where every step is plain Gauss, and sums of Renyi divergences of orders
-fixed in advance (``rdp-filter``).
+Composition theorems for privacy loss distributions, f-DP and moments let the queries depend on earlier outputs, but not
+the parameters. Two ways of accounting allow both: sums of mu^2 where every step is an unsampled Gauss mechanism, and
+sums of Renyi divergences of orders fixed in advance (``rdp-filter``).
 """
 
 from __future__ import annotations
@@ -27,31 +27,34 @@ from wpriv.run.accounting import evaluate
 
 FILTER, GAUSS = "rdp-filter", "gdp"
 FIXED = (
-    "holds where noise, sampling rates and the number of steps of all runs were fixed before the first release; queries may depend on "
-    "earlier outputs"
+    "holds where noise, sampling rates and the number of steps of all runs were fixed before the first release; "
+    "queries "
+    "may depend on earlier outputs"
 )
 FILTERED = (
-    "holds where noise, sampling rates and the number of steps were chosen from earlier outputs, by a rule under which {what} "
-    "would never have exceeded what it is now, whatever the outputs"
+    "holds where noise, sampling rates and the number of steps were chosen from earlier outputs, by a rule under which "
+    "{what} would never have exceeded its present value, whatever the outputs"
 )
 SUMS = {FILTER: "this figure", GAUSS: "the sum of (sensitivity / sigma)^2"}
 LOSS = (
-    "without such a rule: with probability at least 1 - delta over the outputs, the privacy loss of what was released by now "
-    "is at most this"
+    "without such a rule: with probability at least 1 - delta over the outputs, the privacy loss of all releases so "
+    "far is "
+    "at most this"
 )
 EXCEEDED = (
-    "eps = {eps:g} is kept where the noise, the rates and the lengths of all runs were fixed before the first one; they were chosen after "
-    "seeing it, if anything that it showed led to this fork, and then eps = {found} holds, by {name}"
+    "eps = {eps:g} holds if the noise, the rates and the lengths of all runs were fixed before the first one. If "
+    "anything "
+    "that the first run showed led to this fork, they were not, and eps = {found} holds, by {name}"
 )
 
 
 @dataclass(frozen=True)
 class PlannedRuns:
-    """What was fixed before the first release of a history.
+    """The part of a history that was fixed before its first release.
 
     Args:
-        step: the first kind of step, n as planned. runs: how many runs the history has; the parameters of all but the first may have
-            been chosen from what those before showed.
+        step: the first kind of step, with n as planned.
+        runs: number of runs in the history; all but the first may have parameters chosen from earlier outputs.
     """
 
     step: Step
@@ -60,12 +63,13 @@ class PlannedRuns:
 
 @dataclass(frozen=True)
 class AdaptiveFigures:
-    """The two figures of a history, and what each assumes.
+    """The guarantees of a history for parameters fixed in advance and for adaptively chosen ones.
 
     Args:
-        fixed: for parameters fixed in advance; None where pld refuses. adaptive: for parameters chosen from earlier outputs; its lower
-            end is that of ``fixed``. orders: of the Renyi divergences that were added up; None where there was no need of them.
-        loss: what the privacy loss itself exceeds with probability delta at most; None where delta is the unknown.
+        fixed: for parameters fixed in advance; None where pld has no answer.
+        adaptive: for parameters chosen from earlier outputs; its lower end is that of ``fixed``.
+        orders: orders of the Renyi divergences that were added up; None where none were needed.
+        loss: a bound that the privacy loss exceeds with probability at most delta; None where delta is the unknown.
     """
 
     fixed: Guarantee | None
@@ -75,7 +79,7 @@ class AdaptiveFigures:
     runs: int = 1
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``extra["parameters"]`` of a guarantee, and a statement, hold: each figure with what it assumes."""
+        """The content of ``extra["parameters"]`` and of statements: each figure with its assumption."""
         what = SUMS[GAUSS if self.orders is None else FILTER]
         adaptive = _figure(self.adaptive, FILTERED.format(what=what))
         adaptive["orders"] = None if self.orders is None else list(self.orders)
@@ -99,7 +103,7 @@ def _figure(row: Guarantee, assumes: str) -> dict[str, Any]:
 
 
 def lines(parameters: Mapping[str, Any] | None) -> list[str]:
-    """The figures of ``Adaptive.as_dict`` in words, each with what it assumes; none where there are no such figures."""
+    """The figures of ``AdaptiveFigures.as_dict`` in words, each with its assumption."""
     words = []
     for name, title in (
         ("fixed", "fixed in advance"),
@@ -115,12 +119,13 @@ def lines(parameters: Mapping[str, Any] | None) -> list[str]:
 
 
 def is_unsampled_gaussian(process: Process) -> bool:
-    """Whether every step is a Gauss mechanism on all records, so that mu^2 adds up even where it is chosen adaptively.
+    """Tell whether every step is a Gauss mechanism on all records, so that mu^2 adds up even if chosen adaptively.
 
-    Proof. Let W be a Brownian motion of drift 1 under D and 0 under D'. A step that is mu-GDP is a function of an observation N(mu, 1)
-    under D and N(0, 1) under D' (Dong, Roth, Su 2019, Theorem 2.10), such as (W(s + mu^2) - W(s)) / mu. Where the past decides mu, take
-    for s the sum of mu^2 so far: all outputs are then made of W up to time B, if the sum never exceeds B, and W up to B is as good as
-    W(B), which is N(B, B) under D and N(0, B) under D': the whole is sqrt(B)-GDP (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023).
+    Proof. Let W be a Brownian motion of drift 1 under D and 0 under D'. A mu-GDP step is a function of an observation
+    that is N(mu, 1) under D and N(0, 1) under D' (Dong, Roth, Su 2019, Theorem 2.10), such as (W(s + mu^2) - W(s)) /
+    mu. If the past decides mu, let s be the sum of mu^2 so far. If that sum never exceeds B, all outputs are functions
+    of W up to time B, for which W(B) is sufficient; it is N(B, B) under D and N(0, B) under D', so that the composition
+    is sqrt(B)-GDP (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023).
     """
     return all(gaussian_mu(pair) is not None for run in process.directions() for pair, _ in run)
 
@@ -134,13 +139,14 @@ def account_for_history(
     tol: float,
     fixed: Guarantee | None = None,
 ) -> AdaptiveFigures:
-    """Both figures of a history, at one eps or one delta.
+    """Compute both guarantees of a history, at one eps or one delta.
 
-    The orders of the Renyi divergences are those for the first run as planned, at the delta (or eps) that is asked: they depend on nothing
-    that was released. The lower end is that of pld, since steps fixed in advance are a special case of adaptive ones.
+    The orders of the Renyi divergences are chosen for the first run as planned, at the delta (or eps) asked for: they
+    do not depend on any release. The lower end is that of pld, since steps fixed in advance are a special case.
 
     Args:
-        declared: what was fixed in advance; by default the first kind of step of the process. fixed: pld's answer, where it is known.
+        declared: the part that was fixed in advance; by default the first kind of step of the process.
+        fixed: pld's answer, if it is known already.
     Raises:
         Unsupported: some step has distinguishing events.
     """
@@ -168,7 +174,7 @@ def account_for_history(
 
 
 def _fixed(process: Process, eps: float | None, delta: float | None, tol: float) -> Guarantee | None:
-    """The answer of pld; None where it has none."""
+    """The guarantee by pld; None where it has no answer."""
     try:
         return evaluate.ask(evaluate.curve(process, "pld", tol), eps=eps, delta=delta)
     except Unsupported:
@@ -176,16 +182,17 @@ def _fixed(process: Process, eps: float | None, delta: float | None, tol: float)
 
 
 def _loss(process: Process, lam: Array, share: Array, delta: float) -> float | None:
-    """The privacy loss that what was released exceeds with probability ``delta`` at most, whatever chose the parameters and the end.
+    """A bound that the privacy loss of all releases exceeds with probability at most ``delta``, however chosen.
 
-    Proof. With the symbols of ``rdp-filter``, V_t of the order a_j is a nonnegative supermartingale under P of mean at most 1. By Ville's
-    inequality it exceeds 1/(w_j delta) at some t with probability at most w_j delta. Else, at every t and for every j, the loss is at most
-    the sum of r_s(a_j) up to t plus ln(1/(w_j delta)) / (a_j - 1), and so the least of these (compare Whitehouse, Ramdas, Rogers, Wu 2023).
+    Proof. In the notation of ``rdp-filter``, V_t of order a_j is a nonnegative supermartingale under P of mean at most
+    1. By Ville's inequality it exceeds 1/(w_j delta) at some t with probability at most w_j delta. Otherwise, at every
+    t and for every j, the loss is at most the sum of r_s(a_j) up to t plus ln(1/(w_j delta)) / (a_j - 1), and so at
+    most the smallest of these (compare Whitehouse, Ramdas, Rogers, Wu 2023).
 
     Args:
         lam: [k] orders less one. share: [k] shares of delta.
     Returns:
-        The bound in the worse order of the neighbours; None where every divergence is infinite.
+        The bound in the worse direction; None where every divergence is infinite.
     """
     bounds = [(LogMoments(run)(lam) - np.log(share * delta)) / lam for run in process.directions()]
     value = max(float(np.min(bound)) for bound in bounds)

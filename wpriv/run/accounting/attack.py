@@ -1,8 +1,10 @@
-"""What an attacker can do: advantage and true-positive rates, read off a guarantee curve through its trade-off function.
+"""Bounds on membership inference: advantage and true-positive rates from a privacy curve through its trade-off
+function.
 
-A curve delta(eps) that holds for both orders of the neighbours is, by duality, a bound on every test of "was this record in": at
-false-positive rate a the true-positive rate is at most inf over t > 0 of a t + f(t), where t = e^eps and f(t) = delta(ln t); for t < 1
-the two orders exchange, f(t) = 1 - t + t f(1/t). f is convex, so chords through its lower ends bound that infimum from below.
+A curve delta(eps) that holds in both directions is, by duality, a bound on every test of "was this record in the data":
+at false-positive rate a the true-positive rate is at most inf over t > 0 of a t + f(t), with t = e^eps and f(t) =
+delta(ln t); for t < 1 the directions exchange, f(t) = 1 - t + t f(1/t). f is convex, so chords through lower bounds of
+f bound that infimum from below.
 """
 
 from __future__ import annotations
@@ -16,15 +18,16 @@ from wpriv.core.guarantee import Bracket, Curve, Guarantee
 from wpriv.errors import Unsupported
 
 RATES = (1e-3, 1e-2)
-CLOSE = 1e-3
-MOST_POINTS = 16
+# relative width at which a bound is narrow enough, and the number of points of the curve after which it is left
+CLOSE, MAX_POINTS = 1e-3, 16
 
 
 def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
-    """The chance of a right guess, neighbours being equally likely, as Yang et al. (2024) read it off any eps, and what the notion bounds.
+    """Return the chance of a right guess that Yang et al. (2024) derive from an eps, and what the notion really bounds.
 
-    1/(1 + e^-eps) is the bound of pure DP. (eps, delta)-BDP bounds the mean over records by (e^eps + delta)/(1 + e^eps); WDP bounds
-    nothing: a value released without noise has a finite WDP eps. None for notions that the paper does not read so.
+    The neighbours are equally likely. 1/(1 + e^-eps) is the bound of pure DP. (eps, delta)-BDP bounds the mean over
+    records by (e^eps + delta)/(1 + e^eps). WDP bounds nothing: a value released without noise has a finite WDP eps.
+    None for notions to which the paper does not apply it.
     """
     eps, delta = row.epsilon.safe, row.delta.safe
     chance = 1 / (1 + math.exp(-min(eps, 700.0)))
@@ -32,36 +35,36 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
         return {
             "paper": chance,
             "bound": 1.0,
-            "why": "a wdp eps bounds no chance of a right guess: a release without noise has one too",
+            "why": "a wdp eps does not bound the chance of a right guess: a release without noise has a finite one too",
         }
     if row.notion == "bdp":
         bound = min(1.0, chance + delta * math.exp(-min(eps, 700.0)) * chance)
         return {
             "paper": chance,
             "bound": bound,
-            "why": "(e^eps + delta)/(1 + e^eps), on average over records drawn like the observed pairs",
+            "why": "(e^eps + delta)/(1 + e^eps), on average over records distributed like the observed pairs",
         }
     return None
 
 
 class Profile:
-    """f(t) with both ends, each point asked of the curve once and kept."""
+    """f(t) with a lower and an upper bound; each point of the curve is computed once."""
 
     def __init__(self, curve: Curve):
         self.curve = curve
         self.top = max(math.fsum(n * pair.support[1] for pair, n in run) for run in curve.process.directions())
-        self.seen: dict[float, tuple[float, float]] = {}
+        self.known: dict[float, tuple[float, float]] = {}
 
     def at(self, log_t: float) -> tuple[float, float]:
         eps = abs(log_t)
-        if eps not in self.seen:
+        if eps not in self.known:
             try:
                 bracket: Bracket = self.curve.delta_bracket(eps)
-                self.seen[eps] = (float(bracket.lower or 0.0), float(bracket.safe))
+                self.known[eps] = (float(bracket.lower or 0.0), float(bracket.safe))
             except Unsupported:
-                # out of reach of the curve: nothing is known of it there
-                self.seen[eps] = 0.0, 1.0
-        low, high = self.seen[eps]
+                # the curve has no answer here
+                self.known[eps] = 0.0, 1.0
+        low, high = self.known[eps]
         if log_t >= 0:
             return low, high
         t = math.exp(log_t)
@@ -69,13 +72,13 @@ class Profile:
 
 
 def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, Any] | None:
-    """Advantage (largest TPR - FPR) and the TPR at each false-positive rate, with both ends; None where nothing is certified.
+    """Bound the advantage (largest TPR - FPR) and the TPR at each false-positive rate from both sides.
 
-    Advantage is delta(0), the total variation. Both ends are those of the trade-off function that the curve stands for; where the
-    two orders of the neighbours differ, that function is a mixture of theirs and the lower end is about it.
+    The advantage is delta(0), the total variation distance. The bounds are those of the trade-off function that the
+    curve stands for; where the two directions differ, that function is a mixture of theirs.
 
     Args:
-        curve: a curve of claim exact or certified and notion approximate-dp, else None is returned.
+        curve: a curve of notion approximate-dp and claim exact or certified; None is returned for any other.
     Source:
         Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
     """
@@ -91,7 +94,7 @@ def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, A
 
 
 def true_positive_rate(profile: Profile, rate: float) -> tuple[float, float]:
-    """Lower and upper end of inf over t of rate * t + f(t)."""
+    """Lower and upper bound of inf over t of rate * t + f(t)."""
     centre, width = _gaussian_guess(profile, rate)
     logs = sorted(
         {
@@ -104,20 +107,20 @@ def true_positive_rate(profile: Profile, rate: float) -> tuple[float, float]:
         floors, heights = _bounds(profile, logs, rate)
         high = min(*heights, 1.0)
         low = min(max(min(floors), rate), high)
-        if high - low <= CLOSE * high or len(logs) >= MOST_POINTS:
+        if high - low <= CLOSE * high or len(logs) >= MAX_POINTS:
             return low, high
         logs = sorted([*logs, _next(logs, floors, heights, width / 4)])
 
 
 def _gaussian_guess(profile: Profile, rate: float) -> tuple[float, float]:
-    """ln t of the test at this rate between two normal laws with the same advantage, and a distance that is small for them."""
+    """ln t of the test at this rate between two normal distributions of the same advantage, and a small distance."""
     advantage = min(sum(profile.at(0.0)) / 2, 1 - 1e-12)
     mu = 2 * float(ndtri((1 + advantage) / 2))
     return -mu * float(ndtri(rate)) - mu * mu / 2, min(0.1, max(0.3 * mu, 1e-6))
 
 
 def _bounds(profile: Profile, logs: list[float], rate: float) -> tuple[list[float], list[float]]:
-    """Lower bounds of the objective on (0, t1), (t1, t2) ... and beyond the last point, and its upper values at the points."""
+    """Lower bounds of the objective on (0, t1), (t1, t2) ... and beyond the last point; upper bounds at the points."""
     t = [0.0, *(math.exp(x) for x in logs)]
     ends = [(1.0, 1.0), *(profile.at(x) for x in logs)]
     low, high = [e[0] for e in ends], [e[1] for e in ends]
@@ -126,9 +129,9 @@ def _bounds(profile: Profile, logs: list[float], rate: float) -> tuple[list[floa
 
 
 def _floor(t: list[float], low: list[float], high: list[float], i: int, rate: float) -> float:
-    """The least that rate * t + f(t) can be between points i and i + 1, given that f is convex and decreasing."""
+    """Lower bound of rate * t + f(t) between points i and i + 1, given that f is convex and decreasing."""
     a, b = t[i], t[i + 1]
-    # lines that f lies above on [a, b], as (value at a, value at b): its last value, 1 - t, and the chords on either side, extended
+    # lines below f on [a, b], as (value at a, value at b): its value at b, 1 - t, and the extended chords on both sides
     lines = [(low[i + 1], low[i + 1]), (1 - a, 1 - b)]
     if i > 0:
         slope = (low[i] - high[i - 1]) / (a - t[i - 1])
@@ -146,14 +149,14 @@ def _floor(t: list[float], low: list[float], high: list[float], i: int, rate: fl
 
 
 def _last_floor(t: list[float], low: list[float], high: list[float], rate: float) -> float:
-    """The least it can be beyond the last point: f stays above its last chord, extended, and above zero."""
+    """Lower bound beyond the last point: f stays above its extended last chord, and above zero."""
     slope = (low[-1] - high[-2]) / (t[-1] - t[-2])
     end = t[-1] - low[-1] / slope if slope < 0 else math.inf
     return min(rate * t[-1] + low[-1], rate * end)
 
 
 def _next(logs: list[float], floors: list[float], heights: list[float], apart: float) -> float:
-    """Where to look next: the foot of the parabola through the best point and its neighbours, else the least certain gap."""
+    """The next point: the minimum of the parabola through the best three points, else the least certain gap."""
     best = heights.index(min(heights))
     if best == len(logs) - 1:
         return logs[-1] + 2 * (logs[-1] - logs[-2])
@@ -161,9 +164,9 @@ def _next(logs: list[float], floors: list[float], heights: list[float], apart: f
         x, y = logs[best - 1 : best + 2], heights[best - 1 : best + 2]
         left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
         if right > left:
-            foot = (x[0] + x[1]) / 2 - left * (x[2] - x[0]) / 2 / (right - left)
-            if min(abs(foot - known) for known in logs) > apart:
-                return foot
+            minimum = (x[0] + x[1]) / 2 - left * (x[2] - x[0]) / 2 / (right - left)
+            if min(abs(minimum - known) for known in logs) > apart:
+                return minimum
     gap = floors.index(min(floors))
     if gap == 0:
         return logs[0] - 2 * (logs[1] - logs[0])

@@ -46,10 +46,12 @@ def budget(
         mech: a mechanism (``Gauss(sigma=4)``), a ``Process``, or the name of a mechanism, whose parameters are then
             keywords of their own (``"gauss", sigma=4``).
         n: number of compositions (default 1); or ``epochs``, with a rate. ``records`` is the size of the data set.
-        sampling, rate: ``Poisson(0.01)`` or ``FixedSize(0.01)``; or ``none``, ``poisson`` or ``fixed`` with the share of
+        sampling, rate: ``Poisson(0.01)`` or ``FixedSize(0.01)``; or ``none``, ``poisson`` or ``fixed`` with the share
+            of
             the records in a step as ``rate``, or with ``batch`` and ``records``.
         history: a JSON file of steps, instead of all of these.
-        observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator (see ``load_distances``).
+        observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator (see
+            ``load_distances``).
         tol: relative width asked of a certified bracket. attack: add bounds on attacks, under ``extra["attack"]``.
         adaptive: the figure that holds where noise, rates and the number of steps were chosen from earlier outputs.
     Returns:
@@ -61,8 +63,8 @@ def budget(
     >>> answer = budget(Gauss(sigma=4), sampling=Poisson(0.01), n=65536, delta=1e-4)
     >>> round(answer.epsilon.lower, 2)
     2.3
-    >>> float(answer.epsilon) == float(budget("gauss", sigma=4, sampling="poisson", rate=0.01, n=65536, delta=1e-4).epsilon)
-    True
+    >>> float(answer.epsilon) == float(budget("gauss", sigma=4, sampling="poisson", rate=0.01, n=65536,
+    delta=1e-4).epsilon) True
     """
     described = build_process.described_process(
         mech,
@@ -132,7 +134,8 @@ def _adaptive(
     """The figure for adaptively chosen parameters, with that for fixed ones in ``extra["parameters"]``."""
     if accountant != "pld":
         raise UsageError(
-            f"--adaptive chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the two"
+            f"`adaptive` chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the "
+            f"two"
         )
     figures = adaptive_history.account_for_history(subject.process, subject.declared, eps=eps, delta=delta, tol=tol)
     unknown = "delta" if eps is not None else "eps"
@@ -143,4 +146,4 @@ def check_question(eps: float | None, delta: float | None) -> None:
     """Raise UsageError unless exactly one of eps and delta is given."""
     if (eps is None) == (delta is None):
         given = "both" if eps is not None else "neither"
-        raise UsageError(f"give --eps to learn delta, or --delta to learn eps; found {given}")
+        raise UsageError(f"give `eps` to learn delta, or `delta` to learn eps; found {given}")

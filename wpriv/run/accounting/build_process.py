@@ -30,10 +30,12 @@ REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs")
 def step(spec: Mapping[str, Any]) -> Step:
     """Build a step from ``{mech, <parameters of the mechanism>, n, sampling, rate, observed}``.
 
-    Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1, sampling to none.
+    Numbers may be text as users type it: ``1e-5``, ``2^20``, ``2**20``, ``256/60000``. n defaults to 1, sampling to
+        none.
 
     Raises:
-        UsageError: an unknown mechanism or parameter (with a suggestion), a missing parameter (naming its flag), a bad value.
+        UsageError: an unknown mechanism or parameter (with a suggestion), a missing parameter (naming its flag), a bad
+            value.
     """
     cls, mech = mechanism(spec), mechanism_name(spec)
     fields = {f.name: f for f in dataclasses.fields(cls)}
@@ -70,7 +72,7 @@ def mechanism(spec: Mapping[str, Any]) -> type[Mechanism]:
         return mech
     if not isinstance(mech, str):
         known = ", ".join(registry.names("mechanisms"))
-        raise UsageError(f"a step needs a mechanism, as in --mech gauss; found {shown(mech)}. Known: {known}")
+        raise UsageError(f"a step needs a mechanism, as in `mech='gauss'`; found {shown(mech)}. Known: {known}")
     return registry.mechanism(mech)
 
 
@@ -104,13 +106,13 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None, pl
 
 
 def flag(name: str) -> str:
-    """The flag by which a mechanism's parameter is given on the command line."""
-    return f"--{name}" if name in ("sigma", "scale", "sensitivity") else f"--param {name}=..."
+    """A mechanism's parameter as error messages name it (see ``wpriv.errors``)."""
+    return f"`{name}`" if name in ("sigma", "scale", "sensitivity") else f"`{name}=...`"
 
 
 def _sampling(kind: Any, rate: Any) -> Sampling:
     if kind in SAMPLINGS and kind != "none" and rate is None:
-        raise UsageError(f"--sampling {kind} needs a rate: give --rate, or --batch with --records")
+        raise UsageError(f"`sampling='{kind}'` needs a rate: give `rate`, or `batch` with `records`")
     return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"))
 
 
@@ -126,7 +128,7 @@ def _field_value(f: dataclasses.Field[Any], value: Any) -> Any:
 
 def question(**given: Any) -> dict[str, float]:
     """eps, delta and tol as numbers, without those that are None."""
-    return {name: number(value, f"--{name}") for name, value in given.items() if value is not None}
+    return {name: number(value, f"`{name}`") for name, value in given.items() if value is not None}
 
 
 def sampling_keys(sampling: str | Sampling, rate: float | None) -> dict[str, Any]:
@@ -162,45 +164,46 @@ def repetition(
 ) -> Repetition:
     """Read n and the sampling rate from whichever of the flags were given.
 
-    rate = batch / records. One epoch is 1 / rate steps, and n = ceil(epochs / rate): the whole run is rounded up once, not
-    every epoch. What was not given stays None.
+    rate = batch / records. One epoch is 1 / rate steps, and n = ceil(epochs / rate): the whole run is rounded up once,
+    not every epoch. What was not given stays None.
 
     Raises:
         UsageError: the flags contradict each other, or one of them lacks another.
     """
     if not isinstance(sampling, str) or sampling not in SAMPLINGS:
-        raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {shown(sampling)}")
+        raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(sampling)}")
     notes = []
     if batch is not None:
         if rate is not None:
-            raise UsageError("--rate and --batch both set the sampling rate; give one of them")
+            raise UsageError("`rate` and `batch` both set the sampling rate; give one of them")
         if records is None:
-            raise UsageError("--batch needs --records (the data-set size): the rate is batch / records")
+            raise UsageError("`batch` needs `records` (the data-set size): the rate is batch / records")
         size, total = whole(batch, "batch"), whole(records, "records")
         if not 1 <= size <= total:
-            raise UsageError(f"--batch must lie between 1 and --records; found {size} of {total} records")
+            raise UsageError(f"`batch` must lie between 1 and `records`; found {size} of {total} records")
         share: float | None = size / total
         notes.append(f"rate = batch / records = {size} / {total} = {share:.6g}")
     else:
         size = total = 0
         share = None if rate is None else number(rate, "rate")
     if share is not None and sampling == "none":
-        given = "--batch" if batch is not None else "--rate"
+        given = "`batch`" if batch is not None else "`rate`"
         raise UsageError(
-            f"{given} needs --sampling: poisson (each record by itself) or fixed (batches without replacement)"
+            f"{given} needs `sampling`: poisson (each record by itself) or fixed (batches without replacement)"
         )
     if epochs is None:
         return Repetition(None if n is None else whole(n, "n"), share, tuple(notes))
     if n is not None:
-        raise UsageError("--n and --epochs both set the number of compositions; give one of them")
+        raise UsageError("`n` and `epochs` both set the number of compositions; give one of them")
     if share is None or not 0 < share <= 1:
         raise UsageError(
-            "--epochs needs a sampling rate in (0, 1]: give --batch with --records, or --rate (an epoch is 1 / rate steps)"
+            "`epochs` needs a sampling rate in (0, 1]: give `batch` with `records`, or `rate` (an epoch is 1 / rate "
+            "steps)"
         )
     passes = number(epochs, "epochs")
     exact = passes * total / size if size else passes / share
     if not 0 < exact <= MAX_COUNT:
-        raise UsageError(f"--epochs {passes:g} at this rate is {exact:g} steps; wanted 1 to 2^40")
+        raise UsageError(f"`epochs` {passes:g} at this rate is {exact:g} steps; wanted 1 to 2^40")
     # 60 / 0.01 may exceed 6000 by rounding, which must not add a step
     count = max(1, math.ceil(exact * (1 - 1e-14)))
     per_epoch = total / size if size else 1 / share
@@ -261,15 +264,15 @@ def described_process(
         process = Process((step,), "" if adjacency is None else adjacency)
         return DescribedProcess(process, (*repeated.notes, *_readings(process)), _size([{"records": records}]))
     _refuse_beside(
-        "--history" if history is not None else "a Process",
+        "`history`" if history is not None else "a Process",
         {
-            "--mech": subject if history is not None else None,
-            "--n": n,
-            "--rate": keys["rate"],
-            "--batch": batch,
-            "--epochs": epochs,
-            "--observed": observed,
-            "--sampling": None if keys["sampling"] == "none" else keys["sampling"],
+            "`mech`": subject if history is not None else None,
+            "`n`": n,
+            "`rate`": keys["rate"],
+            "`batch`": batch,
+            "`epochs`": epochs,
+            "`observed`": observed,
+            "`sampling`": None if keys["sampling"] == "none" else keys["sampling"],
             **{flag(key): value for key, value in params.items()},
         },
     )
@@ -291,8 +294,8 @@ def _from_history(history: str | Path, adjacency: str | None, records: Any) -> D
     steps = read_history(history)
     if steps.adjacency is not None and adjacency not in (None, steps.adjacency):
         raise UsageError(
-            f"--history {history} is accounted for under {steps.adjacency} neighbours; "
-            f"found --adjacency {shown(adjacency)}"
+            f"`history` {history} is accounted for under {steps.adjacency} neighbours; "
+            f"found `adjacency` {shown(adjacency)}"
         )
     built = process(steps.steps, steps.adjacency or adjacency, steps.places)
     notes = (f"{len(steps.steps)} different steps read from {history}", *steps.notes, *_readings(built))
@@ -300,7 +303,7 @@ def _from_history(history: str | Path, adjacency: str | None, records: Any) -> D
 
 
 def described_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> DescribedProcess:
-    """The process of steps as in a recipe: ``{mech, <parameters>, sampling, n | epochs, rate | batch with records}``."""
+    """The process of steps as in a recipe: ``{mech, <parameters>, sampling, n | epochs, rate | batch, records}``."""
     specs, notes = [], []
     steps = list(steps)
     for written in steps:
@@ -308,7 +311,7 @@ def described_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = 
         notes += lines
         if spec["n"] is None:
             spec["n"] = 1
-            notes.append("n = 1, since neither --n nor --epochs was given")
+            notes.append("n = 1, since neither n nor epochs was given")
         specs.append(spec)
     size = _size(steps)
     built = process(specs, adjacency)
@@ -321,7 +324,7 @@ def _size(steps: Iterable[Mapping[str, Any]]) -> int | None:
     """The size of the data set: the largest that a step names; None where none does."""
     sizes = [whole(step["records"], "records") for step in steps if step.get("records") is not None]
     if sizes and min(sizes) < 1:
-        raise UsageError(f"--records is the size of the data set, at least 1; found {min(sizes)}")
+        raise UsageError(f"`records` is the size of the data set, at least 1; found {min(sizes)}")
     return max(sizes, default=None)
 
 

@@ -16,8 +16,7 @@ from wpriv.run.accounting import build_process, classical_formulas, evaluate
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import default_tol
-from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.accounting.solve_parameter import default_tol, solve_for
 from wpriv.run.parse_numbers import number, whole
 
 
@@ -61,12 +60,13 @@ def calibrate(
 ) -> Calibration:
     """Solve for what is left out: the mechanism's noise, or with the noise given n, or with both given the rate.
 
-    The value is rounded to the private side, to 8 significant digits at the default ``tol``, and the guarantee is that of
-    the rounded value. n is the largest that meets the target, as far as the accountant's bracket tells.
+    The value is rounded to the private side, to 8 significant digits at the default ``tol``, and the guarantee is that
+    of the rounded value. n is the largest that meets the target, as far as the accountant's bracket tells.
 
     Args:
         mech: a mechanism's name (``"gauss"``) or class (``Gauss``); its known parameters are keywords of their own.
-        eps, delta: the target, both needed. All else as in ``budget``; n is 1 where noise is solved for and none is given.
+        eps, delta: the target, both needed. All else as in ``budget``; n is 1 where noise is solved for and none is
+            given.
         compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
             1e-6 (1e-4 for projection).
@@ -85,8 +85,8 @@ def calibrate(
     'n'
     """
     if eps is None or delta is None:
-        raise UsageError("calibrate needs a target: give both --eps and --delta")
-    eps, delta = number(eps, "--eps"), number(delta, "--delta")
+        raise UsageError("calibrate needs a target: give both `eps` and `delta`")
+    eps, delta = number(eps, "`eps`"), number(delta, "`delta`")
     _check_target(eps, delta)
     schedule = {**build_process.sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
     search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs})
@@ -97,7 +97,7 @@ def calibrate(
     if compare_classical:
         _check_classical(spec, search)
     size = whole(records, "records") if records is not None else None
-    width = default_tol(search, at) if tol is None else number(tol, "--tol")
+    width = default_tol(search, at) if tol is None else number(tol, "`tol`")
     solution = solve_for(search, at, accountant, eps, delta, width)
     row, calibrated = solution.row, solution.as_dict()
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
@@ -111,9 +111,9 @@ def calibrate(
 
 def _check_target(eps: float, delta: float) -> None:
     if not 0 <= eps < math.inf:
-        raise UsageError(f"--eps must be a finite number of at least 0; found {eps}")
+        raise UsageError(f"`eps` must be a finite number of at least 0; found {eps}")
     if not 0 < delta < 1:
-        raise UsageError(f"--delta must lie strictly between 0 and 1; found {delta}")
+        raise UsageError(f"`delta` must lie strictly between 0 and 1; found {delta}")
 
 
 def unknown(written: Mapping[str, Any]) -> tuple[SearchParameter, dict[str, Any], list[str]]:
@@ -136,7 +136,7 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
         if sampled and spec["rate"] is None:
             raise UsageError(f"{build_process.flag(noise)} and the sampling rate are both missing; give one of them")
         rest = {k: v for k, v in spec.items() if k != noise}
-        notes = [] if rest["n"] is not None else ["n = 1, since neither --n nor --epochs was given"]
+        notes = [] if rest["n"] is not None else ["n = 1, since neither n nor epochs was given"]
         rest["n"] = 1 if rest["n"] is None else rest["n"]
         return SearchParameter(noise, +1, 1e-12, 1e15), rest, notes
     if spec["n"] is None:
@@ -152,7 +152,7 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
     build_process.step({**spec, "rate": spec["rate"] or (1.0 if sampled else None)})
     given = f"{build_process.flag(noise)}, " if noise is not None else ""
     raise UsageError(
-        f"nothing is left to solve for; leave out {given}--n or (with --sampling) --rate, or ask budget for eps"
+        f"nothing is left to solve for; leave out {given}`n` or (with `sampling`) `rate`, or ask budget for eps"
     )
 
 
@@ -163,6 +163,7 @@ def _check_classical(spec: dict[str, Any], search: SearchParameter) -> None:
         or not classical_formulas.applies(build_process.step({**spec, search.name: 1.0}).mechanism)
     ):
         raise UsageError(
-            "--compare-classical shows other formulas for Gauss and Laplace noise, as of --mech gauss: it needs such a "
+            "`compare_classical` shows other formulas for Gauss and Laplace noise, as of `mech='gauss'`: it needs such "
+            "a "
             "mechanism, without sampling, and with the noise left to solve for"
         )

@@ -1,4 +1,4 @@
-"""Older closed forms for the noise of a Gauss or Laplace mechanism, to be compared with the calibrated one."""
+"""Older closed forms for the noise of a Gauss or Laplace mechanism, for comparison with the calibrated noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOO_FEW = "two inputs are up to a diameter apart, so this is less noise than the
 
 
 def applies(mechanism: Mechanism) -> bool:
-    """Whether the formulas are stated for the noise of a mechanism: continuous and untruncated Gauss or Laplace noise."""
+    """Tell whether the formulas apply to the noise of a mechanism: continuous, untruncated Gauss or Laplace noise."""
     noise = mechanism.additive_noise()
     return noise is not None and not (noise.discrete or noise.truncated)
 
@@ -24,7 +24,8 @@ def applies(mechanism: Mechanism) -> bool:
 def classical(mechanism: Any, eps: float, delta: float, n: int) -> list[dict[str, Any]]:
     """Sigma or scale by the formulas in common use, and whether each is proven at this target.
 
-    n releases of l2 sensitivity s are one of sensitivity s sqrt(n), exactly; n pure eps_1-DP releases are pure n eps_1-DP.
+    n releases of l2 sensitivity s are one of sensitivity s sqrt(n), exactly; n pure eps_1-DP releases are pure n
+    eps_1-DP.
 
     Args:
         mechanism: one to which they apply (``applies``).

@@ -1,4 +1,4 @@
-"""Evaluate one accountant on one process and validate the result: never nan, never negative, never an infinite eps."""
+"""Evaluate one accountant on one process and validate the result."""
 
 from __future__ import annotations
 
@@ -11,55 +11,58 @@ from wpriv.core.parameters import plain
 from wpriv.core.process import Process, log_finite, sandwich
 from wpriv.errors import Unsupported, UsageError
 
-# the width of a bracket where none is asked for: of the cells of a comparison
+# default relative width of a bracket in a comparison
 DEFAULT_TOL = 1e-3
-# and of a single answer, or of what a run recorded, where every printed digit is then right; the second is for mechanisms whose law is
-# known between two others only, where a narrower bracket takes ten times as long
-ANSWER_TOL, ANSWER_BETWEEN = 1e-6, 1e-3
+# default relative width for a single answer, so that every printed digit is right; the second for mechanisms whose PLD
+# is only known between two others, where a narrower bracket takes ten times as long
+ANSWER_TOL, SANDWICHED_ANSWER_TOL = 1e-6, 1e-3
 # the notions in which a larger delta buys a smaller eps
 EPS_DELTA = ("approximate-dp", "probabilistic-dp")
 
 
 def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options: float) -> Curve:
-    """The curve of one accountant, found by its name.
+    """Return the curve of a process by the accountant of a given name.
 
     Args:
         accountant: a name, with options where it has any (``wdp:order=16``); ``options`` are added to those.
         tol: relative width asked of a certified bracket, in [1e-9, 0.5].
     Raises:
-        UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the process, or
+        UsageError: no accountant of that name, or ``tol`` out of range. Unsupported: the accountant refuses the
+            process, or
             some step of it hides nothing at all.
     """
     tol = checked_tol(tol)
     module, own = registry.accountant(accountant)
     if infinity_mass(process) >= 1:
         raise Unsupported(_why_certain(process))
-    found: Curve = module.account(process, tol=tol, **own, **options)
+    answer: Curve = module.account(process, tol=tol, **own, **options)
     others = getattr(module, "OTHER_BOUNDS", ())
-    if others and found.claim == "certified":
+    if others and answer.claim == "certified":
         from wpriv.run.accounting.other_bounds import intersect
 
-        return intersect(found, others)
-    return found
+        return intersect(answer, others)
+    return answer
 
 
 def checked_tol(tol: float) -> float:
-    """A relative width of a bracket; UsageError where it is none that can be asked for."""
-    tol = plain(tol, "--tol")
+    """Return a relative width of a bracket, or raise UsageError if it is out of range."""
+    tol = plain(tol, "`tol`")
     if not 1e-9 <= tol <= 0.5:
-        raise UsageError(f"--tol is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
+        raise UsageError(f"`tol` is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
     return tol
 
 
 def answer_tol(process: Process) -> float:
-    """The width of the bracket of a single answer, where none is asked for: so narrow that every digit that is printed is right."""
+    """The default relative width of the bracket of a single answer."""
     return (
-        ANSWER_BETWEEN if any(sandwich(run, ANSWER_BETWEEN) is not None for run in process.directions()) else ANSWER_TOL
+        SANDWICHED_ANSWER_TOL
+        if any(sandwich(run, SANDWICHED_ANSWER_TOL) is not None for run in process.directions())
+        else ANSWER_TOL
     )
 
 
 def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> Guarantee:
-    """The guarantee at one eps or one delta, refused where it says nothing; ``extra["asked"]`` names the unknown.
+    """Return the guarantee at one eps or one delta; ``extra["asked"]`` names the unknown.
 
     Raises:
         Unsupported: no finite eps holds at this delta (the message says why). UsageError: as ``Curve.at``.
@@ -68,7 +71,7 @@ def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> G
 
 
 def checked(row: Guarantee) -> Guarantee:
-    """The row itself, or the error that ``ask`` documents."""
+    """Return the guarantee, or raise as ``ask`` documents."""
     for name, bracket in (("eps", row.epsilon), ("delta", row.delta)):
         _check_ends(name, bracket, row.accountant)
     if math.isinf(row.epsilon.safe):
@@ -77,7 +80,7 @@ def checked(row: Guarantee) -> Guarantee:
 
 
 def no_guarantee(row: Guarantee) -> str | None:
-    """Why a figure is no (eps, delta)-DP guarantee, and which accountants give one; None where it is one."""
+    """Explain why a figure is no (eps, delta)-DP guarantee, and which accountants give one; None if it is one."""
     if row.notion == "approximate-dp" and row.claim in RIGOROUS:
         return None
     what = (
@@ -85,7 +88,10 @@ def no_guarantee(row: Guarantee) -> str | None:
         if row.notion != "approximate-dp"
         else f"an answer of the claim {row.claim!r}"
     )
-    return f"{row.accountant} gives {what}, which is no (eps, delta)-DP guarantee; these give one: {', '.join(rigorous_accountants())}"
+    return (
+        f"{row.accountant} gives {what}, which is no (eps, delta)-DP guarantee; these accountants give one: "
+        f"{', '.join(rigorous_accountants())}"
+    )
 
 
 def rigorous_accountants() -> list[str]:
@@ -95,7 +101,7 @@ def rigorous_accountants() -> list[str]:
 
 
 def with_warnings(row: Guarantee, warnings: list[str]) -> Guarantee:
-    """The row with more warnings behind its own."""
+    """The guarantee with more warnings after its own."""
     return replace(row, warnings=(*row.warnings, *warnings))
 
 
@@ -109,11 +115,14 @@ def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
 
 def _why_certain(process: Process) -> str:
     if any(math.isinf(log_finite(run)) for run in process.directions()):
-        return "some step tells the neighbours apart for certain: delta is 1 at every eps. Use noise that hides every outcome"
+        return (
+            "a step has disjoint supports on neighbouring inputs, so that delta = 1 for every eps. Use a mechanism "
+            "whose supports overlap"
+        )
     log10 = min(log_finite(run) for run in process.directions()) / math.log(10)
     return (
-        f"over all steps, outcomes that only one of two neighbours can have are all but certain: delta is at least 1 - 10^{log10:.4g} "
-        f"at every eps. Use noise that hides every outcome, or fewer steps"
+        f"over all steps, outcomes that are possible on one neighbour only are almost certain: delta is at least "
+        f"1 - 10^{log10:.4g} for every eps. Use a mechanism whose supports overlap, or fewer steps"
     )
 
 
@@ -121,23 +130,22 @@ def _why_infinite(row: Guarantee) -> str:
     revealed, delta = infinity_mass(row.process), row.delta.safe
     if revealed > delta:
         return (
-            f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability {revealed:.6g} > delta. "
-            f"Ask for a larger delta, or use noise that hides every outcome"
+            f"no finite eps holds at delta = {delta:g}: the distinguishing events alone have probability "
+            f"{revealed:.6g} > delta. "
+            f"Ask for a larger delta, or use a mechanism whose supports overlap"
         )
     if row.notion not in EPS_DELTA:
-        return (
-            f"{row.accountant} has no finite {row.notion} eps here, and none at any other delta. Use --accountant pld"
-        )
+        return f"{row.accountant} has no finite {row.notion} eps here, at any delta. Use `accountant='pld'`"
     if row.accountant == "pld":
         return f"no finite eps was found at delta = {delta:g}. Add noise, or run fewer steps"
     return (
         f"no finite eps holds at delta = {delta:g} by {row.accountant}, whose bound never falls that low. "
-        f"Raise --delta, or use --accountant pld"
+        f"Raise `delta`, or use `accountant='pld'`"
     )
 
 
 def infinity_mass(process: Process) -> float:
-    """The probability that some step of the process tells its input outright, in the worse order of the neighbours."""
+    """The probability of a distinguishing event (an infinite privacy loss) in some step, in the worse direction."""
     return max(-math.expm1(log_finite(run)) for run in process.directions())
 
 

@@ -1,4 +1,4 @@
-"""How an answer came about: formula, theorem, assumptions, how each argument was read, and the privacy loss class."""
+"""Explain a guarantee: formula, theorem, assumptions, interpretation of each argument, and privacy loss class."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from wpriv.numerics.safe_rounding import echo
 from wpriv.run.accounting.adaptive_history import is_unsampled_gaussian
 
 SAMPLING = {
-    "poisson": "every step must draw each record by itself with probability `rate`; shuffled or fixed batches are not covered",
-    "fixed": "every step must draw a batch of exactly rate x records afresh, without replacement; shuffled epochs are not covered",
+    "poisson": "every step must draw each record independently with probability `rate`; shuffled or fixed batches are "
+    "not covered",
+    "fixed": "every step must draw a fresh batch of exactly rate x records without replacement; shuffled epochs are "
+    "not covered",
 }
 
 FRESH = "every step draws fresh noise"
-# Rogers, Roth, Ullman, Vadhan (2016) distinguish the two; Feldman, Zrnic (2021) have a filter for parameters that are chosen as one goes
+# Rogers, Roth, Ullman, Vadhan (2016) distinguish the two; Feldman, Zrnic (2021) have a filter for adaptive parameters
 ADAPTIVE = (
-    "each query may be chosen after seeing earlier outputs, but its noise, sampling rate and sensitivity, and the number of steps, must be "
-    "fixed before the first one: a run whose length or noise was chosen by what came out, such as one more run after a look at the first, "
-    "is not covered"
+    "each query may be chosen after seeing earlier outputs, but its noise, sampling rate and sensitivity, and the "
+    "number "
+    "of steps, must be fixed before the first one: a run whose length or noise depends on outputs, such as one more "
+    "run "
+    "after looking at the first, is not covered"
 )
 FILTERED = (
-    "each query, its noise, its sampling rate and the number of steps may be chosen after seeing earlier outputs, by a rule under "
-    "which {what} never exceeds what it is for these steps, whatever the outputs"
+    "each query, its noise, its sampling rate and the number of steps may be chosen after seeing earlier outputs, by a "
+    "rule under which {what} never exceeds its value for these steps, whatever the outputs"
 )
-FIXED = "every step was fixed in advance: budgets of steps chosen by earlier outputs do not add up"
+FIXED = "every step was fixed in advance: budgets of adaptively chosen steps do not add up"
 
 
 def explain(row: Guarantee) -> dict[str, Any]:
-    """Everything behind one answer, as plain data (``lines`` makes text of it).
+    """Collect what a guarantee rests on, as plain data (``lines`` formats it).
 
     Returns:
-        ``formula`` (of the accountant), ``sources``, ``assumptions``, ``reading`` (each argument in words), and ``loss_class``:
-        per step and per order of the neighbours mean, variance, third absolute central moment (nats and their powers) of the
-        finite privacy loss and its mass at infinity.
+        ``formula`` (of the accountant), ``sources``, ``assumptions``, ``reading`` (each argument in words), and
+        ``loss_class``: per step and direction the mean, variance and third absolute central moment (nats and their
+        powers) of the finite privacy loss, and its mass at infinity.
     """
     process = row.process
     module = registry.load("accountants", row.accountant)
@@ -60,7 +64,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
 
 
 def _chosen(row: Guarantee) -> str:
-    """What may depend on earlier outputs."""
+    """The assumption about which parameters may depend on earlier outputs."""
     if row.notion == "wdp":
         return FIXED
     sums = {"rdp-filter": "this figure", "basic": "the sum of eps, or of delta, of the single steps"}
@@ -74,27 +78,30 @@ def _reading(step: Step) -> list[str]:
     lines = [f"n = {step.n} is the number of compositions (releases, steps), not of records"]
     if noise is not None and noise.is_textbook("gauss"):
         lines.append(
-            f"sigma = {echo(noise.scale)} is the standard deviation of the noise; with sensitivity {echo(noise.sensitivity)} "
-            f"the noise multiplier (sigma / sensitivity) is {noise.scale / noise.sensitivity:g}"
+            f"sigma = {echo(noise.scale)} is the standard deviation of the noise; with sensitivity "
+            f"{echo(noise.sensitivity)} the noise multiplier (sigma / sensitivity) is "
+            f"{noise.scale / noise.sensitivity:g}"
         )
     elif noise is not None and noise.family == "laplace":
         lines.append(
-            f"scale = {echo(noise.scale)} is the Laplace b; with sensitivity {echo(noise.sensitivity)} one release has a loss of at "
-            f"most {noise.sensitivity / noise.scale:g}"
+            f"scale = {echo(noise.scale)} is the Laplace b; with sensitivity {echo(noise.sensitivity)} one release has "
+            f"a "
+            f"privacy loss of at most {noise.sensitivity / noise.scale:g}"
         )
     if step.sampling.kind != "none":
         lines.append(
-            f"rate = {step.sampling.rate:.6g} is the chance that a record takes part in a step ({step.sampling.kind} sampling)"
+            f"rate = {step.sampling.rate:.6g} is the probability that a record takes part in a step "
+            f"({step.sampling.kind} sampling)"
         )
     return lines
 
 
 def _classes(process: Process) -> list[dict[str, Any]]:
     rows = []
-    runs = process.directions()
+    directions = process.directions()
     names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
-    orders = ["both"] if len(runs) == 1 else names
-    for order, run in zip(orders, runs, strict=True):
+    orders = ["both"] if len(directions) == 1 else names
+    for order, run in zip(orders, directions, strict=True):
         for place, (pair, n) in enumerate(run, start=1):
             c = loss_class(pair)
             rows.append(
@@ -111,15 +118,15 @@ def _classes(process: Process) -> list[dict[str, Any]]:
     return rows
 
 
-def lines(found: dict[str, Any]) -> list[str]:
-    """The explanation as text, section by section."""
-    out = ["formula", *(f"  {line.strip()}" for line in found["formula"].splitlines())]
+def lines(explanation: dict[str, Any]) -> list[str]:
+    """Format an explanation as text, section by section."""
+    out = ["formula", *(f"  {line.strip()}" for line in explanation["formula"].splitlines())]
     for name in ("sources", "assumptions", "reading"):
-        out += [name, *(f"  {line}" for line in found[name])]
+        out += [name, *(f"  {line}" for line in explanation[name])]
     out.append(
         "privacy loss class of one composition (nats): mean, variance, third absolute central moment, mass at infinity"
     )
-    for c in found["loss_class"]:
+    for c in explanation["loss_class"]:
         numbers = ", ".join(f"{c[key]:.6g}" for key in ("mean", "variance", "third", "infinity"))
         out.append(f"  step {c['step']} (n = {c['n']}, order {c['order']}): {numbers}")
     return out

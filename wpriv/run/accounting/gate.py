@@ -52,5 +52,6 @@ def check_max_eps(rows: list[Guarantee], limit: float) -> None:
         if not row.epsilon.safe <= limit:
             raise CheckFailed(
                 f"wanted eps <= {echo(limit)} (--max-eps) at delta = {echo(row.delta.safe)}; "
-                f"found {text(row.epsilon.safe, up=True, limit=limit)} by {row.accountant}. Add noise, or run fewer steps"
+                f"found {text(row.epsilon.safe, up=True, limit=limit)} by {row.accountant}. Add noise, or run fewer "
+                f"steps"
             )

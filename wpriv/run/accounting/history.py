@@ -1,4 +1,4 @@
-"""The steps of a run, from the JSON file that kept them."""
+"""Read the steps of a history from a JSON file or a training ledger."""
 
 from __future__ import annotations
 
@@ -21,76 +21,82 @@ MAX_HISTORY_BYTES = 50_000_000
 
 @dataclass(frozen=True)
 class History:
-    """Steps as mappings for ``process``, and what a reader of the answer must know of their file."""
+    """Steps as mappings for ``build_process.process``, with what their file says beside them.
+
+    Args:
+        notes: remarks for readers of the answer. adjacency: as the file names it, if it does.
+        places: where in the file each step first occurs, for messages.
+        declared: the part that was fixed before the first release, if the file says so.
+    """
 
     steps: list[dict[str, Any]]
     notes: tuple[str, ...] = ()
-    adjacency: str | None = None  # the neighbours that the file names; None where it names none
-    places: tuple[str, ...] = ()  # where in the file each of the steps first stands, for messages
-    declared: PlannedRuns | None = (
-        None  # what its file says was fixed before the first release; None where it says nothing
-    )
+    adjacency: str | None = None
+    places: tuple[str, ...] = ()
+    declared: PlannedRuns | None = None
 
 
 def read_history(path: str | Path) -> History:
-    """The steps of a JSON file; equal steps are merged, in the order they first appear.
+    """Read the steps of a JSON file; equal steps are merged, in the order of their first occurrence.
 
-    The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or what Opacus keeps: a list of
-    [noise_multiplier, sample_rate, steps], or the state of its accountant with such a list under ``history`` (Poisson-sampled
-    Gauss steps of sensitivity 1).
+    The file is the ledger of a training (``ledger.jsonl``), or holds a list of step mappings, or a history of Opacus: a
+    list of [noise_multiplier, sample_rate, steps], or the state of its accountant with such a list under ``history``
+    (Poisson-sampled Gauss steps of sensitivity 1).
 
     Raises:
         MissingResource: the file cannot be read. UsageError: it is not such a list.
     """
     if not isinstance(path, (str, Path)):
-        raise UsageError(f"--history must be the path of a JSON file; found {shown(path)}")
+        raise UsageError(f"`history` must be the path of a JSON file; found {shown(path)}")
     file = Path(path)
     try:
         file.stat()
         if file.suffix == ".jsonl":
             return _ledger(file)
-        with file.open("rb") as stream:  # a pipe or a device has no size, and maybe no end
+        with file.open("rb") as stream:  # a pipe or a device has no size
             content = stream.read(MAX_HISTORY_BYTES + 1)
         if len(content) > MAX_HISTORY_BYTES:
             raise UsageError(
-                f"--history {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
+                f"`history` {file}: the file has more than {MAX_HISTORY_BYTES:,} bytes; merge equal steps first"
             )
         data = json.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError):
             raise MissingResource(
-                f"--history {file}: cannot be read ({error.strerror}); give the path of a JSON file"
+                f"`history` {file}: cannot be read ({error.strerror}); give the path of a JSON file"
             ) from None
-        raise UsageError(f"--history {file}: not a JSON file of steps ({_first_line(error)})") from None
+        raise UsageError(f"`history` {file}: not a JSON file of steps ({_first_line(error)})") from None
     if isinstance(data, dict) and "history" in data:
         data = data["history"]
     if not isinstance(data, list) or not data:
         raise UsageError(
-            f"--history {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found {shown(data)}"
+            f"`history` {file}: wanted a list of steps, or of [noise_multiplier, sample_rate, steps]; found "
+            f"{shown(data)}"
         )
     merged: dict[str, dict[str, Any]] = {}
     places: dict[str, str] = {}
     for place, item in enumerate(data, start=1):
-        spec = _history_step(item, f"--history {file}, entry {place}")
+        spec = _history_step(item, f"`history` {file}, entry {place}")
         key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
-        places.setdefault(key, f"--history {file}, entry {place}")
+        places.setdefault(key, f"`history` {file}, entry {place}")
         merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
     return History(list(merged.values()), places=tuple(places.values()))
 
 
 def _ledger(file: Path) -> History:
-    """The steps of ``wpriv train``'s ledger, all its runs together.
+    """Read the steps of a training's ledger, all of its runs together.
 
     Raises:
-        UsageError: it has no step; it is not the ledger of the statement, or else of the checkpoint and the model, beside it; or it has
-            fewer steps than were planned, and no checkpoint beside it shows that the run is not finished.
+        UsageError: it has no steps; it does not match the statement (or else the checkpoint and the model) beside it;
+            or it
+            has fewer steps than planned, and no checkpoint beside it shows that the run is unfinished.
     """
     from wpriv.engine import ledger
 
-    file = file.resolve()  # the folder of the run is the one that it lies in, not that of a link
+    file = file.resolve()  # the run's folder is that of the file itself, not of a link to it
     entries = ledger.entries(file)
     if not entries:
-        raise UsageError(f"--history {file}: the ledger has no step yet")
+        raise UsageError(f"`history` {file}: the ledger has no step yet")
     statement = file.with_name(file_names.STATEMENT)
     stated = _stated(statement)
     if stated is not None:
@@ -105,24 +111,25 @@ def _ledger(file: Path) -> History:
     if last.step < last.planned:
         if not file.with_name(file_names.CHECKPOINT).is_file():
             raise UsageError(
-                f"--history {file}: its last run has {last.step} of {last.planned} steps, and no {file_names.CHECKPOINT} is beside it: the "
-                f"ledger was cut short, or taken out of the folder of an unfinished run. Give the whole ledger, or that in its folder"
+                f"`history` {file}: its last run has {last.step} of {last.planned} steps, and no "
+                f"{file_names.CHECKPOINT} is beside it: the ledger was cut short, or copied from the folder of an "
+                f"unfinished run. Give the whole ledger, or the one in its folder"
             )
         notes.append(
-            f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for; if it ends here because of what "
-            f"it showed, the cost of all {last.planned} holds"
+            f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for; if it is "
+            f"stopped here because of what it showed, the cost of all {last.planned} steps holds"
         )
     for aside in sorted(file.parent.glob("before-*")):
         if (aside / file_names.LEDGER).is_file():
             notes.append(
-                f"{aside.name} holds an earlier run, which is not part of this figure: see the statement of this one"
+                f"{aside.name} holds an earlier run that this figure does not include; see the statement of this run"
             )
     process = ledger.process(entries)
     return History(process.describe(), tuple(notes), process.adjacency, declared=planned_runs(entries))
 
 
 def planned_runs(entries: Sequence[Entry]) -> PlannedRuns:
-    """What was fixed before the first release of a ledger: its first run as planned. Each further run is a fork of the one before."""
+    """The part of a ledger that was fixed before its first release: the first run as planned; later runs are forks."""
     from wpriv.engine import ledger
 
     (step,) = ledger.process(entries[:1]).steps
@@ -130,7 +137,7 @@ def planned_runs(entries: Sequence[Entry]) -> PlannedRuns:
 
 
 def _stated(path: Path) -> dict[str, Any] | None:
-    """The position in the ledger that a statement records; None where there is no statement, or none of a private training."""
+    """The position in the ledger that a statement records; None without a statement of a private training."""
     try:
         position = json.loads(path.read_text(encoding="utf-8")).get("ledger")
         return None if position is None else {"lines": int(position["lines"]), "digest": str(position["digest"])}
@@ -138,7 +145,7 @@ def _stated(path: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(
-            f"{path} cannot be read, which says how long the ledger beside it is; put the right one back"
+            f"{path} cannot be read, and it records the length of the ledger beside it; restore the file"
         ) from None
 
 

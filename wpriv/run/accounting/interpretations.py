@@ -1,4 +1,4 @@
-"""``compare --why``: one set of flags under every reading that some tool or paper gives it, and the assumption that moves each figure."""
+"""``compare --why``: account for one set of flags under every interpretation that tools and papers give it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wpriv.run.parse_numbers import number, shown
 
 @dataclass(frozen=True)
 class Interpretation:
-    """One way to read a job: the step it amounts to, under which neighbouring relation, priced by whom, assuming what."""
+    """One interpretation: a step, an adjacency, an accountant, and the assumption in words."""
 
     spec: dict[str, Any]
     adjacency: str
@@ -28,13 +28,14 @@ class Interpretation:
 def compare_interpretations(
     spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float | None = None
 ) -> list[dict[str, Any]]:
-    """Prices one step specification under every reading.
+    """Account for one step specification under every interpretation.
 
     Args:
-        spec: ``{mech, <parameters>, n | epochs, rate | batch with records}``; its own ``sampling`` is only one of the readings.
+        spec: ``{mech, <parameters>, n | epochs, rate | batch with records}``; its ``sampling`` is one of the
+            interpretations.
     Returns:
-        One row a reading: sampling, n, rate, adjacency, accountant, both brackets, claim, ``assumption``; ``reason`` is set where an
-        accountant refuses.
+        One row for each: sampling, n, rate, adjacency, accountant, both brackets, claim, ``assumption``; ``reason`` is
+        set where an accountant has no answer.
     Raises:
         UsageError: the step is faulty, or not exactly one of eps and delta is given.
     """
@@ -44,12 +45,13 @@ def compare_interpretations(
 
 
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
-    """The readings of a job, from the tightest accountant on the reading it is usually given to no amplification at all."""
+    """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
     base = {k: v for k, v in spec.items() if k not in (*build_process.REPETITION_KEYS, "sampling")}
     own = build_process.mechanism(base).adjacencies
     if not set(own) & set(STANDARD_ADJACENCIES):
         raise Unsupported(
-            f"--why sets readings under {' and '.join(STANDARD_ADJACENCIES)} side by side; {base['mech']} is defined under {own[0]} only. Use budget"
+            f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under {own[0]} "
+            f"only. Use budget"
         )
     given = {k: spec.get(k) for k in build_process.REPETITION_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None
@@ -62,14 +64,14 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
         return _unsampled({**base, "n": n}, {**wide, "n": n}, "every record takes part in every step")
     poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
     fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
-    told = spec.get("epochs")
-    passes = max(1, math.ceil((n * plan.rate if told is None else number(told, "epochs")) * (1 - 1e-9)))
+    epochs = spec.get("epochs")
+    passes = max(1, math.ceil((n * plan.rate if epochs is None else number(epochs, "epochs")) * (1 - 1e-9)))
     shuffled = "shuffled batches: each record in one batch an epoch, no amplification claimed"
     return [
         *_by_all(
             poisson,
             "add-remove",
-            "each record joins each step by itself with the same chance; neighbours differ by one record",
+            "each record joins each step independently with the same probability; neighbours differ by one record",
         ),
         Interpretation(poisson, "replace-one", "pld", "Poisson sampling, but one record is replaced by another"),
         Interpretation(
@@ -87,7 +89,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
         *_unsampled({**base, "n": passes}, {**wide, "n": passes}, shuffled)[:1],
         Interpretation({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
         Interpretation(
-            {**base, "n": n}, "add-remove", "pld", "the same records might be in every batch: all steps, no sampling"
+            {**base, "n": n}, "add-remove", "pld", "a record might be in every batch: all steps, no sampling"
         ),
     ]
 
@@ -116,8 +118,8 @@ def _unsampled(own: dict[str, Any], wide: dict[str, Any], assumption: str) -> li
 
 
 def _replaced(base: dict[str, Any]) -> dict[str, Any]:
-    """The step with twice the sensitivity: a record that is replaced is one taken away and one added."""
-    step = build_process.step(base)  # tells what is missing or unknown
+    """The step with twice the sensitivity: replacing a record removes one and adds one."""
+    step = build_process.step(base)  # raises where something is missing or unknown
     if not any(f.name == "sensitivity" for f in dataclasses.fields(step.mechanism)):
         return base
     return {**base, "sensitivity": 2 * step.describe()["sensitivity"]}
@@ -136,8 +138,14 @@ def _row(reading: Interpretation, eps: float | None, delta: float | None, tol: f
     try:
         process = build_process.process([spec], reading.adjacency)
         width = evaluate.answer_tol(process) if tol is None else tol
-        found = evaluate.ask(evaluate.curve(process, reading.accountant, width), eps=eps, delta=delta)
+        answer = evaluate.ask(evaluate.curve(process, reading.accountant, width), eps=eps, delta=delta)
     except Unsupported as error:
         return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}
-    told = found.as_dict()
-    return {**row, "notion": found.notion, "claim": found.claim, **{k: told[k] for k in BOUND_COLUMNS}, "reason": None}
+    ends = answer.as_dict()
+    return {
+        **row,
+        "notion": answer.notion,
+        "claim": answer.claim,
+        **{k: ends[k] for k in BOUND_COLUMNS},
+        "reason": None,
+    }

@@ -1,4 +1,4 @@
-"""Observations by name: a .npz or .csv file, or a generator such as ``weibull:shape=0.5,records=50,coordinates=1000``."""
+"""Load observed pair distances from a .npz or .csv file, or generate them (``weibull:shape=0.5,records=50``)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from wpriv.hints import did_you_mean
 
 MAX_BYTES = 2_000_000_000
 MAX_VALUES = 200_000_000
-HELP = "a .npz (distances or gradients) or .csv (columns step,distance; or one gradient a row), or weibull:shape=0.5,records=50,..."
+HELP = (
+    "a .npz (distances or gradients) or .csv (columns step,distance; or one gradient a row), or "
+    "weibull:shape=0.5,records=50,..."
+)
 _DRAWS: dict[str, Callable[[np.random.Generator, float, tuple[int, int]], Any]] = {
     "weibull": lambda rng, shape, size: rng.weibull(shape, size),
     "normal": lambda rng, shape, size: shape * rng.standard_normal(size),
 }
-# of a generator: what each key means is told in its docstring
+# parameters of a generator; ``generate`` explains them
 _DEFAULTS = {"shape": 1.0, "records": 50, "coordinates": 1000, "steps": 1, "quantile": 0.0, "clip": 0, "seed": 0}
 
 
 def observed(value: Any) -> Observed:
-    """Observations from whatever a step may give: text (see ``read``), an array of distances, or the record itself.
+    """Return observations from any form that a step may give: text, an array of distances, or an ``Observed``.
 
     Raises:
-        UsageError, MissingResource: it is none of these, or faulty.
+        UsageError, MissingResource: none of these, or faulty.
     """
     if isinstance(value, Observed):
         return value
@@ -45,10 +48,10 @@ def observed(value: Any) -> Observed:
             about = path.stat()
         except (OSError, ValueError) as error:
             raise MissingResource(
-                f"--observed {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {HELP}"
+                f"`observed` {text}: cannot be read ({getattr(error, 'strerror', error)}); wanted {HELP}"
             ) from None
         if about.st_size > MAX_BYTES:
-            raise UsageError(f"--observed {text}: a file may have up to {MAX_BYTES:,} bytes; found {about.st_size:,}")
+            raise UsageError(f"`observed` {text}: a file may have up to {MAX_BYTES:,} bytes; found {about.st_size:,}")
         return _read(text, about.st_mtime_ns, about.st_size)
     if isinstance(value, (list, tuple, np.ndarray)):
         return of_distances(value)
@@ -57,10 +60,12 @@ def observed(value: Any) -> Observed:
 
 @functools.lru_cache(maxsize=8)
 def generate(text: str) -> Observed:
-    """Gradients drawn at random: ``weibull:`` or ``normal:`` with shape, records, coordinates, steps, quantile, clip, seed.
+    """Gradients drawn at random: ``weibull:`` or ``normal:`` with shape, records, coordinates, steps, quantile, clip,
+    seed.
 
-    Every step draws a fresh set of records. ``shape`` is the Weibull shape, or the standard deviation of the normal law. With
-    ``quantile`` > 0 the unit of a step is that quantile of its gradient norms, and ``clip=1`` clips the gradients to it.
+    Every step draws a fresh set of records. ``shape`` is the Weibull shape, or the standard deviation of the normal
+    law. With ``quantile`` > 0 the unit of a step is that quantile of its gradient norms, and ``clip=1`` clips the
+    gradients to it.
     """
     kind, given = registry.split(text)
     if kind not in _DRAWS:
@@ -74,7 +79,8 @@ def generate(text: str) -> Observed:
     sound = shape > 0 and records >= 2 and coordinates >= 1 and steps >= 1 and 0 <= quantile < 1 and seed >= 0
     if not sound or plan["clip"] not in (0, 1) or (plan["clip"] and not quantile):
         raise UsageError(
-            f"{text}: wanted shape > 0, records >= 2, coordinates >= 1, steps >= 1, quantile in [0, 1), seed >= 0, and clip 0 or 1 with a "
+            f"{text}: wanted shape > 0, records >= 2, coordinates >= 1, steps >= 1, quantile in [0, 1), seed >= 0, and "
+            f"clip 0 or 1 with a "
             f"quantile to clip to"
         )
     if records * max(coordinates, records // 2) * steps > MAX_VALUES:
@@ -93,27 +99,27 @@ def _read(text: str, modified: int, size: int) -> Observed:
     try:
         return _npz(text) if text.endswith(".npz") else _csv(text)
     except UsageError as error:
-        raise UsageError(f"--observed {text}: {error}") from None
+        raise UsageError(f"`observed` {text}: {error}") from None
 
 
 def _npz(text: str) -> Observed:
     try:
-        found = array_files.npz(text, MAX_BYTES)
+        arrays = array_files.npz(text, MAX_BYTES)
     except array_files.DAMAGED as error:
         raise UsageError(f"not an .npz file of plain arrays ({str(error)[:120]})") from None
-    if ("distances" in found) == ("gradients" in found):
-        raise UsageError(f"wanted an array 'distances' or an array 'gradients'; found {', '.join(found) or 'nothing'}")
+    if ("distances" in arrays) == ("gradients" in arrays):
+        raise UsageError(f"wanted an array 'distances' or an array 'gradients'; found {', '.join(arrays) or 'nothing'}")
     try:
-        unit = np.asarray(found.get("unit", 1.0), dtype=float)
-        if "gradients" in found:
-            return of_gradients(found["gradients"], unit=unit, origin=text)
-        return of_distances(found["distances"], unit=unit, coordinates=int(found.get("coordinates", 0)), origin=text)
+        unit = np.asarray(arrays.get("unit", 1.0), dtype=float)
+        if "gradients" in arrays:
+            return of_gradients(arrays["gradients"], unit=unit, origin=text)
+        return of_distances(arrays["distances"], unit=unit, coordinates=int(arrays.get("coordinates", 0)), origin=text)
     except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"its arrays must hold numbers ({str(error)[:120]})") from None
 
 
 def _csv(text: str) -> Observed:
-    """Columns ``distance``, or ``step`` and ``distance``; else every row is the gradient of one record (with ``step``, at that step)."""
+    """Read columns ``distance``, or ``step`` and ``distance``; else each row is the gradient of a record (at a ``step``)."""
     try:
         parsed = CsvTable.parse(csv_tables.decode(Path(text).read_bytes()))
         header, table = list(parsed.names), parsed.matrix()

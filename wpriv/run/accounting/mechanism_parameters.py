@@ -1,4 +1,4 @@
-"""Types of the mechanisms' parameters, for type checkers and editors; values are checked by the mechanisms themselves."""
+"""Types of the mechanisms' parameters, for type checkers and editors; the mechanisms check the values."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Solve for a parameter: few evaluations, and the answer has been evaluated itself and meets the target.
+"""Search for the least private value of a parameter that meets a target, with few evaluations of the accountant.
 
-An evaluation has one of four outcomes. The target is met; it is missed for certain; it lies inside a bracket that is
-as narrow as asked; or nothing narrow can be said, since the accountant refuses or answers with a wide bracket only. The
-last one is no miss: the search looks on both sides of such values, and the solution names them where they leave open
-whether it is the least.
+An evaluation has one of four outcomes: the target is met; it is certainly missed; it lies inside a bracket as narrow as
+asked; or the accountant has no answer, or only a wide bracket. The last is not a miss: the search continues on both
+sides of such values, and the solution names them if they leave open whether it is optimal.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run.accounting.search_parameter import SearchParameter
 
 MAX_EVALUATIONS = 120
-# how often the search looks on the less private side of values without an answer for one that meets the target
+# evaluations spent beyond values without an answer, on less private values that may meet the target
 MAX_PROBES = 8
-# a move of half an e-fold or more that changes ln(found / wanted) by less than this has reached a limit
+# a move of half an e-fold or more that changes the excess by less than this has reached a plateau
 FLAT = 1e-6
 
 
 class Outcome(enum.Enum):
-    """What is known of the target at one value of the parameter."""
+    """The outcome of evaluating one value of the parameter against the target."""
 
     MEETS = "meets"
     MISSES = "misses"
@@ -38,11 +37,9 @@ class Evaluation:
     """One evaluation.
 
     Args:
-        excess: ln(found / wanted) of the end that may be promised; negative or zero where the target is met; +-inf
-            allowed.
-        floor: ln(found / wanted) of what is known from below; positive where the target is missed for certain.
-        refusal: why nothing narrow can be said here; empty where something can. It does not count where the target is
-            met.
+        excess: ln(upper end / target); at most 0 where the target is met; +-inf allowed.
+        floor: ln(lower end / target); positive where the target is certainly missed.
+        refusal: why there is no narrow answer; empty where there is one. It is ignored where the target is met.
     """
 
     excess: float
@@ -63,9 +60,9 @@ class Solution:
     """The least private value found that meets the target.
 
     Args:
-        missed: the nearest less private value that misses the target for certain; None where none was met with.
-        beside: the nearest less private value that was tried; None where there is none. slope: d excess / d u there.
-        refusal: why values between ``missed`` and ``value`` have no answer; empty where all that were tried have one.
+        missed: the nearest less private value that certainly misses the target; None where none was evaluated.
+        beside: the nearest less private value that was evaluated, if any. slope: d excess / d u there.
+        refusal: why values between ``missed`` and ``value`` have no answer; empty if all of those evaluated have one.
     """
 
     value: float
@@ -79,9 +76,8 @@ class Unreachable(Exception):
     """No value that was tried meets the target.
 
     Args:
-        best: the value that comes nearest to it. miss: how near, as ``Reply.excess``.
-        refusal: why more private values than ``best`` have no answer; empty where none of those that were tried lacks
-            one.
+        best: the value that comes nearest to it. miss: its ``Evaluation.excess``.
+        refusal: why more private values than ``best`` have no answer; empty if all of those evaluated have one.
     """
 
     def __init__(self, best: float, miss: float, refusal: str = ""):
@@ -91,14 +87,14 @@ class Unreachable(Exception):
 
 @dataclass
 class Search:
-    """The values that were tried, in u = sign * ln x, which grows with privacy."""
+    """The values evaluated so far; u = privacy_direction * ln x grows with privacy."""
 
     knob: SearchParameter
     ask: Callable[[float], Evaluation]
     seen: dict[float, Evaluation] = field(default_factory=dict)
 
     def at(self, x: float) -> Evaluation:
-        """What is known at x, asked once for each x."""
+        """The evaluation at x, computed once for each x."""
         if x not in self.seen:
             if len(self.seen) >= MAX_EVALUATIONS:
                 raise Unsupported(f"no {self.knob.name} found within {MAX_EVALUATIONS} evaluations of the accountant")
@@ -120,7 +116,7 @@ class Search:
         return self.knob.snap(self.knob.privacy_direction * u, toward)
 
     def below(self, value: float, *outcomes: Outcome) -> float | None:
-        """The nearest less private value that was tried and had one of these outcomes (any where none is given)."""
+        """The nearest less private value evaluated with one of these outcomes (any, if none is given)."""
         tried = [
             x
             for x, reply in self.seen.items()
@@ -140,19 +136,17 @@ def solve(
     looks: int = MAX_PROBES,
     show: bool = True,
 ) -> Solution:
-    """The least private grid value that meets the target, to within ``rtol`` relative; it was evaluated and meets it.
+    """Return the least private grid value that meets the target, to a relative ``rtol``; it was evaluated itself.
 
-    Where values without an answer lie beside it, less private ones are looked at too: one of them may have an answer
-    that meets the target.
+    Beyond values without an answer, less private ones are tried too: one of them may meet the target.
 
     Args:
-        ask: what is known at a grid value. guess: a value near the answer. slope: a rough d excess / d ln x towards
-            privacy (negative).
-        seen: evaluations that are known already; those made are added. looks: how many evaluations may go into looking
-            for one.
-        show: try one value more, so that a value is known that misses the target for certain.
+        ask: evaluates a grid value. guess: a value near the solution.
+        slope: a rough d excess / d ln x towards privacy (negative).
+        seen: known evaluations; new ones are added. looks: how many evaluations may be spent beyond refused values.
+        show: evaluate one more value, so that one is known that certainly misses the target.
     Raises:
-        Unreachable: nothing in [low, high] that was tried meets it.
+        Unreachable: no value tried in [low, high] meets the target.
     """
     search = Search(knob, ask, {} if seen is None else seen)
     good, bad = _bracket(search, guess, slope, rtol)
@@ -178,7 +172,7 @@ def solve(
 
 
 def _round(search: Search, good: float, rtol: float) -> float:
-    """A less private number of fewer digits, where one lies within ``rtol`` of ``good`` and meets the target as well."""
+    """A less private number of fewer digits that meets the target, if there is one within ``rtol`` of ``good``."""
     short = replace(search.knob, digits=DIGITS).snap(math.log(good), -1)
     if search.knob.whole or not 0 < search.u(good) - search.u(short) <= rtol:
         return good
@@ -186,7 +180,7 @@ def _round(search: Search, good: float, rtol: float) -> float:
 
 
 def _slope(search: Search, good: float, rtol: float, slope: float) -> float:
-    """d excess / d u towards a less private value that is far enough from ``good`` to tell, else as it was given."""
+    """d excess / d u towards a less private value that is far enough from ``good``; else ``slope`` as given."""
     far = [
         x for x, reply in search.seen.items() if search.u(good) - search.u(x) > 5 * rtol and math.isfinite(reply.excess)
     ]
@@ -198,7 +192,7 @@ def _slope(search: Search, good: float, rtol: float, slope: float) -> float:
 
 
 def _show(search: Search, good: float, bad: float | None, slope: float, rtol: float) -> None:
-    """Try one value more, a little beyond those whose bracket holds the target, which should miss it for certain."""
+    """Evaluate a value slightly beyond those whose bracket holds the target; it should certainly miss it."""
     floor = search.at(good).floor
     if bad is None or search.at(bad).outcome is Outcome.REFUSED or not math.isfinite(floor):
         return
@@ -211,14 +205,14 @@ def _show(search: Search, good: float, bad: float | None, slope: float, rtol: fl
 
 
 def _narrowed(search: Search, good: float, bad: float, rtol: float) -> tuple[float, float]:
-    """By false position, a value that meets the target within ``rtol`` of one that is not known to, and that one."""
+    """Narrow by false position to a value that meets the target and one within ``rtol`` that is not known to."""
     weight = {good: search.excess(good), bad: search.excess(bad)}
     last = 0
     while not _close(search, good, bad, rtol):
         x = _between(search, good, bad, weight, rtol)
         f = search.excess(x)
         if f <= 0:
-            # a side that stays put is given half its weight (the Illinois rule), so that both sides close in
+            # halve the weight of a side that did not move (the Illinois rule), so that both sides converge
             weight = {x: f, bad: weight[bad] / 2 if last == 1 else weight[bad]}
             good, last = x, 1
         else:
@@ -228,10 +222,9 @@ def _narrowed(search: Search, good: float, bad: float, rtol: float) -> tuple[flo
 
 
 def _beyond(search: Search, silent: float, looks: int, rtol: float) -> tuple[float, float | None] | None:
-    """A value less private than one without an answer that meets the target, and its neighbour as ``_bracket`` has it;
-    None if none is found.
+    """Find a value beyond a refused one that meets the target, with its neighbour as in ``_bracket``; else None.
 
-    Steps away from ``silent`` until a value misses the target, then halves the distance between the two.
+    Steps away from ``silent`` until a value misses the target, then bisects.
     """
     knob, end = search.knob, len(search.seen) + looks
     low = search.below(silent, Outcome.MISSES, Outcome.OPEN)
@@ -257,7 +250,7 @@ def _beyond(search: Search, silent: float, looks: int, rtol: float) -> tuple[flo
 
 
 def _descended(search: Search, good: float, step: float) -> tuple[float, float | None]:
-    """The last value that meets the target on the way down from ``good``, and the first that is not known to, if any."""
+    """Descend from ``good`` to the last value that meets the target, and the first that is not known to, if any."""
     while not search.knob.at_end(good, -1):
         x = search.x(search.u(good) - step, -1)
         x = search.knob.beside(good, -1) if x == good else x
@@ -268,7 +261,7 @@ def _descended(search: Search, good: float, step: float) -> tuple[float, float |
 
 
 def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[float, float | None]:
-    """A value that meets the target, and a less private one that is not known to; None where all less private ones do."""
+    """A value that meets the target, and a less private one that is not known to; None if all of them meet it."""
     knob = search.knob
     x = search.x(search.u(guess))
     f, step = search.excess(x), 0.0
@@ -277,11 +270,11 @@ def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[f
         if knob.at_end(x, toward):
             if f <= 0:
                 return x, None
-            # a count: more of it is never more private
+            # a larger count is never more private
             if knob.whole and search.at(x).outcome is not Outcome.REFUSED:
                 raise search.unreachable()
             return _scan(search, guess)
-        # aim a little beyond the root that the slope promises, so that the root ends up between the two
+        # aim slightly beyond the predicted root, so that the two values enclose it
         aim = abs(f / slope) * 1.03 + rtol if math.isfinite(f) else 0.0
         step = max(min(aim, 3.0), 2 * step if step else 0.0) or 1.0
         before, f_before = x, f
@@ -300,7 +293,7 @@ def _bracket(search: Search, guess: float, slope: float, rtol: float) -> tuple[f
 
 
 def _scan(search: Search, guess: float) -> tuple[float, float | None]:
-    """Look everywhere once: more noise may mean less privacy (truncated noise), so that good values may lie in a valley."""
+    """Evaluate a coarse grid: the excess need not be monotone (truncated noise), and may dip below the target."""
     knob = search.knob
     centre = search.u(guess)
     values = {search.x(centre + k * 0.5) for k in range(-24, 25)}
@@ -322,19 +315,19 @@ def _close(search: Search, good: float, bad: float, rtol: float) -> bool:
         return False
     f_good, f_bad = search.excess(good), search.excess(bad)
     if f_good <= 0 < f_bad and math.isfinite(f_good) and math.isfinite(f_bad) and width < 0.1:
-        # the chord of so short a bracket tells how far the root is
+        # within so short an interval the chord locates the root
         return width * f_good / (f_good - f_bad) <= rtol
     return width <= rtol
 
 
 def _between(search: Search, good: float, bad: float, weight: dict[float, float], rtol: float) -> float:
-    """A grid value strictly between: a hair on the private side of where the chord meets zero, else the middle."""
+    """A grid value strictly between: slightly on the private side of the zero of the chord, else the middle."""
     u_good, u_bad = search.u(good), search.u(bad)
     f_good, f_bad = weight[good], weight[bad]
     if not (math.isfinite(f_good) and math.isfinite(f_bad) and f_good < f_bad):
         return _middle(search, good, bad)
     u = u_bad + (u_good - u_bad) * f_bad / (f_bad - f_good) + 0.4 * rtol
-    # a root so near the good end: the value at ``rtol`` from it settles whether it is near enough
+    # for a root very near the good end, the value at ``rtol`` from it decides
     return _inside(search, good, bad, u if u < u_good - 0.1 * rtol else max(u_good - rtol, (u_good + u_bad) / 2))
 
 

@@ -1,4 +1,4 @@
-"""The parameter at which a process meets a target: what the accountant is asked, and what follows for the best value."""
+"""Solve for the parameter at which a process meets a target by one accountant."""
 
 from __future__ import annotations
 
@@ -8,33 +8,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from wpriv.core.guarantee import Bracket, Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, sandwich
 from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.numerics import gaussian_calibration
 from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.parameter_search import MAX_PROBES
-from wpriv.run.accounting.parameter_search import Outcome
-from wpriv.run.accounting.parameter_search import Evaluation
-from wpriv.run.accounting.parameter_search import Solution
-from wpriv.run.accounting.parameter_search import Unreachable
-from wpriv.run.accounting.parameter_search import solve
+from wpriv.run.accounting.parameter_search import MAX_PROBES, Evaluation, Outcome, Solution, Unreachable, solve
 from wpriv.run.accounting.search_parameter import SearchParameter
 
-# relative width of the accountant's bracket at the answer; eps falls at least as fast as the noise grows, so that the
-# noise is as near the least
+# default relative width of the accountant's bracket at the solution; eps falls at least as fast as the noise grows, so
+# that the noise is as near the optimum
 TOL = 1e-6
-# the same for mechanisms whose law is known between two others only, where each digit more takes ten times as long
-TOL_BETWEEN = 1e-4
-# the part of it at which the search itself ends; the width of the brackets with which it begins, and by how much each
-# next one is narrower
+# the same for mechanisms whose PLD is only known between two others, where each further digit takes ten times as long
+TOL_SANDWICHED = 1e-4
+# share of that width at which the search ends; width of its first brackets, and the factor from one width to the next
 SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
-# where n is solved for, a bracket that holds the target is made as narrow as this
+# width to which a bracket that holds the target is narrowed where n is solved for
 FINEST = 5e-8
-# an exact figure is taken to be right to this, relative, where a target is held against it
+# relative accuracy of exact figures
 ROUNDING = 1e-11
 
 
@@ -43,10 +37,10 @@ class SolvedParameter:
     """A parameter that was solved for.
 
     Args:
-        knob: the parameter. value: the least private one found that meets the target. row: its guarantee at the target.
-        missed: the nearest less private value that misses the target for certain (by the accountant's own figure where
-            that has no lower end); None where none was met with.
-        refusal: why values between the two have no narrow answer, where some have none.
+        knob: the parameter. value: the least private one found that meets the target. row: its guarantee.
+        missed: the nearest less private value that certainly misses the target (by the accountant's own figure where it
+            has no lower end); None where none was evaluated.
+        refusal: why values between the two have no narrow answer, if some have none.
     """
 
     knob: SearchParameter
@@ -57,17 +51,17 @@ class SolvedParameter:
 
     @property
     def most(self) -> bool:
-        """Whether no less private value on the grid meets the target: the next one misses it, or there is none."""
+        """Tell whether no less private grid value meets the target: the next one misses it, or there is none."""
         return self.knob.at_end(self.value, -1) or self.missed == self.knob.beside(self.value, -1)
 
     @property
     def within(self) -> float | None:
-        """How far, relative, the value may lie from the best one; None where that is not known."""
+        """Relative distance within which the best value lies; None where it is not known."""
         if self.knob.at_end(self.value, -1):
             return 0.0
         if self.missed is None:
             return None
-        # the best whole number is at most the last one before that which misses
+        # the best whole number is at most the last one before the first known to miss
         best = self.missed - 1 if self.knob.whole else self.missed
         return abs(best - self.value) / self.value
 
@@ -79,7 +73,7 @@ class SolvedParameter:
         return row | ({"most": self.most} if self.knob.privacy_direction < 0 else {})
 
     def warnings(self) -> list[str]:
-        """That the value is not bounded by the target, or that a better one was not ruled out."""
+        """Warn that the target does not bound the value, or that a better one was not ruled out."""
         name, accountant = self.knob.name, self.row.accountant
         if self.knob.privacy_direction < 0 and self.value == self.knob.high:
             return [f"every {name} up to the largest allowed meets the target"]
@@ -89,7 +83,8 @@ class SolvedParameter:
                 "beyond it" if self.missed is None else f"between it and {self.missed:.12g}, which misses the target"
             )
             return [
-                f"{name} = {self.value:.12g} may not be the {best}: {accountant} has no narrow answer {until} ({self.refusal})"
+                f"{name} = {self.value:.12g} may not be the {best}: {accountant} has no narrow answer {until} "
+                f"({self.refusal})"
             ]
         if self.knob.whole and not self.most:
             last = (
@@ -100,7 +95,8 @@ class SolvedParameter:
                 else f" to {self.missed - 1:.12g}"
             )
             return [
-                f"n = {self.value + 1:.12g}{last} may meet the target as well: the bracket of {accountant} is too wide to tell"
+                f"n = {self.value + 1:.12g}{last} may meet the target as well: the bracket of {accountant} is too wide "
+                f"to tell"
             ]
         return []
 
@@ -115,17 +111,17 @@ def solve_for(
     *,
     finest: float = FINEST,
 ) -> SolvedParameter:
-    """The best value of a parameter at which the process ``at(value)`` meets a target, and its guarantee there.
+    """Return the least private value at which the process ``at(value)`` meets a target, and its guarantee there.
 
-    Searches by coarse brackets first, then by those of ``tol``, and ends within ``SEARCH_SHARE * tol`` of where their
-    upper end meets the target; a whole number ends at one whose successor is not shown to meet it. Values at which the
-    accountant refuses count as unknown.
+    Searches with coarse brackets first, then with those of width ``tol``, and ends within ``SEARCH_SHARE * tol`` of
+    where their upper end meets the target; a whole number ends at one whose successor is not shown to meet it. Values
+    at which the accountant has no answer count as unknown.
 
     Args:
-        finest: the width to which a bracket that holds the target is narrowed where the parameter is a whole number.
+        finest: width to which a bracket that holds the target is narrowed for a whole-number parameter.
     Raises:
-        UsageError: ``tol`` is out of range. Unsupported: no value meets the target; where the accountant has no answer
-            that could tell, this is its own reason.
+        UsageError: ``tol`` is out of range.
+        Unsupported: no value meets the target, or the accountant has no answer that could decide it.
     """
     tol = evaluate.checked_tol(tol)
     knob = replace(knob, digits=max(DIGITS, math.ceil(-math.log10(tol)) + 2))
@@ -152,26 +148,26 @@ def solve_for(
 
 
 def default_tol(knob: SearchParameter, at: Callable[[float], Process]) -> float:
-    """The width of the bracket where none is asked for."""
+    """The default relative width of the bracket."""
     try:
         runs = at(min(max(1.0, knob.low), knob.high)).directions()
     except (Unsupported, UsageError):
         return TOL
-    return TOL_BETWEEN if any(sandwich(run, TOL_BETWEEN) is not None for run in runs) else TOL
+    return TOL_SANDWICHED if any(sandwich(run, TOL_SANDWICHED) is not None for run in runs) else TOL
 
 
 def _widths(tol: float) -> list[float]:
-    """The widths of brackets to search by, one after the other, down to ``tol``."""
+    """The relative widths of the search, one after the other, down to ``tol``."""
     count = max(0, math.ceil(math.log(COARSE / tol) / math.log(REFINEMENT) - 1e-9)) if tol < COARSE else 0
     return [COARSE / REFINEMENT**k for k in range(count)] + [tol]
 
 
 @dataclass
 class Question:
-    """Whether a target is met, asked of an accountant at values of one parameter.
+    """Decide by an accountant whether a target is met, at values of one parameter.
 
     Args:
-        target: eps and delta; eps is held against at delta, unless it is 0: then delta is, at eps = 0.
+        target: eps and delta. eps at delta is compared with the target, unless it is 0: then delta at eps = 0 is.
         width: relative width asked of a bracket. finest: as in ``solved``.
     """
 
@@ -186,26 +182,26 @@ class Question:
     trouble: list[WprivError] = field(default_factory=list, init=False)
 
     def solve(self, guess: float, slope: float, rtol: float, looks: int, show: bool) -> Solution:
-        """The least private value that meets the target, see ``search.solve``; Unreachable where none does."""
+        """The least private value that meets the target (see ``parameter_search.solve``); raises Unreachable."""
         return solve(self.knob, self.reply, guess, slope, rtol, seen=self.seen, looks=looks, show=show)
 
     def counts_at(self, value: float) -> bool:
-        """Whether whole numbers of this size can be told apart: exactly, or by a bracket as narrow as ``finest``."""
+        """Tell whether whole numbers of this size can be distinguished, exactly or by brackets of width ``finest``."""
         exact = bool(self.rows) and all(row.claim != "certified" for row in self.rows.values())
         return self.knob.whole and (exact or value * self.finest < 1)
 
     def undecided(self) -> bool:
-        """Whether some value may meet the target by a narrower bracket."""
+        """Tell whether some value may meet the target with a narrower bracket."""
         return any(reply.outcome is Outcome.OPEN for reply in self.seen.values())
 
     def take(self, other: Question) -> None:
-        """Take over the answers to the same question at another width that do not depend on the width."""
+        """Take over answers at another width that do not depend on the width."""
         fixed = {value for value, row in other.rows.items() if row.claim != "certified"}
         self.rows |= {value: other.rows[value] for value in fixed}
         self.seen |= {value: other.seen[value] for value in fixed}
 
     def reply(self, value: float) -> Evaluation:
-        """Ask at one value. One out of the accountant's reach, or of the mechanism's range, is refused: no miss."""
+        """Evaluate one value; one beyond the accountant or outside the mechanism's range is refused, not missed."""
         certain = False
         try:
             process = self.at(value)
@@ -215,7 +211,7 @@ class Question:
             self.trouble.append(error)
             return Evaluation(math.inf, math.inf if certain else -math.inf, str(error))
         except MemoryError:
-            why = f"{self.accountant} needs more memory than there is at {self.knob.name} = {value:g}. Raise --tol, or use rdp"
+            why = f"{self.accountant} runs out of memory at {self.knob.name} = {value:g}. Raise `tol`, or use rdp"
             self.trouble.append(Unsupported(why))
             return Evaluation(math.inf, refusal=why)
         self.rows[value] = row
@@ -227,10 +223,9 @@ class Question:
         return Evaluation(_log_ratio(bracket.safe, wanted), _log_ratio(lower or 0.0, wanted), refusal)
 
     def _row(self, process: Process, counts: bool) -> tuple[Guarantee, bool]:
-        """The answer at the target, and whether its bracket says next to nothing: it is wider than ``COARSE``.
+        """The guarantee at the target, and whether its bracket is wider than ``COARSE``.
 
-        Where whole numbers can be told apart (``counts``), the bracket is made narrower until it does not hold the
-        target.
+        Where whole numbers can be distinguished (``counts``), the bracket is narrowed until it excludes the target.
         """
         (eps, delta), tol = self.target, self.width
         while True:
@@ -244,12 +239,12 @@ class Question:
             tol = max(tol / 5, self.finest)
 
     def _held(self, row: Guarantee) -> tuple[Bracket, float]:
-        """The bracket that the target is held against, and the target: eps at delta, or delta where eps is 0."""
+        """The bracket to compare with the target, and the target: eps at delta, or delta where eps is 0."""
         eps, delta = self.target
         return (row.epsilon, eps) if eps > 0 else (row.delta, delta)
 
     def is_final(self, solution: Solution) -> bool:
-        """Whether narrower brackets than these cannot be had where they would be needed."""
+        """Tell whether narrower brackets are not available where they would be needed."""
         replies = [self.seen[x] for x in (solution.value, solution.beside) if x is not None]
         return all(reply.refusal for reply in replies) and self.rows[solution.value].claim == "certified"
 
@@ -259,7 +254,7 @@ class Question:
         return SolvedParameter(self.knob, solution.value, row, solution.missed, solution.refusal)
 
     def why_not(self, error: Unreachable) -> WprivError:
-        """Why no value meets the target: what the best one gives; or why the accountant cannot tell."""
+        """Explain why no value meets the target: by the best one found, or by the accountant's reason."""
         knob, (eps, delta), row = self.knob, self.target, self.rows.get(error.best)
         if not self.rows:
             return self.trouble[0]
@@ -282,16 +277,16 @@ class Question:
         return Unsupported(f"{best}. Relax the target, or change what was held fixed")
 
 
-def _log_ratio(found: float, wanted: float) -> float:
-    """ln(found / wanted), -inf where nothing was found."""
-    return math.log(found / wanted) if found > 0 else -math.inf
+def _log_ratio(value: float, target: float) -> float:
+    """ln(value / target); -inf at 0."""
+    return math.log(value / target) if value > 0 else -math.inf
 
 
 def _guess(knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float) -> float:
-    """The answer of a central limit: n rate^2 chi^2 of one step is the mu^2 of a Gauss mechanism that meets the target."""
-    wanted = _gauss_mu(eps, delta) ** 2
+    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target."""
+    target = gaussian_calibration.exact(eps, delta) ** -2
 
-    def spread(value: float) -> float:
+    def total_mu_squared(value: float) -> float:
         try:
             step = at(value).steps[0]
         except (Unsupported, UsageError):
@@ -299,13 +294,13 @@ def _guess(knob: SearchParameter, at: Callable[[float], Process], eps: float, de
         return float(step.n * step.sampling.rate**2 * _chi_square(step.mechanism))
 
     if knob.whole:
-        return _clamp(wanted / max(spread(1), 1e-300), knob)
+        return _clamp(target / max(total_mu_squared(1), 1e-300), knob)
     if knob.privacy_direction < 0:
-        return _clamp(math.sqrt(wanted / max(spread(1.0), 1e-300)), knob)
+        return _clamp(math.sqrt(target / max(total_mu_squared(1.0), 1e-300)), knob)
     value = 1.0
     for _ in range(60):
-        # chi^2 falls like 1 / value^2 once it is small, and exponentially fast before
-        ratio = spread(value) / wanted
+        # chi^2 falls like 1 / value^2 where it is small, and exponentially where it is large
+        ratio = total_mu_squared(value) / target
         move = 0.5 * math.log(min(max(ratio, 1e-300), 1e300))
         move = min(max(move, -7.0), 0.7 if ratio > 1e3 else 7.0)
         value = _clamp(value * math.exp(move), knob)
@@ -319,25 +314,10 @@ def _clamp(value: float, knob: SearchParameter) -> float:
 
 
 def _chi_square(mechanism: Mechanism) -> float:
-    """The chi-square divergence of one release, distinguishing events left out; capped where it overflows."""
+    """The chi-square divergence of one release without distinguishing events; capped where it overflows."""
     pair = mechanism.pair()
     if pair.mass_at_plus_infinity >= 1:
         return math.inf
     from wpriv.core.loss_moments import log_moment
 
     return math.expm1(min(float(log_moment(pair, np.ones(1), finite=True)[0]), 600.0))
-
-
-def _gauss_mu(eps: float, delta: float) -> float:
-    """The mu at which N(mu, 1) against N(0, 1) has delta at eps, to a few digits."""
-    low, high = 1e-12, 1e6
-    for _ in range(60):
-        mu = math.sqrt(low * high)
-        a, b = float(log_ndtr(mu / 2 - eps / mu)), eps + float(log_ndtr(-mu / 2 - eps / mu))
-        if math.exp(a) * -math.expm1(min(b - a, 0.0)) > delta:
-            high = mu
-        else:
-            low = mu
-        if high < low * (1 + 1e-4):
-            break
-    return low
