@@ -127,6 +127,12 @@ class AtomicPair(LossPair):
         return np.asarray(np.logaddexp(0.0, np.reshape(excess, rates.shape)) / rates)
 
 
+def disjoint_pair() -> AtomicPair:
+    """Return the pair of distributions with disjoint supports: no finite loss, delta = 1 at every eps."""
+    nothing = np.empty(0)
+    return AtomicPair(nothing, nothing, mass_at_plus_infinity=1.0, mass_at_minus_infinity=1.0, symmetric=True)
+
+
 def _product(a: AtomicPair, b: AtomicPair) -> AtomicPair:
     """Compose two atomic pairs; sums that differ by rounding alone become one loss, whose masses are added up."""
     losses = np.add.outer(a.losses, b.losses).ravel()

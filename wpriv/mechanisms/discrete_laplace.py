@@ -20,9 +20,9 @@ MAX_SENSITIVITY = 2**20
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Mechanism):
-    """Releases a whole-numbered query plus noise k with probability proportional to e^(-|k|/scale).
+    """Release an integer-valued query plus noise k with probability proportional to e^(-|k|/scale).
 
-    Pure (sensitivity/scale)-DP. The noise can be drawn exactly, which floating-point Laplace noise cannot.
+    Pure (sensitivity/scale)-DP. The noise can be drawn exactly, unlike floating-point Laplace noise.
 
     Source:
         Ghosh, Roughgarden, Sundararajan (2009); Canonne, Kamath, Steinke (2020) for drawing it exactly.
@@ -40,12 +40,12 @@ class DiscreteLaplace(Mechanism):
         ratio(self, "sensitivity", "scale")
         if self.sensitivity > MAX_SENSITIVITY:
             raise Unsupported(
-                f"discrete-laplace: a sensitivity of {self.sensitivity} gives as many losses; the limit is 2^20. "
-                "Release the query in coarser units, or use laplace"
+                f"discrete-laplace: sensitivity, the number of distinct losses, must be at most 2^20; found "
+                f"{self.sensitivity}. Release the query in coarser units, or use laplace"
             )
 
     def pair(self) -> LossPair:
-        """The noise as seen from the nearer neighbour: all of one side, the sensitivity - 1 values between, all of the other."""
+        """Return sensitivity + 1 atoms: all outcomes on either side of both centres, and each one between them."""
         b, s = self.scale, self.sensitivity
         side = -math.log1p(math.exp(-1 / b))
         step = math.log(-math.expm1(-1 / b))
