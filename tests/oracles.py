@@ -94,7 +94,7 @@ def laplace(t: float) -> LogMoment:
 
 
 def contour_delta(steps: list[tuple[LogMoment, int]], eps: float, *, rtol: float = 1e-11, most: int = 1 << 15) -> float:
-    """delta(eps) of the finite losses of a composition of (ln M of one step, count) pairs, to about ``rtol`` relative."""
+    """delta(eps) of the finite losses of a composition of (ln M of a step, count) pairs, to about ``rtol`` relative."""
     return math.exp(contour_log_delta(steps, eps, rtol=rtol, most=most))
 
 
