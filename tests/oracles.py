@@ -1,13 +1,11 @@
 """Independent values to test against; nothing here lays a loss on a grid or knows wpriv.
 
-``contour_delta`` is Laplace inversion along the saddle line: with M(s) = E_P[e^{s L}] of the composed loss and any c >
-0,
+``contour_delta`` is Laplace inversion along the saddle line: with M(s) = E_P[e^{s L}] of the composed loss, any c > 0,
 
     delta(eps) = P(L = inf) + (1/pi) int_0^inf Re[ M(c + iu) e^{-(c + iu) eps} / ((c + iu)(1 + c + iu)) ] du
 
-(inversion formula of the privacy profile; Alghamdi et al. 2022). ln M of one step is log1p of an integral in which
-nothing cancels, so that n ln M keeps its digits at n = 2^40. ``laplace_delta`` is the exact piecewise sum,
-``atoms_delta`` an enumeration.
+(inversion formula of the privacy profile; Alghamdi et al. 2022). ln M of one step is log1p of an integral without
+cancellation, so n ln M keeps its digits at n = 2^40. ``laplace_delta`` is an exact sum, ``atoms_delta`` an enumeration.
 """
 
 from __future__ import annotations
@@ -29,8 +27,7 @@ def poisson_gauss(q: float, mu: float, order: str) -> LogMoment:
 
     ``remove`` is the pair ((1-q) N(0) + q N(mu), N(0)), ``add`` its reverse.
 
-    E_Q[e^{a r}] - 1 with r = ln(1 - q + q e^{mu x - mu^2/2}) and a = s + 1 or -s; a E_Q[e^r - 1] = 0 is taken away
-    under the integral.
+    E_Q[e^{a r}] - 1, r = ln(1 - q + q e^{mu x - mu^2/2}), a = s + 1 or -s; a E_Q[e^r - 1] = 0 is subtracted inside.
     """
 
     def log_moment(s: np.ndarray) -> np.ndarray:
@@ -52,9 +49,7 @@ def poisson_gauss(q: float, mu: float, order: str) -> LogMoment:
 def fixed_gauss(g: float, mu: float) -> LogMoment:
     """ln M of one Gaussian step on a batch of fixed size, replace-one.
 
-    The loss is +-r at base losses l > 0, r = ln(1 - g + g e^l), else 0.
-
-    The PLD has P-mass e^r dQ at +r and dQ at -r, so that M - 1 = E_Q[(e^{(s+1) r} - 1)(1 - e^{-s r}); l > 0].
+    The loss is +-r at base losses l > 0, r = ln(1 - g + g e^l), else 0: P-mass e^r dQ at +r and dQ at -r, so that M - 1 = E_Q[(e^{(s+1) r} - 1)(1 - e^{-s r}); l > 0].
     """
 
     def log_moment(s: np.ndarray) -> np.ndarray:
@@ -78,10 +73,7 @@ def gauss(mu: float) -> LogMoment:
 
 
 def laplace(t: float) -> LogMoment:
-    """ln M of one Laplace step, t = sensitivity / scale.
-
-    The PLD has atoms e^{-t/2}/2 at +-t and a flat density e^{-t/2}/4 between, times e^{y/2}.
-    """
+    """ln M of a Laplace step, t = sensitivity/scale: e^{y/2} times atoms e^{-t/2}/2 at +-t, density e^{-t/2}/4 between."""
 
     def log_moment(s: np.ndarray) -> np.ndarray:
         if float(np.max(s.real)) * t > 600:
@@ -293,9 +285,7 @@ def _trapezoid(exponent: LogMoment, c: float, peak: float, step: float, most: in
 
 
 def _comb(exponent: LogMoment, c: float, peak: float, scale: float, period: float) -> float:
-    """The integral where the PLD is nearly periodic:
-    Gaussian-like peaks around multiples of ``period``, falling as 1/u^2.
-    """
+    """The integral of a nearly periodic integrand: Gaussian-like peaks at multiples of ``period``, falling as 1/u^2."""
     step = min(scale, c) / 6
     u = step * np.arange(math.ceil(9 * scale / step))
     value = np.exp(exponent(c + 1j * u) - peak).real

@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on a whole-numbered query."""
+"""Discrete Gaussian noise on a integer-valued query."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DiscreteGauss(Mechanism):
     sigma: float = parameter(
         "parameter of the noise, P(k) ~ exp(-k^2/(2 sigma^2)), in the units of the query", exclusive_minimum=0
     )
-    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, minimum=1)
+    sensitivity: int = parameter("largest change of the integer-valued query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Discrete Laplace (two-sided geometric) noise on a whole-numbered query."""
+"""Discrete Laplace (two-sided geometric) noise on a integer-valued query."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DiscreteLaplace(Mechanism):
     source: ClassVar[str] = "Ghosh, Roughgarden, Sundararajan 2009; Canonne, Kamath, Steinke 2020"
 
     scale: float = parameter("scale b of the noise, P(k) ~ exp(-|k|/b), in the units of the query", exclusive_minimum=0)
-    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, minimum=1)
+    sensitivity: int = parameter("largest change of the integer-valued query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -136,8 +136,8 @@ class Histogram(Mechanism):
 def _pair_of(p: Array, q: Array, rare: float = 0.0) -> AtomicPair:
     """Build the pair of two PMFs; cells possible under one only are dropped if their probability is below ``rare``."""
     in_p, in_q = p >= FLOOR, q >= FLOOR
-    both, only_p, only_q = in_p & in_q, in_p & ~in_q & (p >= rare), in_q & ~in_p & (q >= rare)
-    log_p, log_q = np.log(p[both]), np.log(q[both])
+    shared, only_p, only_q = in_p & in_q, in_p & ~in_q & (p >= rare), in_q & ~in_p & (q >= rare)
+    log_p, log_q = np.log(p[shared]), np.log(q[shared])
     at_plus, at_minus = math.fsum(p[only_p]), math.fsum(q[only_q])
     return AtomicPair(
         log_p - log_q,

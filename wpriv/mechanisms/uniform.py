@@ -30,7 +30,7 @@ class Uniform(Mechanism):
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 2 (corrected)"
 
     outcomes: int = parameter("number of values of the noise, all equally likely", minimum=1)
-    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, minimum=1)
+    sensitivity: int = parameter("largest change of the integer-valued query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

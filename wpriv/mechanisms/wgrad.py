@@ -48,8 +48,10 @@ class Wgrad(Mechanism):
     lipschitz_z: float | None = parameter(
         "L2, the same of Z's scores; 0 where they do not train (default: L1)", default=None, minimum=0
     )
-    private: str = parameter("which samples hold private records: both, or x alone", default="both")
-    formula: str = parameter("the sensitivity: tight, or paper as published (up to twice as large)", default="tight")
+    private: str = parameter("which samples hold private records: both, or x alone", default="both", choices=PRIVATE)
+    formula: str = parameter(
+        "the sensitivity: tight, or paper as published (up to twice as large)", default="tight", choices=FORMULAS
+    )
     alpha: float = parameter(
         "weight of the Wasserstein term, 0 to 1; the mean gradient has the rest", default=1.0, minimum=0
     )
@@ -67,9 +69,6 @@ class Wgrad(Mechanism):
         super().__post_init__()
         for name in ("size_x", "labels"):
             whole_number(self, name, 1)
-        for name, known in (("private", PRIVATE), ("formula", FORMULAS)):
-            if getattr(self, name) not in known:
-                raise UsageError(f"wgrad: {name} must be one of {', '.join(known)}; found {getattr(self, name)!r}")
         if self.alpha > 1:
             raise UsageError(f"wgrad: alpha must lie in [0, 1]; found {self.alpha:g}")
         if self.private == "both" and self.size_z is None:
