@@ -49,7 +49,8 @@ def poisson_gauss(q: float, mu: float, order: str) -> LogMoment:
 def fixed_gauss(g: float, mu: float) -> LogMoment:
     """ln M of one Gaussian step on a batch of fixed size, replace-one.
 
-    The loss is +-r at base losses l > 0, r = ln(1 - g + g e^l), else 0: P-mass e^r dQ at +r and dQ at -r, so that M - 1 = E_Q[(e^{(s+1) r} - 1)(1 - e^{-s r}); l > 0].
+    The loss is +-r at base losses l > 0, r = ln(1 - g + g e^l), else 0. The P-mass is e^r dQ at +r and dQ
+    at -r, so that M - 1 = E_Q[(e^{(s+1) r} - 1)(1 - e^{-s r}); l > 0].
     """
 
     def log_moment(s: np.ndarray) -> np.ndarray:
@@ -73,7 +74,7 @@ def gauss(mu: float) -> LogMoment:
 
 
 def laplace(t: float) -> LogMoment:
-    """ln M of a Laplace step, t = sensitivity/scale: e^{y/2} times atoms e^{-t/2}/2 at +-t, density e^{-t/2}/4 between."""
+    """ln M of a Laplace step, t = sensitivity/scale: atoms 1/2 at t, e^{-t}/2 at -t; density e^{(y-t)/2}/4 between."""
 
     def log_moment(s: np.ndarray) -> np.ndarray:
         if float(np.max(s.real)) * t > 600:
@@ -205,10 +206,7 @@ def _line(low: float, high: float, bend: float, width: float, wide: float) -> tu
     edge = np.unique(np.concatenate(edges))
     edge = edge[np.concatenate([[True], np.diff(edge) > 1e-12])]
     half = np.diff(edge) / 2
-    return (
-        ((edge[:-1] + half)[:, None] + half[:, None] * _X12).ravel(),
-        (half[:, None] * _W12).ravel(),
-    )
+    return ((edge[:-1] + half)[:, None] + half[:, None] * _X12).ravel(), (half[:, None] * _W12).ravel()
 
 
 def _log_ratio(loss: np.ndarray, q: float) -> np.ndarray:

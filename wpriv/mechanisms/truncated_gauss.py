@@ -1,4 +1,4 @@
-"""Gaussian noise truncated at a bound, beyond which the neighbours have disjoint supports."""
+"""Gaussian noise truncated at a bound; outcomes near the ends are possible under one neighbour only."""
 
 from __future__ import annotations
 

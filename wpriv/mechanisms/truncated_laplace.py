@@ -1,4 +1,4 @@
-"""Laplace noise truncated at a bound, beyond which the neighbours have disjoint supports."""
+"""Laplace noise truncated at a bound; outcomes near the ends are possible under one neighbour only."""
 
 from __future__ import annotations
 
