@@ -71,7 +71,7 @@ class Projection(Mechanism):
 class ProjectionPair(LossPair):
     """A mixture over H of Gaussian pairs at separation sqrt(H) / sigma; ``sigma`` in units of the sensitivity.
 
-    Its tails and its profile are those of a dominating pair whose eps is larger by about 1e-3, relative; ``renyi`` is exact.
+    Its tails and profile are those of a dominating pair, by about 1e-3 of eps; ``renyi`` is exact.
     """
 
     k: int
