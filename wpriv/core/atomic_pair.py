@@ -95,7 +95,7 @@ class AtomicPair(LossPair):
         return AtomicPair(-self.losses, self.log_q, *infinities, log_q=self.log_p)
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        # the profile is piecewise linear in t = e^eps with slope -Q(L > eps): add a piece > 0 to its value at the next loss
+        # the profile is piecewise linear in t = e^eps with slope -Q(L > eps): value at the next loss, plus a piece > 0
         y = np.asarray(eps, dtype=float)
         at = np.searchsorted(self.losses, y, side="right")
         following = np.append(self.losses, 0.0)[at]
