@@ -1,11 +1,11 @@
 """Independent values to test against; nothing here lays a loss on a grid or knows wpriv.
 
-``contour_delta`` is Laplace inversion along the saddle line: with M(s) = E_P[e^{s L}] of the composed loss and any c > 0,
+``contour_delta`` is Laplace inversion along the saddle line: with M(s) = E_P[e^{s L}] of the composed loss, any c > 0,
 
     delta(eps) = P(L = inf) + (1/pi) int_0^inf Re[ M(c + iu) e^{-(c + iu) eps} / ((c + iu)(1 + c + iu)) ] du
 
-(inversion formula of the privacy profile; Alghamdi et al. 2022). ln M of one step is log1p of an integral in which nothing cancels, so
-that n ln M keeps its digits at n = 2^40. ``laplace_delta`` is the exact piecewise sum, ``atoms_delta`` an enumeration.
+(inversion formula of the privacy profile; Alghamdi et al. 2022). ln M of one step is log1p of an integral without
+cancellation, so n ln M keeps its digits at n = 2^40. ``laplace_delta`` is an exact sum, ``atoms_delta`` an enumeration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def poisson_gauss(q: float, mu: float, order: str) -> LogMoment:
 
     ``remove`` is the pair ((1-q) N(0) + q N(mu), N(0)), ``add`` its reverse.
 
-    E_Q[e^{a r}] - 1 with r = ln(1 - q + q e^{mu x - mu^2/2}) and a = s + 1 or -s; a E_Q[e^r - 1] = 0 is taken away under the integral.
+    E_Q[e^{a r}] - 1, r = ln(1 - q + q e^{mu x - mu^2/2}), a = s + 1 or -s; a E_Q[e^r - 1] = 0 is subtracted inside.
     """
 
     def log_moment(s: np.ndarray) -> np.ndarray:
@@ -47,9 +47,10 @@ def poisson_gauss(q: float, mu: float, order: str) -> LogMoment:
 
 
 def fixed_gauss(g: float, mu: float) -> LogMoment:
-    """ln M of one Gaussian step on a batch of fixed size, replace-one: the loss is +-r at base losses l > 0, r = ln(1 - g + g e^l), else 0.
+    """ln M of one Gaussian step on a batch of fixed size, replace-one.
 
-    Its law has P-mass e^r dQ at +r and dQ at -r, so that M - 1 = E_Q[(e^{(s+1) r} - 1)(1 - e^{-s r}); l > 0].
+    The loss is +-r at base losses l > 0, r = ln(1 - g + g e^l), else 0. The P-mass is e^r dQ at +r and dQ
+    at -r, so that M - 1 = E_Q[(e^{(s+1) r} - 1)(1 - e^{-s r}); l > 0].
     """
 
     def log_moment(s: np.ndarray) -> np.ndarray:
@@ -73,7 +74,7 @@ def gauss(mu: float) -> LogMoment:
 
 
 def laplace(t: float) -> LogMoment:
-    """ln M of one Laplace step, t = sensitivity / scale: atoms e^{-t/2}/2 at +-t and a flat density e^{-t/2}/4 between, times e^{y/2}."""
+    """ln M of a Laplace step, t = sensitivity/scale: atoms 1/2 at t, e^{-t}/2 at -t; density e^{(y-t)/2}/4 between."""
 
     def log_moment(s: np.ndarray) -> np.ndarray:
         if float(np.max(s.real)) * t > 600:
@@ -86,7 +87,7 @@ def laplace(t: float) -> LogMoment:
 
 
 def contour_delta(steps: list[tuple[LogMoment, int]], eps: float, *, rtol: float = 1e-11, most: int = 1 << 15) -> float:
-    """delta(eps), finite losses only, of a composition given as (ln M of one step, how often) pairs; relative error about ``rtol``."""
+    """delta(eps) of the finite losses of a composition of (ln M of a step, count) pairs, to about ``rtol`` relative."""
     return math.exp(contour_log_delta(steps, eps, rtol=rtol, most=most))
 
 
@@ -96,14 +97,14 @@ def contour_log_delta(
     """ln of ``contour_delta``, for deltas of any size.
 
     Raises:
-        ArithmeticError: the integrand does not decay within ``most`` nodes (laws with atoms and few steps).
+        ArithmeticError: the integrand does not decay within ``most`` nodes (atoms and few steps).
     """
 
-    def law(s: np.ndarray) -> np.ndarray:
+    def cumulant(s: np.ndarray) -> np.ndarray:
         return np.sum([n * log_m(s) for log_m, n in steps], axis=0)
 
     def exponent(s: np.ndarray) -> np.ndarray:
-        return law(s) - s * eps - np.log(s) - np.log1p(s)
+        return cumulant(s) - s * eps - np.log(s) - np.log1p(s)
 
     c = _saddle(lambda c: exponent(np.array([c + 0j])).real[0])
     peak = float(exponent(np.array([c + 0j])).real[0])
@@ -111,8 +112,8 @@ def contour_log_delta(
     periods = [log_m.period for log_m, _ in steps if hasattr(log_m, "period")]
     period = min(periods) if len(periods) == len(steps) == 1 else math.inf
     if math.isfinite(period):
-        # the width of the law's own factor: the poles of the hinge may be much nearer
-        wide = _half_width(law, c, float(law(np.array([c + 0j])).real[0]))
+        # the width of the factor of the PLD; the poles of the hinge may be much nearer
+        wide = _half_width(cumulant, c, float(cumulant(np.array([c + 0j])).real[0]))
         if 20 * wide < period / 2:
             return peak + math.log(_comb(exponent, c, peak, wide, period) / math.pi)
     previous, step = math.inf, scale / 1.2
@@ -146,9 +147,9 @@ def contour_eps(steps: list[tuple[LogMoment, int]], delta: float, guess: float =
 
 
 def laplace_delta(t: float, n: int, eps: float) -> float:
-    """delta(eps) of n Laplace steps, exactly, for n up to 60 or so: every product of atoms and flat pieces in closed form.
+    """delta(eps) of n <= 60 Laplace steps, exactly: every product of atoms and flat pieces in closed form.
 
-    The law is e^{y/2} (e^{-t/2}/2)^n (z + 1/z + (z - 1/z)/(2 s))^n in Laplace space, z = e^{st}: a sum of shifted powers.
+    The PLD is e^{y/2} (e^{-t/2}/2)^n (z + 1/z + (z - 1/z)/(2 s))^n in Laplace space, z = e^{st}: shifted powers.
     """
     with mpmath.workdps(40 + 2 * n):
         t_, eps_ = mpmath.mpf(t), mpmath.mpf(eps)
@@ -163,12 +164,12 @@ def laplace_delta(t: float, n: int, eps: float) -> float:
         return float(total * (mpmath.exp(-t_ / 2) / 2) ** n * mpmath.exp(eps_ / 2))
 
 
-def atoms_delta(laws: list[tuple[np.ndarray, np.ndarray, int]], eps: float) -> float:
-    """delta(eps) of laws (losses, P-masses, how often) with few atoms, by enumeration; mass short of one is at infinity."""
-    kept = [(math.fsum(p.tolist()), n) for _, p, n in laws]
-    keep = math.prod(total**n for total, n in kept if abs(total - 1) > 1e-13)
+def atoms_delta(pairs: list[tuple[np.ndarray, np.ndarray, int]], eps: float) -> float:
+    """delta(eps) of pairs (losses, P-masses, count) with few atoms, by enumeration; missing mass is at infinity."""
+    totals = [(math.fsum(p.tolist()), n) for _, p, n in pairs]
+    keep = math.prod(total**n for total, n in totals if abs(total - 1) > 1e-13)
     y, log_p = np.zeros(1), np.zeros(1)
-    for losses, p, n in laws:
+    for losses, p, n in pairs:
         counts = np.array([c for c in itertools.product(range(n + 1), repeat=len(losses) - 1) if sum(c) <= n]).reshape(
             -1, len(losses) - 1
         )
@@ -205,10 +206,7 @@ def _line(low: float, high: float, bend: float, width: float, wide: float) -> tu
     edge = np.unique(np.concatenate(edges))
     edge = edge[np.concatenate([[True], np.diff(edge) > 1e-12])]
     half = np.diff(edge) / 2
-    return (
-        ((edge[:-1] + half)[:, None] + half[:, None] * _X12).ravel(),
-        (half[:, None] * _W12).ravel(),
-    )
+    return ((edge[:-1] + half)[:, None] + half[:, None] * _X12).ravel(), (half[:, None] * _W12).ravel()
 
 
 def _log_ratio(loss: np.ndarray, q: float) -> np.ndarray:
@@ -246,7 +244,7 @@ def _log1p(z: np.ndarray) -> np.ndarray:
 
 
 def _saddle(height: Callable[[float], float]) -> float:
-    """The c > 0 of the least ``height`` (convex in c), to a few percent; walks up from small c, where a step's integral is cheap."""
+    """The c > 0 that minimises ``height`` (convex in c), to a few percent; searched upwards, since small c is cheap."""
     walk, best = -12.0, height(math.exp(-12.0))
     while (new := height(math.exp(walk + 1))) < best and walk < 40:
         walk, best = walk + 1, new
@@ -285,7 +283,7 @@ def _trapezoid(exponent: LogMoment, c: float, peak: float, step: float, most: in
 
 
 def _comb(exponent: LogMoment, c: float, peak: float, scale: float, period: float) -> float:
-    """The integral where the law is nearly a lattice: Gaussian-like peaks around every multiple of ``period``, falling as 1/u^2."""
+    """The integral of a nearly periodic integrand: Gaussian-like peaks at multiples of ``period``, falling as 1/u^2."""
     step = min(scale, c) / 6
     u = step * np.arange(math.ceil(9 * scale / step))
     value = np.exp(exponent(c + 1j * u) - peak).real

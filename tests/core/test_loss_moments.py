@@ -127,7 +127,7 @@ def test_quadrature_meets_mpmath_for_batches_of_fixed_size(rate: float, mu: floa
 
 
 @pytest.mark.parametrize(("sigma", "bound"), [(1.0, 3.0), (40.0, 100.0)])
-def test_moments_of_the_finite_loss_leave_distinguishing_events_out(sigma: float, bound: float) -> None:
+def test_moments_of_the_finite_loss_omit_distinguishing_events(sigma: float, bound: float) -> None:
     """Oracle: mpmath's quadrature of the truncated normal densities over the outcomes that both neighbours can have."""
     pair = TruncatedGauss(sigma=sigma, bound=bound).pair()
     with mp.workdps(30):
@@ -136,7 +136,7 @@ def test_moments_of_the_finite_loss_leave_distinguishing_events_out(sigma: float
         points = mp.linspace(1 - b, b, 9)
 
         def mean_of(f: object) -> mp.mpf:
-            return mp.quad(lambda x: f((x - 0.5) / s**2) * mp.npdf((x - 1) / s) / s / mass, points)  # type: ignore[operator]
+            return mp.quad(lambda x: f((x - 0.5) / s**2) * mp.npdf((x - 1) / s) / s / mass, points)
 
         finite = mean_of(lambda y: 1)
         mean = mean_of(lambda y: y) / finite
@@ -157,7 +157,7 @@ def test_the_inner_loss_of_uniform_noise_is_zero() -> None:
     assert log_moment(Uniform(outcomes=10).pair(), np.array([0.1, 5, 500]), finite=True) == pytest.approx(math.log(0.9))
 
 
-def test_a_moment_that_diverges_is_infinite_and_one_that_does_not_is_right() -> None:
+def test_a_divergent_moment_is_infinite_and_a_finite_one_is_accurate() -> None:
     """Oracle: c/(c - lam), and +inf from lam = c on."""
     found = log_moment(Exponential(3.0), np.array([0.1, 1.0, 2.5, 3.0, 3.5, 100.0]))
     assert found[:3] == pytest.approx([math.log(3 / (3 - lam)) for lam in (0.1, 1.0, 2.5)], rel=1e-11)
@@ -240,7 +240,7 @@ class Revealing(LossPair):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("pair", [TruncatedGauss(1.0, 0.4).pair(), Revealing()], ids=["atomic", "tails"])
-def test_laws_without_a_common_outcome_have_no_finite_loss_to_average(pair):
+def test_loss_class_of_disjoint_supports_has_no_finite_loss(pair):
     """By definition: the sums are empty, so that moments are 0 (their ln -inf) and the whole mass is at infinity."""
     lam = np.array([0.5, 2.0])
     assert np.all(log_moment(pair, lam) == np.inf)

@@ -1,4 +1,4 @@
-"""Loss pairs against their definition: discrete laws summed in exact or 60-digit arithmetic."""
+"""Loss pairs against their definition: discrete distributions summed in exact or 60-digit arithmetic."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ mp.mp.dps = 60
 
 
 @st.composite
-def laws(draw):
-    """Two laws on k outcomes as positive weights; some outcomes belong to one law only."""
+def distributions(draw):
+    """Two distributions on k outcomes; some outcomes are possible under one only."""
     k = draw(st.integers(1, 8))
     weight = st.one_of(st.just(0.0), st.floats(-60, 0).map(lambda v: 2.0**v))
     p, q = (np.array(draw(st.lists(weight, min_size=k, max_size=k))) for _ in "pq")
@@ -39,10 +39,10 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, eps: float) -> mp.mpf:
     return mp.fsum(max(mp.mpf(a) - mp.exp(mp.mpf(eps)) * mp.mpf(b), 0) for a, b in zip(p, q, strict=True))
 
 
-@given(laws(), st.floats(-50, 50))
+@given(distributions(), st.floats(-50, 50))
 @settings(max_examples=300, deadline=None)
-def test_a_discrete_profile_is_its_hockey_stick_sum_in_both_orders(law, eps):
-    p, q = law
+def test_a_discrete_profile_is_its_hockey_stick_sum_in_both_directions(pmfs, eps):
+    p, q = pmfs
     pair = pair_of(p, q)
     for found, (a, b) in ((pair, (p, q)), (pair.reverse(), (q, p))):
         value, expected = float(np.exp(found.log_delta(eps))), hockey_stick(a, b, eps)
@@ -52,10 +52,10 @@ def test_a_discrete_profile_is_its_hockey_stick_sum_in_both_orders(law, eps):
         )
 
 
-@given(laws(), st.floats(-50, 50))
+@given(distributions(), st.floats(-50, 50))
 @settings(max_examples=200, deadline=None)
-def test_discrete_tails_are_plain_sums_and_atoms_count_below(law, eps):
-    p, q = law
+def test_discrete_tails_are_plain_sums_and_atoms_count_below(pmfs, eps):
+    p, q = pmfs
     pair = pair_of(p, q)
     for at in (eps, *pair.losses[:2], np.inf, -np.inf):
         tails = pair.tails(np.array(at))
@@ -73,7 +73,7 @@ def test_discrete_tails_are_plain_sums_and_atoms_count_below(law, eps):
 
 @given(st.floats(1e-14, 1.0), st.floats(0.01, 0.99), st.floats(-1.5, 1.5))
 @settings(max_examples=200, deadline=None)
-def test_a_profile_of_nearly_equal_laws_keeps_its_digits(scale, share, where):
+def test_the_profile_of_nearly_equal_distributions_keeps_its_digits(scale, share, where):
     """Losses of size 1e-14 give deltas of that size, right to 13 digits (60-digit sums of the same losses)."""
     losses = np.array([-share, 0.1 * share, 1 - share]) * scale
     weights = [mp.mpf(1 - share), mp.mpf("0.3"), mp.mpf(share)]
@@ -89,10 +89,10 @@ def test_a_profile_of_nearly_equal_laws_keeps_its_digits(scale, share, where):
         assert abs(float(np.exp(pair.log_delta(eps))) - expected) <= 1e-12 * expected
 
 
-@given(laws(), st.floats(1e-6, 200.0))
+@given(distributions(), st.floats(1e-6, 200.0))
 @settings(max_examples=200, deadline=None)
-def test_the_renyi_divergence_of_a_discrete_pair_is_its_sum(law, rate):
-    p, q = law
+def test_the_renyi_divergence_of_a_discrete_pair_is_its_sum(pmfs, rate):
+    p, q = pmfs
     found = float(pair_of(p, q).renyi(np.array(1 + rate)))
     if np.any((p > 0) & (q == 0)):
         assert found == np.inf
@@ -128,7 +128,7 @@ def test_the_dual_of_the_golden_pair():
     assert dual.mass_at_minus_infinity == 0.1
 
 
-def test_a_pair_with_nothing_in_common_tells_for_certain():
+def test_disjoint_supports_give_delta_one():
     pair = AtomicPair(np.empty(0), np.empty(0), mass_at_plus_infinity=1.0, mass_at_minus_infinity=1.0, symmetric=True)
     eps = np.array([-np.inf, -3.0, 0.0, 3.0, np.inf])
     np.testing.assert_array_equal(pair.log_delta(eps), 0.0)
@@ -171,6 +171,6 @@ def test_the_general_reversal_agrees_with_the_closed_one(inner):
     )
 
 
-def test_the_mirrored_profile_of_a_gaussian_is_its_own():
+def test_reversed_log_delta_of_a_gaussian_is_its_own_profile():
     pair, eps = GaussPair(0.7), np.linspace(-5, 0, 50)
     np.testing.assert_allclose(reversed_log_delta(eps, pair.log_delta(-eps)), pair.log_delta(eps), rtol=1e-13)

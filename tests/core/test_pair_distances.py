@@ -41,7 +41,7 @@ def test_equal_arrays_are_equal_observations_and_others_are_not():
     assert Step(Gauss(1.0), 3, observed=a) == Step(Gauss(1.0), 3, observed=b)
 
 
-def test_a_step_says_what_was_observed_and_has_as_many_steps_as_it_needs():
+def test_a_step_describes_its_observations_and_requires_as_many_as_it_has_steps():
     seen = of_distances(np.ones((5, 3)))
     assert "5 x 3 distances" in Process((Step(Gauss(1.0), 5, observed=seen),)).describe()[0]["observed"]
     with pytest.raises(UsageError, match=r"6 .* 5"):

@@ -1,6 +1,4 @@
-"""A process is checked where it is made:
-numbers of any library become Python's, and what is no number is refused by name.
-"""
+"""A process is checked where it is made: numbers of any library become Python's, and what is no number is refused by name."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ RATES = st.one_of(
 
 
 class Plain(LossPair):
-    """Hides what kind of pair it wraps, so that the general maps are used on discrete ones as well."""
+    """A pair that hides the class of another, so that the general maps are used on discrete ones as well."""
 
     def __init__(self, inner: LossPair):
         self.inner, self.mass_at_plus_infinity, self.mass_at_minus_infinity, self.symmetric = (
@@ -57,7 +57,7 @@ P, Q = np.array([0.5, 0.2, 0.1, 0.15, 0.05, 0.0]), np.array([0.1, 0.2, 0.4, 0.1,
 MIRROR_P, MIRROR_Q = np.array([0.05, 0.4, 0.1, 0.2, 0.25, 0.0]), np.array([0.0, 0.1, 0.4, 0.2, 0.25, 0.05])
 
 
-def assert_same_law(found: LossPair, expected: LossPair) -> None:
+def assert_same_pair(found: LossPair, expected: LossPair) -> None:
     """Equal tails on and around every atom, and equal profiles."""
     mids = np.linspace(-3, 3, 61) + 0.00123
     atoms = np.unique(np.round(expected.atoms, 12))
@@ -68,20 +68,20 @@ def assert_same_law(found: LossPair, expected: LossPair) -> None:
     assert found.mass_at_plus_infinity == pytest.approx(expected.mass_at_plus_infinity, abs=1e-15)
     assert found.mass_at_minus_infinity == pytest.approx(expected.mass_at_minus_infinity, abs=1e-15)
     np.testing.assert_allclose(found.support, expected.support, rtol=1e-12, atol=1e-15)
-    own = found.atoms  # on the listed atoms themselves the mass counts below
-    at, before = found.tails(own), found.tails(np.nextafter(own, -np.inf))
-    near, below = expected.tails(own + 1e-9), expected.tails(own - 1e-9)
+    atoms = found.atoms  # on the listed atoms themselves the mass counts below
+    at, before = found.tails(atoms), found.tails(np.nextafter(atoms, -np.inf))
+    near, below = expected.tails(atoms + 1e-9), expected.tails(atoms - 1e-9)
     np.testing.assert_allclose(np.exp(at.cdf_p), np.exp(near.cdf_p), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(np.exp(before.cdf_p), np.exp(below.cdf_p), rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("wrap", [lambda pair: pair, Plain], ids=["discrete", "general"])
 @pytest.mark.parametrize("rate", [1e-3, 0.3, 0.999])
-def test_poisson_sampling_is_the_explicit_mixture_in_both_orders(wrap, rate):
+def test_poisson_sampling_is_the_explicit_mixture_in_both_directions(wrap, rate):
     mixture = (1 - rate) * Q + rate * P
     found = poisson(wrap(explicit(P, Q)), rate)
-    assert_same_law(found, explicit(mixture, Q))
-    assert_same_law(found.reverse(), explicit(Q, mixture))
+    assert_same_pair(found, explicit(mixture, Q))
+    assert_same_pair(found.reverse(), explicit(Q, mixture))
 
 
 @pytest.mark.parametrize("wrap", [lambda pair: pair, Plain], ids=["discrete", "general"])
@@ -104,10 +104,10 @@ def test_fixed_size_sampling_joins_the_two_mixtures_at_loss_zero(wrap, rate):
         assert float(np.exp(tails.sf_p) - np.exp(eps + tails.sf_q)) == pytest.approx(expected, abs=1e-13)
 
 
-def test_both_ways_of_fixed_size_sampling_agree_on_a_discrete_pair():
+def test_general_and_atomic_fixed_size_sampling_agree():
     base = explicit(MIRROR_P, MIRROR_Q)
     base.symmetric = True
-    assert_same_law(fixed(Plain(base), 0.3), fixed(base, 0.3))
+    assert_same_pair(fixed(Plain(base), 0.3), fixed(base, 0.3))
 
 
 @pytest.mark.parametrize("ident", sorted(k for k in GOLDEN if k.startswith("002-sg1-")))
@@ -150,7 +150,7 @@ def mp_laplace_tail(t: mp.mpf, loss: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
 
 @given(st.floats(-4, 2).map(lambda v: 10**v), RATES, st.floats(-1.2, 1.2).filter(lambda w: abs(abs(w) - 1) > 1e-6))
 @settings(max_examples=300, deadline=None)
-def test_poisson_over_laplace_is_exact_in_both_orders(t, rate, where):
+def test_poisson_over_laplace_is_exact_in_both_directions(t, rate, where):
     pair = poisson(LaplacePair(t), rate)
     reach = float(log_mixture(np.array(t), rate))
     eps = where * reach
@@ -197,7 +197,7 @@ def test_sampling_truncated_noise_keeps_profile_and_tails_together(base, rate):
 @pytest.mark.parametrize("base", [LaplacePair(0.37), TruncatedLaplacePair(0.37, 4.0)])
 @given(rate=RATES)
 @settings(max_examples=100, deadline=None)
-def test_an_atom_stays_on_its_side_whatever_the_rounding_of_the_map(base, rate):
+def test_an_atom_stays_on_its_side_under_rounding_of_the_map(base, rate):
     """The loss at the listed atom counts below it, and just under the atom it counts above;
     exact masses from the base pair.
     """
@@ -219,7 +219,7 @@ def test_full_participation_is_no_sampling():
 
 
 @pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.01), (10.0, 0.001), (1e-3, 1e-4), (0.5, 0.9)])
-def test_whole_orders_of_subsampled_gauss_have_the_closed_form_of_mpmath(mu, rate):
+def test_integer_orders_of_subsampled_gauss_have_the_closed_form_of_mpmath(mu, rate):
     """E (1 - q + q T)^a term by term in 60 digits; a divergence of 1e-13 keeps its digits."""
     orders = np.array([2.0, 3.0, 17.0, 257.0])
     found = poisson(GaussPair(mu), rate).renyi(orders)
@@ -229,7 +229,7 @@ def test_whole_orders_of_subsampled_gauss_have_the_closed_form_of_mpmath(mu, rat
         assert float(value) == pytest.approx(float(mp.log(mp.fsum(terms)) / (a - 1)), rel=1e-10)
 
 
-def test_other_orders_and_bases_without_closed_form_are_left_to_quadrature():
+def test_renyi_is_none_without_a_closed_form():
     pair = poisson(GaussPair(1.0), 0.1)
     assert pair.renyi(np.array([2.5])) is None
     assert pair.renyi(np.array([2.0, 1e6])) is None

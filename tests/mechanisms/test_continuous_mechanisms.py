@@ -28,7 +28,7 @@ def decades(low: float, high: float) -> st.SearchStrategy[float]:
     return st.floats(low, high).map(lambda v: 10**v)
 
 
-# --- Gauss -------------------------------------------------------------------------------------------------------------
+# --- Gauss ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ident", golden("002-thm5-"))
@@ -49,7 +49,7 @@ def test_the_gauss_profile_keeps_its_digits_on_both_sides_of_zero(mu, deviations
     assert float(GaussPair(mu).log_delta(eps)) == pytest.approx(float(exact), rel=2e-13, abs=1e-13)
 
 
-# --- Laplace -----------------------------------------------------------------------------------------------------------
+# --- Laplace -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ident", golden("002-lapdelta-"))
@@ -108,11 +108,11 @@ def test_laplace_tails_and_profile_are_the_integrals_of_its_density(scale, sensi
     assert abs(found - delta) <= 1e-14 * delta + 1e-15 * t
 
 
-# --- truncated noise ----------------------------------------------------------------------------------------------------
+# --- truncated noise -----------------------------------------------------------------------------------------------
 
 
 def mp_truncated_gauss(mu: float, beta: float, eps: float) -> list[mp.mpf]:
-    """P(L > eps), P(L <= eps), Q(L > eps), Q(L <= eps) from normal probabilities of the stretches of outcomes, by |x| symmetry."""
+    """The four tails from normal probabilities of intervals of outcomes."""
     m, b, y = mp.mpf(mu), mp.mpf(beta), mp.mpf(eps)
 
     def mass(low: mp.mpf, high: mp.mpf) -> mp.mpf:
@@ -149,7 +149,7 @@ def test_truncated_gauss_is_exact(mu, beta, where):
 
 
 @pytest.mark.parametrize(("mu", "beta"), [(1e-3, 30.0), (0.5, 38.0), (5.0, 30.0)])
-def test_truncated_gauss_keeps_its_digits_where_a_float_would_be_lost(mu, beta):
+def test_truncated_gauss_keeps_its_digits_below_the_smallest_float(mu, beta):
     """ln of masses down to e^-700 (60-digit normal tails)."""
     pair = TruncatedGaussPair(mu, beta)
     with mp.workdps(500):
@@ -200,7 +200,7 @@ def test_truncated_laplace_is_exact(t, beta, where):
     )
 
 
-def test_truncated_laplace_has_atoms_only_where_the_overlap_passes_both_centres():
+def test_truncated_laplace_has_atoms_only_if_the_overlap_contains_both_centres():
     wide, narrow = TruncatedLaplacePair(1.0, 3.0), TruncatedLaplacePair(1.0, 0.8)
     for pair, jumps in ((wide, True), (narrow, False)):
         top = pair.support[1]
@@ -236,7 +236,7 @@ def test_truncated_noise_by_monte_carlo():
 
 
 @pytest.mark.parametrize(
-    ("make", "named"),
+    ("make", "parameter"),
     [
         (lambda: Laplace(0.0), "scale"),
         (lambda: Laplace(float("nan")), "scale"),
@@ -246,6 +246,6 @@ def test_truncated_noise_by_monte_carlo():
         (lambda: TruncatedLaplace(1e-150, 1.0), "sensitivity/scale"),
     ],
 )
-def test_bad_parameters_are_named(make, named):
-    with pytest.raises(UsageError, match=named):
+def test_continuous_mechanisms_name_a_bad_parameter(make, parameter):
+    with pytest.raises(UsageError, match=parameter):
         make()

@@ -1,6 +1,7 @@
 """Renyi divergences and zCDP of discrete Gaussian noise at every order, before and after sampling.
 
-Oracle: the defining sum over whole numbers in 60 digits (mpmath), around the centre of the tilted law as well as around zero; and
+Oracle: the defining sum over integers in 60 digits (mpmath), around the centre of the tilted distribution as well as
+around zero; and
 Canonne, Kamath, Steinke (2020): D_alpha = alpha s^2 / (2 sigma^2) at whole orders, and at most that at every order.
 """
 
@@ -23,7 +24,7 @@ CASES = [(1.0, 1), (0.3, 1), (0.05, 1), (0.39, 1), (0.41, 2), (0.6, 3), (3.0, 2)
 
 
 def exact(sigma: float, shift: int, lam: float, rate: float = 1.0) -> mp.mpf:
-    """ln E_P[e^(lam L)] = ln sum over k of Q(k) (1 - q + q e^L(k))^(lam + 1), of the removing order after Poisson sampling."""
+    """ln E_P[e^(lam L)] = ln sum over k of Q(k) (1 - q + q e^L(k))^(lam + 1) of removing a Poisson-sampled record."""
     with mp.workdps(60):
         s2, power, q = mp.mpf(sigma) ** 2, mp.mpf(lam) + 1, mp.mpf(rate)
         reach = int(20 * sigma) + 30
@@ -48,7 +49,7 @@ def test_the_moment_is_its_sum_at_every_order(sigma, shift, lam):
 
 
 @pytest.mark.parametrize(("sigma", "order", "truth"), [(1.0, 100, 50.0), (10.0, 1000, 5.0), (5000.0, 1e6, 0.02)])
-def test_whole_orders_have_the_divergence_of_the_gauss_mechanism(sigma, order, truth):
+def test_integer_orders_have_the_divergence_of_the_gauss_mechanism(sigma, order, truth):
     row = wpriv.budget("discrete-gauss", sigma=sigma, delta=1e-5, accountant=f"renyi:order={order:g}")
     assert row.epsilon.safe == pytest.approx(truth, rel=1e-12)
 

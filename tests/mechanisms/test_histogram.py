@@ -1,4 +1,4 @@
-"""The histogram pair: strict reading of its CSV, distinguishing events, and smoothing against closed forms and plain sums."""
+"""The histogram pair: strict reading of CSV, distinguishing events, smoothing against closed forms and sums."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(tmp_path: Path):
     return write
 
 
-def test_a_histogram_is_its_plain_sum_with_distinguishing_events_in_both_orders(write):
+def test_a_histogram_is_its_sum_with_distinguishing_events_in_both_directions(write):
     p, q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.4, 0.35, 0.0, 0.25])
     pair = Histogram(write("outcome,p,q\na,0.5,0.4\nb,0.3,0.35\nonly p,0.2,0\nonly q,0,0.25\n")).pair()
     assert (pair.mass_at_plus_infinity, pair.mass_at_minus_infinity) == pytest.approx((0.2, 0.25))
@@ -44,7 +44,7 @@ def test_a_histogram_is_its_plain_sum_with_distinguishing_events_in_both_orders(
 
 
 def test_samples_are_counted_into_bins_of_the_given_width(write):
-    """Bins [0, 0.5) and [0.5, 1) and [-0.5, 0); one column is longer, and a byte-order mark and blank lines do no harm."""
+    """Bins [-0.5, 0), [0, 0.5) and [0.5, 1); columns of unequal length, a byte-order mark and blank lines."""
     file = write("\ufeffp,q\n0.1,0.6\n\n0.49,0.7\n0.5,-0.1\n,0.2\n")
     table = _histogram_csv.read(file, 0.5)
     np.testing.assert_allclose(table.centres, [-0.25, 0.25, 0.75])
@@ -55,7 +55,7 @@ def test_samples_are_counted_into_bins_of_the_given_width(write):
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 7.0])
-def test_two_points_smoothed_by_gaussian_noise_are_a_gaussian_mechanism_less_what_the_cells_hide(write, sigma):
+def test_two_points_smoothed_by_gaussian_noise_approach_the_gaussian_mechanism(write, sigma):
     file = write("outcome,p,q\n0,0,1\n1,1,0\n")
     found = np.exp(Histogram(file, sigma=sigma).pair().log_delta(EPS / sigma))
     exact = np.exp(GaussPair(1 / sigma).log_delta(EPS / sigma))
@@ -63,7 +63,7 @@ def test_two_points_smoothed_by_gaussian_noise_are_a_gaussian_mechanism_less_wha
     np.testing.assert_allclose(found, exact, rtol=2e-4)
 
 
-def test_two_points_smoothed_by_truncated_noise_are_its_closed_form_less_what_the_cells_hide(write):
+def test_two_points_smoothed_by_truncated_noise_approach_its_closed_form(write):
     pair = Histogram(write("outcome,p,q\n0,0,1\n1,1,0\n"), sigma=1.0, bound=2.0, cell=1 / 256).pair()
     closed = TruncatedGaussPair(1.0, 2.0)
     assert pair.mass_at_plus_infinity == pytest.approx(
@@ -77,7 +77,7 @@ def test_two_points_smoothed_by_truncated_noise_are_its_closed_form_less_what_th
 @pytest.mark.parametrize(
     ("sigma", "bound", "cell"), [(0.7, 0.0, 0.0), (0.7, 1.1, 0.05), (50.0, 0.9, 0.02), (0.05, 0.0, 0.3)]
 )
-def test_smoothing_is_the_sum_over_outcomes_of_the_chance_of_every_cell(write, sigma, bound, cell):
+def test_smoothing_sums_the_probability_of_every_cell_over_the_outcomes(write, sigma, bound, cell):
     """Normal probabilities of the cells, outcome by outcome, for outcomes that lie on no lattice."""
     outcomes, p, q = np.array([0.0, 0.31, 1.007, 2.5]), np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.4, 0.3, 0.3, 0.0])
     rows = "".join(f"{x},{a},{b}\n" for x, a, b in zip(outcomes, p, q, strict=True))
@@ -100,7 +100,7 @@ def test_smoothing_is_the_sum_over_outcomes_of_the_chance_of_every_cell(write, s
 @given(st.floats(-0.5, 0.5), st.floats(0.02, 3.0), st.one_of(st.just(0.0), st.floats(0.5, 8.0)))
 @example(0.5, 1 / 3, 0.5)
 @settings(max_examples=30, deadline=None)
-def test_the_noise_in_cells_is_right_out_to_its_far_tail(offset, cell, bound):
+def test_the_kernel_is_accurate_to_its_far_tail(offset, cell, bound):
     """Cell chances of N(0, 1), cut at the bound, against 400-digit normal probabilities."""
     mechanism = Histogram("unread.csv", sigma=1.0, bound=bound, cell=cell)
     reach = bound or 37.0
@@ -119,7 +119,7 @@ def test_the_noise_in_cells_is_right_out_to_its_far_tail(offset, cell, bound):
             assert kernel[i] == pytest.approx(float(exact), rel=1e-9, abs=1e-295)
 
 
-def test_noise_without_a_bound_makes_no_outcome_certain_but_one_out_of_its_reach(write):
+def test_unbounded_noise_leaves_no_distinguishing_event_within_its_reach(write):
     shifted = Histogram(write("outcome,p,q\n0,0.5,0.4\n1,0.5,0.4\n3,0,0.2\n"), sigma=1.0).pair()
     assert shifted.mass_at_plus_infinity == shifted.mass_at_minus_infinity == 0.0
     apart = Histogram(write("outcome,p,q\n0,0.9,1\n90,0.1,0\n"), sigma=1.0).pair()
@@ -127,18 +127,18 @@ def test_noise_without_a_bound_makes_no_outcome_certain_but_one_out_of_its_reach
 
 
 def test_wide_noise_with_a_narrow_bound_is_uniform_noise(write):
-    """sigma 1000 times the bound: the density is flat, so an interior cell tells nothing and the ends tell for certain."""
+    """sigma 1000 times the bound: a flat density, so interior cells have no loss and the end cells an infinite one."""
     pair = Histogram(write("outcome,p,q\n0,0,1\n1,1,0\n"), sigma=5000.0, bound=5.0).pair()
     assert np.abs(pair.losses[1:-1]).max() < 1e-6
     assert pair.mass_at_plus_infinity == pytest.approx(1 / 10, rel=1e-6)
 
 
-def test_both_orders_of_a_histogram_are_priced_and_sampling_is_refused(write):
+def test_a_histogram_has_two_directions_and_cannot_be_sampled(write):
     mechanism = Histogram(write("outcome,p,q\n0,0.5,0.4\n1,0.5,0.6\n"))
     process = Process((Step(mechanism, 3),))
     assert process.adjacency == "given-pair"
     assert len(process.directions()) == 2
-    with pytest.raises(Unsupported, match="cannot be subsampled"):
+    with pytest.raises(Unsupported, match="histogram"):
         Process((Step(mechanism, 3, Sampling("poisson", 0.1)),), "given-pair")
 
 
@@ -150,58 +150,54 @@ def test_a_changed_file_is_read_again(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "shown"),
     [
-        ("", "empty file"),
-        ("\n\n", "empty file"),
-        ("outcome,p,q\n", "header only"),
-        ("0,0.5,0.5\n1,0.5,0.5\n", ":1: the header must be"),
-        ("outcome,q,p\n0,1,1\n", ":1: the header must be"),
-        ("outcome,p,q,r\n0,1,1,1\n", ":1: the header must be"),
-        ("outcome,p,q\n0,1\n", ":2: 3 columns were wanted.*found 2"),
-        ("outcome,p,q\n0,0.5,1\n\n1,nan,0\n", ":4: a finite number was wanted; found 'nan'"),
-        ("outcome,p,q\n0,inf,1\n", ":2: a finite number"),
-        ("outcome,p,q\n0,,1\n", ":2: a finite number was wanted; found ''"),
-        ("outcome,p,q\n0,0x1,1\n", ":2: a finite number"),
-        ("outcome,p,q\n0,1_0,1\n", ":2: a finite number"),
-        ("outcome,p,q\n0,1.5,1\n1,-0.5,0\n", ":2: a probability from 0 to 1.*1.5"),
-        ("outcome,p,q\n0,1,1\n1,-1e-20,0\n", ":3: a probability from 0 to 1"),
-        ("outcome,p,q\n0,0.5,1\n1,0.4999,0\n", "column p must sum to 1 within 1e-09; found 0.9999"),
-        ("outcome,p,q\n0,0,1\n1,0,0\n", "column p must sum to 1"),
-        ("outcome,p,q\nx,0.5,1\ny,0.25,0\nx,0.25,0\n", ":4: every outcome must appear once; 'x' is also on line 2"),
+        ("", "header"),
+        ("\n\n", "header"),
+        ("outcome,p,q\n", ":1:"),
+        ("0,0.5,0.5\n1,0.5,0.5\n", ":1: .*header"),
+        ("outcome,q,p\n0,1,1\n", ":1: .*header"),
+        ("outcome,p,q,r\n0,1,1,1\n", ":1: .*header"),
+        ("outcome,p,q\n0,1\n", ":2: 3 .* 2"),
+        ("outcome,p,q\n0,0.5,1\n\n1,nan,0\n", ":4: .*'nan'"),
+        ("outcome,p,q\n0,inf,1\n", ":2: "),
+        ("outcome,p,q\n0,,1\n", ":2: .*''"),
+        ("outcome,p,q\n0,0x1,1\n", ":2: "),
+        ("outcome,p,q\n0,1_0,1\n", ":2: "),
+        ("outcome,p,q\n0,1.5,1\n1,-0.5,0\n", ":2: .*1.5"),
+        ("outcome,p,q\n0,1,1\n1,-1e-20,0\n", ":3: "),
+        ("outcome,p,q\n0,0.5,1\n1,0.4999,0\n", "column p .*1e-09.*0.9999"),
+        ("outcome,p,q\n0,0,1\n1,0,0\n", "column p"),
+        ("outcome,p,q\nx,0.5,1\ny,0.25,0\nx,0.25,0\n", ":4: .*'x'.*line 2"),
         ("p,q\n0.1,0.2\n", "bin_width"),
-        (b"\x00\x01\x02" * 50, "binary"),
-        (b"\xff\xfe\x00outcome", "binary"),
-        ('outcome,p,q\n"0,1,1\n', "not a CSV table"),
-        ("outcome,p,q\n" + "9" * 200_000 + ",1,1\n", "not a CSV table"),
+        (b"\x00\x01\x02" * 50, "table.csv"),
+        (b"\xff\xfe\x00outcome", "table.csv"),
+        ('outcome,p,q\n"0,1,1\n', ":2: "),
+        ("outcome,p,q\n" + "9" * 200_000 + ",1,1\n", ":2: "),
     ],
 )
-def test_a_bad_table_is_refused_with_its_line(write, text, says):
-    with pytest.raises(UsageError, match=says) as error:
+def test_a_bad_table_is_refused_with_its_line(write, text, shown):
+    with pytest.raises(UsageError, match=shown) as error:
         Histogram(write(text)).pair()
     assert "table.csv" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "values", "says"),
+    ("text", "values", "shown"),
     [
-        ("outcome,p,q\n0,1,1\n", {"bin_width": 0.1}, "bin_width is for two columns of samples"),
-        ("p,q\n", {"bin_width": 0.1}, "at least one sample"),
-        ("p,q\n1,\n2,\n", {"bin_width": 0.1}, "column q; found none"),
-        ("p,q\n1,x\n", {"bin_width": 0.1}, ":2: a finite number"),
-        ("p,q\n1e300,1\n", {"bin_width": 1e-10}, "too small"),
-        ("outcome,p,q\nyes,0.5,1\nno,0.5,0\n", {"sigma": 1.0}, ":2: a finite number was wanted; found 'yes'"),
-        (
-            "outcome,p,q\n0,0.5,1\n1e9,0.5,0\n",
-            {"sigma": 1.0},
-            "cells.*give a larger sigma or --param cell".replace("give", "Give"),
-        ),
-        ("outcome,p,q\n-1e308,0.5,1\n1e308,0.5,0\n", {"sigma": 1e-300}, "cells"),
+        ("outcome,p,q\n0,1,1\n", {"bin_width": 0.1}, "bin_width"),
+        ("p,q\n", {"bin_width": 0.1}, "column p"),
+        ("p,q\n1,\n2,\n", {"bin_width": 0.1}, "column q"),
+        ("p,q\n1,x\n", {"bin_width": 0.1}, ":2: "),
+        ("p,q\n1e300,1\n", {"bin_width": 1e-10}, "bin_width 1e-10"),
+        ("outcome,p,q\nyes,0.5,1\nno,0.5,0\n", {"sigma": 1.0}, ":2: .*'yes'"),
+        ("outcome,p,q\n0,0.5,1\n1e9,0.5,0\n", {"sigma": 1.0}, "sigma or --param cell"),
+        ("outcome,p,q\n-1e308,0.5,1\n1e308,0.5,0\n", {"sigma": 1e-300}, "sigma or --param cell"),
     ],
 )
-def test_a_table_that_does_not_fit_its_parameters_is_refused(write, text, values, says):
-    with pytest.raises(UsageError, match=says):
+def test_a_table_that_does_not_fit_its_parameters_is_refused(write, text, values, shown):
+    with pytest.raises(UsageError, match=shown):
         Histogram(write(text), **values).pair()
 
 
@@ -214,14 +210,14 @@ def test_parameters_out_of_range_are_refused(values):
         Histogram("any.csv", **values)
 
 
-def test_what_cannot_be_read_is_a_missing_resource(tmp_path, monkeypatch):
-    with pytest.raises(MissingResource, match=r"cannot read .*absent.csv.*No such file"):
+def test_an_unreadable_file_is_a_missing_resource(tmp_path):
+    with pytest.raises(MissingResource, match="absent"):
         Histogram(str(tmp_path / "absent.csv")).pair()
-    with pytest.raises(MissingResource, match="not a regular file"):
+    with pytest.raises(MissingResource, match="'file'"):
         Histogram(str(tmp_path)).pair()
-    with pytest.raises(UsageError, match="path"):
+    with pytest.raises(UsageError, match="file"):
         Histogram("a\0b").pair()
-    with pytest.raises(UsageError, match="file must be the path"):
+    with pytest.raises(UsageError, match="file"):
         Histogram("")
 
 
@@ -229,5 +225,5 @@ def test_a_table_of_more_than_100_mb_is_refused_unread(tmp_path):
     file = tmp_path / "big.csv"
     with file.open("wb") as stream:
         stream.truncate(101 * 2**20)  # sparse: takes no room on disk
-    with pytest.raises(UsageError, match=r"at most 100 MB.*found 101 MB"):
+    with pytest.raises(UsageError, match=r"100 MB.*101 MB"):
         Histogram(str(file)).pair()

@@ -1,4 +1,4 @@
-"""What every mechanism's loss pair must keep, sampled or not; the oracle is the definition of a hockey-stick profile itself.
+"""The contract of every loss pair, sampled or not; the oracle is the definition of the hockey-stick divergence.
 
 Every file of wpriv/mechanisms is covered: one without an example in the table below fails.
 """
@@ -41,8 +41,10 @@ EXAMPLES = {
 }
 TABLE = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"
 CASES = [(name, i) for name, examples in EXAMPLES.items() for i in range(len(examples))]
-ONE_WAY = ("histogram",)  # the pairs whose two orders differ; fixed-size sampling needs a symmetric one
-VARIANTS = [(c, v) for c in CASES for v in ("as it is", "poisson", "fixed") if not (v == "fixed" and c[0] in ONE_WAY)]
+ASYMMETRIC = ("histogram",)  # fixed-size sampling needs a symmetric pair
+VARIANTS = [
+    (c, v) for c in CASES for v in ("as it is", "poisson", "fixed") if not (v == "fixed" and c[0] in ASYMMETRIC)
+]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Los
     for name, i in CASES:
         values = {k: str(file) if v == "table" else v for k, v in EXAMPLES[name][i].items()}
         found = registry.mechanism(name)(**values).pair()
-        # a pair known only between two is checked by its upper one, whose tails and divergences are of one law
+        # of a sandwich the dominating pair is checked, whose tails and divergences belong to one distribution
         made[name, i] = (found.sandwich(1e-3) or (found, found))[1]
     return made
 
@@ -62,12 +64,12 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Los
 def pair(request: pytest.FixtureRequest, pairs: dict[tuple[str, int], LossPair]) -> LossPair:
     case, variant = request.param
     sample = {"as it is": lambda base, _: base, "poisson": poisson, "fixed": fixed}[variant]
-    assert pairs[case].symmetric == (case[0] not in ONE_WAY)
+    assert pairs[case].symmetric == (case[0] not in ASYMMETRIC)
     return sample(pairs[case], 0.3)
 
 
 def grid(pair: LossPair) -> np.ndarray:
-    """Losses over the whole support and beyond it, and on both sides of every atom (of a hundred of them, where there are more)."""
+    """Losses over the support and beyond it, and on both sides of every atom (of at most a hundred)."""
     reach = min(max(abs(v) for v in pair.support), 60.0) or 1.0
     if not np.isfinite(pair.support[1]):  # unbounded: reach as far as the loss is at all likely
         ladder = np.geomspace(1e-6, 60.0, 200)
@@ -93,7 +95,7 @@ def test_every_mechanism_file_has_an_example():
     ("name", "values"),
     [(n, e) for n in ("gauss", "laplace", "truncated-gauss", "truncated-laplace") for e in EXAMPLES[n]],
 )
-def test_two_pairs_made_alike_are_equal(name, values):
+def test_pairs_with_equal_parameters_are_equal(name, values):
     one, two = (registry.mechanism(name)(**values).pair() for _ in range(2))
     assert one == two
     assert hash(one) == hash(two)
@@ -120,7 +122,7 @@ def test_tails_sum_to_one_and_are_monotone(pair):
             assert np.all(below[:-1] <= below[1:] * (1 - 1e-13))
 
 
-def test_the_ends_are_the_masses_at_infinity_and_nothing_lies_outside_the_support(pair):
+def test_tails_beyond_the_support_are_the_masses_at_infinity(pair):
     for p in both_orders(pair):
         ends = p.tails(np.array([-np.inf, np.inf]))
         np.testing.assert_allclose(np.exp(ends.sf_p), [1.0, p.mass_at_plus_infinity], rtol=1e-12, atol=1e-300)
@@ -161,7 +163,7 @@ def test_the_profile_is_the_tails_and_its_slope_is_the_tail_of_q(pair):
         assert np.all(fall >= np.exp(tails.sf_q[1:]) * width - noise)
 
 
-def test_every_piece_has_a_likelihood_ratio_between_its_losses(pair):
+def test_every_cell_has_a_likelihood_ratio_between_its_losses(pair):
     """P(a < L <= b) lies between e^a and e^b times Q(a < L <= b): the loss is what it says."""
     for p in both_orders(pair):
         eps = grid(p)
@@ -181,7 +183,7 @@ def test_atoms_carry_their_mass_on_the_lower_side(pair):
         np.testing.assert_allclose(np.log(p_mass[heavy] / q_mass[heavy]), atoms[heavy], atol=1e-9)
 
 
-def test_reversing_mirrors_the_profile_and_reversing_twice_is_nothing(pair):
+def test_reversing_mirrors_the_profile_and_is_an_involution(pair):
     """H_t(Q||P) = 1 - t + t H_{1/t}(P||Q)."""
     eps = grid(pair)
     reverse = pair.reverse()

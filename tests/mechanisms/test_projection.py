@@ -1,4 +1,4 @@
-"""The projection mechanism: its bracket of the projected length, its moments, and what both give; oracles are named in each test."""
+"""The projection mechanism: its bracket of the projected length, its moments, and its budgets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wpriv.numerics.projected_length import length_bracket, log_moment
 
 
 def inversion(k: int, d: int, sigma: float, n: int, eps: float) -> float:
-    """delta by the contour integral of the loss's moment generating function 1F1(1/2; d/2; s(s+1)/(2 sigma^2))^(k n), in mpmath."""
+    """delta by the contour integral of the moment generating function 1F1(1/2; d/2; s(s+1)/(2 sigma^2))^(k n)."""
     with mp.workdps(20):
         c = mp.mpf(2)
 
@@ -58,7 +58,7 @@ def test_the_bracket_holds_the_golden_deltas(k, d, eps, delta):
 
 @pytest.mark.parametrize("d", [2, 3, 7])
 @pytest.mark.parametrize("sigma", [0.05, 0.8, 20.0])
-def test_one_direction_is_the_quadrature_over_its_beta_law(d, sigma):
+def test_one_direction_is_the_quadrature_over_its_beta_distribution(d, sigma):
     """Oracle: the Gaussian profile integrated over u = sin(angle), whose density is cos(angle)^(d-2)."""
     norm = quad(lambda a: math.cos(a) ** (d - 2), 0, math.pi / 2)[0]
     for eps in (0.01 / sigma, 0.5 / sigma):
@@ -73,7 +73,7 @@ def test_one_direction_is_the_quadrature_over_its_beta_law(d, sigma):
 
 
 def test_sampled_steps_agree_with_draws_of_the_directions():
-    """Monte Carlo over U, 400,000 draws: the profile of one fixed-size step is within 5 standard errors of the bracket."""
+    """400,000 draws of U: the profile of one fixed-size step is within 5 standard errors of the bracket."""
     k, d, sigma, rate = 20, 30, 0.5, 0.1
     rng = np.random.default_rng(7)
     mu = np.sqrt(sum(rng.beta(0.5, (d - 1) / 2, 400_000) for _ in range(k))) / sigma
@@ -99,7 +99,7 @@ def test_sampled_steps_agree_with_draws_of_the_directions():
         (1000, 100, 1e-6, 13.4138),
     ],
 )
-def test_the_noise_of_one_release_is_the_one_found_on_a_fine_grid(k, d, delta, sigma):
+def test_calibrated_noise_of_one_release_agrees_with_a_fine_grid(k, d, delta, sigma):
     """Oracle: the law of H on a grid of 1e-5 by FFT, split with the mean kept; eps = 1 at the noise to five digits."""
     found = pld.account(Process((Step(Projection(d=d, k=k, sigma=sigma)),))).at(delta=delta).epsilon
     assert found.lower <= 1 + 5e-5
@@ -117,8 +117,8 @@ def test_sixty_thousand_sampled_steps_are_bracketed_to_a_thousandth():
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 300), st.integers(2, 2000), st.floats(0.05, 50.0))
-def test_the_two_laws_bracket_mean_and_profile(k, d, sigma):
-    """The upper law's E[H] lies above k/d and the lower one's below, as H itself is convex in total variation; so do their profiles."""
+def test_length_bracket_brackets_mean_and_profile(k, d, sigma):
+    """E[H] of the dominating distribution is above k/d, that of the dominated one below; likewise the profiles."""
     low, high = length_bracket(k, d, sigma, 1e-3)
     for law in (low, high):
         assert law.weight.sum() == pytest.approx(1, abs=1e-12)
@@ -158,7 +158,7 @@ def test_the_divergence_is_the_golden_one(k, d, sigma, order, value):
 
 
 def test_many_directions_in_a_large_space_are_one_gauss():
-    """H tends to its mean k/d: at k = 10,000 of d = 100,000 eps is that of a Gauss of mu^2 = k/d, within the spread of H."""
+    """At k = 10,000 and d = 100,000 H is near its mean k/d, and eps near that of a Gauss of mu^2 = k/d."""
     found = pld.account(Process((Step(Projection(d=100_000, k=10_000, sigma=1.0)),))).at(delta=1e-5).epsilon
     exact = pld.account(Process((Step(Projection(d=100_000, k=10_000, sigma=1.0)),)))
     assert found.safe == pytest.approx(1.17, abs=0.2)
@@ -166,9 +166,9 @@ def test_many_directions_in_a_large_space_are_one_gauss():
 
 
 def test_poisson_sampling_and_small_spaces_are_refused_with_the_reason():
-    with pytest.raises(Unsupported, match="one row for each record"):
+    with pytest.raises(Unsupported, match="--sampling fixed"):
         Process((Step(Projection(d=5, k=2, sigma=1.0), 1, Sampling("poisson", 0.1)),))
-    with pytest.raises(UsageError, match="at least 2"):
+    with pytest.raises(UsageError, match="d must"):
         Projection(d=1, k=2, sigma=1.0)
     with pytest.raises(Unsupported, match="replace-one"):
         Process((Step(Projection(d=5, k=2, sigma=1.0)),), "add-remove")

@@ -95,8 +95,7 @@ class AtomicPair(LossPair):
         return AtomicPair(-self.losses, self.log_q, *infinities, log_q=self.log_p)
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        # the profile is piecewise linear in t = e^eps with slope -Q(L > eps): add a positive piece to its value at the
-        # next loss
+        # the profile is piecewise linear in t = e^eps with slope -Q(L > eps): value at the next loss, plus a piece > 0
         y = np.asarray(eps, dtype=float)
         at = np.searchsorted(self.losses, y, side="right")
         following = np.append(self.losses, 0.0)[at]
@@ -125,6 +124,12 @@ class AtomicPair(LossPair):
             terms = np.logaddexp(log_exp_excess(s * self.losses), math.log(s) + inverse) + self.log_p
             excess.append(np.logaddexp.reduce(np.append(terms, safe_log(s * self.mass_at_minus_infinity))))
         return np.asarray(np.logaddexp(0.0, np.reshape(excess, rates.shape)) / rates)
+
+
+def disjoint_pair() -> AtomicPair:
+    """Return the pair of distributions with disjoint supports: no finite loss, delta = 1 at every eps."""
+    nothing = np.empty(0)
+    return AtomicPair(nothing, nothing, mass_at_plus_infinity=1.0, mass_at_minus_infinity=1.0, symmetric=True)
 
 
 def _product(a: AtomicPair, b: AtomicPair) -> AtomicPair:

@@ -1,9 +1,9 @@
 """The loss pair: all that privacy accounting needs to know of a mechanism.
 
-Under one adjacency and in one direction (a record added, or one removed) an adversary has to tell the distribution P of
-the release from the distribution Q. The privacy loss of an outcome o is L(o) = ln(P(o)/Q(o)), and its distributions
-under P and under Q, the privacy loss distributions, determine every guarantee. A ``LossPair`` gives them through four
-tail probabilities, as natural logarithms so that a probability of 1e-300 keeps its digits.
+Under one adjacency and in one direction (a record added, or one removed) an adversary has to distinguish the
+distribution P of the release from the distribution Q. The privacy loss of an outcome o is L(o) = ln(P(o)/Q(o)), and its
+distributions under P and under Q, the privacy loss distributions, determine every guarantee. A ``LossPair`` gives them
+through four tail probabilities, as natural logarithms so that a probability of 1e-300 keeps its digits.
 
 How to write a pair. Derive a frozen dataclass from ``LossPair``, or a class from ``KeyedPair`` where fields have to be
 computed. A pair with finitely many losses is an ``AtomicPair`` and needs nothing else. Any other pair needs

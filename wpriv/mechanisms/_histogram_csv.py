@@ -1,4 +1,4 @@
-"""Reads the two laws of a histogram pair from a CSV file, strictly: what is not understood is refused with its line."""
+"""Strict reader of the two distributions of a histogram pair; every fault is reported with its line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ Rows = Iterator[tuple[int, list[str]]]
 
 
 class Table(NamedTuple):
-    """The [k] probabilities under P and under Q, each summing to one, and the [k] outcomes: labels with their lines, or bin centres."""
+    """Two distributions on [k] outcomes.
+
+    Args:
+        p, q: [k] probabilities, each with sum 1.
+        labels: the outcomes of a histogram, with their lines; empty for samples.
+        centres: [k] bin centres of samples; None for a histogram.
+    """
 
     p: Array
     q: Array
@@ -34,19 +40,23 @@ class Table(NamedTuple):
 
 
 def read(path: str, bin_width: float) -> Table:
-    """The two laws in a CSV file with header ``outcome,p,q``, or ``p,q`` (one sample a line in each column) and a bin width.
+    """Read two distributions from a CSV file.
 
+    Args:
+        path: a file with the header ``outcome,p,q``, or ``p,q`` (columns of samples).
+        bin_width: for samples, in their units; 0 for a histogram.
     Raises:
-        MissingResource: there is no such file, or it cannot be read.
+        MissingResource: the file does not exist or cannot be read.
         UsageError: the file is not such a table; the message names the line.
     """
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
-            raise MissingResource(f"histogram: a CSV file was wanted; {path!r} is not a regular file")
+            raise MissingResource(f"histogram: {path!r} is not a regular file. Give a CSV file as 'file'")
         if status.st_size > MAX_MEGABYTES * 2**20:
             raise UsageError(
-                f"{path}: a table of at most {MAX_MEGABYTES} MB was wanted; found {status.st_size >> 20} MB. Bin the data first"
+                f"{path}: a table of at most {MAX_MEGABYTES} MB was wanted; found {status.st_size >> 20} MB. "
+                "Bin the data first"
             )
         return _read(path, bin_width, (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size))
     except OSError as error:
@@ -59,6 +69,7 @@ def read(path: str, bin_width: float) -> Table:
 
 @lru_cache(maxsize=4)
 def _read(path: str, bin_width: float, identity: tuple[int, ...]) -> Table:
+    """Read the file; ``identity`` changes with its content, so that a changed file is read again."""
     rows = _rows(path)
     line, header = next(rows, (1, []))
     header = [name.strip().lower() for name in header]
@@ -66,20 +77,18 @@ def _read(path: str, bin_width: float, identity: tuple[int, ...]) -> Table:
         return _binned(path, _of_width(path, rows, 2), bin_width)
     if header != HISTOGRAM:
         found = repr(",".join(header)[:80]) if header else "an empty file"
-        _refuse(
-            path,
-            line,
-            f"the header must be 'outcome,p,q' (two histograms) or 'p,q' (two columns of samples); found {found}",
-        )
+        wanted = "the header must be 'outcome,p,q' (two histograms) or 'p,q' (two columns of samples)"
+        _refuse(path, line, f"{wanted}; found {found}")
     if bin_width:
         raise UsageError(
-            f"{path}: bin_width is for two columns of samples (header 'p,q'); found a histogram (header 'outcome,p,q')"
+            f"{path}: bin_width requires two columns of samples (header 'p,q'); found a histogram (header "
+            "'outcome,p,q'). Leave out bin_width"
         )
     return _histogram(path, _of_width(path, rows, 3))
 
 
 def _rows(path: str) -> Rows:
-    """The lines that are not blank, with their numbers."""
+    """Yield the rows that are not blank, with their lines."""
     try:
         text = csv_tables.decode(Path(path).read_bytes())
     except CsvError as error:
@@ -91,6 +100,7 @@ def _rows(path: str) -> Rows:
 
 
 def _of_width(path: str, rows: Rows, width: int) -> Rows:
+    """Check the number of columns of every row."""
     for line, row in rows:
         if len(row) != width:
             _refuse(path, line, f"{width} columns were wanted, as in the header; found {len(row)}")
@@ -98,6 +108,7 @@ def _of_width(path: str, rows: Rows, width: int) -> Rows:
 
 
 def _histogram(path: str, rows: Rows) -> Table:
+    """Read rows of outcome, p and q."""
     labels: dict[str, int] = {}
     columns = (array("d"), array("d"))
     for line, (name, *masses) in rows:
@@ -118,8 +129,9 @@ def _histogram(path: str, rows: Rows) -> Table:
 
 
 def _binned(path: str, rows: Rows, bin_width: float) -> Table:
+    """Read two columns of samples and bin them."""
     if not bin_width:
-        raise UsageError(f"{path}: two columns of samples need a bin_width, in the units of the samples; found none")
+        raise UsageError(f"{path}: two columns of samples require bin_width, in the units of the samples; found none")
     columns = (array("d"), array("d"))
     for line, row in rows:
         for column, sample in zip(columns, row, strict=True):
@@ -135,16 +147,16 @@ def _binned(path: str, rows: Rows, bin_width: float) -> Table:
         raise UsageError(
             f"{path}: bin_width {bin_width:g} is too small for samples of size {np.max(np.abs(samples)):g}"
         )
-    found, index = np.unique(bins, return_inverse=True)
-    p, q = (np.bincount(part, minlength=found.size) / part.size for part in np.split(index, [len(columns[0])]))
-    return Table(p, q, {}, (found + 0.5) * bin_width)
+    occupied, index = np.unique(bins, return_inverse=True)
+    p, q = (np.bincount(part, minlength=occupied.size) / part.size for part in np.split(index, [len(columns[0])]))
+    return Table(p, q, {}, (occupied + 0.5) * bin_width)
 
 
 def numbers(path: str, table: Table) -> Array:
-    """[k] the outcomes of a table as numbers, which noise needs.
+    """Return the [k] outcomes of a table as numbers, to which noise can be added.
 
     Raises:
-        UsageError: some outcome is not a finite number.
+        UsageError: an outcome is not a finite number.
     """
     if table.centres is not None:
         return table.centres
@@ -168,5 +180,5 @@ def _number(path: str, line: int, text: str) -> float:
     return value
 
 
-def _refuse(path: str, line: int, why: str) -> NoReturn:
-    raise UsageError(f"{path}:{line}: {why}")
+def _refuse(path: str, line: int, reason: str) -> NoReturn:
+    raise UsageError(f"{path}:{line}: {reason}")

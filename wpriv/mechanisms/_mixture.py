@@ -1,4 +1,4 @@
-"""A Gaussian pair whose separation is itself random and known: a mixture over finitely many separations."""
+"""A Gaussian pair with a random, public separation: a mixture over finitely many separations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ _BLOCK = 1 << 19
 
 
 class GaussMixture(KeyedPair):
-    """(mu, N(mu, 1)) against (mu, N(0, 1)), mu drawn from a public law of points [J] > 0 with probabilities [J]; exact sums."""
+    """The pair (mu, N(mu, 1)) against (mu, N(0, 1)), with mu drawn from a public discrete distribution.
+
+    Args:
+        mu: [J] separations > 0.
+        weight: [J] their probabilities.
+        key: what determines both, for equality.
+    """
 
     symmetric = True
 
@@ -28,14 +34,14 @@ class GaussMixture(KeyedPair):
         y = np.asarray(eps, dtype=float)
         flat = y.ravel()
         rows = max(_BLOCK // self.mu.size, 1)
-        found = np.concatenate([self._tails(flat[at : at + rows]) for at in range(0, max(flat.size, 1), rows)], axis=1)
-        other = np.minimum(found[[1, 0, 3, 2]], 1.0)
+        tails = np.concatenate([self._tails(flat[at : at + rows]) for at in range(0, max(flat.size, 1), rows)], axis=1)
+        complement = np.minimum(tails[[1, 0, 3, 2]], 1.0)
         with np.errstate(divide="ignore"):
-            # the larger of two tails by the smaller one, which has all its digits
-            return Tails(*np.where(other < 0.5, np.log1p(-other), np.log(found)).reshape(4, *y.shape))
+            # the larger of two tails follows from the smaller one, which has all its digits
+            return Tails(*np.where(complement < 0.5, np.log1p(-complement), np.log(tails)).reshape(4, *y.shape))
 
     def _tails(self, eps: Array) -> Array:
-        """[4, m] plain probabilities; the smaller tail of each Gaussian is computed, the larger one follows."""
+        """[4, m] probabilities; the smaller tail of each Gaussian is computed, the larger one is its complement."""
         a = eps[:, None] / self.mu - self.mu / 2
         parts = []
         for x in (a, a + self.mu):

@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on a whole-numbered query."""
+"""Discrete Gaussian noise on a integer-valued query."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log1mexp
 
 REACH = 40.0
-LOG_BEYOND = -799.0  # beyond 40 sigma lies less than 2 e^-800 of the noise
+LOG_BEYOND = -799.0  # the mass of the noise beyond 40 sigma is below 2 e^-800
 MAX_ATOMS = 2**17
-MARGIN = 10.0  # beyond 10 sigma from the centre of a tilted law lies less than e^-50 of it
+MARGIN = 10.0  # the mass of a tilted distribution beyond 10 sigma from its centre is below e^-50
 _TERMS = np.arange(160.0)
 # Euler-Maclaurin at the midpoint, with the signs of the odd derivatives of exp(-x^2/2)
 _MIDPOINT = (1 / 24, -7 / 5760, 31 / 967680, -127 / 154828800, 73 / 3503554560, -1414477 / 2678117105664000)
@@ -31,13 +31,14 @@ _MIDPOINT = (1 / 24, -7 / 5760, 31 / 967680, -127 / 154828800, 73 / 3503554560, 
 
 @dataclass(frozen=True)
 class DiscreteGauss(Mechanism):
-    """Releases a whole-numbered query plus noise k with probability proportional to exp(-k^2/(2 sigma^2)).
+    """Release an integer-valued query plus noise k with probability proportional to exp(-k^2/(2 sigma^2)).
 
-    The noise can be drawn exactly, which floating-point Gaussian noise cannot. It is log-concave, so the pair at the full
+    The noise can be drawn exactly, unlike floating-point Gaussian noise. It is log-concave, so the pair at the full
     sensitivity dominates those of smaller changes. Its standard deviation is slightly below sigma.
 
     Source:
-        Canonne, Kamath, Steinke (2020), "The Discrete Gaussian for Differential Privacy": Theorem 7 for delta, Theorem 4 for zCDP.
+        Canonne, Kamath, Steinke (2020), "The Discrete Gaussian for Differential Privacy": Theorem 7 for delta, Theorem
+        4 for zCDP.
     """
 
     noise: ClassVar[str | None] = "sigma"
@@ -46,7 +47,7 @@ class DiscreteGauss(Mechanism):
     sigma: float = parameter(
         "parameter of the noise, P(k) ~ exp(-k^2/(2 sigma^2)), in the units of the query", exclusive_minimum=0
     )
-    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, minimum=1)
+    sensitivity: int = parameter("largest change of the integer-valued query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,7 +58,7 @@ class DiscreteGauss(Mechanism):
         return AdditiveNoise("gauss", self.sigma, self.sensitivity, discrete=True)
 
     def pair(self) -> LossPair:
-        """The lattice of losses s (2k - s)/(2 sigma^2), atom by atom where there are few, else through closed tails."""
+        """Return the lattice of losses s (2k - s)/(2 sigma^2): atoms if there are few, else closed-form tails."""
         reach = math.ceil(REACH * self.sigma)
         if 2 * reach + self.sensitivity > MAX_ATOMS:
             return LatticePair(self.sigma, self.sensitivity)
@@ -65,9 +66,10 @@ class DiscreteGauss(Mechanism):
 
 
 class NearPair(AtomicPair):
-    """The discrete Gaussian pair by its losses within ``reach`` of either centre; what lies further out is below every delta.
+    """The discrete Gaussian pair as atoms: its losses within ``reach`` of either centre.
 
-    Moments are those of the whole law: that of order lambda has its mass around (lambda + 1) x sensitivity, beyond any fixed reach.
+    The losses further out do not matter to any delta. Moments include them: the moment of order lambda has its mass
+    around (lambda + 1) x sensitivity, beyond any fixed reach.
     """
 
     def __init__(self, sigma: float, sensitivity: int, reach: int):
@@ -75,7 +77,7 @@ class NearPair(AtomicPair):
         k = np.arange(-reach, reach + sensitivity + 1.0)
         log_q = -((k / sigma) ** 2) / 2 - _log_normaliser(sigma)
         super().__init__(_losses(k, sigma, sensitivity), log_q[::-1], symmetric=True, log_q=log_q)
-        # the tilted law is normal-like around its centre: MARGIN sigma beyond that there is nothing
+        # the tilted distribution is nearly normal around its centre: its mass beyond MARGIN sigma is negligible
         self.max_lam = max((reach - MARGIN * sigma) / sensitivity, 0.0)
         self.support, self.log_beyond = (-math.inf, math.inf), LOG_BEYOND
 
@@ -106,7 +108,7 @@ def _near(sigma: float, sensitivity: int, reach: int) -> NearPair:
 
 
 class LatticePair(KeyedPair):
-    """The discrete Gaussian pair at any sigma and sensitivity, with tails by Euler-Maclaurin or by summing their first terms."""
+    """The discrete Gaussian pair at any sigma and sensitivity; tails by Euler-Maclaurin or by summing first terms."""
 
     symmetric = True
 
@@ -121,16 +123,16 @@ class LatticePair(KeyedPair):
         return Tails(above_p, below_p, above_q, below_q)
 
     def _first_above(self, eps: Array) -> Array:
-        """The least k with a loss above eps."""
+        """Return the smallest k with a loss above eps."""
         with np.errstate(over="ignore"):
             k = np.floor(eps / self.shift * self.sigma * self.sigma + self.shift / 2)
         return k + 1
 
     def _two_sides(self, first: Array) -> tuple[Array, Array]:
-        """ln of the chance that the noise is at least ``first``, and of the chance that it is less."""
+        """Return ln of the probability that the noise is at least ``first``, and that it is less."""
         upper = first >= 1
-        far = _log_tail(np.asarray(np.where(upper, first, 1 - first)), self.sigma)
-        return np.where(upper, far, log1mexp(far)), np.where(upper, log1mexp(far), far)
+        smaller = _log_tail(np.asarray(np.where(upper, first, 1 - first)), self.sigma)
+        return np.where(upper, smaller, log1mexp(smaller)), np.where(upper, log1mexp(smaller), smaller)
 
     def renyi(self, orders: Array) -> Array:
         lam = np.asarray(orders, dtype=float) - 1
@@ -148,7 +150,7 @@ class LatticePair(KeyedPair):
         return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
     def _smooth_profile(self, eps: Array) -> Array:
-        """ln delta where the tails of P and Q nearly agree: that of the Gaussian at the cell's edge, and its corrections."""
+        """Compute ln delta where the tails of P and Q nearly cancel: that of the Gaussian, with corrections."""
         first, mu = self._first_above(eps), self.shift / self.sigma
         u = (first - 0.5) / self.sigma
         edge = mu * u - mu * mu / 2
@@ -156,19 +158,18 @@ class LatticePair(KeyedPair):
         density = -((u - mu) ** 2) / 2 - 0.5 * math.log(2 * math.pi)
         with np.errstate(over="ignore", invalid="ignore"):
             inside = np.expm1(eps - edge) * np.exp(edge + log_ndtr(-u) - gauss)
-            corrected = (_correction(u - mu, self.sigma) - np.exp(eps - edge) * _correction(u, self.sigma)) * np.exp(
-                density - gauss
-            )
-            whole = gauss + np.log1p(-inside - corrected)
-        # further out the logs have no digits left for a correction, and delta is 0 to every question
-        return np.where(gauss > -1e4, whole, gauss)
+            correction = _correction(u - mu, self.sigma) - np.exp(eps - edge) * _correction(u, self.sigma)
+            corrected = gauss + np.log1p(-inside - correction * np.exp(density - gauss))
+        # further out the logarithms have no digits left for a correction, and delta is practically 0
+        return np.where(gauss > -1e4, corrected, gauss)
 
 
 def _log_moment(lam: Array, sigma: float, sensitivity: float) -> Array:
-    """ln E_P[e^(lam L)] = lam (lam+1) s^2 / (2 sigma^2) + ln(theta(lam s) / theta(0)), theta(c) = sum over k of e^{-(k-c)^2/(2 sigma^2)}.
+    """Compute ln E_P[e^(lam L)] = lam (lam+1) s^2 / (2 sigma^2) + ln(theta(lam s) / theta(0)).
 
-    Completing the square moves the centre to (lam+1) s; s is whole, so that only the distance c of lam s from the nearest whole number
-    matters to theta. The second term is at most 0 (Canonne, Kamath, Steinke 2020, Fact 18 and Theorem 4), and 0 at whole orders.
+    Here theta(c) is the sum over k of e^{-(k-c)^2/(2 sigma^2)}. Completing the square moves the centre to (lam+1) s; s
+    is an integer, so only the distance c of lam s from the nearest integer matters to theta. The second term is at most
+    0 (Canonne, Kamath, Steinke 2020, Fact 18 and Theorem 4), and 0 at integer orders.
     """
     shift = np.asarray(lam, dtype=float) * sensitivity
     normal = (shift / sigma) * ((shift + sensitivity) / sigma) / 2
@@ -176,7 +177,7 @@ def _log_moment(lam: Array, sigma: float, sensitivity: float) -> Array:
 
 
 def _log_theta_ratio(c: Array, sigma: float) -> Array:
-    """ln(theta(c) / theta(0)) for |c| <= 1/2, which is of second order in c; by Poisson summation unless the noise is narrow."""
+    """Compute ln(theta(c) / theta(0)) for |c| <= 1/2, of second order in c; by Poisson summation if sigma > 0.4."""
     if sigma > 0.4:
         j = np.arange(1.0, 9.0)
         weight = np.exp(-2 * (math.pi * sigma * j) ** 2)
@@ -184,30 +185,32 @@ def _log_theta_ratio(c: Array, sigma: float) -> Array:
     # terms k and -k together, relative to the one at k = 0: e^{-k^2/(2 sigma^2)} cosh(k c/sigma^2)
     k = np.arange(1.0, 7.0)
     grown = np.abs(c[..., None]) * k / sigma**2
-    far = -((k / sigma) ** 2) / 2
-    whole, rise = 1 + 2 * np.exp(far).sum(), 2 * (np.exp(far + grown) * (np.expm1(-grown) / 2) ** 2 * 2).sum(axis=-1)
-    return np.asarray(-((c / sigma) ** 2) / 2 + np.log1p(rise / whole))
+    exponent = -((k / sigma) ** 2) / 2
+    theta_zero = 1 + 2 * np.exp(exponent).sum()
+    increase = 2 * (np.exp(exponent + grown) * (np.expm1(-grown) / 2) ** 2 * 2).sum(axis=-1)
+    return np.asarray(-((c / sigma) ** 2) / 2 + np.log1p(increase / theta_zero))
 
 
 def _losses(k: Array, sigma: float, sensitivity: int) -> Array:
+    """Privacy losses s (2k - s)/(2 sigma^2) of the outcomes k."""
     return (2 * k - sensitivity) / 2 * (sensitivity / sigma / sigma)
 
 
 def _log_normaliser(sigma: float) -> float:
-    """ln of the sum of exp(-k^2/(2 sigma^2)) over all whole k; for sigma > 1 by Poisson summation, exact to rounding."""
+    """Compute ln of the sum of exp(-k^2/(2 sigma^2)) over all integers k; by Poisson summation for sigma > 1."""
     if sigma > 1:
-        ripple = 2 * sum(math.exp(-2 * (math.pi * sigma * j) ** 2) for j in (1, 2))
-        return math.log(sigma) + 0.5 * math.log(2 * math.pi) + math.log1p(ripple)
+        excess = 2 * sum(math.exp(-2 * (math.pi * sigma * j) ** 2) for j in (1, 2))
+        return math.log(sigma) + 0.5 * math.log(2 * math.pi) + math.log1p(excess)
     return math.log1p(2 * sum(math.exp(-((k / sigma) ** 2) / 2) for k in range(1, 10)))
 
 
 def _is_smooth(first: Array, sigma: float) -> NDArray[np.bool_]:
-    """Where the terms from ``first`` >= 1 on fall off so slowly that their sum is as good as an integral."""
+    """Mask of the ``first`` >= 1 from which on the terms decrease so slowly that Euler-Maclaurin sums them."""
     return (first < 0.25 * sigma * sigma) & (sigma > 16)
 
 
 def _log_tail(first: Array, sigma: float) -> Array:
-    """ln of the chance that the noise is at least ``first``, a whole number of at least 1."""
+    """Compute ln of the probability that the noise is at least ``first``, an integer of at least 1."""
     smooth = _is_smooth(first, sigma)
     tail = np.empty(first.shape)
     u = (first[smooth] - 0.5) / sigma
@@ -216,13 +219,16 @@ def _log_tail(first: Array, sigma: float) -> Array:
     tail[smooth] = log_ndtr(-u) + np.log1p(-hazard * _correction(u, sigma))
     m = np.minimum(first[~smooth] / sigma, 1e200)
     with np.errstate(over="ignore"):
-        falling = np.exp(-(_TERMS / sigma) * (m[..., None] + _TERMS / sigma / 2)).sum(axis=-1)
-        tail[~smooth] = -m * m / 2 + np.log(falling) - _log_normaliser(sigma)
+        terms = np.exp(-(_TERMS / sigma) * (m[..., None] + _TERMS / sigma / 2)).sum(axis=-1)
+        tail[~smooth] = -m * m / 2 + np.log(terms) - _log_normaliser(sigma)
     return tail
 
 
 def _correction(u: Array, sigma: float) -> Array:
-    """What midpoint sums of steps 1/sigma lack against the integral from u on, over the density at u: c_k He_{2k-1}(u)/sigma^{2k}."""
+    """Integral from u on less the midpoint sum of step 1/sigma, relative to the density at u.
+
+    It is the sum of c_k He_{2k-1}(u)/sigma^{2k} over k.
+    """
     total, before, hermite = np.zeros_like(u), np.ones_like(u), u
     for k, c in enumerate(_MIDPOINT, start=1):
         total = total + c * hermite / sigma ** (2 * k)

@@ -1,4 +1,4 @@
-"""Discrete Laplace (two-sided geometric) noise on a whole-numbered query."""
+"""Discrete Laplace (two-sided geometric) noise on a integer-valued query."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAX_SENSITIVITY = 2**20
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Mechanism):
-    """Releases a whole-numbered query plus noise k with probability proportional to e^(-|k|/scale).
+    """Release an integer-valued query plus noise k with probability proportional to e^(-|k|/scale).
 
-    Pure (sensitivity/scale)-DP. The noise can be drawn exactly, which floating-point Laplace noise cannot.
+    Pure (sensitivity/scale)-DP. The noise can be drawn exactly, unlike floating-point Laplace noise.
 
     Source:
         Ghosh, Roughgarden, Sundararajan (2009); Canonne, Kamath, Steinke (2020) for drawing it exactly.
@@ -32,7 +32,7 @@ class DiscreteLaplace(Mechanism):
     source: ClassVar[str] = "Ghosh, Roughgarden, Sundararajan 2009; Canonne, Kamath, Steinke 2020"
 
     scale: float = parameter("scale b of the noise, P(k) ~ exp(-|k|/b), in the units of the query", exclusive_minimum=0)
-    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, minimum=1)
+    sensitivity: int = parameter("largest change of the integer-valued query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,15 +40,15 @@ class DiscreteLaplace(Mechanism):
         ratio(self, "sensitivity", "scale")
         if self.sensitivity > MAX_SENSITIVITY:
             raise Unsupported(
-                f"discrete-laplace: a sensitivity of {self.sensitivity} gives as many losses; the limit is 2^20. "
-                "Release the query in coarser units, or use laplace"
+                f"discrete-laplace: sensitivity, the number of distinct losses, must be at most 2^20; found "
+                f"{self.sensitivity}. Release the query in coarser units, or use laplace"
             )
 
     def additive_noise(self) -> AdditiveNoise:
         return AdditiveNoise("laplace", self.scale, self.sensitivity, discrete=True)
 
     def pair(self) -> LossPair:
-        """The noise as seen from the nearer neighbour: all of one side, the sensitivity - 1 values between, all of the other."""
+        """Return sensitivity + 1 atoms: all outcomes on either side of both centres, and each one between them."""
         b, s = self.scale, self.sensitivity
         side = -math.log1p(math.exp(-1 / b))
         step = math.log(-math.expm1(-1 / b))

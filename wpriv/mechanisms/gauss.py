@@ -20,7 +20,7 @@ from wpriv.numerics.conversions import log_mills_drop
 
 @dataclass(frozen=True)
 class Gauss(Mechanism):
-    """Releases f(D) + N(0, sigma^2 I); P = N(sensitivity, sigma^2), Q = N(0, sigma^2) along the worst direction.
+    """Release f(D) + N(0, sigma^2 I); P = N(sensitivity, sigma^2), Q = N(0, sigma^2) along the worst direction.
 
     Source:
         Sommer, Meiser, Mohammadi (2019), Lemma 11 and Theorem 5 (with errata E-002-9); Balle and Wang (2018).
@@ -76,18 +76,17 @@ class GaussPair(LossPair):
         return self.mu**2 / 2
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        """ln delta of Theorem 5, right to about 1e-13 relative for every eps and mu."""
+        """Compute ln delta of Theorem 5, right to about 1e-13 relative for every eps and mu."""
         y = np.asarray(eps, dtype=float)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             above = log_mills_drop(np.abs(y) / self.mu - self.mu / 2, self.mu)
-        above = np.where(
-            np.isnan(above), -np.inf, above
-        )  # beyond 1e150 standard deviations the logs themselves overflow
+        # beyond 1e150 standard deviations the logarithms themselves overflow
+        above = np.where(np.isnan(above), -np.inf, above)
         return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
 
 def _both_tails(a: Array) -> tuple[Array, Array]:
-    """P(N > sqrt(2) a) and P(N <= sqrt(2) a) of a standard normal N: the smaller is computed, the larger is what it leaves of one."""
+    """P(N > sqrt(2) a) and P(N <= sqrt(2) a) of a standard normal N; the larger is the complement of the smaller."""
     smaller = np.abs(a)
     erfc(smaller, out=smaller)
     smaller *= 0.5

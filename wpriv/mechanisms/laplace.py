@@ -19,7 +19,7 @@ from wpriv.numerics.log_space import log1mexp, log_exp_excess
 
 @dataclass(frozen=True)
 class Laplace(Mechanism):
-    """Releases f(D) + Laplace(scale) on every coordinate; P and Q are two Laplace laws ``sensitivity`` apart.
+    """Release f(D) + Laplace(scale) on every coordinate; P and Q are Laplace distributions ``sensitivity`` apart.
 
     Pure (sensitivity/scale)-DP; the standard deviation of the noise is sqrt(2) scale.
 
@@ -49,7 +49,7 @@ class Laplace(Mechanism):
 
 
 class LaplacePair(KeyedPair):
-    """Laplace laws of scale 1 around t and 0: atoms at -t and t, a density e^((y-t)/2)/4 between them under P."""
+    """Laplace distributions of scale 1 around t and 0: atoms at -t and t, under P a density e^((y-t)/2)/4 between."""
 
     symmetric = True
 
@@ -68,13 +68,13 @@ class LaplacePair(KeyedPair):
         return Tails(*(np.select(outside, end, tail) for end, tail in zip(ends, inside, strict=True)))
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        """ln(1 - e^((eps-t)/2)) for 0 <= eps <= t, and 0 probability above."""
+        """Compute ln(1 - e^((eps-t)/2)) for 0 <= eps <= t; delta is 0 above."""
         y = np.asarray(eps, dtype=float)
         above = log1mexp(np.minimum((np.abs(y) - self.t) / 2, 0.0))
         return np.where(y < 0, reversed_log_delta(np.minimum(y, 0.0), above), above)
 
     def renyi(self, orders: Array) -> Array:
-        """Mironov (2017), Table II, with the two first-order terms that cancel taken out; right to rounding at any t and order."""
+        """Evaluate Mironov (2017), Table II, without its cancelling first-order terms; right to rounding at any t."""
         s = np.asarray(orders, dtype=float) - 1
         low, high = log_exp_excess(-(s + 1) * self.t), log_exp_excess(s * self.t)
         excess = np.logaddexp(np.log1p(s) + high, np.log(s) + low) - np.log1p(2 * s)

@@ -1,4 +1,4 @@
-"""Gaussian noise on one person's own data: local differential privacy."""
+"""Gaussian noise on the data of one person: local differential privacy."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from wpriv.mechanisms.gauss import GaussPair
 
 @dataclass(frozen=True)
 class LocalGauss(Mechanism):
-    """One person's vector, clipped to an l2 ball, + N(0, sigma^2 I), sent to a collector who is not trusted.
+    """Send one person's vector, clipped to an l2 ball, + N(0, sigma^2 I) to an untrusted collector.
 
-    Any two inputs are neighbours, so the sensitivity is the DIAMETER of the ball, 2 radius; of its nonnegative part, sqrt(2) radius
-    (|x - x'|^2 <= |x|^2 + |x'|^2). Exact: the analytic Gauss mechanism. n counts the reports of one person about the same data.
+    Any two inputs are neighbours, so the sensitivity is the DIAMETER of the ball, 2 radius; of its nonnegative part,
+    sqrt(2) radius (|x - x'|^2 <= |x|^2 + |x'|^2). Exact: the analytic Gauss mechanism. n counts the reports of one
+    person about the same data.
 
     Source:
-        Balle, Wang (2018); Reshetova, Chen, Ozgur (2023), equations (3) and (4) (their Corollary 2 takes the radius for the diameter).
+        Balle, Wang (2018); Reshetova, Chen, Ozgur (2023), equations (3) and (4) (their Corollary 2 takes the radius for
+        the diameter).
     """
 
     noise: ClassVar[str | None] = "sigma"
@@ -42,7 +44,8 @@ class LocalGauss(Mechanism):
         super().__post_init__()
         if self.nonnegative not in (0, 1):
             raise UsageError(
-                f"{self.name}: nonnegative is 1 (no input has a negative coordinate) or 0; found {self.nonnegative}"
+                f"{self.name}: nonnegative must be 1 (no input has a negative coordinate) or 0; "
+                f"found {self.nonnegative}"
             )
         ratio(self, "sensitivity", "sigma")
 

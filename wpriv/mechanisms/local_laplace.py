@@ -1,4 +1,4 @@
-"""Laplace noise on every coordinate of one person's own data: pure local differential privacy."""
+"""Laplace noise on every coordinate of the data of one person: pure local differential privacy."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from wpriv.mechanisms.laplace import LaplacePair
 
 @dataclass(frozen=True)
 class LocalLaplace(Mechanism):
-    """One person's vector, clipped to an l1 ball, + Laplace(scale) on every coordinate, sent to a collector who is not trusted.
+    """Send one person's vector, clipped to an l1 ball, + Laplace(scale) on every coordinate to an untrusted collector.
 
-    Any two inputs are neighbours: the sensitivity is the DIAMETER 2 radius (also of the nonnegative part: e_1 against e_2), and a
-    report is pure (2 radius/scale)-DP. The pair is that of a shift of ONE coordinate by the diameter, which dominates shifts spread
-    over many. Move the coordinates one after another: a chain, along which T(P, R) >= g(1 - f(.)) where T(P, Q) >= f and T(Q, R) >= g,
-    T the least type II error at a type I error. For log-concave noise of cdf F a shift by t has f(a) = F(F^-1(1-a) - t), so the chain's
-    bound is the curve of the summed shift, which is the l1 distance.
+    Any two inputs are neighbours: the sensitivity is the DIAMETER 2 radius (also of the nonnegative part: e_1 against
+    e_2), and a report is pure (2 radius/scale)-DP. The pair is that of a shift of ONE coordinate by the diameter, which
+    dominates shifts spread over several coordinates. Proof: move the coordinates one after another. Along this chain
+    T(P, R) >= g(1 - f(.)) if T(P, Q) >= f and T(Q, R) >= g, where T is the smallest type II error at a type I error.
+    For log-concave noise with distribution function F a shift by t has f(a) = F(F^-1(1-a) - t), so the bound of the
+    chain is the curve of the summed shift, which is the l1 distance.
 
     Source:
-        Dwork, McSherry, Nissim, Smith (2006); Dong, Roth, Su (2019) for chains (group privacy); Reshetova, Chen, Ozgur (2023),
-        Corollary 1, which takes the radius for the diameter.
+        Dwork, McSherry, Nissim, Smith (2006); Dong, Roth, Su (2019) for chains (group privacy); Reshetova, Chen, Ozgur
+        (2023), Corollary 1, which takes the radius for the diameter.
     """
 
     noise: ClassVar[str | None] = "scale"
@@ -61,7 +62,8 @@ class LocalLaplace(Mechanism):
         return LaplacePair(self.sensitivity / self.scale)
 
     def reading(self) -> tuple[str, ...]:
-        found = self.sensitivity
+        eps = self.sensitivity / self.scale
         return (
-            f"sensitivity = {found:.6g}, the l1 diameter of the inputs; one report is pure {found / self.scale:.6g}-DP (delta = 0)",
+            f"sensitivity = {self.sensitivity:.6g}, the l1 diameter of the inputs; one report is pure {eps:.6g}-DP "
+            "(delta = 0)",
         )

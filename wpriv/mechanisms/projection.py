@@ -1,4 +1,4 @@
-"""Gaussian noise on random projections: what a private sliced Wasserstein distance is computed from."""
+"""Gaussian noise on random projections, from which a private sliced Wasserstein distance is computed."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ from wpriv.mechanisms._validation import ratio, whole_number
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.projected_length import length_bracket, log_moment
 
-MOST_DIRECTIONS, MOST_DIMENSIONS = 2**20, 2**30
-# how close together the two laws lie that any tolerance below 1e-6 gets, and the one that is used where a single law is asked for
+MAX_DIRECTIONS, MAX_DIMENSIONS = 2**20, 2**30
+# relative width of the sandwich at tolerances below 1e-6, and where a single dominating pair is needed
 FINEST, USUAL = 2e-6, 3e-3
 
 
 @dataclass(frozen=True)
 class Projection(Mechanism):
-    """Releases k fresh uniform directions U of R^d and X U + N(0, sigma^2); records are rows of X, of which one is replaced.
+    """Release k fresh uniform directions U of R^d and X U + N(0, sigma^2), where the records are the rows of X.
 
-    U is public and drawn apart from the data, so given U this is Gaussian noise at separation |z U| / sigma, z the difference of the two
-    records; the squared length |z U|^2 is |z|^2 times a sum of k independent Beta(1/2, (d-1)/2) variables, and the profile is the mean of
-    the Gaussian ones over it. The longest z is the worst, as every profile grows with the separation.
+    U is public and independent of the data, so given U this is Gaussian noise at separation |z U| / sigma, with z the
+    difference of a record and its replacement. The squared length |z U|^2 is |z|^2 times a sum of k independent
+    Beta(1/2, (d-1)/2) variables, and the privacy profile is the mean over it of Gaussian profiles. The longest z is the
+    worst, since every profile grows with the separation.
 
     Source:
-        Rakotomamonjy and Ralaivola (2021), Algorithm 1 and Lemma 1, accounted exactly in the place of their Proposition 2.
+        Rakotomamonjy and Ralaivola (2021), Algorithm 1 and Lemma 1; exact accounting instead of their Proposition 2.
     """
 
     noise: ClassVar[str | None] = "sigma"
     adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.REPLACE_ONE,)
     why_not_poisson: ClassVar[str] = (
-        "it releases one row for each record drawn, so the shape of the release would tell the batch size, and neighbours under it are of "
-        "equal size. Use --sampling fixed"
+        "it releases one row for each drawn record, so the shape of the release would reveal the batch size, and its "
+        "neighbours have equal size. Use --sampling fixed"
     )
     source: ClassVar[str] = "Rakotomamonjy, Ralaivola 2021, Algorithm 1 and Lemma 1"
 
@@ -57,9 +58,10 @@ class Projection(Mechanism):
         whole_number(self, "d", 2)
         whole_number(self, "k", 1)
         ratio(self, "sensitivity", "sigma")
-        if self.k > MOST_DIRECTIONS or self.d > MOST_DIMENSIONS:
+        if self.k > MAX_DIRECTIONS or self.d > MAX_DIMENSIONS:
             raise UsageError(
-                f"projection: k must be at most {MOST_DIRECTIONS:,} and d at most {MOST_DIMENSIONS:,}; found k = {self.k}, d = {self.d}"
+                f"projection: k must be at most {MAX_DIRECTIONS:,} and d at most {MAX_DIMENSIONS:,}; "
+                f"found k = {self.k}, d = {self.d}"
             )
 
     def random_projection(self) -> RandomProjection:
@@ -73,7 +75,7 @@ class Projection(Mechanism):
 class ProjectionPair(LossPair):
     """A mixture over H of Gaussian pairs at separation sqrt(H) / sigma; ``sigma`` in units of the sensitivity.
 
-    Its tails and its profile are those of a pair that dominates it, by about 1e-3 of eps; ``renyi`` is exact.
+    Its tails and profile are those of a dominating pair, by about 1e-3 of eps; ``renyi`` is exact.
     """
 
     k: int
@@ -84,10 +86,10 @@ class ProjectionPair(LossPair):
     def sandwich(self, tol: float) -> tuple[GaussMixture, GaussMixture]:
         accuracy = min(max(tol / 3, FINEST), 1e-2)
         low, high = length_bracket(self.k, self.d, self.sigma, accuracy)
-        about = (self.k, self.d, self.sigma, accuracy)
+        parameters = (self.k, self.d, self.sigma, accuracy)
         return (
-            GaussMixture(low.u / self.sigma, low.weight, ("below", *about)),
-            GaussMixture(high.u / self.sigma, high.weight, ("above", *about)),
+            GaussMixture(low.u / self.sigma, low.weight, ("below", *parameters)),
+            GaussMixture(high.u / self.sigma, high.weight, ("above", *parameters)),
         )
 
     def tails(self, eps: Array) -> Tails:
@@ -97,7 +99,7 @@ class ProjectionPair(LossPair):
         return self.sandwich(USUAL)[1].log_delta(eps)
 
     def renyi(self, orders: Array) -> Array:
-        """k/(a-1) ln 1F1(1/2; d/2; a(a-1)/(2 sigma^2)): the mean over H of the Gaussian moment, in closed form."""
+        """Compute k/(a-1) ln 1F1(1/2; d/2; a(a-1)/(2 sigma^2)), the mean over H of the Gaussian moment."""
         a = np.asarray(orders, dtype=float)
-        at = a * (a - 1) / 2 / self.sigma / self.sigma
-        return np.asarray(self.k * log_moment(self.d, at) / (a - 1))
+        exponent = a * (a - 1) / 2 / self.sigma / self.sigma
+        return np.asarray(self.k * log_moment(self.d, exponent) / (a - 1))

@@ -1,4 +1,4 @@
-"""Approximate randomized response: the worst mechanism there is at a given (eps0, delta0)."""
+"""Approximate randomized response: the worst mechanism at a given (eps0, delta0)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_POWER = 2**20
 
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
-    """Reveals one bit with chance delta0, else tells it truly with chance e^eps0/(1 + e^eps0) and lies otherwise.
+    """Reveal one bit with probability delta0, else report it with probability e^eps0/(1 + e^eps0), or its opposite.
 
     Its pair dominates that of every (eps0, delta0)-DP mechanism, so composing it gives the optimal composition theorem.
 
@@ -32,7 +32,7 @@ class RandomizedResponse(Mechanism):
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 1 (corrected); Kairouz, Oh, Viswanath 2015"
 
     eps0: float = parameter("privacy loss of one answer, in nats", exclusive_minimum=0)
-    delta0: float = parameter("chance that an answer is revealed outright, below 1", default=0.0, minimum=0)
+    delta0: float = parameter("probability that an answer is revealed outright, below 1", default=0.0, minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +44,7 @@ class RandomizedResponse(Mechanism):
 
 
 class ResponsePair(AtomicPair):
-    """n answers at the same eps0: the losses eps0 (2k - n), k ~ Bin(n, p), with chance e^log_keep that none is revealed."""
+    """n answers at the same eps0: losses eps0 (2k - n), k ~ Bin(n, p); none is revealed with probability e^log_keep."""
 
     def __init__(self, eps0: float, log_keep: float, n: int):
         self.eps0, self.log_keep, self.n = eps0, log_keep, n
@@ -64,38 +64,35 @@ class ResponsePair(AtomicPair):
 
 
 def _log_binomial(n: int, logit: float) -> Array:
-    """[n+1] ln of the Binomial(n, p) masses with p = e^logit/(1 + e^logit), by saddle point (Loader 2000).
+    """Compute [n+1] ln of the Binomial(n, p) masses with p = e^logit/(1 + e^logit), by saddle point (Loader 2000).
 
-    A difference of ln n! of this size would lose nine digits at n = 2^20; here every term is as small as the result.
+    Differences of ln n! would lose nine digits at n = 2^20; here every term is as small as the result.
     """
     odds = math.exp(-logit)
     p, q = 1 / (1 + odds), odds / (1 + odds)
     log_p, log_q = -math.log1p(odds), -logit - math.log1p(odds)
     k = np.arange(1.0, n)
     rest = n - k
-    found = _stirling_error(np.array([float(n)])) - _stirling_error(k) - _stirling_error(rest)
+    inner = _stirling_error(np.array([float(n)])) - _stirling_error(k) - _stirling_error(rest)
     excess = rest - n * q  # of the rarer outcome, whose mean keeps its digits
-    found = (
-        found - _deviance(k, -excess, n * p, math.log(n) + log_p) - _deviance(rest, excess, n * q, math.log(n) + log_q)
-    )
-    inner = found + 0.5 * np.log(n / (2 * math.pi * k * rest))
+    inner = inner - _deviance(k, -excess, n * p, math.log(n) + log_p)
+    inner = inner - _deviance(rest, excess, n * q, math.log(n) + log_q)
+    inner = inner + 0.5 * np.log(n / (2 * math.pi * k * rest))
     return np.concatenate([[n * log_q], inner, [n * log_p]])
 
 
 def _stirling_error(n: Array) -> Array:
-    """ln n! - ln(sqrt(2 pi n) (n/e)^n) for n >= 1."""
+    """Compute ln n! - ln(sqrt(2 pi n) (n/e)^n) for n >= 1."""
     x = np.maximum(n, 16.0)
     square = 1 / (x * x)
-    series = (
-        1 / 12
-        - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square * (1 / 1188 - square * 691 / 360360))))
-    ) / x
+    inner = 1 / 1260 - square * (1 / 1680 - square * (1 / 1188 - square * 691 / 360360))
+    series = (1 / 12 - square * (1 / 360 - square * inner)) / x
     m = np.minimum(n, 16.0)
     return np.where(n < 16, gammaln(m + 1) - (m + 0.5) * np.log(m) + m - 0.5 * math.log(2 * math.pi), series)
 
 
 def _deviance(x: Array, excess: Array, mean: float, log_mean: float) -> Array:
-    """x ln(x/mean) + mean - x with excess = x - mean, by its series near the mean."""
+    """Compute x ln(x/mean) + mean - x with excess = x - mean, by its series near the mean."""
     if mean < 1e-290:  # the mean itself may underflow
         return x * (np.log(x) - log_mean) - excess
     near = np.clip(excess / mean, -0.1, 0.1)

@@ -1,4 +1,4 @@
-"""Uniform noise on whole numbers: all that an adversary can learn is learnt for certain."""
+"""Uniform noise on integers: every outcome either reveals nothing or identifies the neighbour."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from wpriv.mechanisms._validation import whole_number
 
 @dataclass(frozen=True)
 class Uniform(Mechanism):
-    """Releases a whole-numbered query plus noise uniform on ``outcomes`` consecutive whole numbers.
+    """Release an integer-valued query plus noise uniform on ``outcomes`` consecutive integers.
 
-    Two neighbours share outcomes - sensitivity of them, at loss 0; every other outcome tells them apart. The query must take
-    whole values: noise on whole numbers hides nothing of a shift of one half (errata E-002-18).
+    Two neighbours share outcomes - sensitivity of them, at loss 0; every other outcome identifies one of them. The
+    query must have integer values: integer noise does not hide a shift of one half (errata E-002-18).
 
     Source:
         Sommer, Meiser, Mohammadi (2019), Example 2 (with errata E-002-4).
@@ -29,8 +29,8 @@ class Uniform(Mechanism):
 
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 2 (corrected)"
 
-    outcomes: int = parameter("how many values the noise can take, each as likely", minimum=1)
-    sensitivity: int = parameter("largest change of the whole-numbered query between neighbours", default=1, minimum=1)
+    outcomes: int = parameter("number of values of the noise, all equally likely", minimum=1)
+    sensitivity: int = parameter("largest change of the integer-valued query between neighbours", default=1, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,7 +38,7 @@ class Uniform(Mechanism):
         whole_number(self, "sensitivity", 1)
         if self.sensitivity >= self.outcomes:
             raise UsageError(
-                f"uniform: outcomes must exceed sensitivity, or the neighbours share no outcome; "
+                f"uniform: outcomes must exceed sensitivity, else the neighbours have no outcome in common; "
                 f"found outcomes {self.outcomes} and sensitivity {self.sensitivity}"
             )
 
@@ -47,7 +47,7 @@ class Uniform(Mechanism):
 
 
 class UniformPair(AtomicPair):
-    """One atom at loss 0 of mass e^log_keep; the rest is distinguishing, in both orders."""
+    """One atom at loss 0 of mass e^log_keep; the rest is at infinity, in both directions."""
 
     def __init__(self, log_keep: float):
         self.log_keep = log_keep

@@ -16,21 +16,23 @@ from wpriv.numerics.gradient_sensitivity import FORMULAS, penalised_gradient, wa
 
 PRIVATE = ("both", "x")
 NOT_PROTECTED = (
-    "wgrad protects the value of a record within its group: the sizes of the groups and the group (and label) that a record belongs to "
-    "are NOT protected"
+    "wgrad protects the value of a record within its group: the sizes of the groups and the group (and label) that a "
+    "record belongs to are NOT protected"
 )
 
 
 @dataclass(frozen=True)
 class Wgrad(Mechanism):
-    """Releases (1-alpha) mean gradient + (alpha/labels) sum of Wasserstein gradients, clipped, + N(0, sigma^2 I).
+    """Release (1-alpha) mean gradient + (alpha/labels) sum of Wasserstein gradients, clipped, + N(0, sigma^2 I).
 
-    With alpha = 1 (the default) it is one Wasserstein gradient between batches of X and Z. With alpha < 1, labels = 1 it is the loss with
-    statistical parity, with more labels that with equality of odds; then X and Z are the groups (give the sizes of the smallest ones).
-    Under fixed-size sampling the rate is the largest n'_j/n_j of the groups. Poisson batches have no fixed sizes: refused.
+    With alpha = 1 (the default) it is one Wasserstein gradient between batches of X and Z. With alpha < 1, labels = 1
+    it is the loss with statistical parity, with more labels that with equality of odds; then X and Z are the groups
+    (give the sizes of the smallest ones). Under fixed-size sampling the rate is the largest n'_j/n_j of the groups.
+    Poisson batches have no fixed sizes and are refused.
 
     Source:
-        Rodriguez-Vitores, Lalanne, Loubes (2025), Theorems 4.1, A.1 and 6.1, Lemma 5.1; Zhu, Dong, Wang (2022) for the sampling.
+        Rodriguez-Vitores, Lalanne, Loubes (2025), Theorems 4.1, A.1 and 6.1, Lemma 5.1; Zhu, Dong, Wang (2022) for the
+        sampling.
     """
 
     noise: ClassVar[str | None] = "sigma"
@@ -47,8 +49,10 @@ class Wgrad(Mechanism):
     lipschitz_z: float | None = parameter(
         "L2, the same of Z's scores; 0 where they do not train (default: L1)", default=None, minimum=0
     )
-    private: str = parameter("which samples hold private records: both, or x alone", default="both")
-    formula: str = parameter("the sensitivity: tight, or paper as published (up to twice as large)", default="tight")
+    private: str = parameter("which samples hold private records: both, or x alone", default="both", choices=PRIVATE)
+    formula: str = parameter(
+        "the sensitivity: tight, or paper as published (up to twice as large)", default="tight", choices=FORMULAS
+    )
     alpha: float = parameter(
         "weight of the Wasserstein term, 0 to 1; the mean gradient has the rest", default=1.0, minimum=0
     )
@@ -66,34 +70,35 @@ class Wgrad(Mechanism):
         super().__post_init__()
         for name in ("size_x", "labels"):
             whole_number(self, name, 1)
-        for name, known in (("private", PRIVATE), ("formula", FORMULAS)):
-            if getattr(self, name) not in known:
-                raise UsageError(f"wgrad: {name} must be one of {', '.join(known)}; found {getattr(self, name)!r}")
         if self.alpha > 1:
-            raise UsageError(f"wgrad: alpha is a weight from 0 to 1; found {self.alpha:g}")
+            raise UsageError(f"wgrad: alpha must lie in [0, 1]; found {self.alpha:g}")
         if self.private == "both" and self.size_z is None:
             raise UsageError(
-                "wgrad: with both samples private --param size_z=... is needed too; found none (or give --param private=x)"
+                "wgrad: size_z is required if both samples are private; found none. "
+                "Give --param size_z=..., or --param private=x"
             )
         if self.alpha < 1 and not self.clip:
             raise UsageError(
-                f"wgrad: alpha = {self.alpha:g} adds the gradient of a loss, which needs --param clip=...; found none"
+                f"wgrad: alpha = {self.alpha:g} adds the gradient of a loss, which must be clipped; found no clip. "
+                "Give --param clip=..."
             )
         if self.alpha < 1 and self.size is None and (self.labels > 1 or self.size_z is None):
             raise UsageError(
-                "wgrad: the mean gradient is over the whole batch: give --param size=..., its number of records; found none"
+                "wgrad: the mean gradient needs the number of records in the whole batch; found no size. "
+                "Give --param size=..."
             )
         if self.lipschitz_z is None:
             object.__setattr__(self, "lipschitz_z", self.lipschitz_x)
         if not self.sensitivity > 0:
             raise UsageError(
-                "wgrad: nothing here depends on a private record: lipschitz_x (L1) is 0, and there is no mean gradient"
+                "wgrad: the release does not depend on a private record: lipschitz_x (L1) is 0 and there is no mean "
+                "gradient. Give lipschitz_x above 0"
             )
         ratio(self, "sensitivity", "sigma")
 
     @property
     def sensitivity(self) -> float:
-        """The l2 sensitivity of what is released before the noise, in the units of the gradient."""
+        """The l2 sensitivity of the release before noise, in the units of the gradient."""
         assert self.lipschitz_z is not None
         size_z = self.size_z if self.private == "both" else None
         penalty = wasserstein_gradient(
@@ -109,15 +114,12 @@ class Wgrad(Mechanism):
         return (NOT_PROTECTED,)
 
     def citation(self) -> str:
-        return (
-            self.source
-            if self.formula == "tight"
-            else self.source.replace("constant corrected", "constant as published")
-        )
+        corrected = self.formula == "tight"
+        return self.source if corrected else self.source.replace("constant corrected", "constant as published")
 
     def reading(self) -> tuple[str, ...]:
-        found = self.sensitivity
+        multiplier = self.sigma / self.sensitivity
         return (
-            f"sensitivity = {found:.6g} ({self.formula}), noise multiplier = {self.sigma / found:.6g}; sizes are those of the batch, and "
-            f"tied scores must share their weights",
+            f"sensitivity = {self.sensitivity:.6g} ({self.formula}), noise multiplier = {multiplier:.6g}; "
+            "sizes are those of the batch, and tied scores must share their weights",
         )

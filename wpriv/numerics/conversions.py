@@ -57,12 +57,12 @@ def tail_to_epsilon(lam: Array, log_moment: Array, log_delta: float) -> Array:
 
 
 def zcdp_to_epsilon(rho: float, log_delta: float) -> float:
-    """eps = rho + 2 sqrt(rho ln(1/delta)): Bun and Steinke (2016), Proposition 1.3."""
+    """Compute eps = rho + 2 sqrt(rho ln(1/delta)): Bun and Steinke (2016), Proposition 1.3."""
     return rho + 2 * math.sqrt(-rho * log_delta)
 
 
 def zcdp_to_log_delta(rho: float, eps: float) -> float:
-    """ln delta = -(eps - rho)^2 / (4 rho) for eps >= rho, 0 below: ``zcdp_to_epsilon`` solved for delta."""
+    """Compute ln delta = -(eps - rho)^2 / (4 rho) for eps >= rho, else 0: the inverse of ``zcdp_to_epsilon``."""
     if rho == 0:
         return -math.inf
     return -((eps - rho) ** 2) / (4 * rho) if eps > rho else 0.0

@@ -16,7 +16,8 @@ def exact(eps: float, delta: float) -> float:
         eps: at least 0.
         delta: in (0, 1).
     Returns:
-        sigma, above the exact value by at most 1e-12 relative. 1/sigma is mu of the tightest mu-GDP guarantee.
+        sigma, above the exact value by at most 1e-12 relative. 1/sigma is the largest mu for which mu-GDP implies
+        (eps, delta)-DP.
     Source:
         Balle, Wang (2018), Theorem 8.
     """

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wpriv.errors import UsageError
-from wpriv.run.accounting.interpretations import interpretations_of
-from wpriv.run.accounting.interpretations import compare_interpretations
+from wpriv.run.accounting.interpretations import compare_interpretations, interpretations_of
 
 JOB = {"mech": "gauss", "sigma": 1.12, "records": 60000, "batch": 256, "epochs": 60}
 
