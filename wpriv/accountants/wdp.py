@@ -26,7 +26,7 @@ NOTION = "wdp"
 CLAIM = "as-published"
 SOURCE = "Yang, Qi, Zhou 2024"
 EXPLAIN = """\
-(mu, eps)-WDP: outputs on neighbouring data can be coupled so that the mu-th mean of their distance is at most eps.
+(mu, eps)-WDP promises that outputs on neighbouring data can be coupled at a mu-th mean distance of at most eps.
 It bounds how far a value moves, not how well data sets are told apart: without noise the budget is Delta, finite.
 It implies (eps', delta)-DP only through the noise distribution at shift eps, or fresh noise after a WDP stage.
 eps has the unit of the output, not that of a DP eps, and as published it GROWS with the noise. Corollary 1: eps = sum
