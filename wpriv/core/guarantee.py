@@ -194,7 +194,7 @@ class Curve:
         return math.isinf(bracket.upper) or bracket.upper - bracket.lower > 1.5 * self.tol * bracket.upper
 
     def _wide(self, name: str) -> str:
-        return f"{self.accountant}: the bracket of {name} could not be made as narrow as --tol {self.tol:g} asks; both of its ends hold"
+        return f"{self.accountant}: the bracket of {name} is wider than `tol={self.tol:g}`; both of its ends hold"
 
 
 def unit_notes(notions: Iterable[str | None]) -> list[str]:
