@@ -190,10 +190,7 @@ def _exact(step: Step, order: float) -> Array:
     mechanism, sampling, observed = step.mechanism, step.sampling, step.observed
     noise = mechanism.additive_noise()
     if noise is None or noise.local:
-        raise Unsupported(
-            f"wdp:variant=exact knows the distance between outputs for additive noise only; found {mechanism.name}. "
-            f"Use pld"
-        )
+        raise Unsupported(f"wdp:variant=exact covers additive noise only; found {mechanism.name}. Use pld")
     if observed is None:
         distances, units = np.array([noise.sensitivity]), np.ones(1)
     else:
@@ -202,7 +199,7 @@ def _exact(step: Step, order: float) -> Array:
         return np.array([wasserstein_1d.shift(d) for d in distances])
     if sampling.kind != "poisson" or not noise.is_textbook(noise.family):
         raise Unsupported(
-            f"wdp:variant=exact knows the distance of Poisson-subsampled Gauss and Laplace noise; found "
+            f"wdp:variant=exact covers Gauss and Laplace noise under Poisson sampling; found "
             f"{mechanism.name}, sampling {sampling.kind}. Use `sampling='poisson'`, or pld"
         )
     distance = {"gauss": wasserstein_1d.subsampled_gauss, "laplace": wasserstein_1d.subsampled_laplace}[noise.family]
