@@ -37,7 +37,7 @@ class Coin(Mechanism):
         return AtomicPair(np.zeros(1), np.log1p([-self.share]), self.share, self.share, symmetric=True)
 '''
 SHRUG = '''
-"""Says delta = 1."""
+"""Always delta = 1."""
 
 from wpriv.core.guarantee import Bracket, Curve
 
@@ -45,7 +45,8 @@ NOTION, CLAIM, SOURCE, EXPLAIN = "approximate-dp", "upper-bound", "nothing is kn
 
 
 def account(process, *, tol=1e-3):
-    return Curve(process, "shrug", NOTION, CLAIM, SOURCE, lambda eps: Bracket.above(1.0), lambda delta: Bracket.above(float("inf")))
+    delta, epsilon = Bracket.above(1.0), Bracket.above(float("inf"))
+    return Curve(process, "shrug", NOTION, CLAIM, SOURCE, lambda _: delta, lambda _: epsilon)
 '''
 SQUARES = '''
 """Squares of a few numbers."""
@@ -95,7 +96,7 @@ def read(root, params):
 
 @pytest.fixture
 def drop(tmp_path, monkeypatch):
-    """Puts a file beside the plug-ins of a folder for the length of a test."""
+    """Put a file beside the plug-ins of a folder for the duration of a test."""
     dropped = []
 
     def put(folder: str, name: str, source: str) -> None:
@@ -111,17 +112,17 @@ def drop(tmp_path, monkeypatch):
         sys.modules.pop(module, None)
 
 
-def test_a_mechanism_in_one_new_file_is_priced_by_name(drop):
+def test_a_mechanism_in_one_new_file_is_known_by_name(drop):
     drop("mechanisms", "coin", COIN)
     assert "coin" in registry.names("mechanisms")
-    found = wpriv.budget("coin", share=0.01, n=3, eps=1.0)
+    row = wpriv.budget("coin", share=0.01, n=3, eps=1.0)
     exact = 1 - 0.99**3  # some coin has shown the record; otherwise nothing is learnt
-    assert found.delta.lower <= exact * (1 + 1e-12)
-    assert exact <= found.delta.upper * (1 + 1e-12)
-    assert found.delta.upper == pytest.approx(exact, rel=1e-3)
+    assert row.delta.lower <= exact * (1 + 1e-12)
+    assert exact <= row.delta.upper * (1 + 1e-12)
+    assert row.delta.upper == pytest.approx(exact, rel=1e-3)
 
 
-def test_an_accountant_in_one_new_file_is_asked_by_name(drop):
+def test_an_accountant_in_one_new_file_is_known_by_name(drop):
     drop("accountants", "shrug", SHRUG)
     assert wpriv.budget("gauss", sigma=1.0, eps=1.0, accountant="shrug").delta.safe == 1.0
 
@@ -137,27 +138,27 @@ def test_a_table_in_one_new_file_is_made_by_a_recipe(drop, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "words"),
     [
-        ({"table": "square"}, "no table called 'square'; did you mean 'squares'"),
-        ({"table": "squares"}, "squares needs start under 'params'"),
-        ({"table": "squares", "params": {"start": -1}}, "start must be greater than 0; found -1"),
-        ({"table": "squares", "params": {"start": "a"}}, "start must be a number; found 'a'"),
-        ({"table": "squares", "params": {"start": 1, "name": 2}}, "name must be text; found 2"),
-        ({"table": "squares", "params": {"start": 1, "conut": 2}}, "unknown parameter 'conut'; did you mean 'count'"),
-        ({"table": "squares", "params": {"start": 1}, "sweep": {"over": "n", "values": [1]}}, "cannot sweep over 'n'"),
-        ({"table": "squares", "params": {"start": 1}, "delta": 0.1}, "'delta' means nothing in a squares table"),
+        ({"table": "square"}, "'squares'"),
+        ({"table": "squares"}, "squares needs start"),
+        ({"table": "squares", "params": {"start": -1}}, "found -1"),
+        ({"table": "squares", "params": {"start": "a"}}, "found 'a'"),
+        ({"table": "squares", "params": {"start": 1, "name": 2}}, "name must be text"),
+        ({"table": "squares", "params": {"start": 1, "conut": 2}}, "did you mean 'count'"),
+        ({"table": "squares", "params": {"start": 1}, "sweep": {"over": "n", "values": [1]}}, "'n'"),
+        ({"table": "squares", "params": {"start": 1}, "delta": 0.1}, "'delta'"),
         (
             {"params": {"start": 1}, "process": [{"mech": "gauss", "sigma": 1}], "accountants": ["pld"], "eps": 1},
-            "'params' means nothing in a bounds table",
+            "'params'",
         ),
     ],
 )
-def test_wrong_parameters_of_a_table_are_told(drop, given, told):
+def test_wrong_parameters_of_a_table_are_named(drop, given, words):
     drop("tables", "squares", SQUARES)
     with pytest.raises(UsageError) as error:
         wpriv.compare(**given)
-    assert told in str(error.value)
+    assert words in str(error.value)
 
 
 def test_a_data_set_in_one_new_file_is_read_and_listed(drop, capsys):
@@ -167,11 +168,11 @@ def test_a_data_set_in_one_new_file_is_read_and_listed(drop, capsys):
     assert capsys.readouterr().out.startswith("synthetic-parity: 8 to train on and 8 to test on, 3 float32")
 
 
-@pytest.mark.parametrize(("folder", "least"), FOLDERS.items())
-def test_every_file_of_a_folder_is_known_by_its_name_and_loads(folder, least):
+@pytest.mark.parametrize(("folder", "smallest_count"), FOLDERS.items())
+def test_every_file_of_a_folder_is_known_by_its_name_and_loads(folder, smallest_count):
     home = Path(wpriv.__file__).parent / folder
     files = {path.stem.replace("_", "-") for path in home.rglob("*.py") if not path.stem.startswith("_")}
-    assert len(files) >= least
+    assert len(files) >= smallest_count
     assert set(registry.names(folder)) == files
     for name in files:
         assert registry.load(folder, name).__name__ == f"wpriv.{folder}.{name.replace('-', '_')}"

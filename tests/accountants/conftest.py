@@ -1,4 +1,4 @@
-"""What is asserted of the width of a bracket must not depend on how fast the machine is."""
+"""Generous time limits, so that the asserted width of a bracket does not depend on the speed of the machine."""
 
 from __future__ import annotations
 

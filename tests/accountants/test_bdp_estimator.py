@@ -1,4 +1,4 @@
-"""The Bayesian estimator against an independent run of its authors' method, scipy.stats, and the Renyi divergence it rests on."""
+"""The Bayesian estimator against an independent run of its authors' method, scipy.stats, and Renyi divergences."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ def test_costs_are_those_of_an_independent_run(steps, cost):
 def test_the_log_moment_is_the_published_figure_and_the_renyi_divergence():
     assert float(_bdp_estimator.log_moments(np.array([1.0]), 0.01, 1.0, 16)[0]) == pytest.approx(57.7123, abs=5e-5)
     for order, q, d in ((1, 0.01, 1.0), (4, 0.1, 0.3), (7, 0.5, 2.0), (3, 1e-4, 1e-3)):
-        exact = float(
-            log_moment(poisson(GaussPair(d), q), np.array([order + 1e-9]))[0]
-        )  # by quadrature: 1e-9 off the closed form
+        # by quadrature, at an order 1e-9 off that of the closed form
+        exact = float(log_moment(poisson(GaussPair(d), q), np.array([order + 1e-9]))[0])
         assert float(_bdp_estimator.log_moments(np.array([d]), q, 1.0, order)[0]) == pytest.approx(exact, rel=1e-6)
 
 
@@ -57,9 +56,9 @@ def test_huge_distances_do_not_overflow():
 
 
 def test_too_few_pairs_and_orders_that_are_no_whole_numbers_are_refused():
-    with pytest.raises(Unsupported, match="at least 3 pairs"):
+    with pytest.raises(Unsupported, match="found 2"):
         _bdp_estimator.step_cost(np.array([1.0, 2.0]), 0.1, 1.0, 2, 1)
-    with pytest.raises(UsageError, match="whole number"):
+    with pytest.raises(UsageError, match=r"2\.5"):
         _bdp_estimator.log_moments(np.array([1.0]), 0.1, 1.0, 2.5)
 
 

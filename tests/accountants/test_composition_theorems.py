@@ -37,8 +37,8 @@ def summed(n: int, eps0: float, delta0: float, eps: float) -> mp.mpf:
 def test_the_golden_deltas_of_randomized_response(key: str) -> None:
     i = GOLDEN[key]["inputs"]
     log_delta0 = math.log(float(i["Delta"])) if float(i["Delta"]) else -math.inf
-    found = math.exp(response_log_delta(int(i["n"]), float(i["xi"]), log_delta0, float(i["eps"])))
-    assert found == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-12)
+    value = math.exp(response_log_delta(int(i["n"]), float(i["xi"]), log_delta0, float(i["eps"])))
+    assert value == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-12)
     process = Process((Step(RandomizedResponse(float(i["xi"]), float(i["Delta"])), int(i["n"])),))
     assert kov.account(process).at(eps=float(i["eps"])).delta.safe == pytest.approx(
         float(GOLDEN[key]["value"]), rel=1e-11
@@ -57,18 +57,18 @@ def test_the_binomial_sum_is_right_to_the_last_digits(n: int, eps0: float, delta
     eps = part * n * eps0
     with mp.workdps(60):
         exact = summed(n, eps0, delta0, eps)
-        found = mp.exp(mp.mpf(response_log_delta(n, eps0, math.log(delta0) if delta0 else -math.inf, eps)))
-        # the hinge at a loss of eps itself is a matter of the rounding of eps
-        assert abs(found - exact) <= 1e-12 * exact + mp.mpf(10) ** -15 * abs(eps)
+        value = mp.exp(mp.mpf(response_log_delta(n, eps0, math.log(delta0) if delta0 else -math.inf, eps)))
+        # whether a loss of exactly eps counts depends on the rounding of eps
+        assert abs(value - exact) <= 1e-12 * exact + mp.mpf(10) ** -15 * abs(eps)
 
 
 @pytest.mark.parametrize("n", [2**20, 2**24, 2**40])
 def test_the_sum_of_many_terms_tends_to_gauss_from_the_safe_side(n: int) -> None:
-    """Oracle: eps0 = 1/sqrt(n) is a random walk, whose limit is Theorem 5 at mu = 1; the lattice is off by less than 1e-3."""
+    """Oracle: eps0 = 1/sqrt(n) is a random walk, whose limit is Theorem 5 at mu = 1, within 1e-3 of the lattice."""
     for eps in (0.5, 3.0, 20.0):
-        found = response_log_delta(n, 1 / math.sqrt(n), -math.inf, eps)
+        value = response_log_delta(n, 1 / math.sqrt(n), -math.inf, eps)
         limit = float(GaussPair(1.0).log_delta(eps))
-        assert found == pytest.approx(limit, abs=0.02 if n == 2**20 else 2e-3)
+        assert value == pytest.approx(limit, abs=0.02 if n == 2**20 else 2e-3)
 
 
 def test_blocks_of_terms_bound_the_sum_from_above_and_closely() -> None:
@@ -78,8 +78,8 @@ def test_blocks_of_terms_bound_the_sum_from_above_and_closely() -> None:
     n, eps0, eps = 2**24, 2.0**-12, 3.0
     p, first = 1 / (1 + math.exp(-eps0)), math.floor((eps / eps0 + n) / 2) + 1
     exact = betainc(first, n - first + 1, p) - math.exp(eps) * betainc(first, n - first + 1, 1 - p)
-    found = math.exp(response_log_delta(n, eps0, -math.inf, eps))
-    assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-4)
+    value = math.exp(response_log_delta(n, eps0, -math.inf, eps))
+    assert exact * (1 - 1e-9) <= value <= exact * (1 + 1e-4)
 
 
 @settings(max_examples=15, deadline=None)
@@ -92,24 +92,24 @@ def test_blocks_of_terms_bound_the_sum_from_above_and_closely() -> None:
 def test_kov_is_exact_for_randomized_response(eps0: float, delta0: float, n: int, z: float) -> None:
     """Oracle: the n-fold pair of randomized response itself."""
     step = RandomizedResponse(eps0, delta0)
-    whole = step.pair().self_compose(n)
-    assert whole is not None
+    composition = step.pair().self_compose(n)
+    assert composition is not None
     eps = min(math.sqrt(n) * eps0 * z, 0.999 * n * eps0)
-    exact = math.exp(float(whole.log_delta(eps)))
+    exact = math.exp(float(composition.log_delta(eps)))
     assert kov.account(Process((Step(step, n),))).at(eps=eps).delta.safe == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize("accountant", [basic, advanced, kov])
 @pytest.mark.parametrize(("sigma", "n"), [(3.0, 1), (3.0, 20), (100.0, 1000), (1e4, 2**20)])
-def test_the_bound_lies_above_the_exact_gauss_and_meets_its_own_delta(accountant: object, sigma: float, n: int) -> None:
+def test_the_bound_lies_above_the_exact_gauss_and_is_consistent(accountant: object, sigma: float, n: int) -> None:
     """Oracle: Theorem 5, by the gdp accountant; at n = 1 every theorem gives the profile itself back."""
     process = Process((Step(Gauss(sigma), n),))
     curve, exact = accountant.account(process), gdp.account(process)  # type: ignore[attr-defined]
     for delta in (0.1, 1e-5, 1e-40):
-        eps, least = curve.at(delta=delta).epsilon.safe, exact.at(delta=delta).epsilon.safe
-        assert eps >= least * (1 - 1e-9)
+        eps, smallest = curve.at(delta=delta).epsilon.safe, exact.at(delta=delta).epsilon.safe
+        assert eps >= smallest * (1 - 1e-9)
         if n == 1 and accountant is not advanced:
-            assert eps == pytest.approx(least, rel=1e-4)
+            assert eps == pytest.approx(smallest, rel=1e-4)
         assert curve.at(eps=eps).delta.safe <= delta * (1 + 1e-4)
 
 
@@ -120,18 +120,18 @@ def test_the_theorems_are_ordered_from_loose_to_tight() -> None:
 
 
 def test_basic_composition_by_hand() -> None:
-    """Oracle: n steps of equal share: n times the eps of one release at delta/n; two kinds of steps do no worse than equal shares."""
+    """Oracle: n times the eps of one release at delta/n; two kinds of steps do no worse than equal shares."""
     one = gdp.account(Process((Step(Gauss(8.0)),)))
     alike = basic.account(Process((Step(Gauss(8.0), 30),)))
     assert alike.at(delta=3e-5).epsilon.safe == pytest.approx(30 * one.at(delta=1e-6).epsilon.safe)
     other = gdp.account(Process((Step(Gauss(80.0)),)))
     equal = 30 * one.at(delta=1e-6).epsilon.safe + 10 * other.at(delta=1e-6).epsilon.safe
-    found = basic.account(Process((Step(Gauss(8.0), 30), Step(Gauss(80.0), 10)))).at(delta=4e-5).epsilon.safe
-    assert 0.95 * equal < found < equal
+    value = basic.account(Process((Step(Gauss(8.0), 30), Step(Gauss(80.0), 10)))).at(delta=4e-5).epsilon.safe
+    assert 0.95 * equal < value < equal
 
 
 def test_pure_dp_composes_by_the_printed_closed_forms() -> None:
-    """Oracle: Kairouz, Oh, Viswanath, Theorem 3.5 at delta_i = 0: min of n e, n e tanh(e/2) + e sqrt(2 n ln(1/d)) and its sharper twin."""
+    """Oracle: Kairouz, Oh, Viswanath, Theorem 3.5 at delta_i = 0: the minimum of its three forms."""
     e, n, d = 0.05, 1000, 1e-6
     drift, root = n * e * math.tanh(e / 2), e * math.sqrt(2 * n)
     want = min(
@@ -139,9 +139,9 @@ def test_pure_dp_composes_by_the_printed_closed_forms() -> None:
         drift + root * math.sqrt(math.log(1 / d)),
         drift + root * math.sqrt(math.log(math.e + e * math.sqrt(n) / d)),
     )
-    found = advanced.account(Process((Step(RandomizedResponse(e), n),))).at(delta=d).epsilon.safe
-    assert found <= want * (1 + 1e-9)
-    assert found == pytest.approx(want, rel=1e-3)
+    value = advanced.account(Process((Step(RandomizedResponse(e), n),))).at(delta=d).epsilon.safe
+    assert value <= want * (1 + 1e-9)
+    assert value == pytest.approx(want, rel=1e-3)
 
 
 @settings(max_examples=300, deadline=None)
@@ -155,7 +155,7 @@ def test_the_closed_form_lies_above_the_optimal_composition(n: int, eps0: float,
 
 
 def test_kov_refuses_unequal_steps_and_merges_equal_ones() -> None:
-    with pytest.raises(Unsupported, match="#P-hard"):
+    with pytest.raises(Unsupported):
         kov.account(Process((Step(Gauss(2.0)), Step(Gauss(3.0)))))
     split = kov.account(Process((Step(Gauss(9.0), 3), Step(Gauss(9.0), 4)))).at(delta=1e-5).epsilon.safe
     assert split == kov.account(Process((Step(Gauss(9.0), 7),))).at(delta=1e-5).epsilon.safe
@@ -163,7 +163,7 @@ def test_kov_refuses_unequal_steps_and_merges_equal_ones() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(sigma=st.floats(-3, 5).map(lambda x: 10**x), log_delta=st.floats(-600, -0.1), rate=st.floats(0.001, 1))
-def test_the_eps_of_one_release_meets_its_delta_and_a_hair_less_does_not(
+def test_the_eps_of_one_release_is_the_smallest_that_meets_its_delta(
     sigma: float, log_delta: float, rate: float
 ) -> None:
     (step,) = single_releases(Process((Step(Gauss(sigma), 5, Sampling("poisson", rate)),)))

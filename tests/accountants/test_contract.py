@@ -1,8 +1,8 @@
-"""What every accountant must keep, on every process it does not refuse; new files of wpriv/accountants are covered by themselves.
+"""The contract of every accountant, on every process that it does not refuse; new accountants are included.
 
-Ordered ends, no nan, delta in [0, 1], eps in [0, inf], falling in the other argument and in the noise, rising in n; a valid notion and
-claim; equal steps priced like one step repeated; a refusal is Unsupported. Where the exact Gaussian answer is known, a rigorous bracket
-holds it.
+Ordered ends, no nan, delta in [0, 1], eps in [0, inf], falling in the other argument and in the noise, rising in n; a
+valid notion and claim; equal steps accounted for like one step repeated; a refusal is Unsupported. Where the exact
+Gaussian answer is known, a rigorous bracket contains it.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def processes(n: int, noise: float) -> dict[str, Process]:
     }
 
 
-# accountants of (eps, delta)-DP price the sensitivity, whatever was observed
+# accountants of (eps, delta)-DP use the sensitivity, whatever was observed
 OBSERVED = [
     name for name in NAMES if registry.load("accountants", name).NOTION not in ("approximate-dp", "probabilistic-dp")
 ]
-# a projection is a mixture of many Gauss pairs: slow, and nothing new, for those who read it as they read any law
+# a projection is a mixture of many Gauss pairs: slow, and redundant for accountants that treat it like any other pair
 PROJECTED = {"projection": ("pld", "rdp", "swd-tail", "pdp", "nagaev"), "fixed-size projection": ("pld", "swd-tail")}
 ASKED = {"observed gauss": OBSERVED, **PROJECTED}
 CASES = [(name, kind) for name in NAMES for kind in processes(1, 1.0) if name in ASKED.get(kind, NAMES)]
@@ -63,7 +63,7 @@ CASES = [(name, kind) for name in NAMES for kind in processes(1, 1.0) if name in
 SPLIT = ("gauss", "laplace", "subsampled gauss", "observed gauss")
 
 
-def curve(name: str, process: Process) -> Curve:
+def curve_or_skip(name: str, process: Process) -> Curve:
     try:
         return registry.load("accountants", name).account(process)
     except Unsupported as refusal:
@@ -72,10 +72,10 @@ def curve(name: str, process: Process) -> Curve:
     pytest.skip(f"{name} refuses: {message}")
 
 
-def check(bracket: Bracket, most: float) -> None:
+def check(bracket: Bracket, largest: float) -> None:
     ends = [bracket.estimate] if bracket.upper is None else [bracket.lower, bracket.estimate, bracket.upper]
     assert (bracket.lower is None) == (bracket.upper is None)
-    assert all(end is not None and 0 <= end <= most for end in ends)  # nan fails too
+    assert all(end is not None and 0 <= end <= largest for end in ends)  # nan fails too
     assert ends == sorted(ends)
 
 
@@ -85,7 +85,7 @@ def test_every_accountant_is_covered() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_accountant_says_what_it_is(name: str) -> None:
+def test_an_accountant_declares_notion_claim_and_source(name: str) -> None:
     module = registry.load("accountants", name)
     assert module.NOTION in NOTIONS
     assert module.CLAIM in CLAIMS
@@ -95,27 +95,27 @@ def test_an_accountant_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_accountant_prices_something_and_refuses_as_unsupported(name: str) -> None:
-    priced = 0
+def test_an_accountant_covers_some_process_and_refuses_others_as_unsupported(name: str) -> None:
+    covered = 0
     for kind, process in processes(10, 1.0).items():
         if name not in ASKED.get(kind, NAMES):
             continue
         try:
             registry.load("accountants", name).account(process).delta_bracket(1.0)
-            priced += 1
+            covered += 1
         except Unsupported:
             pass
-    assert priced >= 1
+    assert covered >= 1
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_ends_are_ordered_and_fall_in_the_question(name: str, kind: str) -> None:
-    found = curve(name, processes(100, 1.0)[kind])
-    assert found.accountant == name
-    assert found.notion in NOTIONS
-    assert found.claim in CLAIMS
-    assert found.warnings or found.claim != "approximate"
-    deltas, epsilons = [found.delta_bracket(eps) for eps in EPS], [found.epsilon_bracket(delta) for delta in DELTAS]
+    curve = curve_or_skip(name, processes(100, 1.0)[kind])
+    assert curve.accountant == name
+    assert curve.notion in NOTIONS
+    assert curve.claim in CLAIMS
+    assert curve.warnings or curve.claim != "approximate"
+    deltas, epsilons = [curve.delta_bracket(eps) for eps in EPS], [curve.epsilon_bracket(delta) for delta in DELTAS]
     for bracket in deltas:
         check(bracket, 1.0)
     for bracket in epsilons:
@@ -128,9 +128,11 @@ def test_ends_are_ordered_and_fall_in_the_question(name: str, kind: str) -> None
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_more_releases_cost_more_and_more_noise_costs_less(name: str, kind: str) -> None:
-    few, many, quiet = (curve(name, processes(n, noise)[kind]) for n, noise in ((50, 1.0), (200, 1.0), (50, 1.5)))
+    few, many, noisy = (
+        curve_or_skip(name, processes(n, noise)[kind]) for n, noise in ((50, 1.0), (200, 1.0), (50, 1.5))
+    )
     # a published WDP eps grows with the noise, as its own tests show
-    for less, more in ((few, many), (quiet, few)) if few.notion != "wdp" else ((few, many),):
+    for less, more in ((few, many), (noisy, few)) if few.notion != "wdp" else ((few, many),):
         for eps in (0.1, 1.0):
             a, b = less.delta_bracket(eps), more.delta_bracket(eps)
             assert a.estimate <= b.estimate * 1.001 + 1e-300
@@ -141,27 +143,27 @@ def test_more_releases_cost_more_and_more_noise_costs_less(name: str, kind: str)
 
 
 @pytest.mark.parametrize(("name", "kind"), [case for case in CASES if case[1] in SPLIT])
-def test_equal_steps_are_priced_like_one_step_repeated(name: str, kind: str) -> None:
+def test_equal_steps_count_like_one_step_repeated(name: str, kind: str) -> None:
     (step,) = processes(90, 1.0)[kind].steps
     parts = Process((dataclasses.replace(step, n=40), dataclasses.replace(step, n=50)))
-    whole, split = curve(name, Process((step,))), curve(name, parts)
+    single, split = curve_or_skip(name, Process((step,))), curve_or_skip(name, parts)
     for delta in (1e-2, 1e-9):
-        a, b = whole.epsilon_bracket(delta), split.epsilon_bracket(delta)
+        a, b = single.epsilon_bracket(delta), split.epsilon_bracket(delta)
         assert a.safe == pytest.approx(b.safe, rel=2e-3)
         assert a.estimate == pytest.approx(b.estimate, rel=2e-3)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("sigma", "n"), [(0.5, 1), (20.0, 100), (1000.0, 2**40)])
-def test_a_rigorous_bracket_holds_the_exact_gauss(name: str, sigma: float, n: int) -> None:
+def test_a_rigorous_bracket_contains_the_exact_gauss(name: str, sigma: float, n: int) -> None:
     """Oracle: Theorem 5 of Sommer et al. (2019), one Gaussian of mu = sqrt(n)/sigma."""
-    found = curve(name, Process((Step(Gauss(sigma), n),)))
-    if found.notion != "approximate-dp" or found.claim in ("approximate", "as-published"):
+    curve = curve_or_skip(name, Process((Step(Gauss(sigma), n),)))
+    if curve.notion != "approximate-dp" or curve.claim in ("approximate", "as-published"):
         pytest.skip(f"{name} certifies no (eps, delta)")
     exact = GaussPair(math.sqrt(n) / sigma)
     for z in (0.0, 2.0, 6.0):
         eps = max(0.0, exact.mu**2 / 2 + z * exact.mu)
-        bracket = found.delta_bracket(eps)
+        bracket = curve.delta_bracket(eps)
         truth = math.exp(float(exact.log_delta(eps)))
         assert bracket.lower is not None
         assert bracket.upper is not None
@@ -170,8 +172,8 @@ def test_a_rigorous_bracket_holds_the_exact_gauss(name: str, sigma: float, n: in
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_that_hides_nothing_is_refused_or_priced_at_delta_one(name: str) -> None:
+def test_a_step_with_disjoint_supports_has_delta_one_or_is_refused(name: str) -> None:
     """Truth by definition: the neighbours share no outcome, so delta is 1 at every eps."""
-    found = curve(name, Process((Step(TruncatedGauss(1.0, 0.4), 3),)))
-    assert found.delta(eps=1.0) == pytest.approx(1.0, rel=1e-12)
-    assert found.epsilon(delta=1e-5) == math.inf
+    curve = curve_or_skip(name, Process((Step(TruncatedGauss(1.0, 0.4), 3),)))
+    assert curve.delta(eps=1.0) == pytest.approx(1.0, rel=1e-12)
+    assert curve.epsilon(delta=1e-5) == math.inf

@@ -1,4 +1,4 @@
-"""rdp, rdp-mironov, moments, markov and zcdp, against closed forms, published figures and the exact deltas they bound."""
+"""rdp, rdp-mironov, moments, markov and zcdp, against closed forms, published figures and exact deltas."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def gauss(sigma: float, n: int = 1) -> Process:
 
 def test_the_golden_deltas_of_both_conversions_are_those_of_the_accountants() -> None:
     for accountant, key in ((rdp_mironov, "002-rdp2dp-0"), (rdp, "002-rdp2dp-1")):
-        found = accountant.account(gauss(1.0)).at(eps=5.0).delta.safe
-        assert found == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-11)
+        value = accountant.account(gauss(1.0)).at(eps=5.0).delta.safe
+        assert value == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_real_orders_are_at_most_and_barely_below_the_published_rdp_figures(
     process: Process, delta: float, eps: float
 ) -> None:
     """Oracle: the figures of dp_accounting and Opacus, whose orders are a finite list."""
-    found = rdp.account(process).at(delta=delta).epsilon.safe
-    assert 0.997 * eps < found < eps * 1.0005
+    value = rdp.account(process).at(delta=delta).epsilon.safe
+    assert 0.997 * eps < value < eps * 1.0005
 
 
 def test_the_published_deltas_of_markov_and_rdp_for_dpsgd() -> None:
@@ -69,9 +69,7 @@ def test_the_published_deltas_of_markov_and_rdp_for_dpsgd() -> None:
     name=st.sampled_from(range(4)),
     n=st.integers(0, 40).map(lambda k: 2**k),
 )
-def test_the_bound_lies_above_the_exact_gauss_and_meets_its_own_delta(
-    mu: float, log_delta: float, name: int, n: int
-) -> None:
+def test_the_bound_lies_above_the_exact_gauss_and_is_consistent(mu: float, log_delta: float, name: int, n: int) -> None:
     """Oracle: Theorem 5 (the gdp accountant) for any n up to 2^40."""
     process, delta = gauss(math.sqrt(n) / mu, n), math.exp(log_delta)
     curve, exact = UPPER[name].account(process), gdp.account(process)
@@ -101,7 +99,7 @@ def test_the_better_conversion_is_never_worse() -> None:
 
 
 def test_integer_orders_are_the_ones_summed_by_abadi() -> None:
-    """Oracle: eps = min over l = 1..256 of (l (l+1)/(2 sigma^2) n + ln(1/delta))/l for Gauss, straight from the paper."""
+    """Oracle: eps = min over l = 1..256 of (l (l+1)/(2 sigma^2) n + ln(1/delta))/l for Gauss, as in the paper."""
     lam = np.arange(1, 257)
     for sigma, n, delta in ((4.0, 10, 1e-5), (0.3, 3, 1e-5), (1e3, 5, 1e-5)):
         exact = float(np.min((n * lam * (lam + 1) / (2 * sigma**2) + math.log(1 / delta)) / lam))
@@ -109,7 +107,7 @@ def test_integer_orders_are_the_ones_summed_by_abadi() -> None:
 
 
 def test_pure_dp_caps_the_bound() -> None:
-    """Ten Laplace releases of scale 2 are 5-DP: no delta is left at 5, and eps never exceeds it."""
+    """Ten Laplace releases of scale 2 are 5-DP: delta is 0 at eps 5, and eps never exceeds it."""
     process = Process((Step(Laplace(2.0), 10),))
     for accountant in UPPER:
         curve = accountant.account(process)
@@ -132,19 +130,19 @@ def test_the_golden_sums_of_theorem_3(key: str) -> None:
     """With Gauss's exact tail bound T(y) = exp(-(y - m)^2/(2 v)), and again with T by the search over moments."""
     i = {name: float(value) for name, value in GOLDEN[key]["inputs"].items()}
     variance = i["n"] / i["sigma"] ** 2
-    run = LogMoments(gauss(i["sigma"], int(i["n"])).directions()[0])
+    log_moments = LogMoments(gauss(i["sigma"], int(i["n"])).directions()[0])
     for tail in (
         lambda y: math.exp(-(max(y - variance / 2, 0) ** 2) / (2 * variance)),
-        lambda y: markov.markov_tail(run, y),
+        lambda y: markov.markov_tail(log_moments, y),
     ):
-        found = markov.markov_sum(tail, i["eps"], i["step"], int(i["k"]))
-        assert found == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-11)
+        delta = markov.markov_sum(tail, i["eps"], i["step"], int(i["k"]))
+        assert delta == pytest.approx(float(GOLDEN[key]["value"]), rel=1e-11)
 
 
 def test_the_golden_tail_bound_of_theorem_3() -> None:
     point = GOLDEN["002-thm3-T"]
-    found = markov.markov_tail(LogMoments(SGD.directions()[0]), float(point["inputs"]["y"]))
-    assert found == pytest.approx(float(point["value"]), rel=1e-9)
+    value = markov.markov_tail(LogMoments(SGD.directions()[0]), float(point["inputs"]["y"]))
+    assert value == pytest.approx(float(point["value"]), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -160,17 +158,17 @@ def test_the_golden_tail_bound_of_theorem_3() -> None:
     ],
 )
 def test_markov_is_the_limit_of_fine_grids(sigma: float, n: int, eps: float) -> None:
-    """Oracle: quadrature of e^{eps-y} T(y) with Gauss's T; ours lies above it by at most 5e-4, and the sum on a coarse grid above both."""
+    """Oracle: quadrature of e^{eps-y} T(y) with Gauss's T, at most 5e-4 below; a coarse sum lies above both."""
     v = n / sigma**2
     ln_tail = lambda y: -(max(y - v / 2, 0) ** 2) / (2 * v)  # noqa: E731
     peak = ln_tail(eps)
     width = min(60.0, 40 * math.sqrt(v) + max(v / 2 - eps, 0))
     integrand = lambda u: math.exp(ln_tail(eps + u) - peak - u)  # noqa: E731
     limit = sum(quad(integrand, a, b, epsabs=0, epsrel=1e-12)[0] for a, b in pairwise(np.linspace(0, width, 41)))
-    found = markov.account(gauss(sigma, n)).at(eps=eps).delta.safe
-    assert limit * (1 - 1e-9) <= found * math.exp(-peak) <= limit * (1 + 5e-4)
+    value = markov.account(gauss(sigma, n)).at(eps=eps).delta.safe
+    assert limit * (1 - 1e-9) <= value * math.exp(-peak) <= limit * (1 + 5e-4)
     grid = markov.markov_sum(lambda y: math.exp(ln_tail(y)), eps, width / 400, 400)
-    assert grid >= found * (1 - 1e-4)
+    assert grid >= value * (1 - 1e-4)
 
 
 def test_zcdp_of_gauss_and_of_pure_dp_by_hand() -> None:

@@ -1,6 +1,7 @@
-"""Probabilistic DP holds the chance that the loss exceeds eps.
+"""Brackets of probabilistic DP, the probability that the loss exceeds eps.
 
-Oracles: the tail of one Gauss loss (Sommer et al. 2019, Corollary 5.1), hidden from the accountant, and sums over all outcomes.
+Oracles: the tail of one Gauss loss (Sommer et al. 2019, Corollary 5.1), hidden from the accountant, and sums over all
+outcomes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from wpriv.pld.composition import Composition
 
 
 class HiddenGauss(GaussPair):
-    """A Gauss pair that does not know how it composes."""
+    """A Gauss pair without its closed form of composition."""
 
     def self_compose(self, n: int) -> GaussPair | None:  # type: ignore[override]
         return self if n == 1 else None
@@ -65,14 +66,14 @@ def test_the_bracket_holds_a_sum_over_all_outcomes():
     assert order.epsilon(0.9 * revealed) == (math.inf, math.inf)
 
 
-def curve() -> Curve:
+def fixed_size_curve() -> Curve:
     return account(Process((Step(Gauss(3.0), 100, Sampling("fixed", 0.1)),)))
 
 
-def test_an_answer_holds_whatever_was_asked_before():
-    """A law that was composed for the far tail knows nothing of the bulk."""
-    fresh, used = curve(), curve()
-    used.delta(eps=300.0)
+def test_an_answer_does_not_depend_on_earlier_questions():
+    """A PMF composed for the far tail has no accuracy in the bulk, and must not be used there."""
+    fresh, used = fixed_size_curve(), fixed_size_curve()
+    used.delta_bracket(300.0)
     for delta in (0.4, 1e-3):
         a, b = fresh.epsilon_bracket(delta), used.epsilon_bracket(delta)
         assert a.lower <= b.upper
@@ -81,8 +82,8 @@ def test_an_answer_holds_whatever_was_asked_before():
 
 
 def test_eps_and_delta_agree():
-    found = curve()
+    curve = fixed_size_curve()
     for delta in (0.1, 1e-8, 1e-30):
-        bracket = found.epsilon_bracket(delta)
-        assert found.delta_bracket(bracket.upper).lower <= delta
-        assert found.delta_bracket(bracket.lower).upper >= delta
+        bracket = curve.epsilon_bracket(delta)
+        assert curve.delta_bracket(bracket.upper).lower <= delta
+        assert curve.delta_bracket(bracket.lower).upper >= delta

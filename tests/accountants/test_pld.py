@@ -1,4 +1,4 @@
-"""The pld accountant: closed forms where there are some, both orders of the neighbours, and what other accountants say."""
+"""The pld accountant: closed forms, both orders of the neighbours, and comparison with other programs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_other_closed_forms_are_exact(step, eps, delta):
     assert row.delta.estimate == pytest.approx(delta, rel=1e-12)
 
 
-def test_both_orders_of_the_neighbours_are_priced():
+def test_both_orders_of_the_neighbours_are_accounted_for():
     # oracle: inversion for either order; removing costs more at this eps, and the bracket holds the larger
     process = sgd(0.01, 4, 65536)
     row = account(process).at(eps=1.0)
@@ -67,7 +67,7 @@ def test_both_orders_of_the_neighbours_are_priced():
     assert row.delta.upper - row.delta.lower <= 1e-3 * row.delta.upper
 
 
-def test_fixed_size_batches_are_priced_under_replace_one():
+def test_fixed_size_batches_are_accounted_for_under_replace_one():
     # golden 003-cp-0: delta of C_p(G_{1/sigma})^T at eps 1
     process = Process((Step(Gauss(18.162678), 500, Sampling("fixed", 0.2)),))
     row = account(process).at(eps=1.0)
@@ -136,7 +136,7 @@ def test_questions_out_of_range_are_refused():
         account(Process((Step(Gauss(1e-3), 10**6, Sampling("poisson", 0.9)),))).at(delta=1e-5)
 
 
-# peers, where they are installed: their pessimistic figures are upper bounds of the same truth
+# other programs, where they are installed: their pessimistic figures are upper bounds of the same values
 SGD_TWICE = ((0.01, 4.0, 65536), (0.01, 1.0, 1000), (0.1, 2.0, 300))
 SGD_ONCE = ((1e-3, 0.7, 10**5), (0.5, 5.0, 100), (256 / 60000, 1.1, 14040), (0.02, 0.5, 50))
 DP_JOBS = [
@@ -155,7 +155,7 @@ DP_JOBS = [
 ]
 
 
-def theirs(mechanism, kind: str, q: float, n: int, delta: float) -> float:
+def dp_accounting_eps(mechanism, kind: str, q: float, n: int, delta: float) -> float:
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     grid = {"value_discretization_interval": 1e-3 if n < 500 else 1e-4, "sampling_prob": q}
     if isinstance(mechanism, Gauss):
@@ -179,10 +179,10 @@ def test_there_are_thirty_jobs_to_compare():
 @pytest.mark.parametrize("job", DP_JOBS, ids=lambda job: f"{job[0].name}-{job[1]}-{job[3]}-{job[4]:g}")
 def test_dp_accounting_never_promises_more_than_our_lower_end(job):
     mechanism, kind, q, n, delta = job
-    upper = theirs(*job)
+    upper = dp_accounting_eps(*job)
     ours = account(Process((Step(mechanism, n, Sampling(kind, q)),))).at(delta=delta).epsilon
     assert upper >= ours.lower * (1 - 1e-9)
-    # and nothing is given away: a tight bound is no larger than a pessimistic one
+    # and ours is tight: no larger than a pessimistic bound
     assert ours.upper <= upper * (1 + 1.5e-3)
 
 
@@ -197,12 +197,12 @@ def test_prv_accountant_agrees_within_its_own_interval(q, sigma, n):
     assert low <= ours.upper
 
 
-def test_the_curve_is_the_same_however_it_is_asked():
-    """Answers are kept and reused; every one must stay a bracket of the same truth."""
+def test_the_curve_does_not_depend_on_the_order_of_questions():
+    """Answers are cached and reused; each must remain a bracket of the same value."""
     curve, fresh = account(sgd(0.02, 1.5, 2000)), account(sgd(0.02, 1.5, 2000))
-    asked = [curve.at(eps=eps).delta for eps in (0.5, 3.0, 0.5, 1.0)]
-    for eps, delta in zip((0.5, 3.0, 0.5, 1.0), asked, strict=True):
+    deltas = [curve.at(eps=eps).delta for eps in (0.5, 3.0, 0.5, 1.0)]
+    for eps, delta in zip((0.5, 3.0, 0.5, 1.0), deltas, strict=True):
         exact = oracles.contour_delta([(oracles.poisson_gauss(0.02, 1 / 1.5, "remove"), 2000)], eps)
         assert delta.lower <= exact * (1 + 1e-9)
         assert exact <= delta.upper * (1 + 1e-9)
-    assert np.isclose(fresh.at(eps=1.0).delta.estimate, asked[-1].estimate, rtol=1e-3)
+    assert np.isclose(fresh.at(eps=1.0).delta.estimate, deltas[-1].estimate, rtol=1e-3)

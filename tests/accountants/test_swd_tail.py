@@ -1,4 +1,4 @@
-"""The published accountant of projections: its tail bounds and Proposition 2 (golden values), Table 4's noise, and what it claims."""
+"""The published accountant of projections: tail bounds, Proposition 2 (golden values), the noise of Table 4."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_the_tail_bounds_are_the_golden_ones(bound, k, d, log_inverse, value):
 
 def test_proposition_2_at_its_best_order_is_the_golden_eps():
     """Golden 001-prop2-1; and delta at that eps is the delta it came from."""
-    found = swd_tail.account(ONE)
-    assert found.claim == "upper-bound"
-    assert found.at(delta=1e-5).epsilon.safe == pytest.approx(3.2318590348013219257533547794787, rel=1e-12)
-    assert found.at(eps=3.2318590348013219).delta.safe == pytest.approx(1e-5, rel=1e-6)
+    curve = swd_tail.account(ONE)
+    assert curve.claim == "upper-bound"
+    assert curve.at(delta=1e-5).epsilon.safe == pytest.approx(3.2318590348013219257533547794787, rel=1e-12)
+    assert curve.at(eps=3.2318590348013219).delta.safe == pytest.approx(1e-5, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,15 @@ def test_proposition_2_at_its_best_order_is_the_golden_eps():
     ],
 )
 def test_the_noise_of_table_4_has_eps_10(d, k, records, batch, epochs, delta, sigmas):
-    """Oracle: the sigmas that the authors' program, the paper's formula and the CLT give at eps = 10, to three digits."""
+    """Oracle: the sigmas that the authors' program, the paper's formula and the CLT give at eps 10, to 3 digits."""
     n, sampling = (records // batch + 1) * epochs, Sampling("fixed", batch / records)
     for sigma, w in zip(sigmas, ("bernstein", "bernstein-code", "clt"), strict=True):
-        found = swd_tail.account(Process((Step(Projection(d=d, k=k, sigma=sigma), n, sampling),)), w=w)
-        assert found.claim == "as-published"
-        assert found.at(delta=delta).epsilon.safe == pytest.approx(10, rel=1e-2)
+        curve = swd_tail.account(Process((Step(Projection(d=d, k=k, sigma=sigma), n, sampling),)), w=w)
+        assert curve.claim == "as-published"
+        assert curve.at(delta=delta).epsilon.safe == pytest.approx(10, rel=1e-2)
 
 
-def test_what_is_claimed_depends_on_the_bound_and_on_what_is_charged():
+def test_the_claim_depends_on_the_tail_bound_and_the_charge():
     many = Process((Step(Projection(d=784, k=200, sigma=4.74), 10),))
     assert swd_tail.account(ONE, w="clt").claim == "approximate"
     assert swd_tail.account(many).claim == "as-published"
@@ -75,7 +75,7 @@ def test_a_rigorous_tail_bound_lies_above_the_certified_eps(w):
 
 
 def test_other_mechanisms_and_unknown_options_are_refused():
-    with pytest.raises(Unsupported, match="found gauss"):
+    with pytest.raises(Unsupported, match="gauss"):
         swd_tail.account(Process((Step(Gauss(1.0)),)))
     with pytest.raises(UsageError, match="bernstein-code"):
         swd_tail.account(ONE, w="hoeffding")

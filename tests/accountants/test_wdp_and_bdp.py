@@ -1,4 +1,4 @@
-"""The Wasserstein and Bayesian accountants: published figures, exact ones beside them, refusals, and what they say of themselves."""
+"""The Wasserstein and Bayesian accountants: published figures, exact ones beside them, refusals and warnings."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_figures_2_and_4_are_those_of_an_independent_run(quantile, clip, dp, bay
     text = f"weibull:shape=0.5,records=50,coordinates=1000,steps=100,quantile={quantile},clip={clip}"
     process = Process((Step(Gauss(0.2, 2.0), 100, Sampling("poisson", 0.001), observed(text)),))
     for module, options, published in ((moments, {}, dp), (bdp, {}, bayes), (wdp, {"variant": "code"}, wasserstein)):
-        found = module.account(process, order=16, **options).at(delta=1e-5).epsilon.safe
-        assert found == pytest.approx(published, abs=0.51)
+        value = module.account(process, order=16, **options).at(delta=1e-5).epsilon.safe
+        assert value == pytest.approx(published, abs=0.51)
 
 
-def test_without_observations_the_published_accountants_refuse_and_name_the_argument():
+def test_wdp_and_bdp_refuse_processes_without_observations():
     for module in (wdp, bdp):
         with pytest.raises(Unsupported, match="observed"):
             module.account(Process((Step(Gauss(1.0), 10, POISSON),)))
@@ -55,9 +55,9 @@ def test_without_observations_the_published_accountants_refuse_and_name_the_argu
 
 def test_the_exact_variant_is_the_length_of_a_shift_and_sees_no_noise():
     for mechanism in (Gauss(0.01, 3.0), Gauss(100.0, 3.0), Laplace(7.0, 3.0)):
-        found = wdp.account(Process((Step(mechanism),)), variant="exact", order=7).at(delta=1e-5)
-        assert (found.claim, found.notion) == ("exact", "wdp")
-        assert found.epsilon.safe == 3.0
+        row = wdp.account(Process((Step(mechanism),)), variant="exact", order=7).at(delta=1e-5)
+        assert (row.claim, row.notion) == ("exact", "wdp")
+        assert row.epsilon.safe == 3.0
     many = wdp.account(Process((Step(Gauss(1.0), 5),)), variant="exact").at(delta=1e-5)
     assert (many.claim, many.epsilon.safe) == ("upper-bound", 5.0)
     charged, several = (
@@ -67,19 +67,19 @@ def test_the_exact_variant_is_the_length_of_a_shift_and_sees_no_noise():
 
 
 def test_the_exact_variant_takes_the_furthest_observed_pair_and_says_so():
-    found = wdp.account(seen(0.5, 3), variant="exact", order=4).at(delta=0.5)
-    assert found.claim == "approximate"
-    assert found.epsilon.safe == pytest.approx(3 * subsampled_gauss(0.01, 2.0, 0.5, 4), rel=1e-12)
-    assert any("furthest observed pair" in line for line in found.warnings)
+    row = wdp.account(seen(0.5, 3), variant="exact", order=4).at(delta=0.5)
+    assert row.claim == "approximate"
+    assert row.epsilon.safe == pytest.approx(3 * subsampled_gauss(0.01, 2.0, 0.5, 4), rel=1e-12)
+    assert len(row.warnings) == 2
 
 
 def test_kantorovich_dp_is_order_one():
-    found = wdp.account(seen(0.5, 1), variant="exact", order=1).at(delta=0.5)
-    assert found.epsilon.safe == pytest.approx(0.01 * 2.0, rel=1e-14)
+    row = wdp.account(seen(0.5, 1), variant="exact", order=1).at(delta=0.5)
+    assert row.epsilon.safe == pytest.approx(0.01 * 2.0, rel=1e-14)
 
 
 @pytest.mark.parametrize("variant", ["paper", "code"])
-def test_the_published_figures_grow_with_the_noise_while_every_exact_one_does_not(variant):
+def test_published_wdp_grows_with_the_noise_and_exact_wdp_does_not(variant):
     published = [wdp.account(seen(s), variant=variant).at(delta=1e-5).epsilon.safe for s in (0.1, 1.0, 10.0)]
     exact = [wdp.account(seen(s), variant="exact").at(delta=1e-5).epsilon.safe for s in (0.1, 1.0, 10.0)]
     assert published == sorted(published)
@@ -89,8 +89,8 @@ def test_the_published_figures_grow_with_the_noise_while_every_exact_one_does_no
 
 def test_the_published_figure_carries_the_exact_one_and_where_it_lies():
     low = wdp.account(seen(1e-3, 1, what=of_distances([1.0] * 3)), variant="code").warnings
-    assert any("lies BELOW their exact W_2" in line for line in low)
-    assert any("lies above" in line for line in wdp.account(seen(10.0)).warnings)
+    assert any("BELOW" in line for line in low)
+    assert any("above" in line for line in wdp.account(seen(10.0)).warnings)
 
 
 @pytest.mark.parametrize("variant", ["paper", "code", "exact"])
@@ -170,17 +170,17 @@ def test_processes_that_are_not_covered_are_refused():
     assert wdp.account(seen(what=of_distances([1.0, 2.0, 3.0])), coordinates=10).at(delta=0.1).epsilon.safe > 0
 
 
-def test_the_bayesian_accountant_spends_its_confidence_and_warns_of_shared_records_and_too_many_steps():
+def test_bdp_spends_its_confidence_and_warns_of_shared_records_and_many_steps():
     curve = bdp.account(seen(n=1000), order=2)
     assert curve.epsilon(delta=999 * 2.0**-53) == math.inf
     assert math.isfinite(curve.epsilon(delta=1e-12))
-    assert any("share records" in line for line in curve.warnings)
-    assert any("exceed the declared 10" in line for line in bdp.account(seen(n=1000), steps=10).warnings)
+    assert bdp.SHARED in curve.warnings
+    assert any("declared 10" in line for line in bdp.account(seen(n=1000), steps=10).warnings)
     drawn = observed("weibull:shape=0.5,records=12,coordinates=5")
-    assert not any("share records" in line for line in bdp.account(seen(what=drawn), pairs="independent").warnings)
+    assert bdp.SHARED not in bdp.account(seen(what=drawn), pairs="independent").warnings
 
 
-def test_the_best_order_is_no_worse_than_any_and_the_weak_form_no_worse_than_the_strong():
+def test_bdp_is_no_worse_at_the_best_order_and_in_the_weak_form():
     at = {"delta": 1e-6}
     best = bdp.account(seen()).at(**at).epsilon.safe
     for order in bdp.ORDERS:
@@ -221,8 +221,8 @@ def test_the_paper_s_reading_stands_beside_what_the_notion_bounds():
         "observed": [0.1, 0.2, 0.3, 0.2],
         "attack": True,
     }
-    found = wpriv.budget("gauss", accountant="wdp:variant=code", **wide).extra["attack_reading"]
-    assert 0.5 < found["paper"] < found["bound"] == 1.0
+    attack = wpriv.budget("gauss", accountant="wdp:variant=code", **wide).extra["attack_reading"]
+    assert 0.5 < attack["paper"] < attack["bound"] == 1.0
     row = wpriv.budget("gauss", accountant="bdp", **wide)
     bayes, eps = row.extra["attack_reading"], row.epsilon.safe
     assert bayes["bound"] == pytest.approx((math.exp(eps) + 1e-5) / (1 + math.exp(eps)), rel=1e-12)

@@ -48,7 +48,7 @@ def test_the_golden_values_of_the_formulas(point, formula):
 
 @given(noise=st.floats(0.2, 100), mu=st.floats(1, 50))
 def test_no_published_budget_of_noise_above_the_shift_reaches_the_exact_one(noise, mu):
-    """Exact: the shift itself. Both published budgets have lost its unit, so they are compared at sensitivity 1 and noise at least 1."""
+    """Exact: the shift itself. Neither published budget has its unit, hence sensitivity 1 and noise of at least 1."""
     assert _wdp_formulas.published_gauss(1.0, max(noise, 1.0), mu) < 1.0
     assert _wdp_formulas.published_laplace(1.0, max(noise, 1.0), mu) < 1.0
 
@@ -63,8 +63,8 @@ def test_randomized_response_refutes_the_published_conversion():
     assert _wdp_formulas.published_from_dp(eps, 1.0, mu) < exact / 10  # sensitivity 1 is what a count of answers has
 
 
-def test_laws_with_lipschitz_log_densities_have_a_loss_beyond_every_formula_of_w():
-    """p = Lap(0,1) against q = (1-h) p + h Lap(T,1) with h = e^(-T/2): W_1 = h T, loss ln(1 + h (e^T - 1)) on the far side."""
+def test_lipschitz_log_densities_can_have_a_loss_beyond_every_formula_of_w():
+    """p = Lap(0,1), q = (1-h) p + h Lap(T,1), h = e^(-T/2): W_1 = h T, loss ln(1 + h (e^T - 1)) on the far side."""
     t = 60.0
     h = math.exp(-t / 2)
     loss = math.log1p(h * math.expm1(t))
@@ -72,7 +72,7 @@ def test_laws_with_lipschitz_log_densities_have_a_loss_beyond_every_formula_of_w
     assert loss == pytest.approx(t / 2, rel=1e-9)
 
 
-def test_the_step_of_the_program_sums_over_pairs_and_that_of_the_paper_over_coordinates():
+def test_code_step_sums_over_pairs_and_published_step_over_coordinates():
     d, q, s, mu = np.array([1.0, 2.0, 5.0]), 0.1, 0.7, 4
     single = np.array([_wdp_formulas.code_step([x], q, s, mu) for x in d])
     assert _wdp_formulas.code_step(d, q, s, mu) == pytest.approx(
@@ -81,7 +81,7 @@ def test_the_step_of_the_program_sums_over_pairs_and_that_of_the_paper_over_coor
     assert _wdp_formulas.published_step(d, q, s, mu, 7) == pytest.approx(7 ** (1 / mu) * single[0], rel=1e-12)
 
 
-def test_the_published_step_loss_grows_with_the_noise_and_stays_positive_without_data():
+def test_published_step_grows_with_the_noise_and_is_positive_without_data():
     losses = [_wdp_formulas.published_step([1.0], 0.01, s, 2) for s in (0.01, 0.1, 1.0, 10.0)]
     assert losses == sorted(losses)
     assert _wdp_formulas.published_step([1.0], 0.0, 1.0, 2) == pytest.approx(math.sqrt(2), rel=1e-12)
@@ -89,7 +89,7 @@ def test_the_published_step_loss_grows_with_the_noise_and_stays_positive_without
     assert losses[0] < subsampled_gauss(0.01, 1.0, 0.01, 2) == pytest.approx(0.09734, rel=1e-4)
 
 
-def test_noise_dominated_losses_have_the_size_that_the_moments_of_a_normal_law_give():
+def test_code_step_of_pure_noise_follows_from_normal_moments():
     """28 pairs at mu = 16: (28 * 15!!)^(1/16) sqrt(2-2q+2q^2) s, about 4.28 s at batches of 1024 out of 60000."""
     double = math.prod(range(1, 16, 2))
     assert _wdp_formulas.code_step(np.zeros(28), 1e-9, 1.0, 16) == pytest.approx(
@@ -103,7 +103,7 @@ def test_the_published_tail_bound_fails():
     assert _wdp_formulas.published_epsilon(5.0, 10.0, math.log(2**-10)) < 6.0
 
 
-def test_compositions_and_groups_are_what_they_say():
+def test_compositions_and_groups_by_hand():
     assert (
         _wdp_formulas.parallel([1.0, 3.0]),
         _wdp_formulas.sequential([1.0, 3.0]),

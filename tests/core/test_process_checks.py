@@ -1,4 +1,4 @@
-"""A process is checked where it is made: numbers of any library become Python's, and what is no number is refused by name."""
+"""Validation of processes on creation: numbers of any library become Python's, anything else is refused by name."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_n_is_a_python_int(n):
         (lambda: Process((ONE,), 3), "adjacency must be one of"),
     ],
 )
-def test_what_is_no_number_or_no_step_is_refused_by_name(make, words):
+def test_a_value_of_the_wrong_type_is_refused_by_name(make, words):
     with pytest.raises(UsageError) as caught:
         make()
     assert words in str(caught.value)

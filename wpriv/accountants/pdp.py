@@ -1,7 +1,8 @@
-"""Probabilistic differential privacy: the chance that the privacy loss exceeds eps. A notion of its own.
+"""Probabilistic differential privacy: the probability that the privacy loss exceeds eps. A notion of its own.
 
-PDP implies (eps, delta)-DP with the same figures, but not the reverse, and it is not closed under post-processing, so its delta
-is never to be called the delta of differential privacy. Not to be confused with ``pld``, whose delta is smaller.
+PDP implies (eps, delta)-DP with the same figures, but not the reverse, and it is not closed under post-processing, so
+that its delta must not be called the delta of differential privacy. Not to be confused with ``pld``, whose delta is
+smaller.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ SEARCH = 3e-4
 # the secants' span is one of these shares of eps, or of the spread of the loss where that is larger
 _SPANS = np.geomspace(1e-7, 1.0, 29)
 
-# what is smaller is bounded, but not bracketed narrowly
+# smaller probabilities are bounded from above, but not bracketed tightly
 NOUGHT = 1e-100
 
 Ends = tuple[float, float]
 
 
 class _Order(Protocol):
-    """One order of the neighbours; ``enough`` is an upper end below which nothing more need be known."""
+    """One order of the neighbours; ``enough`` is an upper end below which the bracket need not be tightened."""
 
     def tail(self, eps: float, enough: float) -> Ends: ...
 
@@ -49,12 +50,12 @@ class _Order(Protocol):
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """The curve of probabilistic DP of any process that ``pld`` can price.
+    """Certify the curve of probabilistic DP of any process that ``pld`` covers, except those without an exact PLD.
 
     Args:
-        tol: relative width asked of the bracket underneath; the bracket of PDP itself is about its square root.
+        tol: requested relative width of the bracket of the profile; that of PDP itself is about its square root.
     Raises:
-        Unsupported: the grid would not fit in memory (raised when the curve is asked).
+        Unsupported: some pair has no exact PLD, or the lattice would not fit in memory (when the curve is evaluated).
     """
     require_exact_plds(process, "pdp")
     runs = process.directions()
@@ -69,7 +70,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
             return Bracket.exact_exp(max(float(pair.tails(np.array(eps)).sf_p) for pair in closed))
         low, high = 0.0, 0.0
         for order in orders:
-            # a later order need not be known better than to lie far below an earlier one
+            # a later order that lies far below an earlier one need not be tightened
             ends = order.tail(eps, max(1e-3 * low, NOUGHT))
             low, high = max(low, ends[0]), max(high, ends[1])
         return Bracket(_middle(low, high), low, high)
@@ -107,7 +108,7 @@ class _Exact:
 
 
 class _Certified:
-    """A composition known by certified brackets of its profile."""
+    """A composition with certified brackets of its profile."""
 
     def __init__(self, composition: Composition, tol: float):
         self.composition, self.tol = composition, tol
@@ -120,7 +121,7 @@ class _Certified:
             return 0.0, 0.0
         found = self._secants(eps)
         if (low, high) == (0.0, enough) and found[1] > enough:
-            # a bound of delta alone was enough for delta, and no law was composed there
+            # an upper bound was sufficient for delta, so that no PMF was composed there
             low, _ = self.composition.delta(eps, self.tol)
             found = self._secants(eps)
         return max(low, found[0]), found[1]
@@ -135,13 +136,13 @@ class _Certified:
         top = self.composition.top
         if delta <= self.composition.mass_at_plus_infinity:
             return (top, top) if delta == self.composition.mass_at_plus_infinity else (math.inf, math.inf)
-        # the loss of approximate DP is below that of probabilistic DP, and mostly near it
+        # the eps of approximate DP is a lower bound of that of probabilistic DP, and usually close
         floor, high = self.composition.epsilon(delta, 100 * self.tol)
         secants = None
         for _ in range(4):
             if math.isinf(high):
                 return floor, high
-            # one composed law serves a whole search, and is good where delta is of the size that it was composed for
+            # one composed PMF serves a whole search, and is accurate for deltas near the one that it was composed for
             asked = high
             if asked < top:
                 self.composition.delta(asked, self.tol)
@@ -158,7 +159,7 @@ class _Certified:
         return min(max(low, floor), high), high
 
     def _best(self, eps: float) -> Both:
-        """Of the laws composed so far, the smallest that brackets delta at eps as narrowly as asked, or else the narrowest."""
+        """The smallest composed PMF that brackets delta at eps within the tolerance, or else the tightest."""
 
         def rank(both: Both) -> tuple[float, int]:
             low, high = _ends(both, eps)
@@ -168,9 +169,10 @@ class _Certified:
 
 
 class _Secants:
-    """Bounds of P(Y > eps) by secants of one certified bracket of the profile, over the span that serves best.
+    """Bounds of P(Y > eps) by secants of one certified bracket of the profile, over the best span.
 
-    Every span gives a bound. The best one is walked to on a ladder, from where the last eps had it: it hardly moves with eps.
+    Every span gives a bound. The best one is searched on a ladder of spans from the best one of the last eps, since it
+    hardly changes with eps.
     """
 
     def __init__(self, both: Both):
@@ -214,7 +216,7 @@ class _Secants:
 
 
 def _ends(both: Both, eps: float) -> Ends:
-    """delta at eps from below and above; far below the middle of a tilted law what it left out would overflow, so it says nothing there."""
+    """delta at eps from below and above; the upper end is 1 where the tilted PMF would overflow."""
     low, high = both.delta(eps)
     beyond = both.upper.tilt * (both.upper.centre - eps) > 600
     return low, 1.0 if beyond else high

@@ -29,7 +29,7 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     """The Renyi divergence of the whole process at the order alpha >= 1; ``tol`` is not used.
 
     Raises:
-        Unsupported: some step has distinguishing events (infinite), its law is known only between two, or the order is
+        Unsupported: some step has distinguishing events (infinite), its PLD is not known exactly, or the order is
             too high.
         UsageError: alpha below 1.
     """

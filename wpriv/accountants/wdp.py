@@ -26,7 +26,7 @@ NOTION = "wdp"
 CLAIM = "as-published"
 SOURCE = "Yang, Qi, Zhou 2024"
 EXPLAIN = """\
-(mu, eps)-WDP: outputs on neighbouring data can be coupled so that the mu-th mean of their distance is at most eps.
+(mu, eps)-WDP promises that outputs on neighbouring data can be coupled at a mu-th mean distance of at most eps.
 It bounds how far a value moves, not how well data sets are told apart: without noise the budget is Delta, finite.
 It implies (eps', delta)-DP only through the noise distribution at shift eps, or fresh noise after a WDP stage.
 eps has the unit of the output, not that of a DP eps, and as published it GROWS with the noise. Corollary 1: eps = sum
@@ -190,10 +190,7 @@ def _exact(step: Step, order: float) -> Array:
     mechanism, sampling, observed = step.mechanism, step.sampling, step.observed
     noise = mechanism.additive_noise()
     if noise is None or noise.local:
-        raise Unsupported(
-            f"wdp:variant=exact knows the distance between outputs for additive noise only; found {mechanism.name}. "
-            f"Use pld"
-        )
+        raise Unsupported(f"wdp:variant=exact covers additive noise only; found {mechanism.name}. Use pld")
     if observed is None:
         distances, units = np.array([noise.sensitivity]), np.ones(1)
     else:
@@ -202,7 +199,7 @@ def _exact(step: Step, order: float) -> Array:
         return np.array([wasserstein_1d.shift(d) for d in distances])
     if sampling.kind != "poisson" or not noise.is_textbook(noise.family):
         raise Unsupported(
-            f"wdp:variant=exact knows the distance of Poisson-subsampled Gauss and Laplace noise; found "
+            f"wdp:variant=exact covers Gauss and Laplace noise under Poisson sampling; found "
             f"{mechanism.name}, sampling {sampling.kind}. Use `sampling='poisson'`, or pld"
         )
     distance = {"gauss": wasserstein_1d.subsampled_gauss, "laplace": wasserstein_1d.subsampled_laplace}[noise.family]

@@ -1,8 +1,8 @@
 """Zero-concentrated differential privacy: rho adds up over the steps and turns into (eps, delta) in closed form.
 
 rho is known here for Gaussian and discrete Gaussian noise and for pure DP (every step whose loss is bounded). It must
-not be confused with ``rdp``, which uses each order's own divergence: a line through all of them, rho times the order,
-is what zCDP keeps.
+not be confused with ``rdp``, which uses the divergence of every order; zCDP bounds all of them by one line, rho times
+the order.
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ def _rho(step: Step, forward: LossPair, backward: LossPair) -> float:
     if bounds:
         return min(bounds)
     raise Unsupported(
-        f"zcdp knows rho of Gauss and discrete Gauss noise without sampling and of steps with a bounded loss (pure "
+        f"zcdp covers Gauss and discrete Gauss noise without sampling and steps with a bounded loss (pure "
         f"DP); {step.mechanism.name} with sampling {step.sampling.kind!r} is neither. Use rdp or pld"
     )

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Adjacency(StrEnum):
-    """A neighbouring relation, named as users type it."""
+    """A neighbouring relation, named as users type it; a plain string to ``repr``, JSON and comparisons."""
 
     ADD_REMOVE = "add-remove"
     REPLACE_ONE = "replace-one"
@@ -14,6 +14,8 @@ class Adjacency(StrEnum):
     WITHIN_GROUP = "replace-within-group"
     ANY_TWO = "any-two"
     GIVEN_PAIR = "given-pair"
+
+    __repr__ = str.__repr__
 
     @property
     def meaning(self) -> str:

@@ -213,8 +213,7 @@ class Curve:
                 )
             elif self.is_wide(bracket) and math.isfinite(bracket.safe):
                 notes.append(
-                    f"{self.accountant}: the bracket of {name} is wider than the relative width {self.tol:g} "
-                    f"asked for; both of its ends hold"
+                    f"{self.accountant}: the bracket of {name} is wider than `tol={self.tol:g}`; both of its ends hold"
                 )
         warnings = self.process.caveats() + self.warnings + tuple(notes)
         # a number that is only known to lie in an interval is not exact, whatever it was computed from
