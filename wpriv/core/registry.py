@@ -23,14 +23,19 @@ _GIVEN = {"mechanisms": "--mech", "accountants": "--accountant"}
 
 
 def names(folder: str) -> list[str]:
-    """The names in ``wpriv/<folder>``, sorted; no plug-in is imported."""
+    """The names in ``wpriv/<folder>``, sorted: its files, and what the package declares; no file is imported."""
     package = importlib.import_module(f"wpriv.{folder}")
     found = (info.name for info in pkgutil.iter_modules(package.__path__))
-    return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
+    return sorted([*(name.replace("_", "-") for name in found if not name.startswith("_")), *_declared(folder)])
 
 
-def load(folder: str, name: str) -> ModuleType:
-    """The module of one plug-in.
+def _declared(folder: str) -> Mapping[str, Any]:
+    """Plug-ins without a file of their own, by name: the ``DECLARED`` of ``wpriv/<folder>/__init__.py``, if it has one."""
+    return getattr(importlib.import_module(f"wpriv.{folder}"), "DECLARED", {})
+
+
+def load(folder: str, name: str) -> Any:
+    """The module of one plug-in, or the object that the package declares under its name.
 
     Raises:
         UsageError: there is none of that name; the message lists those there are, the nearest first.
@@ -41,7 +46,8 @@ def load(folder: str, name: str) -> ModuleType:
     if name not in known:
         hint = _elsewhere(folder, name) or did_you_mean(name, known) or "."
         raise UsageError(f"no {kind} called {name[:60]!r}{hint} Known: {', '.join(known)}")
-    return importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
+    declared = _declared(folder)
+    return declared[name] if name in declared else importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
 
 
 def _elsewhere(folder: str, name: str) -> str:
