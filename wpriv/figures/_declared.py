@@ -14,10 +14,10 @@ DOTTED = (0, (1, 1.5))
 
 @dataclass(frozen=True)
 class BoundsFigure:
-    """A table of bounds: one curve for each accountant and case; certified brackets are bands, approximate claims dashed.
+    """A table of bounds: a curve for each accountant and case, certified brackets as bands, approximate claims dashed.
 
     Args:
-        about: what the figure shows. x, y: columns; by default the quantity that is swept, and the one that is answered.
+        about: what the figure shows. x, y: columns; by default the swept quantity and the answer.
     """
 
     about: str
@@ -34,7 +34,7 @@ class LineFigure:
     """A table without accountants: one line for each case, styled by its claim.
 
     Args:
-        about: what the figure shows. x: candidate columns, of which the first that varies is drawn (the only one always).
+        about: what the figure shows. x: candidate columns; the first that varies is drawn, a single one always.
         ylabel: instead of the name of column ``y``. x_log: make the x axis logarithmic whatever its values.
         from_zero: start a linear y axis at 0. omitted_case: a case that is not drawn.
         bracket: columns of the ends of a band around each line, drawn as ratios to x.
@@ -130,7 +130,8 @@ DECLARED: dict[str, BoundsFigure | LineFigure | FairnessFigure] = {
         ylabel="noise σ, in units of the clip radius",
     ),
     "sigma-ratio": LineFigure(
-        "Sigma by several formulas divided by the exact one; below 1 the formula, used outside its proof, promises too much.",
+        "Sigma by several formulas divided by the exact one; below 1 a formula, used outside its proof, "
+        "promises too much.",
         ("target",),
         "ratio",
         ylabel="σ / least sufficient σ",
@@ -139,13 +140,14 @@ DECLARED: dict[str, BoundsFigure | LineFigure | FairnessFigure] = {
         reference_note="below: less private than said",
     ),
     "odds": FairnessFigure(
-        "Accuracy beside the largest difference, over labels, between the groups' shares of decisions 1 (0 is equality of "
-        "odds). Rodriguez-Vitores, Lalanne, Loubes (2025), Figure 7, which gives the ratios EO0 and EO1 of the same shares.",
+        "Accuracy beside the largest difference, over labels, between the groups' shares of decisions 1 (0 is equality "
+        "of odds). Rodriguez-Vitores, Lalanne, Loubes (2025), Figure 7, which gives the ratios EO0 and EO1 of the same "
+        "shares.",
         {"accuracy": "accuracy", "odds_gap": "odds gap"},
     ),
     "parity": FairnessFigure(
-        "Accuracy beside disparate impact (1 is statistical parity) or, for a regression, OD0 and OD1 (equal under parity). "
-        "Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 5 and 9, which give both above each panel.",
+        "Accuracy beside disparate impact (1 is statistical parity) or, for a regression, OD0 and OD1 (equal under "
+        "parity). Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 5 and 9, which give both above each panel.",
         {"accuracy": "accuracy", "disparate_impact": "disparate impact", "od0": "OD0", "od1": "OD1"},
     ),
 }

@@ -1,4 +1,4 @@
-"""Shared drawing of figures: colours, line styles by claim, series of a table, and legends in the order of the values."""
+"""Shared drawing of figures: colours, line styles by claim, series of a table, legends in the order of the values."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ NAMES = {
 def series(rows: list[Row], x: str, y: str) -> list[tuple[str, list[Row]]]:
     """Group rows into labelled curves of y over x, each sorted by x.
 
-    There is one curve for each accountant, case and value of any other quantity that varies; a quantity that is constant within
-    every case is left out of the labels, since the case stands for it.
+    There is one curve for each accountant, case and value of any other quantity that varies; a quantity that is
+    constant within every case is left out of the labels, since the case stands for it.
 
     Raises:
         KeyError: the table has no column y, and no row explains a missing answer.
@@ -98,7 +98,7 @@ def _swept(rows: list[Row]) -> list[str]:
 
 
 def axis_of(rows: list[Row]) -> tuple[str, str]:
-    """Return the columns (x, y) of a table of bounds: the given or swept quantity with the most values, and the answer."""
+    """Return the columns (x, y) of a table of bounds: the given or swept quantity with most values, and the answer."""
     y = "delta" if rows[0].get("asked") == "epsilon" else "epsilon"
     given = "epsilon" if y == "delta" else "delta"
     swept = _swept(rows)
@@ -107,7 +107,7 @@ def axis_of(rows: list[Row]) -> tuple[str, str]:
 
 
 def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
-    """Draw every series of y over x: approximate claims dashed, brackets as bands, the legend in the order of the right ends.
+    """Draw every series of y over x: approximate claims dashed, brackets as bands, the legend by the right ends.
 
     Raises:
         KeyError: no row has both columns.
@@ -150,10 +150,10 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
 
 
 def lines(rows: list[Row], axes: Any, x: str, y: str) -> None:
-    """Draw a table without accountants: y over x, one line for each ``case``; the legend in the order of the right ends.
+    """Draw a table without accountants: y over x, one line for each ``case``, the legend by the right ends.
 
-    The line style follows the claim, also where it changes along a line because a formula leaves the range of its proof.
-    ``marked`` rows get a dot.
+    The line style follows the claim, also where it changes along a line because a formula leaves the range of its
+    proof. ``marked`` rows get a dot.
 
     Raises:
         KeyError: no row has both columns.
@@ -258,6 +258,6 @@ def _geometric(xs: list[float]) -> bool:
 
 
 def _wide(values: list[Any]) -> bool:
-    """Whether the positive values span a factor of 30 or more, so that the axis should be logarithmic (and omit zeros)."""
+    """Whether the positive values span a factor of 30 or more: the axis is then logarithmic and omits zeros."""
     positive = [v for v in map(finite, values) if v is not None and v > 0]
     return len(positive) > 1 and max(positive) >= 30 * min(positive)

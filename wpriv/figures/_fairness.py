@@ -15,9 +15,10 @@ _PREFIXES = {ALPHA: "α = ", EPS: "ε = ", FORMULA: ""}
 
 
 def draw(rows: list[dict[str, Any]], axes: Any, measures: Mapping[str, str]) -> None:
-    """Draw each measure (column -> label) over alpha, or over eps if alpha is constant: a colour for each eps and formula.
+    """Draw each measure (column -> label) over alpha, or over eps if alpha is constant.
 
-    Several seeds give one line, their mean, with a band from the minimum to the maximum.
+    Each combination of eps and formula has a colour. The seeds give one line, their mean, with a band from the
+    minimum to the maximum.
 
     Raises:
         KeyError: no column of alpha or eps, or none of the measures.
