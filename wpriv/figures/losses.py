@@ -1,4 +1,4 @@
-"""The training loss over the steps, a line for each case. Computed from training records without noise: unpublishable."""
+"""Training losses over the steps, one line for each case. They are computed without noise and must not be published."""
 
 from __future__ import annotations
 
