@@ -71,7 +71,7 @@ def problem(job: Job, seed: int) -> tuple[Any, Any]:
 def wpriv(x: Any, y: Any, job: Job, tol: float = 2e-4) -> Any:
     from wpriv.transport.sinkhorn import entropic
 
-    return entropic(x, y, job.lam, job.p, tol=tol, most=20_000).value
+    return entropic(x, y, job.lam, job.p, tol=tol, max_iterations=20_000).value
 
 
 def pot(x: Any, y: Any, job: Job, method: str = "sinkhorn_log", stop: float = 1e-9) -> Any:

@@ -87,7 +87,7 @@ def minimiser(
 
     def slope(factor: float) -> float:
         x = torch.tensor(factor, dtype=torch.float64, requires_grad=True)
-        found = entropic(x * z, y, params.regulariser, ORDERS[params.noise], a=a, b=b, tol=tol, most=5000)
+        found = entropic(x * z, y, params.regulariser, ORDERS[params.noise], a=a, b=b, tol=tol, max_iterations=5000)
         errors.append(float(found.marginal_error.max()))
         return float(torch.autograd.grad(found.value.mean(), x)[0])
 
