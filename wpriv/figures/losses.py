@@ -1,4 +1,4 @@
-"""Training losses over the steps, one line for each case. They are computed without noise and must not be published."""
+"""Training losses over the steps, one line for each case. Computed without noise from training records: do not publish."""
 
 from __future__ import annotations
 
