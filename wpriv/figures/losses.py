@@ -1,4 +1,4 @@
-"""Training losses over the steps, one line for each case. Computed without noise from training records: do not publish."""
+"""Training losses over the steps, one line for each case. Computed from training records without noise: not public."""
 
 from __future__ import annotations
 
