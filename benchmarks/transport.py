@@ -106,7 +106,7 @@ def _timed(call: Callable[[], Any], times: int) -> float:
 
 
 def worst_error(job: Job, name: str) -> float | None:
-    """Return the largest error of float32 derivatives over the largest derivative, with wpriv in float64 as reference."""
+    """Return the largest error of float32 derivatives over the largest derivative; reference: wpriv in float64."""
     if job.dtype != "float32" or name == "emd_1d" or job.k:
         return None
     import torch
