@@ -1,1 +1,1 @@
-"""wpriv side by side with its peers: ``python -m benchmarks``."""
+"""Benchmarks of wpriv against other packages: ``python -m benchmarks``."""

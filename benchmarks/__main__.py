@@ -1,7 +1,8 @@
-"""``python -m benchmarks [--quick] [--jobs TEXT] [--programs A,B] [--out DIR]``: wpriv side by side with its peers.
+"""``python -m benchmarks [--quick] [--jobs TEXT] [--programs A,B] [--out DIR]``: accounting by wpriv and its peers.
 
-``python -m benchmarks transport``, ``sinkhorn``, ``training`` or ``gradient`` measures another part, each by the file of its name.
-The tables go to standard output as markdown, and with ``--out`` to DIR/benchmarks.md and DIR/benchmarks.csv.
+``python -m benchmarks transport``, ``sinkhorn``, ``training`` or ``gradient`` runs another benchmark, in the file of
+that name. Tables are printed as Markdown, and with ``--out`` also written to DIR/benchmarks.md and
+DIR/benchmarks.csv.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.jobs import JOBS
 from benchmarks.measure import Limits, check_programs, installed, measure, start_times
-from benchmarks.tools import PROGRAMS
+from benchmarks.programs import PROGRAMS
 
 QUICK = Limits(repeats=3, seconds=5, total=3)
 PARTS = ("transport", "sinkhorn", "training", "gradient")
@@ -22,7 +23,7 @@ SLOW = ("prv_accountant", "opacus")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark; 0 where every target is met, 1 where one is missed."""
+    """Run the benchmark; return 0 if every target is met, else 1."""
     argv = sys.argv[1:] if argv is None else argv
     if argv and argv[0] in PARTS:
         part: int = importlib.import_module(f"benchmarks.{argv[0]}").main(argv[1:])
@@ -40,11 +41,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="a folder for benchmarks.md and benchmarks.csv")
     flags = parser.parse_args(argv)
     limits = QUICK if flags.quick else Limits(seconds=flags.seconds, mib=flags.mib)
-    wanted = flags.programs.split(",")
-    check_programs(wanted)
-    programs = installed(
-        [p for p in dict.fromkeys([report.MINE, report.COARSE, *wanted]) if not (flags.quick and p in SLOW)]
-    )
+    requested = flags.programs.split(",")
+    check_programs(requested)
+    candidates = dict.fromkeys([report.MINE, report.COARSE, *requested])
+    programs = installed([name for name in candidates if not (flags.quick and name in SLOW)])
     rows = []
     for index, job in enumerate(JOBS):
         if flags.jobs in job.name:
@@ -52,15 +52,15 @@ def main(argv: list[str] | None = None) -> int:
             rows.append(report.Measured(job, {r.program: r for r in measure(index, programs, limits)}))
     if not rows:
         parser.error(f"no job's name holds {flags.jobs!r}")
-    found = report.targets(rows, start_times(3 if flags.quick else 15))
-    parts = [report.questions(rows), report.calibrations(rows), report.target_table(found), report.preamble(limits)]
+    targets = report.targets(rows, start_times(3 if flags.quick else 15))
+    parts = [report.questions(rows), report.calibrations(rows), report.target_table(targets), report.preamble(limits)]
     text = "\n\n".join(part for part in parts if part) + "\n"
     print(text, end="")
     if flags.out is not None:
         flags.out.mkdir(parents=True, exist_ok=True)
         (flags.out / "benchmarks.md").write_text(text, encoding="utf-8")
         report.write_csv(rows, flags.out / "benchmarks.csv")
-    return 0 if all(target.met for target in found) else 1
+    return 0 if all(target.met for target in targets) else 1
 
 
 if __name__ == "__main__":

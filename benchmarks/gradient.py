@@ -1,7 +1,8 @@
-"""``python -m benchmarks gradient [--quick] [--jobs TEXT] [--out DIR]``: the private Wasserstein gradient beside others.
+"""``python -m benchmarks gradient [--quick] [--jobs TEXT] [--out DIR]``: the private Wasserstein gradient.
 
-Jacobians formed by vmap give the same gradient; POT's is that of the same distance without any clipping, and is not private. All run in
-this process on the same batch, one thread, asked in turn; times are the medians of their CPU time.
+Explicit Jacobians by vmap give the same gradient; that of POT is for the same distance without clipping, and not
+private. All programs run interleaved in this process on the same batch, with one thread; times are medians of CPU
+time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BOUND, LIPSCHITZ = 1.0, math.sqrt(2)
 
 @dataclass(frozen=True)
 class Job:
-    """Two groups of n/2 records each through an MLP of these widths, compared along k directions; the times that others must take."""
+    """Two groups of n/2 records through an MLP, compared along k directions, with target time ratios."""
 
     name: str
     n: int
@@ -43,7 +44,7 @@ JOBS = (
 
 
 def programs(job: Job) -> dict[str, Callable[[], Any]]:
-    """What is run on a job, by name, ours first: each gives the gradients of all parameters, or the bounded sum that holds them."""
+    """Return the programs by name, wpriv first; each returns the gradients of all parameters, or their bounded sum."""
     import ot
     import torch
     from torch import nn
@@ -69,14 +70,14 @@ def programs(job: Job) -> dict[str, Callable[[], Any]]:
         return penalised_gradient(model, None, inputs, None, penalty, directions=directions).total.parts
 
     def jacobians() -> list[Any]:
-        """Every row of every Jacobian formed and clipped, with the weights of wpriv."""
+        """Form and clip every row of every Jacobian, with the weights of wpriv."""
         rows = vmap(jacrev(lambda p, x: functional_call(model, p, (x,))), in_dims=(None, 0))(given, inputs)
         with torch.no_grad():
             lengths = sum(row.flatten(2).square().sum(2) for row in rows.values()).sqrt()
             inside = project(model(inputs), BOUND)
-            found = weights(inside[:half], inside[half:], directions)
-            pull = torch.cat([found.x, found.z]) * (LIPSCHITZ / math.sqrt(d) / lengths).clamp(max=1.0)
-            return [torch.tensordot(pull, row, dims=2) for row in rows.values()]
+            outputs = weights(inside[:half], inside[half:], directions)
+            factors = torch.cat([outputs.x, outputs.z]) * (LIPSCHITZ / math.sqrt(d) / lengths).clamp(max=1.0)
+            return [torch.tensordot(factors, row, dims=2) for row in rows.values()]
 
     def pot() -> list[Any]:
         out = model(inputs)
@@ -95,13 +96,13 @@ def programs(job: Job) -> dict[str, Callable[[], Any]]:
 
 
 def measure(job: Job, seconds: float) -> list[dict[str, Any]]:
-    """A row for each program: median CPU seconds, interleaved, and how far its gradient is from ours where it is the same one."""
-    asked = programs(job)
-    first = {name: call() for name, call in asked.items()}
-    runs: dict[str, list[float]] = {name: [] for name in asked}
+    """Return a row for each program: median CPU seconds of interleaved runs, and the difference of equal gradients."""
+    calls = programs(job)
+    first = {name: call() for name, call in calls.items()}
+    runs: dict[str, list[float]] = {name: [] for name in calls}
     begun = time.process_time()
     while time.process_time() - begun < seconds or len(runs[MINE]) < 3:
-        for name, call in asked.items():
+        for name, call in calls.items():
             start = time.process_time()
             call()
             runs[name].append(time.process_time() - start)
@@ -123,15 +124,15 @@ def measure(job: Job, seconds: float) -> list[dict[str, Any]]:
     return rows
 
 
-def _difference(found: list[Any], wanted: list[Any]) -> float:
+def _difference(gradient: list[Any], reference: list[Any]) -> float:
     import torch
 
-    mine, theirs = (torch.cat([part.detach().flatten() for part in parts]) for parts in (wanted, found))
+    mine, theirs = (torch.cat([part.detach().flatten() for part in parts]) for parts in (reference, gradient))
     return float((mine - theirs).norm() / mine.norm())
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: ms, in units of ours, what was aimed at, and the relative difference of gradients that should be equal."""
+    """Return Markdown: ms, ratio to wpriv, target, and the relative difference of gradients that should be equal."""
     lines = ["| job | program | ms | x | wanted | difference |", "| --- " * 6 + "|"]
     for row in rows:
         goal = "" if row["wanted"] is None else f">= {row['wanted']:g}: {'yes' if row['met'] else 'NO'}"
@@ -143,7 +144,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark; 0 where every target is met, 1 where one is missed."""
+    """Run the benchmark; return 0 if every target is met, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks gradient", description="the private Wasserstein gradient beside others"
     )

@@ -1,7 +1,7 @@
-"""The jobs of the benchmark as plain data, which the programs compared read without importing wpriv.
+"""The jobs of the benchmark as plain data, which every program reads without importing wpriv.
 
-The truths come from ``python -m benchmarks.truth``: closed forms where there are some, else the inverse Laplace transform of the composed
-loss, which shares nothing with the accountants compared.
+The true answers come from ``python -m benchmarks.truth``: closed forms if known, else the inverse Laplace transform
+of the composed loss, which is independent of the accountants compared.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Part:
-    """``n`` runs of one mechanism: ``noise`` is sigma or the Laplace scale at sensitivity 1, ``rate`` that of Poisson sampling."""
+    """``n`` runs of a mechanism: ``noise`` is sigma or the Laplace scale (sensitivity 1), ``rate`` of Poisson sampling."""
 
     mech: str
     noise: float
@@ -21,7 +21,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Job:
-    """A process under add-remove, and a question: eps at ``delta``, delta at ``eps``, or with both the parameter ``solve``."""
+    """A process under add-remove, and what to compute: eps at ``delta``, delta at ``eps``, or ``solve`` at both."""
 
     name: str
     parts: tuple[Part, ...]
@@ -31,7 +31,7 @@ class Job:
     solve: str = ""
 
     def nudged(self, k: int) -> Job:
-        """The same job with its noise (its rate, where the noise is asked for) changed by k parts in 10^10: no cache knows the answer."""
+        """Return the job with its noise (or rate, if noise is solved for) changed by k parts in 10^10, against caches."""
         field = "rate" if self.solve == "noise" else "noise"
         return replace(
             self, parts=tuple(replace(part, **{field: getattr(part, field) * (1 + k * 1e-10)}) for part in self.parts)

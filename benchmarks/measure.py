@@ -1,4 +1,4 @@
-"""Runs programs side by side: each in a process of its own, asked in turn, cut where one takes too long or too much memory."""
+"""Run programs interleaved, each in its own process, with limits of time and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Any
 
-from benchmarks.tools import PACKAGES, PROGRAMS
+from benchmarks.programs import PACKAGES, PROGRAMS
 
 ROOT = Path(__file__).parents[1]
 START = ("calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", "--n", "1000")
@@ -25,7 +25,7 @@ FLOOR = "import typer, numpy, scipy.special"
 
 @dataclass
 class Result:
-    """What one program made of one job: the ends and the peak MiB of its first run, seconds of all runs, and why it stopped."""
+    """One program on one job: bounds and peak MiB of the first run, seconds of all runs, and why it was stopped."""
 
     program: str
     lower: float = 0.0
@@ -40,14 +40,14 @@ class Result:
         return bool(self.cpu)
 
     def seconds(self, clock: str = "cpu") -> float:
-        """The median of the warm runs; the first run stands in where it took so long that there is no other."""
+        """Return the median of the warm runs, or the time of the first run if there is no other."""
         runs: list[float] = getattr(self, clock)
         return median(runs[1:] or runs) if runs else float("inf")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Warm runs wanted, seconds one run may take, seconds all runs of a program on a job may take, MiB above the import."""
+    """Number of warm runs; seconds of one run, and of all runs of a program on a job; MiB above the import."""
 
     repeats: int = 9
     seconds: float = 60.0
@@ -56,11 +56,11 @@ class Limits:
 
 
 class Stopped(Exception):
-    """The program is gone: the reason, in one line."""
+    """A program was stopped or failed; the message is the reason, in one line."""
 
 
 class Worker:
-    """A program waiting in a process of its own, everything imported."""
+    """A program in its own process, which has imported everything and waits for jobs."""
 
     def __init__(self, program: str, job: int, limits: Limits):
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
@@ -72,7 +72,7 @@ class Worker:
         self._read(60.0)
 
     def ask(self, k: int, seconds: float) -> dict[str, float]:
-        """The answer to the job nudged by k.
+        """Return the answer to the job changed by k parts in 10^10.
 
         Raises:
             Stopped: the program took longer than ``seconds``, or ended with an error.
@@ -80,8 +80,8 @@ class Worker:
         assert self.process.stdin is not None
         self.process.stdin.write(b"%d\n" % k)
         self.process.stdin.flush()
-        found: dict[str, float] = self._read(seconds)
-        return found
+        answer: dict[str, float] = self._read(seconds)
+        return answer
 
     def _read(self, seconds: float) -> Any:
         out = self.process.stdout
@@ -90,17 +90,17 @@ class Worker:
             raise Stopped(f"cut at {seconds:g} s")
         line = out.readline()
         if not line:
-            raise Stopped(self._last_words())
+            raise Stopped(self._failure())
         return json.loads(line)
 
-    def _last_words(self) -> str:
+    def _failure(self) -> str:
+        """Return the last line that the program wrote to stderr, or its exit status."""
         status = self.process.wait()
         self.errors.seek(0)
-        said = self.errors.read().decode(errors="replace").strip().splitlines()
-        words = said[-1] if said else f"ended with status {status}"
-        return (
-            "out of memory" if "MemoryError" in words or "Unable to allocate" in words or status == -9 else words[:160]
-        )
+        lines = self.errors.read().decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"ended with status {status}"
+        out_of_memory = "MemoryError" in reason or "Unable to allocate" in reason or status == -9
+        return "out of memory" if out_of_memory else reason[:160]
 
     def close(self) -> None:
         self.process.kill()
@@ -109,12 +109,12 @@ class Worker:
 
 
 def installed(programs: list[str]) -> list[str]:
-    """Those programs that can be run here."""
+    """Return the programs that are installed."""
     return [name for name in programs if find_spec(PACKAGES.get(name, name)) is not None]
 
 
 def measure(job: int, programs: list[str], limits: Limits) -> list[Result]:
-    """Every program on one job, asked in turn: once cold, then warm until each has its repeats or has used up its time."""
+    """Run every program on one job, interleaved: once cold, then warm until its repeats or its time are used up."""
     results = {name: Result(name) for name in programs}
     workers: dict[str, Worker] = {}
     try:
@@ -139,24 +139,24 @@ def _turn(workers: dict[str, Worker], result: Result, k: int, limits: Limits) ->
         workers.pop(result.program).close()
         return
     if k == 0:
-        # the peak of later runs would hold what is kept between jobs
+        # the peak of later runs would include memory that is kept between runs
         result.lower, result.upper, result.mib = row["lower"], row["upper"], row["mib"]
     result.cpu.append(row["cpu"])
     result.wall.append(row["wall"])
 
 
 def start_times(repeats: int) -> tuple[float, float] | None:
-    """CPU seconds of a whole ``wpriv calibrate`` and of a process that imports what it rests on: medians of interleaved runs.
+    """Return median CPU seconds of ``wpriv calibrate`` and of a process that only imports its dependencies.
 
-    None where the command line is not installed beside this interpreter.
+    The runs are interleaved. None if the command line is not installed beside this interpreter.
     """
     command = shutil.which("wpriv", path=str(Path(sys.executable).parent))
     if command is None:
         return None
-    both = ([command, *START], [sys.executable, "-c", FLOOR])
+    commands = ([command, *START], [sys.executable, "-c", FLOOR])
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats + 1):
-        for runs, argv in zip(seconds, both, strict=True):
+        for runs, argv in zip(seconds, commands, strict=True):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             done = subprocess.run(argv, cwd=tempfile.gettempdir(), env=_environment(), capture_output=True, check=False)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -167,7 +167,7 @@ def start_times(repeats: int) -> tuple[float, float] | None:
 
 
 def _environment() -> dict[str, str]:
-    """One thread for every numerical library."""
+    """Return the environment with one thread for every numerical library."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -178,7 +178,7 @@ def _environment() -> dict[str, str]:
 
 
 def check_programs(names: list[str]) -> None:
-    """Ends the program where a name is unknown."""
+    """Exit with an error if a name is unknown."""
     unknown = [name for name in names if name not in PROGRAMS]
     if unknown:
         raise SystemExit(f"benchmarks: no program called {unknown[0]!r}. Known: {', '.join(PROGRAMS)}")

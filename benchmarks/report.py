@@ -1,4 +1,4 @@
-"""Tables of a benchmark: markdown for people, CSV for machines, and whether each target is met."""
+"""Tables of a benchmark as Markdown and CSV, and whether each target is met."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from benchmarks.measure import Limits, Result
 MINE, COARSE = "wpriv", "wpriv at 1e-3"
 PEERS = ("dp_accounting", "prv_accountant", "opacus")
 SLACK = 1e-9
-"""Truths are known to some ten digits; the ends may miss them by that much."""
+"""Relative tolerance of bounds, since the true answers are known to about ten digits."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One job and what every program made of it."""
+    """One job and the result of every program."""
 
     job: Job
     results: dict[str, Result]
 
     def ratio(self, peer: str) -> float | None:
-        """How many times longer the peer takes than wpriv; at least that, where it was cut; None where it has no finite answer."""
+        """Return the peer's time over that of wpriv (a lower bound if it was cut); None if it has no finite answer."""
         theirs, mine = self.results.get(peer), self.results[MINE]
         if theirs is None or not mine.answered:
             return None
@@ -46,7 +46,7 @@ class Target:
 
 
 def width(result: Result) -> float:
-    """The relative width of a bracket."""
+    """Return the relative width of a bracket."""
     if not result.upper < math.inf:
         return math.inf
     return (result.upper - result.lower) / result.upper if result.upper > 0 else 0.0
@@ -57,7 +57,7 @@ def holds(result: Result, truth: float) -> bool:
 
 
 def questions(rows: list[Measured]) -> str:
-    """The table of the jobs that ask for eps or delta."""
+    """Return the table of the jobs that compute eps or delta."""
     head = ["job", "truth", "wpriv, certified", "width", "ms", "ms at 1e-3", "MiB"]
     lines = [head + [cell for peer in PEERS for cell in (_short(peer), "ms", "x")]]
     for row in rows:
@@ -80,7 +80,7 @@ def questions(rows: list[Measured]) -> str:
 
 
 def calibrations(rows: list[Measured]) -> str:
-    """The table of the jobs that ask for a parameter."""
+    """Return the table of the jobs that compute a parameter."""
     head = ["calibrate", "least or most", "wpriv", "off by", "ms", "at 1e-3", "off by", "ms"]
     lines = [head + [cell for peer in PEERS for cell in (_short(peer), "ms", "x")]]
     for row in rows:
@@ -94,20 +94,20 @@ def calibrations(rows: list[Measured]) -> str:
 
 
 def targets(rows: list[Measured], start: tuple[float, float] | None) -> list[Target]:
-    """What was aimed at, and the worst that was found, each with the job it was found on."""
-    asked = [row for row in rows if not row.job.solve]
-    few, many = ([row for row in asked if (len(row.job.parts) > 1) == mixed] for mixed in (False, True))
+    """Return the targets with the worst measured values and the jobs in which they occurred."""
+    direct = [row for row in rows if not row.job.solve]
+    few, many = ([row for row in direct if (len(row.job.parts) > 1) == mixed] for mixed in (False, True))
     sigma = [row for row in rows if row.job.solve == "noise"]
-    tiny = [row for row in asked if (row.job.delta or 1) <= 1e-15 and row.job.parts[0].rate < 1]
-    found = [
-        _most("relative width", 1e-6, "{:.2e}", asked, lambda r: width(r.results[MINE])),
+    tiny = [row for row in direct if (row.job.delta or 1) <= 1e-15 and row.job.parts[0].rate < 1]
+    lines = [
+        _most("relative width", 1e-6, "{:.2e}", direct, lambda r: width(r.results[MINE])),
         _most("time of one answer", 200, "{:.1f} ms", few, lambda r: 1e3 * r.results[MINE].seconds()),
         _most(
             "time of one answer, 50 and 100 kinds", 500, "{:.1f} ms", many, lambda r: 1e3 * r.results[MINE].seconds()
         ),
-        _fewest("dp_accounting", 3, asked),
-        _fewest("prv_accountant", 50, asked),
-        _most("time at tol 1e-3", 75, "{:.0f} ms", asked, lambda r: 1e3 * r.results[COARSE].seconds()),
+        _fewest("dp_accounting", 3, direct),
+        _fewest("prv_accountant", 50, direct),
+        _most("time at tol 1e-3", 75, "{:.0f} ms", direct, lambda r: 1e3 * r.results[COARSE].seconds()),
         _most("calibrate sigma, time", 200, "{:.0f} ms", sigma, lambda r: 1e3 * r.results[MINE].seconds()),
         _most(
             "calibrate sigma, above the least", 1e-6, "{:.1e}", sigma, lambda r: r.results[MINE].upper / r.job.truth - 1
@@ -124,7 +124,7 @@ def targets(rows: list[Measured], start: tuple[float, float] | None) -> list[Tar
     missed = [
         f"{row.job.name} ({name})" for row in rows for name in (MINE, COARSE) if not _right(row.job, row.results[name])
     ]
-    found.append(
+    lines.append(
         Target(
             "truth inside, calibrated value safe",
             "always, at both tolerances",
@@ -134,14 +134,14 @@ def targets(rows: list[Measured], start: tuple[float, float] | None) -> list[Tar
     )
     if start is not None:
         times = f"{start[0] / start[1]:.2f} ({1e3 * start[0]:.0f} ms against {1e3 * start[1]:.0f} ms)"
-        found.append(
+        lines.append(
             Target("start of `wpriv calibrate`, times its imports", "<= 1.5", times, start[0] <= 1.5 * start[1])
         )
-    return [target for target in found if target is not None]
+    return [target for target in lines if target is not None]
 
 
 def _right(job: Job, result: Result) -> bool:
-    """The bracket holds the truth; a calibrated value lies on the private side of it."""
+    """Whether the bracket contains the true answer, or a calibrated value lies on its safe side."""
     if not job.solve:
         return holds(result, job.truth)
     return result.answered and (
@@ -152,7 +152,7 @@ def _right(job: Job, result: Result) -> bool:
 def _most(
     figure: str, limit: float, show: str, rows: list[Measured], value: Callable[[Measured], float]
 ) -> Target | None:
-    """The largest value over the rows, which must not exceed the limit; None where there are no rows."""
+    """Return the target that the largest value does not exceed the limit; None if there are no rows."""
     if not rows:
         return None
     row = max(rows, key=value)
@@ -162,7 +162,7 @@ def _most(
 
 
 def _fewest(peer: str, limit: float, rows: list[Measured]) -> Target | None:
-    """How many times faster than a peer, where it is least so."""
+    """Return the target for the smallest speed-up over a peer."""
     ratios = [(ratio, row.job.name) for row in rows if (ratio := row.ratio(peer)) is not None]
     if not ratios:
         return None
@@ -175,17 +175,17 @@ def _error(row: Measured) -> float:
     return max(abs(mine.lower / row.job.truth - 1), abs(mine.upper / row.job.truth - 1))
 
 
-def target_table(found: list[Target]) -> str:
+def target_table(targets: list[Target]) -> str:
     return _table(
         [
             ["figure", "wanted", "worst found", "met"],
-            *([t.figure, t.wanted, t.found, "yes" if t.met else "NO"] for t in found),
+            *([t.figure, t.wanted, t.found, "yes" if t.met else "NO"] for t in targets),
         ]
     )
 
 
 def write_csv(rows: list[Measured], path: Path) -> None:
-    """One line for each program on each job; seconds and MiB in full."""
+    """Write one line for each program on each job, with seconds and MiB in full precision."""
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
         out.writerow(
@@ -212,7 +212,7 @@ def write_csv(rows: list[Measured], path: Path) -> None:
 
 
 def publish(text: str, rows: list[dict[str, Any]], out: Path | None, name: str) -> int:
-    """Prints a table and, with a folder, leaves it there with its rows; 1 where a target was missed, else 0."""
+    """Print a table and, with a folder, write it there with its rows; return 1 if a target was missed, else 0."""
     print(text, end="")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -225,11 +225,13 @@ def publish(text: str, rows: list[dict[str, Any]], out: Path | None, name: str) 
 
 
 def preamble(limits: Limits) -> str:
-    """How to read the tables."""
+    """Return an explanation of the tables."""
     return (
         f"Milliseconds are CPU time, one thread, the median of up to {limits.repeats} warm runs taken in turn; "
-        f"x is how many times longer a peer takes than wpriv. Runs were cut at {limits.seconds:g} s or {limits.mib} MiB above the import. "
-        "dp_accounting at its default grid and Opacus give an upper end alone; prv_accountant and Opacus run at an eps error of .01."
+        "x is the time of a peer over that of wpriv. "
+        f"Runs were cut at {limits.seconds:g} s or {limits.mib} MiB above the import. "
+        "dp_accounting at its default grid and Opacus give an upper bound only; "
+        "prv_accountant and Opacus run at an eps error of .01."
     )
 
 
@@ -240,13 +242,13 @@ def _peer(row: Measured, peer: str) -> list[str]:
     if not result.answered:
         times = "-" if ratio is None else f"> {ratio:.0f}"
         return [_reason(result.note), "-", times]
-    both = f"{_number(result.lower)} .. " if 0 < result.lower < result.upper else ""
+    lower = f"{_number(result.lower)} .. " if 0 < result.lower < result.upper else ""
     wrong = "" if row.job.solve or result.upper >= row.job.truth * (1 - 1e-6) else " (below the truth)"
-    return [f"{both}{_number(result.upper)}{wrong}", _ms(result), f"{ratio:.3g}" if ratio else "-"]
+    return [f"{lower}{_number(result.upper)}{wrong}", _ms(result), f"{ratio:.3g}" if ratio else "-"]
 
 
 def _reason(note: str) -> str:
-    """A refusal in a few words: 'cut' and 'out of memory' as they are, an exception by its kind."""
+    """Shorten a note: 'cut' and 'out of memory' are kept, an exception is named by its class."""
     kind = note.partition(":")[0].rpartition(".")[2]
     return note if note.startswith(("cut", "out of")) else {"NotImplementedError": "-"}.get(kind, f"fails: {kind}")
 

@@ -1,8 +1,9 @@
-"""``python -m benchmarks sinkhorn``: loss and gradient of one training step by entropic transport, beside POT and geomloss.
+"""``python -m benchmarks sinkhorn``: loss and gradient of a training step by entropic transport, with POT and geomloss.
 
-400 made-up images of 28 x 28 against 400 others under noise, float32, one thread. Each program's error is that of its gradient against
-float64 at a marginal error of 1e-9, which wpriv's tests hold against POT's. POT's own stop of 1e-9 is out of reach in float32, so its log
-solver also runs at the loosest of its stops 1e-3, 1e-4, ... that brings the gradient's error to ERROR: the best its users could have.
+400 synthetic images of 28 x 28 against 400 noisy others, float32, one thread. The error is that of the gradient
+against float64 at a marginal error of 1e-9, which the tests of wpriv compare with POT. The default stop of POT, 1e-9,
+is out of reach in float32; so its log solver also runs at the loosest stop of 1e-3, 1e-4, ... whose gradient error is
+at most ERROR, the best setting for its users.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ N, SIDE = 400, 28
 
 @dataclass(frozen=True)
 class Job:
-    """A cost ||.||_p^p and a lambda; the noise is the one that lambda is right for."""
+    """A cost ||.||_p^p and a lambda; the noise is that for which lambda is the theorem's."""
 
     p: int
     lam: float
@@ -39,7 +40,7 @@ JOBS = (Job(2, 8.0), Job(2, 2.0), Job(1, 5.0))
 
 
 def images(count: int, generator: Any) -> Any:
-    """[count, 784] images of a few soft strokes each, in [0, 1]."""
+    """Return [count, 784] images of a few soft strokes each, in [0, 1]."""
     import torch
 
     row, column = torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")
@@ -71,11 +72,11 @@ def problem(job: Job, seed: int) -> tuple[Any, Any]:
 def wpriv(x: Any, y: Any, job: Job, tol: float = 2e-4) -> Any:
     from wpriv.transport.sinkhorn import entropic
 
-    return entropic(x, y, job.lam, job.p, tol=tol, most=20_000).value
+    return entropic(x, y, job.lam, job.p, tol=tol, max_iterations=20_000).value
 
 
 def pot(x: Any, y: Any, job: Job, method: str = "sinkhorn_log", stop: float = 1e-9) -> Any:
-    """The cost of POT's plan, the plan held fixed: its solvers' gradient by the envelope theorem, cheaper than unrolled."""
+    """Return the cost of POT's plan at the fixed plan: by the envelope theorem its gradient, cheaper than unrolling."""
     import ot
     import torch
 
@@ -87,7 +88,7 @@ def pot(x: Any, y: Any, job: Job, method: str = "sinkhorn_log", stop: float = 1e
 
 
 def geomloss(x: Any, y: Any, job: Job, scaling: float = 0.5) -> Any:
-    """Its cost is |x - y|^2 / 2 at p = 2, and by itself not the l1 norm at p = 1."""
+    """Return the loss of geomloss, whose cost is |x - y|^2 / 2 for p = 2 and by default not the l1 norm for p = 1."""
     import torch
     from geomloss import SamplesLoss
 
@@ -104,7 +105,7 @@ def gradient(loss: Callable[..., Any], x: Any, y: Any, job: Job, **options: Any)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Prints one table a job; 0 where wpriv's gradient is right to ERROR on each, else 1."""
+    """Print one table for each job; return 0 if the error of wpriv's gradient is at most ERROR on each, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks sinkhorn", description=(__doc__ or "").partition("\n")[0]
     )
@@ -126,7 +127,7 @@ def main(argv: list[str] | None = None) -> int:
         for seed in range(flags.repeats):
             points = problem(job, seed)
             for name, run in runs.items():
-                # what takes seconds is timed once
+                # runs of several seconds are timed once
                 if not times[name] or times[name][0] < 2:
                     started = time.process_time()
                     run(*points)
@@ -140,7 +141,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _programs(x: Any, y: Any, job: Job, truth: Any) -> dict[str, Callable[[Any, Any], Any]]:
-    """The programs that are installed, by name."""
+    """Return the installed programs by name."""
     found = {"wpriv": lambda x, y: gradient(wpriv, x, y, job)}
     if find_spec("ot"):
         stop = next(

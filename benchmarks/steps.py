@@ -1,7 +1,8 @@
-"""Training steps to be timed: small networks, and for each program a function that makes its step.
+"""Training steps to be timed: small networks, and for each program a function that builds its step.
 
-``STEPS[program](network, x, y)`` returns a function of no arguments: one step of SGD on one fixed batch, private for all but ``plain``.
-Each imports its own program alone. Opacus is asked in both of its modes that can train these networks, and in both layouts of memory.
+``STEPS[program](network, x, y)`` returns a function without arguments: one step of SGD on a fixed batch, private for
+all but ``plain``. Each imports only its own program. Opacus runs in both of its modes that can train these networks,
+and in both memory layouts.
 """
 
 # mypy: disable-error-code="import-untyped, import-not-found, no-untyped-call"
@@ -64,7 +65,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def make(program: str, network: str, batch: int, device: str) -> Step:
-    """The step of a program on a batch of noise, the same for all."""
+    """Build the step of a program on a random batch, the same for all programs."""
     torch.manual_seed(0)
     build, shape = NETWORKS[network]
     layout = torch.contiguous_format if program.endswith("contiguous") else torch.channels_last
@@ -106,7 +107,7 @@ def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: b
 
 
 def noise(model: nn.Module, x: Tensor, y: Tensor, exact: bool = False) -> Step:
-    """The noise of a step of wpriv alone, on a sum of zeros."""
+    """Build only the noise of a step of wpriv, on a sum of zeros."""
     from wpriv.engine.exact_sums import Sum
     from wpriv.engine.noise_stream import Noise
     from wpriv.engine.release import Bounded, add_noise
@@ -123,7 +124,7 @@ def noise(model: nn.Module, x: Tensor, y: Tensor, exact: bool = False) -> Step:
 
 
 def opacus_hooks(model: nn.Module, x: Tensor, y: Tensor) -> Step:
-    """Opacus as it is by default."""
+    """Opacus with its default settings."""
     from opacus.grad_sample import GradSampleModule
     from opacus.optimizers import DPOptimizer
 

@@ -1,7 +1,8 @@
-"""``python -m benchmarks training [--quick] [--jobs TEXT] [--programs A,B] [--device cuda]``: private training steps beside plain ones.
+"""``python -m benchmarks training [--quick] [--jobs TEXT] [--programs A,B] [--device cuda]``: times of training steps.
 
-Every program runs in a process of its own and takes one step in turn, so that all see the same neighbours on the machine. Times are
-CPU time of one thread on a CPU, and wall time between synchronisations on CUDA; memory is the peak above what the imports need.
+Private steps are compared with plain ones. Every program runs in its own process, and steps are interleaved, so that
+other load on the machine affects all alike. Times are CPU time of one thread on a CPU, and wall time between
+synchronisations on CUDA; memory is the peak above the imports.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PROGRAMS = (
 
 @dataclass(frozen=True)
 class Job:
-    """A network at a batch size, the most that a private step may take in units of a plain one, and noise of it."""
+    """A network, a batch size, and the target times of a private step over a plain one and of noise over a step."""
 
     name: str
     network: str
@@ -57,7 +58,7 @@ CUDA = (Job("tanh CNN 28x28, batch 4096", "cnn", 4096, 1.5), Job("WRN-16-4, batc
 
 @dataclass
 class Steps:
-    """A program in a process of its own: seconds of each step taken, and the peak MiB above its imports."""
+    """A program in its own process: seconds of each step, and the peak MiB above its imports."""
 
     program: str
     job: Job
@@ -80,7 +81,7 @@ class Steps:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT, env=_environment(), text=True)
 
     def take(self) -> None:
-        """One step more."""
+        """Take one more step."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("\n")
@@ -97,7 +98,7 @@ class Steps:
 
 
 def worker(program: str, network: str, batch: str, device: str) -> None:
-    """Takes a step for every line of standard input, and writes its seconds and the peak so far."""
+    """Take a step for every line of standard input, and write its seconds and the peak so far."""
     import torch
 
     from benchmarks.steps import make
@@ -127,7 +128,7 @@ def worker(program: str, network: str, batch: str, device: str) -> None:
 
 
 def measure(job: Job, programs: list[str], repeats: int, device: str) -> dict[str, Steps]:
-    """Every program on one job, a step in turn; the first two steps of each are left out of its times."""
+    """Run every program on one job, steps interleaved; the first two steps of each are not timed."""
     running = {program: Steps(program, job, device) for program in programs}
     try:
         for _ in range(repeats + 2):
@@ -141,7 +142,7 @@ def measure(job: Job, programs: list[str], repeats: int, device: str) -> dict[st
 
 
 def verdicts(job: Job, found: dict[str, Steps]) -> list[tuple[str, str, str, bool]]:
-    """Targets of a job as (figure, wanted, found, met)."""
+    """Return the targets of a job as (figure, wanted, found, met)."""
     mine, plain = found["wpriv"].typical(), found["plain"].typical()
     rows = [("times a plain step", f"<= {job.times}", f"{mine / plain:.2f}", mine <= job.times * plain)]
     if job.memory is not None:
@@ -177,7 +178,7 @@ def verdicts(job: Job, found: dict[str, Steps]) -> list[tuple[str, str, str, boo
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Prints the tables; 0 where every target is met, 1 where one is missed."""
+    """Print the tables; return 0 if every target is met, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks training", description="private training steps beside plain ones"
     )

@@ -1,7 +1,7 @@
 """``python -m benchmarks transport [--quick] [--jobs TEXT] [--out DIR]``: transport on the line and sliced, beside POT.
 
-Both programs run in this process, one thread, asked in turn on the same tensors; times are the medians of their CPU time. The memory of a
-job is the peak of a process of its own above its inputs.
+Both programs run interleaved in this process on the same tensors, with one thread; times are medians of CPU time. The
+memory of a job is the peak of a separate process above its inputs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DIM = 784
 
 @dataclass(frozen=True)
 class Job:
-    """Samples of n and m records: on the line where ``k`` is 0, else sliced over k directions in DIM dimensions."""
+    """Samples of n and m records: on the line if ``k`` is 0, else sliced over k directions in DIM dimensions."""
 
     name: str
     n: int
@@ -59,7 +59,7 @@ JOBS = (
 
 
 def programs(job: Job) -> dict[str, Callable[[], Any]]:
-    """What is run on a job, by name, ours first, each with derivatives in both samples; of emd_1d only the plan is asked."""
+    """Return the programs by name, wpriv first, each with derivatives in both samples; of emd_1d only the plan."""
     import ot
     import torch
 
@@ -85,10 +85,10 @@ def programs(job: Job) -> dict[str, Callable[[], Any]]:
 
 
 def measure(job: Job, seconds: float) -> dict[str, float]:
-    """Median CPU seconds of each program, interleaved, in about as many seconds each, and at least three runs."""
+    """Return median CPU seconds of each program: interleaved runs, about ``seconds`` each, at least three runs."""
     asked = programs(job)
     once = {name: _timed(call, 1) for name, call in asked.items()}
-    # short calls are timed by the score, so that the clock and cold caches weigh little
+    # short calls are timed in batches, to reduce the effect of the clock and of cold caches
     inner = {name: max(1, int(0.01 / max(took, 1e-6))) for name, took in once.items()}
     runs: dict[str, list[float]] = {name: [] for name in asked}
     rounds = max(3, min(31, int(seconds / max(once.values()))))
@@ -106,7 +106,7 @@ def _timed(call: Callable[[], Any], times: int) -> float:
 
 
 def worst_error(job: Job, name: str) -> float | None:
-    """The largest error of the derivatives in float32, relative to the largest of them; the truth is the same records in float64, ours."""
+    """Return the largest error of float32 derivatives over the largest derivative; reference: wpriv in float64."""
     if job.dtype != "float32" or name == "emd_1d" or job.k:
         return None
     import torch
@@ -123,7 +123,7 @@ def worst_error(job: Job, name: str) -> float | None:
 
 
 def peak(index: int, name: str) -> float:
-    """MiB that one run of a program takes at its peak above its inputs, in a process of its own."""
+    """Return the peak MiB of one run of a program above its inputs, in its own process."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.transport", "--peak", str(index), name]
     one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **one}, capture_output=True, text=True, check=True)
@@ -133,7 +133,7 @@ def peak(index: int, name: str) -> float:
 def _peak_here(index: int, name: str) -> float:
     from benchmarks.worker import _forget_peak, memory
 
-    programs(JOBS[0])[name if name != "sliced" else "wasserstein_1d"]()  # what is loaded on first use is no job's
+    programs(JOBS[0])[name if name != "sliced" else "wasserstein_1d"]()  # loads what is imported on first use
     call = programs(JOBS[index])[name]
     _forget_peak()
     before = memory("VmRSS")
@@ -142,7 +142,7 @@ def _peak_here(index: int, name: str) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark; 0 where every target is met, 1 where one is missed."""
+    """Run the benchmark; return 0 if every target is met, else 1."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks transport", description="transport beside POT")
     parser.add_argument(
         "--quick", action="store_true", help="about a second a program and job, and only jobs of up to 10^5 numbers"
@@ -183,7 +183,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: ms, how many times longer the peer takes and what was aimed at, the error in float32, MiB above the inputs."""
+    """Return Markdown: ms, time of the peer over wpriv with its target, the error in float32, MiB above the inputs."""
     lines = ["| job | program | ms | x | wanted | float32 error | MiB |", "|---|---|---|---|---|---|---|"]
     for row in rows:
         goal = "" if row["wanted"] is None else f">= {row['wanted']:g}: {'yes' if row['met'] else 'NO'}"

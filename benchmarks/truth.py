@@ -1,7 +1,8 @@
-"""The truths of the jobs, by a way that no accountant here takes: ``python -m benchmarks.truth`` prints them (some minutes).
+"""True answers of the jobs by an independent method: ``python -m benchmarks.truth`` prints them (takes some minutes).
 
-delta(eps) is the inverse Laplace transform of M(s)/(s(s+1)), M the moment generating function of the composed loss (Alghamdi et al. 2022).
-The trapezoid rule along a vertical line converges geometrically; each value is computed on two lines and must agree to 1e-9 in ln delta.
+delta(eps) is the inverse Laplace transform of M(s)/(s(s+1)), with the moment generating function M of the composed loss
+(Alghamdi et al. 2022). The trapezoid rule along a vertical line converges geometrically; each value is computed on two
+lines, which must agree to 1e-9 in ln delta.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ LogMgf = Callable[[Complex], Complex]
 
 
 def answer(job: Job) -> float:
-    """The exact answer to a job: eps, delta, or the least sufficient noise, the largest n, the largest rate."""
+    """Return the exact answer to a job: eps, delta, the smallest sufficient noise, or the largest n or rate."""
     if job.solve:
         return _solved(job)
     if job.parts[0].mech == "laplace" and job.parts[0].noise > 1e3:
-        # such losses sit on a lattice but for a handful in a million, and the integrand comes back along the line for ever
-        return 4.28387448365193557e-05  # tests/golden, 002-lapbig-1: an exact sum over how many fall between
+        # nearly all mass of such a loss is in two atoms, so that the integrand does not decay along the line; the
+        # value is that of tests/golden, 002-lapbig-1: an exact sum over the number of losses between the atoms
+        return 4.28387448365193557e-05
     if job.delta is None:
         assert job.eps is not None
         return math.exp(log_delta(job.parts, job.eps))
@@ -37,7 +39,7 @@ def answer(job: Job) -> float:
 
 
 def eps_at(parts: tuple[Part, ...], delta: float) -> float:
-    """The eps >= 0 with delta(eps) = delta."""
+    """Return the eps >= 0 with delta(eps) = delta."""
     low, high = 0.0, 1.0
     while log_delta(parts, high) > math.log(delta):
         low, high = high, 2 * high
@@ -47,7 +49,7 @@ def eps_at(parts: tuple[Part, ...], delta: float) -> float:
 
 
 def log_delta(parts: tuple[Part, ...], eps: float) -> float:
-    """ln delta(eps), in the worse order of the neighbours."""
+    """Return ln delta(eps), in the worse direction (add or remove)."""
     if all(part.mech == "gauss" and part.rate == 1 for part in parts):
         mu = math.sqrt(math.fsum(part.n / part.noise**2 for part in parts))
         a, b = float(log_ndtr(mu / 2 - eps / mu)), eps + float(log_ndtr(-mu / 2 - eps / mu))
@@ -73,7 +75,7 @@ def _inverted(log_m: LogMgf, eps: float) -> float:
 
 
 def _saddle(log_m: LogMgf, eps: float) -> float:
-    """Where the integrand is least on the real axis, in a few digits."""
+    """Return the minimiser of the integrand on the real axis, to a few digits."""
     grid = np.geomspace(1e-2, 1e5, 25)
     for _ in range(4):
         values = []
@@ -88,7 +90,7 @@ def _saddle(log_m: LogMgf, eps: float) -> float:
 
 
 def _on_line(log_m: LogMgf, eps: float, c: float, span: float) -> float:
-    """The integral along Re s = c, its step such that copies of delta ``span`` standard deviations away are what it adds."""
+    """Return the log of the integral along Re s = c; its aliasing error is delta ``span`` standard deviations away."""
     h = 1e-2 * c
     peak, left, right = (float(log_m(np.array([complex(x)]))[0].real) - x * eps for x in (c, c - h, c + h))
     spread = math.sqrt(max((left + right - 2 * peak) / h**2, 1e-12))
@@ -104,7 +106,7 @@ def _on_line(log_m: LogMgf, eps: float, c: float, span: float) -> float:
 
 
 def _log_mgf(part: Part, s: Complex, order: str) -> Complex:
-    """ln E e^(s loss) of one run under P, to full precision however small the loss is."""
+    """Return ln E e^(s loss) of one run under P, in full precision also for small losses."""
     if part.mech == "laplace":
         return _log_mgf_laplace(1 / part.noise, s)
     q, mu = part.rate, 1 / part.noise
@@ -113,7 +115,7 @@ def _log_mgf(part: Part, s: Complex, order: str) -> Complex:
     x = np.arange(-12, 12 + mu * max(0.0, float(power.real.max())), step)
     loss = np.log1p(q * np.expm1(mu * x - mu * mu / 2))
     weight = -x * x / 2 - math.log(math.sqrt(2 * math.pi) / step)
-    # the ratio has mean 1 under N(0, 1), so that power * (ratio - 1) may be taken away from ratio^power - 1
+    # the ratio has mean 1 under N(0, 1), so that power * (ratio - 1) may be subtracted from ratio^power - 1
     z = power[:, None] * loss
     near = np.abs(z) < 0.1
     small = np.where(near, z, 0)
@@ -127,7 +129,7 @@ def _log_mgf(part: Part, s: Complex, order: str) -> Complex:
     far = np.exp(z + weight) - (1 + z) * np.exp(weight)
     integrand = np.where(near, series * np.exp(weight), far) - power[:, None] * (quadratic * np.exp(weight))
     w: Complex = integrand.sum(axis=1)
-    # numpy's own log1p of complex numbers rounds 1 + w
+    # numpy's log1p of complex numbers rounds 1 + w
     found: Complex = np.log1p(w.real * (2 + w.real) + w.imag**2) / 2 + 1j * np.arctan2(w.imag, 1 + w.real)
     return found
 
@@ -141,7 +143,7 @@ def _exp_minus_linear(y: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _log_mgf_laplace(t: float, s: Complex) -> Complex:
-    """From the two atoms at +-t and the density between them."""
+    """Return the same for Laplace noise, from the two atoms at +-t and the density between them."""
     found: Complex = np.log(((s + 1) * np.exp(s * t) + s * np.exp(-(s + 1) * t)) / (2 * s + 1))
     return found
 
@@ -156,7 +158,7 @@ def _solved(job: Job) -> float:
         return log_delta((replace(part, **changed),), eps) - math.log(target)
 
     if job.solve == "n":
-        # the mgf takes any real n
+        # the moment generating function is defined for any real n
         return float(math.floor(brentq(miss, 5e3, 2e4, xtol=1e-3)))
     low, high = (2.0, 8.0) if job.solve == "noise" else (5e-3, 2e-2)
     return float(brentq(miss, low, high, xtol=1e-13, rtol=1e-12))

@@ -1,7 +1,7 @@
-"""One program on one job in a process of its own: ``python -m benchmarks.worker PROGRAM JOB LIMIT_MIB``.
+"""Run one program on one job in its own process: ``python -m benchmarks.worker PROGRAM JOB LIMIT_MIB``.
 
-Reads a number k from each line of standard input, answers the job with its noise nudged by k parts in 10^10, and writes a JSON line;
-the first line says that everything is imported.
+Reads a number k from each line of standard input, runs the job with its noise changed by k parts in 10^10, and writes
+a JSON line; the first line announces that everything is imported.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.jobs import JOBS
-from benchmarks.tools import PROGRAMS
+from benchmarks.programs import PROGRAMS
 
-# what each program loads before its first answer, so that its memory and its first answer are not those of the import
+# loaded before the first job, so that its memory and time do not include the import
 IMPORTS = {
     "wpriv": (
         "wpriv.accountants.pld",
@@ -35,7 +35,7 @@ IMPORTS = {
 
 
 def memory(field: str) -> float:
-    """MiB resident now (VmRSS) or at the peak (VmHWM); the peak of the process for both where there is no /proc."""
+    """Return MiB resident now (VmRSS) or at the peak (VmHWM); without /proc, the peak for both."""
     try:
         found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     except OSError:
@@ -47,7 +47,7 @@ def memory(field: str) -> float:
 
 def main() -> None:
     program, job, limit = sys.argv[1], JOBS[int(sys.argv[2])], int(sys.argv[3])
-    # the protocol keeps the real standard output to itself; what a program prints goes to stderr
+    # standard output is reserved for the protocol; the output of the program goes to stderr
     reply = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
@@ -80,7 +80,7 @@ def _address_space() -> int:
 
 
 def _forget_peak() -> None:
-    """Lets the peak start again from here, so that what the import needed in passing is not held against the program."""
+    """Reset the peak memory, so that it does not include temporary memory of the import."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A gate for a pipeline: prices the steps that a trainer recorded, and fails (exit code 1) where they cost more than was promised.
+# A gate for a pipeline: accounts for the steps that a trainer recorded, and fails (exit code 1) if eps exceeds the limit.
 # Run: bash examples/gate.sh
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

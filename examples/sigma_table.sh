@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The least sigma for several numbers of steps, one number a line: --quiet prints it bare and rounded to the safe side.
+# The smallest sigma for several numbers of steps, one a line: --quiet prints only the number, rounded to the safe side.
 # Run: bash examples/sigma_table.sh
 set -euo pipefail
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A sweep of private trainings as a Slurm array; each task takes its share of the grid and goes on where it was cut short.
+# A sweep of private trainings as a Slurm array; each task runs its share of the grid and resumes where it was interrupted.
 # On a cluster: sbatch examples/train_array.sh. Elsewhere its tasks run one after another.
 # Run: bash examples/train_array.sh
 #SBATCH --array=1-2
@@ -27,7 +27,7 @@ sweep: [{over: privacy.eps, values: [1, 4]}]
 YAML
 
 train() {
-  # the batch system's warning is handed on; 75 says that the task was saved and is to be queued again
+  # the warning of the batch system is forwarded; exit code 75 means that the task was saved and can be queued again
   wpriv train "$recipe" --out "$out/grid" --shard "$1/$tasks" & child=$!
   trap 'kill -USR1 "$child"' USR1
   code=0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One private training in two processes: every record is drawn once, each process takes its share, noise is added once.
+# One private training in two processes: batches are drawn once, each process computes its share, noise is added once.
 # On GPUs: PROCESSES=8 DEVICE=cuda bash examples/train_together.sh
 # Run: bash examples/train_together.sh
 set -euo pipefail

@@ -1,13 +1,11 @@
-"""The benchmark runs and reports; how fast anything is, is not asserted here."""
+"""The benchmarks run and report; speed is not asserted."""
 
 from __future__ import annotations
 
 import csv
-import json
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,9 +13,8 @@ import torch
 from benchmarks.jobs import JOBS, Part
 from benchmarks.steps import NETWORKS
 from benchmarks.truth import answer, log_delta
+from tests.points import GOLDEN, ROOT
 
-ROOT = Path(__file__).parents[1]
-GOLDEN = ROOT / "tests" / "golden" / "golden.json"
 CHECKED = (
     "gauss sigma=100 n=1000, eps at 1e-15",
     "q=.01 sigma=4 n=65536, delta at eps 1",
@@ -27,18 +24,8 @@ CHECKED = (
 
 @pytest.mark.slow
 def test_the_quick_benchmark_prints_its_tables_and_writes_them(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks",
-        "--quick",
-        "--jobs",
-        "n=65536, eps at 1e-4",
-        "--programs",
-        "wpriv",
-        "--out",
-        str(tmp_path),
-    ]
+    flags = ["--quick", "--jobs", "n=65536, eps at 1e-4", "--programs", "wpriv", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr  # 1 says that a target was missed, as on a busy machine
     assert "| relative width | <= 1.00e-06 |" in done.stdout
@@ -62,18 +49,18 @@ def test_the_gradient_benchmark_prints_its_table_and_writes_it(tmp_path):
     assert float(rows["vmap Jacobians"]["difference"]) < 1e-3
 
 
-def test_job_names_are_different_so_that_each_can_be_chosen():
+def test_job_names_are_unique():
     assert len({job.name for job in JOBS}) == len(JOBS) >= 18
 
 
 @pytest.mark.parametrize("name", CHECKED)
-def test_truths_are_what_the_inverse_laplace_transform_gives(name):
+def test_true_answers_equal_the_inverse_laplace_transform(name):
     (job,) = (job for job in JOBS if job.name == name)
     assert answer(job) == pytest.approx(job.truth, rel=1e-10)
 
 
-def test_the_inverse_laplace_transform_meets_the_golden_value():
-    (golden,) = (p for p in json.loads(GOLDEN.read_text())["points"] if p["id"] == "002-sgn-remove-1")
+def test_the_inverse_laplace_transform_equals_the_golden_value():
+    golden = GOLDEN["002-sgn-remove-1"]
     assert golden["inputs"] == {"q": "0.01", "sigma": "4", "n": 65536, "eps": "1", "direction": "remove"}
     assert math.exp(log_delta((Part("gauss", 4, 65536, 0.01),), 1.0)) == pytest.approx(float(golden["value"]), rel=1e-9)
 
@@ -88,7 +75,7 @@ def test_the_quick_benchmark_of_training_prints_times_and_targets():
 
 
 @pytest.mark.parametrize(("network", "parameters"), [("cnn", 26_010), ("mlp", 269_322), ("wrn", 2_748_890)])
-def test_the_networks_timed_have_the_parameters_of_those_they_are_named_after(network, parameters):
+def test_the_timed_networks_have_the_published_number_of_parameters(network, parameters):
     build, shape = NETWORKS[network]
     model = build()
     assert sum(p.numel() for p in model.parameters()) == parameters

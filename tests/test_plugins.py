@@ -173,7 +173,11 @@ def test_every_file_of_a_folder_is_known_by_its_name_and_loads(folder, smallest_
     home = Path(wpriv.__file__).parent / folder
     files = {path.stem.replace("_", "-") for path in home.rglob("*.py") if not path.stem.startswith("_")}
     assert len(files) >= smallest_count
-    assert set(registry.names(folder)) == files
+    declared = getattr(importlib.import_module(f"wpriv.{folder}"), "DECLARED", {})
+    assert not files & set(declared)
+    assert set(registry.names(folder)) == {*files, *declared}
+    for name, plugin in declared.items():
+        assert registry.load(folder, name) is plugin
     for name in files:
         assert registry.load(folder, name).__name__ == f"wpriv.{folder}.{name.replace('-', '_')}"
 

@@ -29,7 +29,7 @@ def test_the_list_tells_what_lies_where(root, capsys):
     (german,) = [line for line in out.splitlines() if line.startswith("german ")]
     assert german.split() == ["german", "found", "16", "4", "2", "float32", "unknown", str(root / "german")]
     assert all(any(line.startswith(name) for line in out.splitlines()) for name in registry.names("data"))
-    assert "not a whole MATLAB file" in out
+    assert "usps.mat" in out
     assert "ufldl.stanford.edu" in out
     assert "--data-root" in err
 

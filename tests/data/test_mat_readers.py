@@ -1,4 +1,4 @@
-"""SVHN, USPS and features from small MATLAB, LIBSVM and .npz files made here."""
+"""SVHN, USPS and features from small MATLAB, LIBSVM and .npz files."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ def svhn(folder, **changed):
     return data.read("svhn", root=folder, verify=False)
 
 
-def test_svhn_has_its_axes_turned_and_ten_read_as_zero(tmp_path):
+def test_svhn_axes_are_transposed_and_label_ten_is_zero(tmp_path):
     found = svhn(tmp_path)
     assert found.x_train.shape == (4, 3, 32, 32)
     assert found.x_train[2, 1, 5, 7] == X[5, 7, 1, 2]
     assert found.y_train.tolist() == [0, 1, 9, 0]
     assert found.x_test.shape == (1, 3, 32, 32)
     assert found.name == "svhn-unverified"
-    with pytest.raises(MissingResource, match="not the published file of svhn"):
+    with pytest.raises(MissingResource, match=r"svhn.*MD5"):
         data.read("svhn", root=tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "fact"),
     [
-        ({"y": np.array([[11], [1], [9], [10]], np.uint8)}, "from 1 to 10; found 1 to 11"),
-        ({"y": np.array([[0], [1], [9], [10]], np.uint8)}, "from 1 to 10"),
-        ({"y": np.array([[np.nan], [1], [9], [10]])}, "from 1 to 10"),
-        ({"y": Y[:3]}, "4 examples have 3 labels"),
-        ({"X": X.astype(float)}, r"wanted X of \[32, 32, 3, N\] bytes"),
-        ({"X": X[:31]}, r"wanted X of \[32, 32, 3, N\] bytes"),
+        ({"y": np.array([[11], [1], [9], [10]], np.uint8)}, "1 to 11"),
+        ({"y": np.array([[0], [1], [9], [10]], np.uint8)}, "0 to 10"),
+        ({"y": np.array([[np.nan], [1], [9], [10]])}, "nan to nan"),
+        ({"y": Y[:3]}, "3 labels"),
+        ({"X": X.astype(float)}, "float64"),
+        ({"X": X[:31]}, r"\[31, 32, 3, 4\]"),
     ],
 )
-def test_wrong_svhn_arrays_are_told(tmp_path, changed, told):
-    with pytest.raises(MissingResource, match=told):
+def test_wrong_svhn_arrays_are_refused(tmp_path, changed, fact):
+    with pytest.raises(MissingResource, match=fact):
         svhn(tmp_path, **changed)
 
 
-def test_a_matlab_file_without_the_arrays_or_of_version_7_3_is_told(tmp_path):
+def test_matlab_files_without_the_arrays_or_of_version_7_3_are_refused(tmp_path):
     svhn(tmp_path)
     savemat(tmp_path / "train_32x32.mat", {"Z": X})
-    with pytest.raises(MissingResource, match="wanted the arrays X, y; found Z"):
+    with pytest.raises(MissingResource, match=r"X, y.*Z"):
         data.read("svhn", root=tmp_path, verify=False)
     (tmp_path / "train_32x32.mat").write_bytes(b"MATLAB 7.3 MAT-file" + bytes(600))
-    with pytest.raises(MissingResource, match="save it again"):
+    with pytest.raises(MissingResource, match=r"7\.3"):
         data.read("svhn", root=tmp_path, verify=False)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(share=st.floats(0, 1, exclude_max=True))
-def test_no_truncated_matlab_file_passes(tmp_path, share):
+def test_truncated_matlab_files_are_refused(tmp_path, share):
     svhn(tmp_path)
     path = tmp_path / "train_32x32.mat"
     raw = path.read_bytes()
@@ -72,7 +72,7 @@ def test_no_truncated_matlab_file_passes(tmp_path, share):
         data.read("svhn", root=tmp_path, verify=False)
 
 
-IMAGES = RNG.integers(0, 3, (5, 16, 16)) / 2.0  # in [0, 1], as they should come out
+IMAGES = RNG.integers(0, 3, (5, 16, 16)) / 2.0  # in [0, 1], as the reader returns them
 DIGITS = np.array([6, 0, 9, 1, 1])
 
 
@@ -92,7 +92,7 @@ def usps(folder, kind, images=IMAGES, digits=DIGITS):
 
 
 @pytest.mark.parametrize("kind", ["mat", "libsvm"])
-def test_usps_comes_out_upright_in_zero_to_one_from_either_form(tmp_path, kind):
+def test_usps_images_are_upright_and_in_zero_to_one_from_both_formats(tmp_path, kind):
     found = usps(tmp_path, kind)
     assert found.x_train.dtype == np.float32
     np.testing.assert_allclose(found.x_train[:, 0], IMAGES, atol=1e-6)
@@ -104,25 +104,25 @@ def test_usps_comes_out_upright_in_zero_to_one_from_either_form(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["mat", "libsvm"])
 @pytest.mark.parametrize(
-    ("images", "digits", "told"),
+    ("images", "digits", "fact"),
     [
-        (IMAGES * np.nan, DIGITS, "pixels must lie from 0 to 1"),
-        (IMAGES * 2, DIGITS, "pixels must lie from 0 to 1"),
-        (IMAGES, DIGITS + 2, "labels must lie from 0 to 9; found 11"),
+        (IMAGES * np.nan, DIGITS, "nan to nan"),
+        (IMAGES * 2, DIGITS, "to 2"),
+        (IMAGES, DIGITS + 2, "found 11 at example 2"),
     ],
 )
-def test_wrong_usps_numbers_are_told(tmp_path, kind, images, digits, told):
-    with pytest.raises(MissingResource, match=told):
+def test_usps_numbers_out_of_range_are_refused(tmp_path, kind, images, digits, fact):
+    with pytest.raises(MissingResource, match=fact):
         usps(tmp_path, kind, images, digits)
 
 
 @pytest.mark.parametrize(
     "raw", [b"", b"x", bz2.compress(b"1 257:0.5"), bz2.compress(b"1 a:0.5"), bz2.compress(b"7 1:0.5\n" * 99)[:-9]]
 )
-def test_broken_libsvm_files_are_told(tmp_path, raw):
+def test_damaged_libsvm_files_are_refused(tmp_path, raw):
     usps(tmp_path, "libsvm")
     (tmp_path / "usps.bz2").write_bytes(raw)
-    with pytest.raises(MissingResource, match="not a whole LIBSVM file"):
+    with pytest.raises(MissingResource, match="LIBSVM"):
         data.read("usps", root=tmp_path, verify=False)
 
 
@@ -131,7 +131,7 @@ LABELS = np.array([3, 1, 31, 1] * 5)
 
 
 @pytest.mark.parametrize("ending", ["npz", "mat"])
-def test_features_are_found_by_their_shapes_and_labels_numbered_in_order(tmp_path, ending):
+def test_features_are_found_by_shape_and_classes_are_sorted(tmp_path, ending):
     save = (lambda p, a: np.savez(p, **a)) if ending == "npz" else savemat
     save(tmp_path / f"office.{ending}", {"fts": ROWS, "labels": LABELS[:, None]})
     found = data.read("features", file=str(tmp_path / f"office.{ending}"))
@@ -147,7 +147,7 @@ def test_features_are_found_by_their_shapes_and_labels_numbered_in_order(tmp_pat
     assert found.notes
 
 
-def test_a_file_of_its_own_for_testing_takes_the_place_of_a_split(tmp_path):
+def test_features_take_a_test_file_instead_of_a_split(tmp_path):
     np.savez(tmp_path / "a.npz", x=ROWS, y=LABELS)
     np.savez(tmp_path / "b.npz", x=ROWS[:3], y=LABELS[:3])
     found = data.read("features", root=tmp_path, file="a.npz", test_file="b.npz")
@@ -155,45 +155,40 @@ def test_a_file_of_its_own_for_testing_takes_the_place_of_a_split(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "given", "error", "told"),
+    ("arrays", "given", "error", "fact"),
     [
-        ({"a": ROWS, "b": ROWS, "y": LABELS}, {}, UsageError, "2 arrays could be the features"),
+        ({"a": ROWS, "b": ROWS, "y": LABELS}, {}, UsageError, "2 arrays.*features"),
         (
             {"x": ROWS, "y": LABELS},
             {"features": "z"},
             UsageError,
-            r"no array called 'z' for the features; found x \[20, 7\], y \[20\]",
+            r"'z'.*x \[20, 7\], y \[20\]",
         ),
-        ({"x": ROWS}, {}, UsageError, "0 arrays could be the labels"),
-        ({"x": ROWS, "y": LABELS + 0.5}, {}, MissingResource, "whole labels"),
-        ({"x": ROWS, "y": LABELS * np.nan}, {}, MissingResource, "whole labels"),
-        (
-            {"x": np.where(ROWS > 2, np.nan, ROWS) * np.inf, "y": LABELS},
-            {},
-            MissingResource,
-            "every number must be finite",
-        ),
-        ({"x": ROWS, "y": np.array([None] * 20)}, {}, MissingResource, "not a whole .npz"),
-        ({"x": ROWS, "y": LABELS}, {"test_share": 1}, MissingResource, "leaves none of 20"),
+        ({"x": ROWS}, {}, UsageError, "0 arrays.*labels"),
+        ({"x": ROWS, "y": LABELS + 0.5}, {}, MissingResource, "integer labels"),
+        ({"x": ROWS, "y": LABELS * np.nan}, {}, MissingResource, "integer labels"),
+        ({"x": np.where(ROWS > 2, np.nan, ROWS) * np.inf, "y": LABELS}, {}, MissingResource, "found .*(inf|nan)"),
+        ({"x": ROWS, "y": np.array([None] * 20)}, {}, MissingResource, r"\.npz"),
+        ({"x": ROWS, "y": LABELS}, {"test_share": 1}, MissingResource, "none of 20"),
         ({"x": ROWS, "y": LABELS}, {"test_shar": 1}, UsageError, "did you mean 'test_share'"),
     ],
 )
-def test_wrong_features_are_told(tmp_path, arrays, given, error, told):
+def test_unusable_features_are_refused(tmp_path, arrays, given, error, fact):
     np.savez(tmp_path / "f.npz", **arrays)
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=fact):
         data.read("features", root=tmp_path, file="f.npz", **given)
 
 
-def test_features_need_a_file_that_is_there(tmp_path):
-    with pytest.raises(UsageError, match="features needs file"):
+def test_features_need_an_existing_file(tmp_path):
+    with pytest.raises(UsageError, match="file"):
         data.read("features")
-    with pytest.raises(MissingResource, match="no such file"):
+    with pytest.raises(MissingResource, match=r"f\.npz"):
         data.read("features", root=tmp_path, file="f.npz")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(share=st.floats(0, 1, exclude_max=True))
-def test_no_truncated_npz_passes(tmp_path, share):
+def test_truncated_npz_files_are_refused(tmp_path, share):
     np.savez_compressed(tmp_path / "f.npz", x=ROWS, y=LABELS)
     raw = (tmp_path / "f.npz").read_bytes()
     (tmp_path / "f.npz").write_bytes(raw[: int(share * len(raw))])

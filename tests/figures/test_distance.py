@@ -1,4 +1,4 @@
-"""Distances of generators over epochs and over what a sweep varies."""
+"""The figure ``distance``: distances of generators over epochs and over a swept quantity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def drawn(module, rows):
     return axes
 
 
-def test_a_sweep_has_a_line_for_each_loss_over_the_noise():
+def test_distance_has_a_line_for_each_loss_over_the_noise():
     rows = [
         {"options.loss": loss, "data.privatize.sigma": s, "epoch": 3, "w2": s + len(loss)}
         for loss in ("plain", "entropic")
@@ -27,17 +27,17 @@ def test_a_sweep_has_a_line_for_each_loss_over_the_noise():
     assert "σ" in axes.get_xlabel()
 
 
-def test_the_number_of_reports_is_on_logarithmic_axes_and_epochs_are_what_is_left():
+def test_distance_over_reports_has_logarithmic_axes_and_epochs_are_the_default():
     axes = drawn(distance, [{"data.first": n, "epoch": 1, "w2": 1 / n} for n in (10, 100)])
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert drawn(distance, [{"epoch": 1, "w2": 2.0}, {"epoch": 2, "w2": 1.0}]).get_xlabel() == "epoch"
 
 
-def test_without_a_distance_there_is_nothing_to_draw():
+def test_distance_refuses_a_table_without_distances():
     with pytest.raises(KeyError, match="w2"):
         drawn(distance, [{"epoch": 1, "variance": 1.0}])
 
 
-def test_a_training_may_measure_more_than_there_are_colours():
+def test_training_draws_more_measures_than_there_are_colours():
     axes = drawn(training, [{"epoch": k, **{f"m{i}": i for i in range(12)}} for k in (1, 2)])
     assert len(axes.get_lines()) == 12

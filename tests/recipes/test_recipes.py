@@ -1,4 +1,4 @@
-"""Every recipe that ships runs with its quick settings and meets the published numbers it names."""
+"""Every shipped recipe runs with its quick settings and reproduces the published numbers in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVERY = sorted(RECIPES.rglob("*.yaml"))
 FILES = [path for path in EVERY if load_recipe.recipe(path).kind == "compare"]
 TRAININGS = [path for path in EVERY if load_recipe.recipe(path).kind == "train"]
 CLAIMING = [path for path in EVERY if load_recipe.recipe(path).claims]
-# nothing is published that its numbers could be held against: a picture, and data that are made up
+# no numbers are published for comparison: only pictures, or the data are synthetic
 WITHOUT_NUMBERS = {
     "fig1-laplace-loss",
     "fig6-timing",
@@ -30,7 +30,7 @@ WITHOUT_NUMBERS = {
 }
 
 
-def test_the_recipes_are_seen():
+def test_recipes_are_found():
     assert len(FILES) >= 27
     assert len(TRAININGS) >= 12
     assert len(CLAIMING) >= 8
@@ -38,7 +38,7 @@ def test_the_recipes_are_seen():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_a_recipe_meets_its_published_numbers_quickly(path, tmp_path):
+def test_a_quick_recipe_reproduces_its_published_numbers(path, tmp_path):
     done = compare.run(load_recipe.recipe(path, quick=True), tmp_path / "out")
     done.require()
     assert done.verdicts or path.stem in WITHOUT_NUMBERS
@@ -47,7 +47,7 @@ def test_a_recipe_meets_its_published_numbers_quickly(path, tmp_path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_a_recipe_is_sound_as_a_whole_and_says_how_it_is_run_and_what_it_costs(path):
+def test_the_first_line_of_a_comparison_is_its_command_with_time_and_memory(path):
     made = load_recipe.recipe(path)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     folder = path.parent.name
@@ -58,7 +58,7 @@ def test_a_recipe_is_sound_as_a_whole_and_says_how_it_is_run_and_what_it_costs(p
 
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda p: p.stem)
-def test_a_recipe_states_how_long_it_takes_and_its_first_line_agrees(path):
+def test_the_duration_of_a_recipe_agrees_with_its_first_line(path):
     made = load_recipe.recipe(path)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     if made.kind == "compare":
@@ -70,17 +70,17 @@ def test_a_recipe_states_how_long_it_takes_and_its_first_line_agrees(path):
 
 
 @pytest.mark.parametrize("path", CLAIMING, ids=lambda p: p.stem)
-def test_what_a_claim_of_a_recipe_quotes_is_what_the_recipe_expects(path):
-    """Every decimal number of what is found stands among the expected numbers, or is the ratio of two of one panel."""
+def test_numbers_quoted_by_claims_are_expected_by_the_recipe(path):
+    """Every decimal number in ``found`` is an expected number, or the ratio of two of the same panel."""
     made = load_recipe.recipe(path)
     quoted = [float(word) for claim in made.claims for word in re.findall(r"(?<![\w.])\d*\.\d+", claim.found)]
     panels: dict[str, list[float]] = {}
     for check in made.checks:
         panels.setdefault(check.panel, []).extend(check.columns.values())
-    # what tells rows apart, such as alpha = 0.75, may be quoted as well
+    # numbers that identify rows, such as alpha = 0.75, may be quoted as well
     known = [value for check in made.checks for value in check.where.values() if isinstance(value, float)]
-    for own in panels.values():
-        known += [*own, *(one / other for one in own for other in own if other)]
+    for values in panels.values():
+        known += [*values, *(one / other for one in values for other in values if other)]
     for number in quoted:
         assert any(abs(number - value) <= 3e-3 * abs(value) + 5e-4 for value in known), number
 
@@ -91,7 +91,7 @@ def may_hold(cell, where):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
+def test_each_published_number_names_one_row_of_the_full_grid(path):
     made = load_recipe.recipe(path)
     cells = grid.cells(made)
     rows = [
@@ -101,40 +101,37 @@ def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
     ]
     for check in made.checks:
         where = {k: v for k, v in check.where.items() if k != "part"}
-        # what a table of its own kind answers only it can say
-        own = [
+        # rows of other tables must be computed
+        table_cells = [
             c
             for c in cells
             if c.table not in PROCESS_TABLES and c.labels.get("panel", "") == check.panel and may_hold(c, where)
         ]
-        found = [
-            row
-            for row in rows + [row for c in own for row in compare.compute(c, {})]
-            if row.get("panel", "") == check.panel
-        ]
-        hits = [row for row in found if all(expectations._same(row.get(k), v) for k, v in where.items())]
+        computed = [row for c in table_cells for row in compare.compute(c, {})]
+        candidates = [row for row in rows + computed if row.get("panel", "") == check.panel]
+        hits = [row for row in candidates if all(expectations._same(row.get(k), v) for k, v in where.items())]
         assert len(hits) == 1, f"{check.where} names {len(hits)} rows"
 
 
 @pytest.mark.parametrize("path", TRAININGS, ids=lambda p: p.stem)
-def test_a_training_says_how_it_is_run_and_what_is_expected_of_it_and_can_be_planned_without_data(path, tmp_path):
+def test_a_training_recipe_has_its_command_expectations_and_a_plan_without_data(path, tmp_path):
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert re.fullmatch(rf"# wpriv train recipes/{path.parent.name}/{path.name}( --device cuda)? +\(.+\)", first)
     made = load_recipe.recipe(path)
     assert made.checks or path.stem in WITHOUT_NUMBERS
     cells = [cell.recipe for cell in sweep.cells(made)] if made.training.sweep else [made]
-    # one of a sweep, a private one if there is one; where it says how many records it counts on
+    # the first private cell of a sweep, or the first; planned if the recipe states the number of records
     cell = next((cell for cell in cells if cell.training.privacy is not None), cells[0])
     if cell.training.data.records is not None:
         plan, _ = train.planned(cell, tmp_path)
-        wanted = cell.training.privacy
-        assert wanted is None or wanted.eps is None or plan.eps() <= wanted.eps
+        target = cell.training.privacy
+        assert target is None or target.eps is None or plan.eps() <= target.eps
         assert plan.epoch_ends[-1] == plan.steps
     quick = load_recipe.recipe(path, quick=True)
     assert not quick.checks or quick.data.get("expect")
 
 
-def test_the_quick_digits_recipe_trains_to_what_it_expects(tmp_path):
+def test_the_quick_digits_recipe_trains_to_its_expected_accuracy(tmp_path):
     done = train.train(RECIPES / "quick" / "digits.yaml", out=tmp_path / "out")
     done.require()
     assert done.verdicts

@@ -1,6 +1,8 @@
-"""The projection-law table: densities that integrate to one, draws near them, and bounds that say what they are."""
+"""Table ``projection-law``: the density has mass one and agrees with draws, and bounds have the right claims."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import pytest
 
@@ -9,8 +11,8 @@ from wpriv.tables.projection_law import Params, rows
 
 
 @pytest.mark.parametrize(("d", "k"), [(784, 200), (50, 30)])
-def test_the_exact_density_has_mass_one_and_lies_near_the_draws(d, k):
-    """Oracle: 20,000 draws; each bin's share is within 6 standard errors of the density's."""
+def test_the_exact_density_has_mass_one_and_agrees_with_draws(d, k):
+    """Oracle: 20,000 draws; the share of each bin is within 6 standard errors of its probability."""
     bins = [row for row in rows(Params(d=d, k=k, draws=20_000, bins=40)) if row["part"] == "bin"]
     width = bins[1]["x"] - bins[0]["x"]
     assert sum(row["density"] for row in bins) * width == pytest.approx(1, abs=5e-3)
@@ -19,18 +21,13 @@ def test_the_exact_density_has_mass_one_and_lies_near_the_draws(d, k):
         assert abs(share - drawn) <= 6 * (share / 20_000) ** 0.5 + 2e-3
 
 
-def test_bounds_are_ordered_and_only_the_normal_one_is_no_bound():
+def test_bounds_are_ordered_and_only_the_normal_one_is_approximate():
     bounds = {row["name"]: row for row in rows(Params(draws=100)) if row["part"] == "bound"}
-    assert (
-        bounds["clt"]["x"]
-        < bounds["quantile"]["x"]
-        < bounds["root"]["x"]
-        < bounds["bernstein"]["x"]
-        < bounds["bernstein-code"]["x"]
-    )
+    widths = [bounds[name]["x"] for name in ("clt", "quantile", "root", "bernstein", "bernstein-code")]
+    assert all(narrow < wide for narrow, wide in pairwise(widths))
     assert [name for name, row in bounds.items() if row["claim"] == "approximate"] == ["clt"]
 
 
-def test_few_directions_are_refused():
-    with pytest.raises(UsageError, match="k >= 30"):
+def test_projection_law_refuses_few_directions():
+    with pytest.raises(UsageError, match=r"k >= 30.*k = 5"):
         rows(Params(k=5))

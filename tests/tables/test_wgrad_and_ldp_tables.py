@@ -1,4 +1,4 @@
-"""The tables behind the recipes of wgrad and ldp, against finite differences, golden values and the accountants themselves."""
+"""The tables of the recipes of wgrad and ldp, against finite differences, golden values and the accountants."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def by_case(rows):
 
 
 def distance(x, z, p, theta):
-    """W_p of two samples of one size, by sorting."""
+    """W_p of two samples of equal size, by sorting."""
     return float(np.mean(np.abs(np.sort(x + theta) - np.sort(z)) ** p) ** (1 / p))
 
 
 @pytest.mark.parametrize("p", [1, 1.3, 2, 3])
 @pytest.mark.parametrize("theta", [-0.31, -0.02, 0.0, 0.03, 0.2])
-def test_slopes_of_w_p_are_those_of_finite_differences(p, theta):
+def test_wp_gradient_slopes_equal_finite_differences(p, theta):
     n, h = 7, 1e-6
     i = np.arange(1, n + 1)
     found = by_case(wp_gradient.rows(wp_gradient.Params(order=p, records=n, theta=theta)))
@@ -33,62 +33,58 @@ def test_slopes_of_w_p_are_those_of_finite_differences(p, theta):
         assert found["W_p"][value] == pytest.approx((low + high) / 2, rel=1e-9)
 
 
-def test_at_a_kink_there_is_no_slope():
+def test_wp_gradient_has_no_slope_at_a_kink():
     found = by_case(wp_gradient.rows(wp_gradient.Params(order=1, records=10, theta=-0.05)))
     assert found["W_p"]["slope"] is None
     assert found["W_p^p"]["sensitivity"] is None
-    assert by_case(wp_gradient.rows(wp_gradient.Params(order=2, records=10, theta=-0.05)))["W_p^p"][
-        "slope"
-    ] == pytest.approx(0, abs=1e-12)
+    smooth = by_case(wp_gradient.rows(wp_gradient.Params(order=2, records=10, theta=-0.05)))
+    assert smooth["W_p^p"]["slope"] == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 10, 1000])
-def test_what_w_2_squared_shows_stays_below_its_bound(n):
+def test_the_sensitivity_of_w_2_squared_is_below_its_bound(n):
     found = by_case(wp_gradient.rows(wp_gradient.Params(order=2, records=n)))
     assert found["W_p^p"]["sensitivity"] <= found["bound on W_2^2"]["sensitivity"]
 
 
-def test_samples_beyond_memory_are_refused():
+def test_wp_gradient_refuses_too_many_records():
     with pytest.raises(UsageError, match="1,000,000"):
         wp_gradient.rows(wp_gradient.Params(order=2, records=10**7))
 
 
 @pytest.mark.parametrize(("case", "ident"), [("as published", "003-eq7-0"), ("corrected", "003-eq7-t")])
-def test_sensitivities_are_the_golden_ones(case, ident):
-    given = {k: float(v) for k, v in GOLDEN[ident]["inputs"].items()}
-    sizes = {"size_x": given["n0"], "size_z": given["n1"]}
-    params = wgrad_sensitivity.Params(
-        given["M"], given["L"], given["L"], **sizes, alpha=given["alpha"], clip=given["C"]
-    )
-    assert by_case(wgrad_sensitivity.rows(params))[case]["sensitivity"] == pytest.approx(
-        float(GOLDEN[ident]["value"]), rel=1e-12
-    )
+def test_wgrad_sensitivities_equal_the_golden_values(case, ident):
+    inputs = {k: float(v) for k, v in GOLDEN[ident]["inputs"].items()}
+    bound, lipschitz = inputs["M"], inputs["L"]
+    sizes = {"size_x": inputs["n0"], "size_z": inputs["n1"]}
+    params = wgrad_sensitivity.Params(bound, lipschitz, lipschitz, **sizes, alpha=inputs["alpha"], clip=inputs["C"])
+    sensitivity = by_case(wgrad_sensitivity.rows(params))[case]["sensitivity"]
+    assert sensitivity == pytest.approx(float(GOLDEN[ident]["value"]), rel=1e-12)
 
 
 @pytest.mark.parametrize("formula", ["uniform", "poisson"])
-def test_the_noise_of_a_limit_meets_its_target_by_that_limit_and_its_bracket_is_the_certified_one(formula):
+def test_limit_error_noise_meets_its_target_and_the_bracket_is_certified(formula):
     rows = by_case(limit_error.rows(limit_error.Params(target=1.5, rate=0.05, steps=300, delta=1e-6)))
     row = rows[f"noise by the {formula} limit"]
-    job = {"sigma": row["multiplier"], "sampling": "fixed", "rate": 0.05, "n": 300, "delta": 1e-6}
-    assert wpriv.budget("gauss", **job, accountant=f"gdp-clt:formula={formula}").epsilon.estimate == pytest.approx(
-        1.5, rel=1e-7
-    )
-    finer = wpriv.budget("gauss", **job, tol=1e-6).epsilon
+    process = {"sigma": row["multiplier"], "sampling": "fixed", "rate": 0.05, "n": 300, "delta": 1e-6}
+    limit = wpriv.budget("gauss", **process, accountant=f"gdp-clt:formula={formula}").epsilon
+    assert limit.estimate == pytest.approx(1.5, rel=1e-7)
+    finer = wpriv.budget("gauss", **process, tol=1e-6).epsilon
     assert row["epsilon_lower"] <= finer.upper
     assert finer.lower <= row["epsilon_upper"]
     assert row["ratio"] == row["epsilon_upper"] / 1.5
 
 
-def test_formulas_for_sigma_have_the_eps_that_the_calculator_gives_them():
+def test_gauss_formulas_have_the_eps_of_the_calculator():
     rows = by_case(gauss_formulas.rows(gauss_formulas.Params(target=35, delta=1e-4)))
     assert rows["equation (4)"]["sigma"] == pytest.approx(2 * float(GOLDEN["004-eq4-1"]["value"]), rel=1e-12)
     for row in rows.values():
-        found = wpriv.budget("local-gauss", sigma=row["sigma"], radius=1, delta=1e-4)
-        assert found.epsilon.upper == pytest.approx(row["epsilon"], rel=1e-9)
+        guarantee = wpriv.budget("local-gauss", sigma=row["sigma"], radius=1, delta=1e-4)
+        assert guarantee.epsilon.upper == pytest.approx(row["epsilon"], rel=1e-9)
     assert rows["exact"]["epsilon"] <= 35 < rows["equation (4) at the radius, Corollary 2"]["epsilon"]
     assert [row["claim"] for row in rows.values()] == ["exact", "upper-bound", "as-published", "as-published"]
 
 
-def test_a_delta_beyond_the_formula_is_refused():
+def test_gauss_formulas_refuse_a_delta_beyond_their_range():
     with pytest.raises(UsageError, match="below 1/2"):
         gauss_formulas.rows(gauss_formulas.Params(target=1, delta=0.5))

@@ -19,7 +19,7 @@ from wpriv.config import resolve_train
 from wpriv.config.resolve import check
 from wpriv.config.train_schema import Optimizer
 from wpriv.config.yaml_document import Document
-from wpriv.data import Noise
+from wpriv.data import RecordNoise
 from wpriv.engine import checkpoint
 from wpriv.errors import Interrupted, UsageError
 from wpriv.run.training import progress
@@ -70,7 +70,7 @@ def noisy(y, noise, scale):
         none[:40],
         ("0",),
         "numpy",
-        noise=Noise(2 if noise == "gauss" else 1, scale, "as read", {}),
+        noise=RecordNoise(2 if noise == "gauss" else 1, scale, "as read", {}),
     )
 
 
@@ -197,7 +197,7 @@ def test_in_the_cosine_domain_images_are_met_where_their_noise_lies():
         np.zeros(60, np.int64),
         ("0",),
         "x",
-        noise=Noise(1, 2.0, "dct", {}),
+        noise=RecordNoise(1, 2.0, "dct", {}),
     )
     job = job_of(made(model={"name": "mlp-generator", "depth": 1, "width": 4, "latent": 2}), found)
     torch.manual_seed(1)
@@ -244,8 +244,8 @@ def test_data_whose_noise_is_not_known_need_a_lambda():
     with pytest.raises(UsageError, match="privatise them"):
         job_of(made(), clear)
     assert denoise.problem_of(denoise.Options(lam=3.0), None) == (2, 3.0)
-    assert denoise.problem_of(denoise.Options(lam="corollary-1"), Noise(1, 4.0, "as read", {})) == (
+    assert denoise.problem_of(denoise.Options(lam="corollary-1"), RecordNoise(1, 4.0, "as read", {})) == (
         1,
         0.25,
     )  # as printed; theory says 4
-    assert denoise.problem_of(denoise.Options(), Noise(1, 4.0, "as read", {})) == (1, 4.0)
+    assert denoise.problem_of(denoise.Options(), RecordNoise(1, 4.0, "as read", {})) == (1, 4.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.fft import idctn
 
-from wpriv.data import Noise
+from wpriv.data import RecordNoise
 from wpriv.errors import UsageError
 from wpriv.numerics import ball_projection
 from wpriv.tasks import _wavelets
@@ -26,8 +26,8 @@ def clear(n: int, side: int = 28) -> np.ndarray:
     return x
 
 
-def noise(scale: float, p: int = 2, radius: float = 100.0, domain: str = "as read") -> Noise:
-    return Noise(p, scale, domain, {"clip": {"radius": radius, "center": 0.0}})
+def noise(scale: float, p: int = 2, radius: float = 100.0, domain: str = "as read") -> RecordNoise:
+    return RecordNoise(p, scale, domain, {"clip": {"radius": radius, "center": 0.0}})
 
 
 @pytest.mark.parametrize("basis", _wavelets.BASES)

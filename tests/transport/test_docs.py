@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the transport functions are run."""
+"""The docstring examples of the transport functions are correct."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import doctest
 
 import pytest
 
-from wpriv.transport import exact, gaussian, line, sliced
+from wpriv.transport import exact, gaussian, line, sinkhorn, sliced
 
 
-@pytest.mark.parametrize("module", [exact, gaussian, line, sliced], ids=lambda module: module.__name__)
-def test_the_examples_print_what_they_show(module):
-    found = doctest.testmod(module, extraglobs={"torch": __import__("torch")})
-    assert found.attempted >= 1
-    assert found.failed == 0
+@pytest.mark.parametrize("module", [exact, gaussian, line, sinkhorn, sliced], ids=lambda module: module.__name__)
+def test_docstring_examples(module):
+    results = doctest.testmod(module, extraglobs={"torch": __import__("torch")})
+    assert results.attempted >= 1
+    assert results.failed == 0

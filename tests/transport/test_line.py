@@ -1,4 +1,4 @@
-"""Transport on the line against POT, closed forms, autograd on sorted samples, finite differences and the golden values."""
+"""Transport on the line against POT, closed forms, autograd on sorted samples, finite differences, golden values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def exact(x: list[float], y: list[float]) -> tuple[Fraction, list[Fraction], lis
 
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3])
 @pytest.mark.parametrize(("n", "m"), SIZES)
-def test_cost_and_gradient_are_those_of_pot(n, m, p):
+def test_line_cost_and_gradient_equal_those_of_pot(n, m, p):
     x, y = drawn(n, 3).requires_grad_(), drawn(m, 3, seed=1).requires_grad_()
     ours, theirs = line.wasserstein(x, y, p), ot.wasserstein_1d(x, y, p=p)
     assert torch.allclose(ours, theirs, rtol=1e-10, atol=0)
@@ -58,7 +58,7 @@ def test_cost_and_gradient_are_those_of_pot(n, m, p):
 
 @pytest.mark.parametrize("p", [1, 2, 3.5])
 @pytest.mark.parametrize(("n", "m"), SIZES)
-def test_weighted_cost_and_gradient_are_those_of_pot(n, m, p):
+def test_weighted_line_cost_and_gradient_equal_those_of_pot(n, m, p):
     x, y = drawn(n, 2).requires_grad_(), drawn(m, 2, seed=1).requires_grad_()
     a, b = drawn(n, 2, seed=2).abs(), drawn(m, seed=3).abs()
     ours = line.wasserstein(x, y, p, x_weights=a, y_weights=b)
@@ -69,7 +69,7 @@ def test_weighted_cost_and_gradient_are_those_of_pot(n, m, p):
 
 
 @pytest.mark.parametrize(("n", "m"), SIZES)
-def test_gradient_weights_are_those_of_pots_plan(n, m):
+def test_line_gradients_equal_those_of_pots_plan(n, m):
     x, y = drawn(n), drawn(m, seed=1)
     plan = ot.emd_1d(
         x.numpy(), y.numpy(), metric="sqeuclidean", dense=True
@@ -81,7 +81,7 @@ def test_gradient_weights_are_those_of_pots_plan(n, m):
     assert found.y.numpy() == pytest.approx(-2 * (plan * gaps).sum(0), rel=1e-10, abs=1e-15)
 
 
-def test_golden_values_of_cost_and_gradients():
+def test_line_golden_values_of_cost_and_gradients():
     for name, other in (("003-w2-0", ("003-gU-0", "003-gV-0")), ("003-w2-1", ())):
         x, y = (torch.tensor([float(v) for v in GOLDEN[name]["inputs"][side]], dtype=torch.float64) for side in "UV")
         found = line.gradients(x, y)
@@ -91,7 +91,7 @@ def test_golden_values_of_cost_and_gradients():
 
 
 @pytest.mark.parametrize("name", ["003-R-0", "003-R-1"])
-def test_golden_plans_between_ranks(name):
+def test_line_golden_plans_between_ranks(name):
     n, m = (GOLDEN[name]["inputs"][k] for k in "nm")
     index, share = _rows._overlaps(n, m, np.dtype("float64"), None)
     plan = np.zeros((n, m))
@@ -104,7 +104,7 @@ def test_golden_plans_between_ranks(name):
     st.lists(positions, min_size=1, max_size=9, unique=True),
     st.lists(positions, min_size=1, max_size=9, unique=True),
 )
-def test_cost_and_gradients_are_those_of_rational_numbers(x, y):
+def test_line_cost_and_gradients_equal_those_in_rational_arithmetic(x, y):
     cost, gx, gy = exact(x, y)
     found = line.gradients(torch.tensor(x, dtype=torch.float64), torch.tensor(y, dtype=torch.float64))
     assert float(found.cost) == pytest.approx(float(cost), rel=1e-12)
@@ -115,14 +115,14 @@ def test_cost_and_gradients_are_those_of_rational_numbers(x, y):
 
 @settings(deadline=None)
 @given(positions, positions, orders)
-def test_two_diracs_cost_the_power_of_their_distance(a, b, p):
+def test_line_cost_of_two_diracs_is_the_power_of_their_distance(a, b, p):
     x, y = torch.full((3,), a, dtype=torch.float64), torch.full((5,), b, dtype=torch.float64)
     assert float(line.wasserstein(x, y, p)) == pytest.approx(abs(a - b) ** p, rel=1e-12)
 
 
 @settings(deadline=None)
 @given(samples, positions, orders, st.randoms(use_true_random=False))
-def test_a_translation_costs_the_power_of_its_length(x, shift, p, random):
+def test_line_cost_of_a_translation_is_the_power_of_its_length(x, shift, p, random):
     order = list(range(len(x)))
     random.shuffle(order)
     moved = (x + shift)[order]
@@ -133,7 +133,7 @@ def test_a_translation_costs_the_power_of_its_length(x, shift, p, random):
 
 @settings(deadline=None)
 @given(samples, samples, orders)
-def test_cost_is_symmetric_and_its_root_lies_between_the_means_and_the_extremes(x, y, p):
+def test_line_cost_is_symmetric_and_bounded_by_means_and_extremes(x, y, p):
     cost = float(line.wasserstein(x, y, p))
     assert cost == pytest.approx(float(line.wasserstein(y, x, p)), rel=1e-12, abs=1e-300)
     least, most = abs(float(x.mean() - y.mean())), max(abs(float(x.max() - y.min())), abs(float(y.max() - x.min())))
@@ -141,14 +141,14 @@ def test_cost_is_symmetric_and_its_root_lies_between_the_means_and_the_extremes(
 
 
 @pytest.mark.parametrize(("n", "m"), [(4000, 4000), (4000, 2500)])
-def test_quantiles_of_two_gaussians_cost_what_the_laws_do(n, m):
+def test_line_cost_of_gaussian_quantiles_is_that_of_the_distributions(n, m):
     quantiles = [torch.special.ndtri((torch.arange(k, dtype=torch.float64) + 0.5) / k) for k in (n, m)]
     cost = float(line.wasserstein(1 + 2 * quantiles[0], -0.5 + 0.7 * quantiles[1]))
     assert cost == pytest.approx(1.5**2 + 1.3**2, rel=5e-3)  # (m1 - m2)^2 + (s1 - s2)^2; the tails are cut at 1/n
 
 
 @pytest.mark.parametrize(("n", "m"), [(7, 7), (7, 5), (1, 6), (40, 3)])
-def test_gradient_is_that_of_autograd_on_sorted_samples(n, m):
+def test_line_gradient_equals_autograd_on_sorted_samples(n, m):
     x, y = drawn(n).requires_grad_(), drawn(m, seed=1).requires_grad_()
     copies = math.lcm(n, m)
     pairs = x.sort().values.repeat_interleave(copies // n) - y.sort().values.repeat_interleave(copies // m)
@@ -162,7 +162,7 @@ def test_gradient_is_that_of_autograd_on_sorted_samples(n, m):
 
 @pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_gradient_is_that_of_finite_differences(p, weighted):
+def test_line_gradient_equals_finite_differences(p, weighted):
     x, y = drawn(6, 2).requires_grad_(), drawn(9, 2, seed=1).requires_grad_()
     weights = {"x_weights": drawn(6, seed=2).abs(), "y_weights": drawn(9, 2, seed=3).abs()} if weighted else {}
     assert torch.autograd.gradcheck(lambda x, y: line.wasserstein(x, y, p, **weights), (x, y))
@@ -176,7 +176,7 @@ def test_gradient_is_that_of_finite_differences(p, weighted):
     st.booleans(),
     st.randoms(use_true_random=False),
 )
-def test_gradients_follow_their_records_when_these_are_permuted(x, y, p, weighted, random):
+def test_line_gradients_are_equivariant_under_permutations(x, y, p, weighted, random):
     x = torch.tensor(x, dtype=torch.float64)
     order = list(range(len(x)))
     random.shuffle(order)
@@ -190,7 +190,7 @@ def test_gradients_follow_their_records_when_these_are_permuted(x, y, p, weighte
         assert torch.allclose(tied, tied.mean().expand_as(tied), rtol=1e-12, atol=0) or len(tied) == 0
 
 
-def test_ties_take_the_mean_of_the_gradient_over_their_ranks():
+def test_ties_get_the_mean_gradient_over_their_ranks():
     x, y = torch.tensor([0.5, -1.0, 0.5, 0.5], dtype=torch.float64), drawn(6, seed=4)
     apart = x + torch.tensor([0.0, 0, 1e-13, 2e-13], dtype=torch.float64)
     tied, split = line.gradients(x, y).x, line.gradients(apart, y).x
@@ -200,7 +200,7 @@ def test_ties_take_the_mean_of_the_gradient_over_their_ranks():
 
 @pytest.mark.parametrize(("n", "m"), [(6, 6), (6, 9), (2000, 2000)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_ties_of_one_sample_change_nothing_in_the_other(n, m, weighted):
+def test_ties_of_one_sample_do_not_affect_the_other(n, m, weighted):
     x, y = drawn(n).sign(), drawn(m, seed=1)
     weights = {"x_weights": torch.ones(n), "y_weights": torch.ones(m)} if weighted else {}
     plan = ot.emd_1d(x.numpy(), y.numpy(), metric="sqeuclidean", dense=True)
@@ -209,8 +209,8 @@ def test_ties_of_one_sample_change_nothing_in_the_other(n, m, weighted):
     assert line.gradients(y, x).x.numpy() == pytest.approx(pull, rel=1e-9, abs=1e-13)
 
 
-def test_clipped_scores_give_a_gradient_that_does_not_hang_on_their_order():
-    """With ties broken by position this sum over records would change by 4 M L, whatever n, when the records are reversed."""
+def test_the_gradient_of_clipped_scores_does_not_depend_on_their_order():
+    """With ties broken by position, reversing the records would change this sum by 4 M L, whatever n."""
     scores, other = torch.zeros(100, dtype=torch.float64), torch.cat([-torch.ones(50), torch.ones(50)]).double()
     jacobians = other.flip(0)
     assert float(line.gradients(scores, other).x @ jacobians) == pytest.approx(0.0, abs=1e-12)
@@ -218,7 +218,7 @@ def test_clipped_scores_give_a_gradient_that_does_not_hang_on_their_order():
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_equal_samples_cost_nothing_and_pull_nowhere(p, dtype):
+def test_line_cost_and_gradients_of_equal_samples_are_zero(p, dtype):
     x = drawn(50, dtype=dtype).requires_grad_()
     cost = line.wasserstein(x, x.detach().flip(0), p)
     cost.backward()
@@ -227,14 +227,14 @@ def test_equal_samples_cost_nothing_and_pull_nowhere(p, dtype):
     assert not x.grad.any()
 
 
-def test_at_p_1_coincident_positions_take_the_subgradient_0():
+def test_for_p_1_coincident_positions_get_the_subgradient_0():
     found = line.gradients(torch.tensor([0.0, 1.0, 5.0]), torch.tensor([0.0, 2.0, 5.0]), p=1)
     assert found.x.tolist() == pytest.approx([0, -1 / 3, 0])
     assert found.y.tolist() == pytest.approx([0, 1 / 3, 0])
 
 
 @pytest.mark.parametrize(("n", "m"), [(10**6, 10**6), (10**6, 700_001), (10**6, 1000), (1000, 10**6)])
-def test_float32_gradients_of_a_million_records_are_right_to_1e_5(n, m):
+def test_float32_gradients_of_a_million_records_are_accurate_to_1e_5(n, m):
     x, y = drawn(n, dtype=torch.float32), drawn(m, seed=1, dtype=torch.float32)
     single, double = line.gradients(x, y), line.gradients(x.double(), y.double())
     assert float(single.cost) == pytest.approx(float(double.cost), rel=1e-5)
@@ -251,51 +251,48 @@ def test_float32_positions_far_from_0_keep_their_digits():
 
 
 @pytest.mark.parametrize("scale", [1e-310, 5e-324, 1e-160, 1e150])
-def test_tiny_and_huge_positions_are_told_apart(scale):
-    x, y = (
-        torch.tensor([3.0, 1.0, 2.0] * 1000, dtype=torch.float64) * scale,
-        torch.tensor([2.0, 4.0, 3.0] * 1000, dtype=torch.float64) * scale,
-    )
+def test_line_distinguishes_tiny_and_huge_positions(scale):
+    x = torch.tensor([3.0, 1.0, 2.0] * 1000, dtype=torch.float64) * scale
+    y = torch.tensor([2.0, 4.0, 3.0] * 1000, dtype=torch.float64) * scale
     found = line.gradients(x, y, p=1)
     assert float(found.cost) == pytest.approx(float(torch.tensor(scale, dtype=torch.float64)), rel=1e-12)
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 4), st.integers(700, 3000), st.sampled_from([0, 20, 40, 50]), st.integers(0, 10**6))
-def test_rows_are_sorted_whatever_their_last_bits(k, n, offset, seed):
-    """A number's place is kept in its last bits while it is sorted: offsets leave all that differs there."""
-    from wpriv.transport._arrays import ordered
+def test_sort_with_indices_is_correct_for_any_last_bits(k, n, offset, seed):
+    """The index of a number occupies its last bits during the sort: with large offsets, numbers differ only there."""
+    from wpriv.transport._arrays import sort_with_indices
 
     for dtype in (torch.float64, torch.float32):
         rows = (drawn(k, n, seed=seed) + 2.0**offset * (offset > 0)).to(dtype).numpy()
-        values, stood = ordered(rows)
+        values, indices = sort_with_indices(rows)
         assert np.array_equal(values, np.sort(rows, axis=-1))
-        assert np.array_equal(rows.ravel()[stood], values)
-        assert np.array_equal(np.sort(stood, axis=-1), np.arange(k * n).reshape(k, n))
+        assert np.array_equal(rows.ravel()[indices], values)
+        assert np.array_equal(np.sort(indices, axis=-1), np.arange(k * n).reshape(k, n))
 
 
 @pytest.mark.parametrize(("n", "m"), [(300, 300), (300, 200), (5, 400)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_tensors_and_arrays_give_the_same(n, m, weighted, dtype):
-    """The path of a device, taken on the CPU: torch's sort and sums in the place of numpy's."""
+def test_tensors_and_arrays_give_the_same_costs_and_slopes(n, m, weighted, dtype):
+    """The code path of a device, on the CPU: torch's sort and sums instead of numpy's."""
     x, y = (drawn(4, size, seed=s, dtype=dtype).mul(8).round() / 8 for s, size in enumerate((n, m)))
     masses = [drawn(1, n, seed=2).abs(), drawn(4, m, seed=3).abs()] if weighted else None
     weights = None if masses is None else tuple(mass / mass.sum(1, keepdim=True) for mass in masses)
     host = _rows.solve(x, y, 2.0, (True, True), weights)
-    cost, into = torch.empty(4, dtype=dtype), [torch.empty_like(x), torch.empty_like(y)]
-    _rows.fill(x, y, 2.0, None if weights is None else list(weights), cost, into)
-    for ours, device in zip(host, (cost, *into), strict=True):
-        assert torch.allclose(
-            ours, device, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=1e-7 if dtype == torch.float32 else 1e-14
-        )
+    cost, slopes = torch.empty(4, dtype=dtype), [torch.empty_like(x), torch.empty_like(y)]
+    _rows._fill(x, y, 2.0, None if weights is None else list(weights), cost, slopes)
+    rtol, atol = (1e-5, 1e-7) if dtype == torch.float32 else (1e-12, 1e-14)
+    for ours, device in zip(host, (cost, *slopes), strict=True):
+        assert torch.allclose(ours, device, rtol=rtol, atol=atol)
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.parametrize(("n", "m"), [(1000, 1000), (1000, 700), (10**6, 10**6)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_gpu_gives_what_the_cpu_does(n, m, dtype):
+def test_line_on_a_gpu_equals_the_cpu(n, m, dtype):
     x, y = drawn(n, dtype=dtype), drawn(m, seed=1, dtype=dtype)
     here, there = line.gradients(x, y), line.gradients(x.cuda(), y.cuda())
     for ours, device in zip(here, there, strict=True):
@@ -303,7 +300,7 @@ def test_a_gpu_gives_what_the_cpu_does(n, m, dtype):
         assert float((ours - device.cpu()).norm()) <= (1e-5 if dtype == torch.float32 else 1e-12) * float(ours.norm())
 
 
-def test_columns_are_problems_of_their_own_however_many():
+def test_line_treats_columns_as_separate_problems():
     x, y = drawn(700, 900), drawn(300, 900, seed=1)  # more than one block of rows
     together = line.gradients(x, y)
     for column in (0, 261, 262, 899):
@@ -312,7 +309,7 @@ def test_columns_are_problems_of_their_own_however_many():
         assert torch.allclose(together.x[:, column], alone.x, rtol=1e-12, atol=0)
 
 
-def test_whole_weights_are_repeated_records():
+def test_integer_weights_equal_repeated_records():
     x, y = drawn(5), drawn(4, seed=1)
     counts = torch.tensor([1, 3, 2, 0, 4])
     weighted = line.gradients(x, y, 3.0, x_weights=counts)
@@ -322,7 +319,7 @@ def test_whole_weights_are_repeated_records():
     assert torch.allclose(weighted.x, sums, rtol=1e-12, atol=1e-15)
 
 
-def test_the_cost_alone_is_that_beside_the_gradients():
+def test_the_cost_does_not_depend_on_the_requested_gradients():
     for n, m in pairwise((40, 40, 25, 90)):
         x, y = drawn(n), drawn(m, seed=1)
         both = float(line.gradients(x, y).cost)
@@ -335,28 +332,28 @@ ONE = torch.ones(3)
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "fact"),
     [
-        (lambda: line.wasserstein(ONE, ONE[:0]), "at least one position"),
+        (lambda: line.wasserstein(ONE, ONE[:0]), r"\[0\]"),
         (lambda: line.wasserstein(ONE, torch.ones(3, 2)), r"found x \[3\] and y \[3, 2\]"),
         (lambda: line.wasserstein(torch.ones(3, 2), torch.ones(3, 4)), r"found x \[3, 2\] and y \[3, 4\]"),
-        (lambda: line.wasserstein(ONE, ONE.double()), "share dtype and device"),
-        (lambda: line.wasserstein(ONE.int(), ONE.int()), "float32 or float64; found torch.int32"),
-        (lambda: line.wasserstein([1.0], ONE), "float32 or float64; found list"),
-        (lambda: line.wasserstein(ONE, ONE, 0.5), "at least 1; found 0.5"),
-        (lambda: line.wasserstein(ONE, ONE, math.inf), "at least 1; found inf"),
-        (lambda: line.wasserstein(ONE, ONE, math.nan), "at least 1; found nan"),
-        (lambda: line.wasserstein(ONE, ONE * math.nan), "must be finite"),
-        (lambda: line.gradients(ONE, ONE * math.inf), "must be finite"),
-        (lambda: line.gradients(torch.full((3000,), math.nan), torch.full((3000,), -math.inf)), "must be finite"),
-        (lambda: line.wasserstein(ONE, ONE * 1e30), "overflows float32"),
-        (lambda: line.wasserstein(ONE, ONE, x_weights=-ONE), "not negative"),
-        (lambda: line.wasserstein(ONE, ONE, y_weights=0 * ONE), "not all 0"),
-        (lambda: line.wasserstein(ONE, ONE, y_weights=ONE * math.nan), "finite"),
+        (lambda: line.wasserstein(ONE, ONE.double()), "float32.*float64"),
+        (lambda: line.wasserstein(ONE.int(), ONE.int()), "found torch.int32"),
+        (lambda: line.wasserstein([1.0], ONE), "found list"),
+        (lambda: line.wasserstein(ONE, ONE, 0.5), "p .*found 0.5"),
+        (lambda: line.wasserstein(ONE, ONE, math.inf), "p .*found inf"),
+        (lambda: line.wasserstein(ONE, ONE, math.nan), "p .*found nan"),
+        (lambda: line.wasserstein(ONE, ONE * math.nan), "finite"),
+        (lambda: line.gradients(ONE, ONE * math.inf), "finite"),
+        (lambda: line.gradients(torch.full((3000,), math.nan), torch.full((3000,), -math.inf)), "finite"),
+        (lambda: line.wasserstein(ONE, ONE * 1e30), "float32"),
+        (lambda: line.wasserstein(ONE, ONE, x_weights=-ONE), "x_weights"),
+        (lambda: line.wasserstein(ONE, ONE, y_weights=0 * ONE), "y_weights"),
+        (lambda: line.wasserstein(ONE, ONE, y_weights=ONE * math.nan), "y_weights"),
         (lambda: line.wasserstein(ONE, ONE, x_weights=torch.ones(2)), r"x_weights must be \[3\]"),
-        (lambda: line.wasserstein(ONE, ONE, x_weights=torch.ones(3, requires_grad=True)), "cannot be differentiated"),
+        (lambda: line.wasserstein(ONE, ONE, x_weights=torch.ones(3, requires_grad=True)), r"x_weights\.detach"),
     ],
 )
-def test_what_is_no_problem_of_transport_is_refused(call, told):
-    with pytest.raises(UsageError, match=told):
+def test_line_refuses_invalid_arguments(call, fact):
+    with pytest.raises(UsageError, match=fact):
         call()

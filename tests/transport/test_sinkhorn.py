@@ -1,8 +1,7 @@
-"""Entropic optimal transport against closed forms, POT in float64, finite differences and differentiation through the iteration."""
+"""Entropic transport against closed forms, POT in float64, finite differences and autograd through the iteration."""
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.special import rel_entr
 
 from tests.points import POINTS
 from wpriv.errors import Unsupported, UsageError
-from wpriv.transport import differences, scaling, sinkhorn
+from wpriv.transport import differences, scaling
 from wpriv.transport.sinkhorn import divergence, entropic
 
 GOLDEN = {
@@ -23,7 +22,7 @@ GOLDEN = {
     for point in POINTS
     if "eot" in point["id"]
 }
-TIGHT = {"tol": 1e-13, "most": 50_000}
+TIGHT = {"tol": 1e-13, "max_iterations": 50_000}
 
 
 def draw(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -50,7 +49,7 @@ def gaussians(m: float, s1: float, s2: float, lam: float) -> float:
     return m**2 + s1**2 + s2**2 - 2 * c - lam / 2 * math.log1p(-((c / (s1 * s2)) ** 2))
 
 
-def test_golden_values_are_met():
+def test_entropic_golden_values():
     value, at = GOLDEN["004-eot-0"]
     (x, a), (y, b) = normal_grid(at["s1"]), normal_grid(at["s2"], at["m"])
     assert float(entropic(x, y, at["lam"], a=a, b=b, **TIGHT).value) == pytest.approx(value, rel=1e-12)
@@ -65,7 +64,7 @@ def test_golden_values_are_met():
 
 @pytest.mark.parametrize("lam", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize(("m", "s1", "s2"), [(0.0, 1.0, 1.0), (-2.0, 0.5, 2.0), (5.0, 3.0, 0.7)])
-def test_gaussians_have_their_closed_form(m, s1, s2, lam):
+def test_entropic_cost_of_gaussians_has_its_closed_form(m, s1, s2, lam):
     (x, a), (y, b) = normal_grid(s1), normal_grid(s2, m)
     assert float(entropic(x, y, lam, a=a, b=b, **TIGHT).value) == pytest.approx(gaussians(m, s1, s2, lam), rel=1e-10)
 
@@ -73,7 +72,7 @@ def test_gaussians_have_their_closed_form(m, s1, s2, lam):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("lam", [0.1, 0.5, 20.0])
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3])
-def test_plan_and_value_are_those_of_pot(p, lam, weighted):
+def test_entropic_plan_and_value_equal_those_of_pot(p, lam, weighted):
     x, y = draw(1, 9, 3), draw(2, 7, 3) + 0.5
     a, b = (
         (weights(3, 9), weights(4, 7))
@@ -90,10 +89,10 @@ def test_plan_and_value_are_those_of_pot(p, lam, weighted):
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_a_small_lambda_comes_to_plain_optimal_transport(p):
+def test_entropic_tends_to_plain_transport_for_small_lambda(p):
     x, y = draw(5, 20, 2), draw(6, 25, 2)
     plain = ot.emd2([], [], cost_matrix(x, y, p).numpy())
-    found = entropic(x, y, 1e-3, p, tol=1e-6, most=50_000)
+    found = entropic(x, y, 1e-3, p, tol=1e-6, max_iterations=50_000)
     assert found.converged
     # from above by at most lambda times the largest mutual information
     assert plain - 1e-9 <= float(found.value) <= plain + 1e-3 * math.log(20)
@@ -102,7 +101,7 @@ def test_a_small_lambda_comes_to_plain_optimal_transport(p):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("lam", [1e4, 1e8, 1e12])
 @pytest.mark.parametrize("p", [1, 2])
-def test_a_large_lambda_comes_to_the_independent_coupling(p, lam, dtype):
+def test_entropic_tends_to_the_independent_coupling_for_large_lambda(p, lam, dtype):
     x, y = draw(7, 6, 4, dtype=dtype), draw(8, 5, 4, dtype=dtype) + 1
     found = entropic(x, y, lam, p)
     cost = cost_matrix(x, y, p).double()
@@ -114,7 +113,7 @@ def test_a_large_lambda_comes_to_the_independent_coupling(p, lam, dtype):
 
 
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3])
-def test_the_gradient_is_the_finite_difference_of_the_value(p):
+def test_entropic_gradient_equals_finite_differences(p):
     x, y = draw(9, 5, 2).requires_grad_(), (draw(10, 6, 2) + 1).requires_grad_()
     a, b = weights(11, 5), weights(12, 6)
 
@@ -125,7 +124,7 @@ def test_the_gradient_is_the_finite_difference_of_the_value(p):
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_the_gradient_is_that_of_differentiating_through_the_iteration(p):
+def test_entropic_gradient_equals_autograd_through_the_iteration(p):
     x, y = draw(13, 8, 3).requires_grad_(), draw(14, 6, 3).requires_grad_()
     lam = 0.5
     cost = cost_matrix(x, y, p)
@@ -139,27 +138,27 @@ def test_the_gradient_is_that_of_differentiating_through_the_iteration(p):
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-def test_float32_comes_to_float64_on_noisy_images():
+def test_float32_agrees_with_float64_on_noisy_images():
     x, noise = draw(15, 100, 784).abs().clamp(max=1), draw(16, 100, 784)
     for p, lam in ((2, 8.0), (2, 2.0), (1, 5.0)):
         y = x.roll(1, 0) + lam * noise
         single, double = x.float().requires_grad_(), x.clone().requires_grad_()
         entropic(single, y.float(), lam, p, tol=1e-5).value.backward()
-        entropic(double, y, lam, p, tol=1e-8, most=20_000).value.backward()
+        entropic(double, y, lam, p, tol=1e-8, max_iterations=20_000).value.backward()
         assert float((single.grad - double.grad).norm() / double.grad.norm()) < 1e-4
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("lam", [0.02, 1.0])
 @pytest.mark.parametrize("p", [1, 2])
-def test_the_plan_has_the_marginals_it_reports(p, lam, dtype):
+def test_entropic_plan_has_the_reported_marginals(p, lam, dtype):
     x, y, a, b = (
         draw(17, 30, 3, dtype=dtype),
         draw(18, 40, 3, dtype=dtype),
         weights(19, 30).to(dtype),
         weights(20, 40).to(dtype),
     )
-    found = entropic(x, y, lam, p, a=a, b=b, tol=1e-4, most=20_000)
+    found = entropic(x, y, lam, p, a=a, b=b, tol=1e-4, max_iterations=20_000)
     assert found.converged
     assert found.marginal_error <= 1e-4
     assert torch.allclose(found.plan.sum(1), a, rtol=2e-5)
@@ -168,10 +167,10 @@ def test_the_plan_has_the_marginals_it_reports(p, lam, dtype):
     assert torch.allclose(made, found.plan, rtol=1e-2, atol=1e-6)
 
 
-def test_few_iterations_say_that_they_were_too_few():
+def test_too_few_iterations_leave_converged_false():
     x, y = draw(21, 50, 2), draw(22, 50, 2) + 3
-    enough = entropic(x, y, 0.1, tol=1e-6, most=20_000)
-    few = entropic(x, y, 0.1, tol=1e-6, most=7)
+    enough = entropic(x, y, 0.1, tol=1e-6, max_iterations=20_000)
+    few = entropic(x, y, 0.1, tol=1e-6, max_iterations=7)
     assert enough.converged
     assert not few.converged
     assert few.iterations <= 7
@@ -179,7 +178,7 @@ def test_few_iterations_say_that_they_were_too_few():
     assert few.value < enough.value  # the dual value comes from below
 
 
-def test_a_warm_start_takes_fewer_iterations_to_the_same_plan():
+def test_a_warm_start_reaches_the_same_plan_in_fewer_iterations():
     x, y = draw(23, 60, 5), draw(24, 60, 5)
     moved = x + 1e-4 * draw(55, 60, 5)
     first = entropic(x, y, 0.3)
@@ -190,7 +189,7 @@ def test_a_warm_start_takes_fewer_iterations_to_the_same_plan():
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_swapping_the_sides_and_moving_both_change_nothing(p):
+def test_entropic_is_symmetric_and_translation_invariant(p):
     x, y, shift = draw(25, 10, 3), draw(26, 12, 3), torch.tensor([100.0, -50.0, 7.0], dtype=torch.float64)
     one, other = entropic(x, y, 0.4, p, **TIGHT), entropic(y, x, 0.4, p, **TIGHT)
     assert float(one.value) == pytest.approx(float(other.value), rel=1e-12)
@@ -207,7 +206,7 @@ def test_a_translation_of_one_side_adds_its_square_for_equal_means():
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_a_batch_is_its_problems_one_by_one(p):
+def test_a_batch_equals_its_problems_one_by_one(p):
     x, y = draw(29, 2, 3, 8, 2).requires_grad_(), draw(30, 2, 3, 9, 2)
     a, b = weights(31, 8), weights(32, 2, 3, 9)
     found = entropic(x, y, 0.3, p, a=a, b=b, **TIGHT)
@@ -222,7 +221,7 @@ def test_a_batch_is_its_problems_one_by_one(p):
             assert torch.allclose(slope[i, j], torch.autograd.grad(alone.value, own)[0], rtol=1e-8, atol=1e-11)
 
 
-def test_points_without_weight_are_as_if_they_were_not_there():
+def test_points_of_weight_zero_have_no_effect():
     x, y, far = draw(33, 6, 2), draw(34, 5, 2), torch.full((1, 2), 200.0, dtype=torch.float64)
     a, b = weights(35, 6), weights(36, 5)
     none = torch.zeros(1, dtype=torch.float64)
@@ -236,7 +235,7 @@ def test_points_without_weight_are_as_if_they_were_not_there():
 
 
 @pytest.mark.parametrize("p", [1, 1.5, 2])
-def test_the_divergence_is_0_at_equality_and_positive_elsewhere(p):
+def test_the_divergence_is_0_for_equal_samples_and_else_positive(p):
     x, y = draw(37, 12, 2).requires_grad_(), draw(38, 15, 2)
     same = divergence(x, x.detach().clone(), 0.5, p, **TIGHT)
     assert same.converged
@@ -265,10 +264,10 @@ def test_the_divergence_of_gaussians_of_one_width_is_the_square_of_their_distanc
     p=st.sampled_from([1.0, 1.3, 2.0, 4.0]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
-def test_no_box_of_points_and_lambda_gives_nan(n, m, d, seed, size, lam, p, dtype):
+def test_entropic_is_finite_for_any_points_and_lambda(n, m, d, seed, size, lam, p, dtype):
     x, y = (draw(seed, n, d) * 10**size).to(dtype).requires_grad_(), (draw(seed + 1, m, d) * 10**size).to(dtype)
     try:
-        found = entropic(x, y, 10**lam, p, most=60)
+        found = entropic(x, y, 10**lam, p, max_iterations=60)
     except Unsupported:
         return  # the rounding of the cost exceeds lambda
     found.value.backward()
@@ -281,54 +280,56 @@ def test_no_box_of_points_and_lambda_gives_nan(n, m, d, seed, size, lam, p, dtyp
     assert torch.allclose(found.plan.double().sum(1), torch.tensor(1 / n).double(), rtol=1e-3)
 
 
-def test_float32_refuses_a_lambda_below_its_rounding_and_float64_takes_it():
+def test_float32_refuses_a_lambda_that_float64_accepts():
     x, y = draw(39, 20, 784, dtype=torch.float32), draw(40, 20, 784, dtype=torch.float32)
     for p in (1, 2):
-        with pytest.raises(Unsupported, match=r"too small for torch\.float32: .* Use float64, or lambda >= "):
+        with pytest.raises(Unsupported, match=r"torch\.float32.*float64, or lambda >= "):
             entropic(x, y, 1e-4, p)
-        assert entropic(x.double(), y.double(), 1e-4, p, most=20_000).converged
+        assert entropic(x.double(), y.double(), 1e-4, p, max_iterations=20_000).converged
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_float32_at_a_small_lambda_is_annealed_to_what_float64_finds(p):
+def test_float32_annealed_to_a_small_lambda_agrees_with_float64(p):
     x, y = draw(41, 20, 20), draw(42, 20, 20)
-    single = entropic(x.float(), y.float(), 0.1, p, most=20_000)
+    single = entropic(x.float(), y.float(), 0.1, p, max_iterations=20_000)
     assert single.converged
-    assert float(single.value) == pytest.approx(float(entropic(x, y, 0.1, p, tol=1e-6, most=20_000).value), rel=1e-4)
+    assert float(single.value) == pytest.approx(
+        float(entropic(x, y, 0.1, p, tol=1e-6, max_iterations=20_000).value), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("wide", ["x", "y", "neither"])
-def test_l1_costs_and_pulls_are_the_plain_sums_also_at_ties(wide):
+def test_l1_costs_and_gradients_equal_plain_sums_also_at_ties(wide):
     x, y, plan = draw(43, 30, 40), draw(44, 25, 40), draw(45, 30, 25).abs()
     x, y = x * (50 if wide == "x" else 1), y * (50 if wide == "y" else 1)
     y[3], x[4] = x[4], y[5]
     y[6, :10] = x[:, :10].amax(0)  # ties at the end of the range
-    assert torch.allclose(differences.distances(x, y, 1), cost_matrix(x, y, 1), rtol=1e-12)
+    assert torch.allclose(differences.pairwise_costs(x, y, 1), cost_matrix(x, y, 1), rtol=1e-12)
     exact = (plan[:, :, None] * (x[:, None] - y[None]).sign()).sum(1)
-    assert torch.allclose(differences.pull(plan, x, y, 1), exact, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(differences.plan_gradient(plan, x, y, 1), exact, rtol=1e-12, atol=1e-12)
 
 
 def test_blocks_do_not_change_the_costs(monkeypatch):
     x, y, plan = draw(46, 13, 6), draw(47, 11, 6), draw(48, 13, 11)
-    whole = [(differences.distances(x, y, p), differences.pull(plan, x, y, p)) for p in (1, 3)]
+    whole = [(differences.pairwise_costs(x, y, p), differences.plan_gradient(plan, x, y, p)) for p in (1, 3)]
     monkeypatch.setitem(differences.BLOCK, "cpu", 50)
     for p, (cost, pulled) in zip((1, 3), whole, strict=True):
-        assert torch.allclose(differences.distances(x, y, p), cost)
-        assert torch.allclose(differences.pull(plan, x, y, p), pulled)
+        assert torch.allclose(differences.pairwise_costs(x, y, p), cost)
+        assert torch.allclose(differences.plan_gradient(plan, x, y, p), pulled)
 
 
-def test_relaxation_is_quicker_than_the_plain_iteration_where_that_is_slow(monkeypatch):
+def test_relaxation_needs_fewer_iterations_where_the_plain_one_is_slow(monkeypatch):
     x, y = draw(49, 40, 2), draw(50, 40, 2)
-    quick = entropic(x, y, 0.1, tol=1e-6, most=20_000)
-    monkeypatch.setattr(scaling, "MOST_RELAXED", 1.0)
-    plain = entropic(x, y, 0.1, tol=1e-6, most=20_000)
+    quick = entropic(x, y, 0.1, tol=1e-6, max_iterations=20_000)
+    monkeypatch.setattr(scaling, "MAX_RELAXATION", 1.0)
+    plain = entropic(x, y, 0.1, tol=1e-6, max_iterations=20_000)
     assert quick.converged
     assert plain.converged
     assert quick.iterations < plain.iterations / 3
     assert float(quick.value) == pytest.approx(float(plain.value), rel=1e-6)
 
 
-def test_lower_precision_asked_for_elsewhere_does_not_reach_the_plan():
+def test_the_plan_is_in_full_precision_whatever_the_program_allows():
     x, y = draw(51, 50, 100, dtype=torch.float32), draw(52, 50, 100, dtype=torch.float32)
     plain = entropic(x, y, 5.0).plan
     before = torch.get_float32_matmul_precision()
@@ -344,7 +345,7 @@ def test_lower_precision_asked_for_elsewhere_does_not_reach_the_plan():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.parametrize("p", [1, 2])
-def test_a_gpu_finds_what_the_processor_finds(p):
+def test_entropic_on_a_gpu_equals_the_cpu(p):
     x, y = draw(53, 2, 60, 784, dtype=torch.float32), draw(54, 2, 50, 784, dtype=torch.float32)
     here, there = x.clone().requires_grad_(), x.cuda().requires_grad_()
     one, other = entropic(here, y, 100.0, p, tol=1e-5), entropic(there, y.cuda(), 100.0, p, tol=1e-5)
@@ -356,32 +357,27 @@ def test_a_gpu_finds_what_the_processor_finds(p):
 
 X = torch.zeros(3, 2)
 WRONG = [
-    ({"x": X.half()}, "float32 or both float64"),
-    ({"y": X.double()}, "float32 or both float64"),
+    ({"x": X.half()}, "found torch.float16"),
+    ({"y": X.double()}, "found torch.float32.*torch.float64"),
     ({"x": X[0]}, r"found \[2\] and \[3, 2\]"),
-    ({"x": X[:0]}, r"at least one on each side; found \[0, 2\]"),
+    ({"x": X[:0]}, r"found \[0, 2\]"),
     ({"y": torch.zeros(3, 4)}, r"found \[3, 2\] and \[3, 4\]"),
-    ({"x": torch.full((3, 2), math.nan)}, "x and y must be finite"),
-    ({"y": torch.full((3, 2), math.inf), "p": 1}, "x and y must be finite"),
-    ({"lam": 0.0}, "lambda must be greater than 0"),
-    ({"lam": math.inf}, "lambda must be greater than 0"),
-    ({"p": 0.5}, "p must be at least 1"),
-    ({"tol": 1e-8}, r"tol must lie in \[9.5e-07, 1\) for torch.float32"),
-    ({"most": 0}, "at least 1; found 0"),
-    ({"a": torch.ones(3)}, "sum 1; found a least one of 1 and a first sum of 3"),
-    ({"b": torch.tensor([1.5, -0.5, 0.0])}, "at least 0 with sum 1"),
-    ({"a": torch.ones(2) / 2}, r"a must be \[3\] constant weights"),
-    ({"a": (torch.ones(3) / 3).requires_grad_()}, "which wants a gradient"),
-    ({"start": torch.zeros(2)}, "start must be the g of an earlier run"),
+    ({"x": torch.full((3, 2), math.nan)}, "finite"),
+    ({"y": torch.full((3, 2), math.inf), "p": 1}, "finite"),
+    ({"lam": 0.0}, "lambda .*found 0"),
+    ({"lam": math.inf}, "lambda .*found inf"),
+    ({"p": 0.5}, "p .*found 0.5"),
+    ({"tol": 1e-8}, r"tol .*9\.5e-07.*found 1e-08"),
+    ({"max_iterations": 0}, "max_iterations .*found 0"),
+    ({"a": torch.ones(3)}, "^a .*minimum of 1 .*sum of 3"),
+    ({"b": torch.tensor([1.5, -0.5, 0.0])}, "^b .*minimum of -0.5"),
+    ({"a": torch.ones(2) / 2}, r"^a .*\[3\].*found \[2\]"),
+    ({"a": (torch.ones(3) / 3).requires_grad_()}, "^a .*gradient"),
+    ({"start": torch.zeros(2)}, r"^start .*found \[2\]"),
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), WRONG)
-def test_wrong_arguments_are_told(given, told):
-    with pytest.raises(UsageError, match=told):
-        entropic(**{"x": X, "y": X, "lam": 1.0, **given})
-
-
-def test_docstrings_are_right():
-    assert doctest.testmod(sinkhorn, extraglobs={"torch": torch}).failed == 0
-    assert doctest.testmod(sinkhorn, extraglobs={"torch": torch}).attempted >= 2
+@pytest.mark.parametrize(("arguments", "fact"), WRONG)
+def test_entropic_refuses_invalid_arguments(arguments, fact):
+    with pytest.raises(UsageError, match=fact):
+        entropic(**{"x": X, "y": X, "lam": 1.0, **arguments})

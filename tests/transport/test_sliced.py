@@ -1,4 +1,4 @@
-"""Sliced transport against POT, the average of one-dimensional problems, closed forms of Gaussians and the golden values."""
+"""Sliced transport against POT, averages of one-dimensional problems, closed forms of Gaussians, golden values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def problem(n: int, m: int, d: int, k: int, dtype: torch.dtype = torch.float64) 
 
 @pytest.mark.parametrize("p", [1, 2, 3])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_cost_and_gradient_are_those_of_pot(case, p):
+def test_sliced_cost_and_gradient_equal_those_of_pot(case, p):
     x, y, u = problem(*case)
     ours, theirs = (
         sliced.wasserstein(x, y, p, directions=u),
@@ -42,13 +42,13 @@ def test_cost_and_gradient_are_those_of_pot(case, p):
     for mine, peer in zip(*(torch.autograd.grad(cost, (x, y)) for cost in (ours, theirs)), strict=True):
         assert torch.allclose(mine, peer, rtol=1e-10, atol=1e-10 * float(peer.abs().max()))
     most = ot.max_sliced_wasserstein_distance(x, y, projections=u, p=p) ** p
-    assert float(sliced.widest(x, y, p, directions=u, steps=0).cost.detach()) == pytest.approx(
+    assert float(sliced.max_wasserstein(x, y, p, directions=u, steps=0).cost.detach()) == pytest.approx(
         float(most.detach()), rel=1e-10
     )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_gradient_is_the_average_of_the_gradients_on_the_line(case):
+def test_sliced_gradient_is_the_average_of_line_gradients(case):
     x, y, u = problem(*case)
     found = line.gradients(x.detach() @ u, y.detach() @ u)
     cost = sliced.wasserstein(x, y, directions=u)
@@ -60,7 +60,7 @@ def test_gradient_is_the_average_of_the_gradients_on_the_line(case):
 
 @pytest.mark.parametrize("p", [1.5, 2.0])
 @pytest.mark.parametrize("case", [(6, 6, 2, 5), (6, 4, 5, 3)], ids=str)
-def test_gradient_in_samples_and_directions_is_that_of_finite_differences(case, p):
+def test_sliced_gradient_in_samples_and_directions_equals_finite_differences(case, p):
     x, y, u = problem(*case)
     weights = torch.arange(1.0, 7, dtype=torch.float64)
     assert torch.autograd.gradcheck(
@@ -73,7 +73,7 @@ def test_gradient_in_samples_and_directions_is_that_of_finite_differences(case, 
 
 @pytest.mark.parametrize("sigma", [0.0, 1.3])
 @pytest.mark.parametrize("case", [(30, 20, 12, 8), (30, 20, 5, 17)], ids=str)
-def test_the_budget_changes_nothing(case, sigma):
+def test_the_memory_budget_does_not_change_the_result(case, sigma):
     x, y, u = problem(*case)
     found = []
     for budget in (1, 3000, 2**30):
@@ -84,7 +84,7 @@ def test_the_budget_changes_nothing(case, sigma):
             assert torch.allclose(mine, first, rtol=1e-12, atol=1e-15)
 
 
-def test_a_translation_costs_its_projections():
+def test_sliced_cost_of_a_translation_is_that_of_its_projections():
     x, _, u = problem(15, 1, 4, 7)
     shift = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
     for p in (1.0, 2.0, 3.0):
@@ -94,7 +94,7 @@ def test_a_translation_costs_its_projections():
 
 
 @pytest.mark.parametrize(("k", "d"), [(4, 9), (9, 4)])
-def test_equal_samples_cost_nothing_and_pull_nowhere(k, d):
+def test_sliced_cost_and_gradients_of_equal_samples_are_zero(k, d):
     x, _, u = problem(12, 1, d, k)
     cost = sliced.wasserstein(x, x.detach().flip(0), directions=u)
     cost.backward()
@@ -125,18 +125,19 @@ def test_golden_values_of_the_smoothed_distance_between_gaussians(name):
 
 
 @pytest.mark.parametrize(("p", "second"), [(2, 1.0), (2, 2.0), (1, 1.0)])
-def test_noisy_projections_of_gaussian_samples_meet_the_smoothed_closed_form(p, second):
+def test_noisy_projections_of_gaussians_agree_with_the_closed_form(p, second):
     n, d, k, sigma = 20_000, 3, 400, 0.5
     x = torch.randn(n, d, generator=seeded(0), dtype=torch.float64)
     y = second * torch.randn(n, d, generator=seeded(1), dtype=torch.float64) + torch.tensor([1.0, -0.5, 0.5])
     apart = math.sqrt(1.5)
     u = sliced.random_directions(d, k, seeded(2), dtype=torch.float64)
     found = float(sliced.wasserstein(x, y, p, directions=u, sigma=sigma, generator=seeded(3)))
-    # Monte Carlo over directions: the spread of (u.m)^2 is |m|^2 sqrt(v_d), about .45 at d = 3, so 5 standard errors are .11
+    # Monte Carlo over directions: the spread of (u.m)^2 is |m|^2 sqrt(v_d), about .45 at d = 3, so 5 standard errors
+    # are .11
     assert found == pytest.approx(closed_form(apart, d, sigma, 1.0, second, p=p), abs=0.11)
 
 
-def test_noise_that_is_added_is_the_noise_that_is_told():
+def test_the_added_noise_has_the_given_sigma():
     zeros, u = torch.zeros(4000, 2), sliced.random_directions(2, 40, seeded(0))
     apart = sliced.wasserstein(zeros, zeros + torch.tensor([30.0, 40.0]), directions=u, sigma=3.0, generator=seeded(1))
     plain = sliced.wasserstein(zeros, zeros + torch.tensor([30.0, 40.0]), directions=u)
@@ -144,32 +145,33 @@ def test_noise_that_is_added_is_the_noise_that_is_told():
         float(plain), rel=5e-3
     )  # the same noise on both sides moves no quantile but by sampling
     one = sliced.wasserstein(zeros, torch.zeros(1, 2), directions=u, sigma=3.0, generator=seeded(1))
-    # E |a - b|^2 of two draws; b is one draw for each of the 40 directions, whose mean square is off by sqrt(2/40) relative
+    # E |a - b|^2 of two draws; b is one draw for each of the 40 directions, whose mean square is off by sqrt(2/40)
+    # relative
     assert float(one) == pytest.approx(2 * 9, abs=4 * 9 * math.sqrt(2 / 40))
 
 
-def test_the_widest_direction_of_a_translation_is_its_own():
+def test_the_maximising_direction_of_a_translation_is_its_own():
     x, _, u = problem(15, 1, 6, 3)
     shift = torch.tensor([1.0, -2.0, 0.5, 3.0, 0.0, 1.0], dtype=torch.float64)
     for p in (1.0, 2.0, 3.0):
-        found = sliced.widest(x.detach(), x.detach() + shift, p, directions=u)
+        found = sliced.max_wasserstein(x.detach(), x.detach() + shift, p, directions=u)
         assert float(found.cost) == pytest.approx(float(shift.norm()) ** p, rel=1e-6)
         assert torch.allclose(found.direction.abs(), (shift / shift.norm()).abs(), atol=1e-3)
 
 
-def test_the_widest_direction_is_no_worse_than_a_fine_net_of_the_circle():
+def test_max_wasserstein_is_no_worse_than_a_fine_grid_of_the_circle():
     x, y, u = problem(12, 9, 2, 8)
     angles = torch.linspace(0, math.pi, 20_001, dtype=torch.float64)
     net = torch.stack([angles.cos(), angles.sin()])
-    best = float(sliced.widest(x, y, directions=net, steps=0).cost.detach())
-    found = sliced.widest(x, y, directions=u, tol=1e-12, steps=200)
+    best = float(sliced.max_wasserstein(x, y, directions=net, steps=0).cost.detach())
+    found = sliced.max_wasserstein(x, y, directions=u, tol=1e-12, steps=200)
     assert best <= float(found.cost.detach()) <= best * (1 + 1e-4)
     assert float(found.direction.norm()) == pytest.approx(1.0, rel=1e-12)
 
 
-def test_the_gradient_of_the_widest_is_that_of_its_direction():
+def test_the_gradient_of_max_wasserstein_is_that_at_its_direction():
     x, y, u = problem(12, 9, 3, 8)
-    found = sliced.widest(x, y, directions=u)
+    found = sliced.max_wasserstein(x, y, directions=u)
     there = sliced.wasserstein(x, y, directions=found.direction[:, None])
     for mine, held in zip(*(torch.autograd.grad(cost, (x, y)) for cost in (found.cost, there)), strict=True):
         assert torch.equal(mine, held)
@@ -191,7 +193,7 @@ def test_float32_records_far_from_0_keep_their_digits():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", [(2000, 1500, 50, 20), (2000, 2000, 10, 50)], ids=str)
-def test_a_gpu_gives_what_the_cpu_does(case, dtype):
+def test_sliced_on_a_gpu_equals_the_cpu(case, dtype):
     x, y, u = problem(*case, dtype)
     here = sliced.wasserstein(x, y, directions=u)
     moved = [t.detach().cuda().requires_grad_() for t in (x, y)]
@@ -207,23 +209,23 @@ ONES, EYE = torch.ones(3, 2), torch.eye(2)
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "fact"),
     [
         (lambda: sliced.wasserstein(ONES, torch.ones(3, 4), directions=EYE), r"found x \[3, 2\] and y \[3, 4\]"),
-        (lambda: sliced.wasserstein(ONES[0], ONES, directions=EYE), r"wanted x \[n, d\]"),
-        (lambda: sliced.wasserstein(ONES, ONES, directions=torch.eye(3)), "with d = 2"),
-        (lambda: sliced.wasserstein(ONES, ONES, directions=EYE[:, :0]), "k of at least 1"),
-        (lambda: sliced.wasserstein(ONES, ONES, directions=EYE.double()), "directions must be torch.float32"),
-        (lambda: sliced.wasserstein(ONES, ONES, directions=EYE, sigma=1.0), "noise needs a generator"),
-        (lambda: sliced.wasserstein(ONES, ONES, directions=EYE, sigma=-1.0), "sigma must be"),
-        (lambda: sliced.wasserstein(ONES, ONES * math.inf, directions=EYE), "must be finite"),
-        (lambda: sliced.wasserstein(ONES, ONES * 1e30, directions=EYE), "overflows float32"),
-        (lambda: sliced.wasserstein(ONES, ONES, 0.5, directions=EYE), "at least 1"),
+        (lambda: sliced.wasserstein(ONES[0], ONES, directions=EYE), r"found x \[2\]"),
+        (lambda: sliced.wasserstein(ONES, ONES, directions=torch.eye(3)), r"d = 2.*\[3, 3\]"),
+        (lambda: sliced.wasserstein(ONES, ONES, directions=EYE[:, :0]), r"found \[2, 0\]"),
+        (lambda: sliced.wasserstein(ONES, ONES, directions=EYE.double()), "directions .*float32.*float64"),
+        (lambda: sliced.wasserstein(ONES, ONES, directions=EYE, sigma=1.0), "generator"),
+        (lambda: sliced.wasserstein(ONES, ONES, directions=EYE, sigma=-1.0), "sigma .*-1"),
+        (lambda: sliced.wasserstein(ONES, ONES * math.inf, directions=EYE), "finite"),
+        (lambda: sliced.wasserstein(ONES, ONES * 1e30, directions=EYE), "float32"),
+        (lambda: sliced.wasserstein(ONES, ONES, 0.5, directions=EYE), "p .*0.5"),
         (lambda: sliced.wasserstein(ONES, ONES, directions=EYE, x_weights=torch.ones(2)), r"x_weights must be \[3\]"),
-        (lambda: sliced.random_directions(0, 3, seeded(0)), "at least one dimension"),
-        (lambda: sliced.widest(ONES, ONES, directions=0 * EYE), "length 0"),
+        (lambda: sliced.random_directions(0, 3, seeded(0)), "found 0 and 3"),
+        (lambda: sliced.max_wasserstein(ONES, ONES, directions=0 * EYE), "directions"),
     ],
 )
-def test_what_is_no_problem_of_transport_is_refused(call, told):
-    with pytest.raises(UsageError, match=told):
+def test_sliced_refuses_invalid_arguments(call, fact):
+    with pytest.raises(UsageError, match=fact):
         call()

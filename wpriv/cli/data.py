@@ -40,7 +40,7 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
             )
         return
     from wpriv.cli import guarantee_output
-    from wpriv.data import HOW_TO_NAME, looked
+    from wpriv.data import ROOT_HINT, searched_places
     from wpriv.run import list_data
 
     rows = list_data.listing(data_root)
@@ -56,7 +56,7 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
         elif row["status"] != "found":
             guarantee_output.emit(f"{row['name']}: {row['about']}. {row['get']}")
     guarantee_output.say(
-        "note", f"looked in {looked(data_root)}. Each data set lies in a folder of its name there; {HOW_TO_NAME}"
+        "note", f"looked in {searched_places(data_root)}. Each data set lies in a folder of its name there; {ROOT_HINT}"
     )
 
 

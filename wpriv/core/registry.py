@@ -23,14 +23,20 @@ _ARGUMENTS = {"mechanisms": "mech", "accountants": "accountant"}
 
 
 def names(folder: str) -> list[str]:
-    """List the names in ``wpriv/<folder>``, sorted, without importing any plug-in."""
+    """List the names in ``wpriv/<folder>``, sorted: its files, and what the package declares; no file is imported."""
     package = importlib.import_module(f"wpriv.{folder}")
     modules = (info.name for info in pkgutil.iter_modules(package.__path__))
-    return sorted(name.replace("_", "-") for name in modules if not name.startswith("_"))
+    return sorted([*(name.replace("_", "-") for name in modules if not name.startswith("_")), *_declared(folder)])
 
 
-def load(folder: str, name: str) -> ModuleType:
-    """Import the module of one plug-in.
+def _declared(folder: str) -> Mapping[str, Any]:
+    """Plug-ins without a file of their own, by name: ``DECLARED`` of ``wpriv/<folder>/__init__.py``, if it has one."""
+    declared: Mapping[str, Any] = getattr(importlib.import_module(f"wpriv.{folder}"), "DECLARED", {})
+    return declared
+
+
+def load(folder: str, name: str) -> Any:
+    """Return the module of one plug-in, or the object that the package declares under its name.
 
     Raises:
         UsageError: there is no plug-in of that name; the message suggests the nearest one and lists all.
@@ -40,7 +46,8 @@ def load(folder: str, name: str) -> ModuleType:
         raise UsageError(f"the name of a {kind} must be text; found {reprlib.repr(name)}. Known: {', '.join(known)}")
     if name not in known:
         raise UnknownName(kind, name, known, hint=_elsewhere(folder, name))
-    return importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
+    declared = _declared(folder)
+    return declared[name] if name in declared else importlib.import_module(f"wpriv.{folder}.{name.replace('-', '_')}")
 
 
 def _elsewhere(folder: str, name: str) -> str:

@@ -1,7 +1,16 @@
-"""Data sets, one reader a file, by the name users type: ``ABOUT``, ``GET``, ``Params`` and ``read(root, params)``.
+"""Data sets, one reader a file, by the name users type.
 
-A reader gives what the files hold, or a clear error: nothing is downloaded, normalised or left out on the way, and nothing is made up but
-what a name says is synthetic.
+A reader module has
+
+- ``ABOUT``: what the data set holds, in half a line; ``GET``: how to obtain its files, in a sentence. Both are listed
+  by ``wpriv data``.
+- ``Params``: a dataclass of type ``core.parameters.Parameters``. A parameter without a default, such as ``file``,
+  marks a reader of the user's own files.
+- ``read(root, params)``: returns a ``Data``. ``root`` is the folder of data sets, or None for the default places.
+- ``FILES`` (optional): the ``FileSet`` of a published data set.
+
+Readers return the content of the files or raise MissingResource. They download, normalise and omit nothing, and only
+those whose name or description says so generate synthetic records.
 """
 
 from __future__ import annotations
@@ -10,22 +19,22 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.data._files import HOW_TO_NAME, VERDICTS, exists, looked
-from wpriv.data._record import Data, Noise, scaled
+from wpriv.data._dataset import Data, RecordNoise, scaled
+from wpriv.data._files import ROOT_HINT, VERDICTS, path_exists, searched_places
 
-__all__ = ["HOW_TO_NAME", "VERDICTS", "Data", "Noise", "exists", "looked", "read", "scaled"]
+__all__ = ["ROOT_HINT", "VERDICTS", "Data", "RecordNoise", "path_exists", "read", "scaled", "searched_places"]
 
 
-def read(name: str, *, root: str | Path | None = None, **given: Any) -> Data:
-    """The data set of that name.
+def read(name: str, *, root: str | Path | None = None, **parameters: Any) -> Data:
+    """Read the data set of that name.
 
     Args:
-        root: the folder that holds the data sets or this one; None looks into $WPRIV_DATA and where systems put them.
-        given: the parameters of its reader.
+        root: the folder of data sets, or of this one; None searches $WPRIV_DATA and the system's folders.
+        parameters: those of its reader.
     Raises:
-        UsageError: no such reader or parameter. MissingResource: the files are not there, damaged or not what they say.
+        UsageError: no such reader or parameter.
+        MissingResource: the files are missing, damaged, or not the published ones.
     """
-    found: Data = registry.load("data", name).read(
-        None if root is None else Path(root), registry.params("data", name, given)
-    )
-    return found
+    folder = None if root is None else Path(root)
+    data: Data = registry.load("data", name).read(folder, registry.params("data", name, parameters))
+    return data

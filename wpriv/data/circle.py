@@ -1,4 +1,4 @@
-"""Made-up points of the plane: normal ones, and those of a circle that a network is to move them to."""
+"""Synthetic points of the plane: normal points, and points of a circle onto which a network is to move them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.data._record import Data
+from wpriv.data._dataset import Data
 
-ABOUT = "made up as in wgrad's Appendix C: normal points and points of a circle, two classes"
+ABOUT = "synthetic, as in wgrad's Appendix C: normal points and points of a circle, two classes"
 SOURCE = "synthetic, as in Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix C"
-GET = "It is made up: nothing is needed."
+GET = "It is synthetic; there are no files to get."
 
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """How many points, and how large the circle."""
+    """Numbers of points, and the circle."""
 
     points: int = parameter("points of each kind to train on", default=100_000, minimum=1)
     tests: int = parameter("points of each kind to test on, drawn independently", default=10_000, minimum=1)
@@ -27,23 +27,26 @@ class Params(Parameters):
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[2 points, 2] float32: class ``normal``, N(0, I), then class ``circle``, uniform on the circle about 0. The root is not looked at.
+    """Return [2 points, 2] float32: class ``normal``, N(0, I), then class ``circle``, uniform on a circle around 0.
+
+    ``root`` is not used.
 
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix C. The draws are numpy's, not those of the paper.
     """
     counts = (params.points, params.tests)
     x_train, x_test = (
-        _drawn(np.random.default_rng([params.draw_seed, part]), count, params.radius)
+        _sample(np.random.default_rng([params.draw_seed, part]), count, params.radius)
         for part, count in enumerate(counts)
     )
     y_train, y_test = (np.repeat(np.arange(2), count) for count in counts)
-    notes = ("made up: no record is anybody's",)
+    notes = ("synthetic: no record belongs to a person",)
     return Data(
         params.name, x_train, y_train, x_test, y_test, ("normal", "circle"), SOURCE, notes=notes, columns=("x", "y")
     )
 
 
-def _drawn(rng: np.random.Generator, count: int, radius: float) -> NDArray[np.float32]:
+def _sample(rng: np.random.Generator, count: int, radius: float) -> NDArray[np.float32]:
+    """Draw ``count`` normal points, then as many points of the circle."""
     normal, angles = rng.standard_normal((count, 2)), rng.uniform(0, 2 * np.pi, count)
     return np.concatenate([normal, radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)]).astype(np.float32)

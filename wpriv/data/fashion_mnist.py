@@ -7,19 +7,19 @@ from pathlib import Path
 
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.data import _idx
-from wpriv.data._files import Place
-from wpriv.data._record import Data
+from wpriv.data._dataset import Data
+from wpriv.data._files import FileSet
 
 ABOUT = "pictures of clothing, 60000 + 10000 of 1x28x28"
 SOURCE = "Xiao, Rasul, Vollgraf 2017: Fashion-MNIST"
 GET = "Get it from https://github.com/zalandoresearch/fashion-mnist, or on Debian by apt install dataset-fashion-mnist."
-PLACE = Place(
+FILES = FileSet(
     name="fashion-mnist",
     get=GET,
     layouts=(_idx.LAYOUT, _idx.DOTTED),
     folders=("fashion-mnist", "FashionMNIST/raw"),
     system=("/usr/share/datasets/fashion-mnist",),
-    # of the unpacked content, which is the same in everybody's .gz
+    # of the unpacked content, which does not depend on the gzip program
     published={
         f"{name}{dot}idx{rank}-ubyte": md5
         for name, rank, md5 in (
@@ -36,11 +36,11 @@ CLASSES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shi
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Whether other files than the published ones are refused."""
+    """Whether files must be the published ones."""
 
     verify: bool = parameter("refuse files whose checksum is not the published one", default=True)
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, 1, 28, 28] uint8, labels 0 to 9."""
-    return _idx.read(PLACE, params, params.verify, root, CLASSES, SOURCE)
+    """Return [N, 1, 28, 28] uint8 images, labels 0 to 9."""
+    return _idx.read(FILES, params, params.verify, root, CLASSES, SOURCE)

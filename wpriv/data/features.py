@@ -1,4 +1,4 @@
-"""Features somebody extracted: rows of numbers with labels, from a .npz or a .mat file."""
+"""Extracted features: rows of numbers with labels, from a .npz or a .mat file."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.data._files import File, Place, content, mat, named
-from wpriv.data._record import Array, Data, held_out
+from wpriv.data import _mat
+from wpriv.data._dataset import Array, Data, random_split
+from wpriv.data._files import MAX_BYTES, File, read_bytes, resolve_path
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import array_files
 
 ABOUT = "rows of numbers with labels, from your own .npz or .mat"
 GET = "Give the path of a file with an array of rows and one of labels: --param file=PATH."
-LIMIT = 2_000_000_000
 
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Which file and arrays, and what to test on."""
+    """The files and arrays, and the test split."""
 
     file: str = parameter("path of a .npz or .mat file, as it stands or below the data root")
     test_file: str = parameter("another one for testing; else a share of the rows is held out", default="")
@@ -34,13 +34,13 @@ class Params(Parameters):
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, D] float32 as in the file; labels are numbered in the order of their values, and ``classes`` has these."""
-    x, y, first = _rows(named(params.name, "file", params.file, root), params)
+    """Return [N, D] float32 as in the file; ``classes`` are the sorted values of the labels."""
+    x, y, first = _rows(resolve_path(params.name, "file", params.file, root), params)
     if params.test_file:
-        x_test, y_test, second = _rows(named(params.name, "file", params.test_file, root), params)
+        x_test, y_test, second = _rows(resolve_path(params.name, "file", params.test_file, root), params)
         files: tuple[File, ...] = (first, second)
     else:
-        train, test = held_out(len(x), params.test_share, params.split_seed)
+        train, test = random_split(len(x), params.test_share, params.split_seed)
         x, y, x_test, y_test, files = x[train], y[train], x[test], y[test], (first,)
     values = np.unique(np.concatenate([y, y_test]))
     return Data(
@@ -57,27 +57,26 @@ def read(root: Path | None, params: Params) -> Data:
 
 
 def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
-    raw = content(path, LIMIT)
-    arrays = mat(path, raw) if path.suffix.lower() == ".mat" else npz(path, raw)
-    x = _chosen(arrays, params.features, "features", path, lambda a: a.ndim == 2 and min(a.shape) > 1)
-    y = _chosen(arrays, params.labels, "labels", path, lambda a: a.size == len(x) and max(a.shape) == a.size)
-    whole = (
-        y.reshape(-1).astype(np.int64)
-        if y.dtype.kind in "iuf" and np.isfinite(y).all() and (np.abs(y) < 2**53).all()
-        else None
-    )
-    if x.ndim != 2 or x.dtype.kind not in "iuf" or whole is None or not np.array_equal(whole, y.reshape(-1)):
+    """Return the rows and the integer labels in a file."""
+    raw = read_bytes(path)
+    arrays = _mat.parse(path, raw) if path.suffix.lower() == ".mat" else parse_npz(path, raw)
+    x = _select(arrays, params.features, "features", path, lambda a: a.ndim == 2 and min(a.shape) > 1)
+    y = _select(arrays, params.labels, "labels", path, lambda a: a.size == len(x) and max(a.shape) == a.size)
+    exact = y.dtype.kind in "iuf" and np.isfinite(y).all() and (np.abs(y) < 2**53).all()
+    labels = y.reshape(-1).astype(np.int64) if exact else None
+    if x.ndim != 2 or x.dtype.kind not in "iuf" or labels is None or not np.array_equal(labels, y.reshape(-1)):
         raise MissingResource(
-            f"{path}: wanted rows of numbers, [N, D], and whole labels; found {x.dtype} {list(x.shape)}, {y.dtype} {list(y.shape)}"
+            f"{path}: wanted rows of numbers, [N, D], and integer labels; "
+            f"found {x.dtype} {list(x.shape)}, {y.dtype} {list(y.shape)}"
         )
-    return x.astype(np.float32), whole, Place(params.name, GET, ()).verdict(path, raw, False)
+    return x.astype(np.float32), labels, File.unverified(path, raw)
 
 
-def npz(path: Path, raw: bytes, limit: int = LIMIT) -> dict[str, Array]:
-    """The arrays of a .npz file by name.
+def parse_npz(path: Path, raw: bytes, limit: int = MAX_BYTES) -> dict[str, Array]:
+    """Return the arrays of a .npz file by name.
 
     Raises:
-        MissingResource: it is damaged, holds more than ``limit`` bytes, or something else than numbers and text.
+        MissingResource: it is damaged, holds more than ``limit`` bytes, or other content than numbers and text.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -85,19 +84,19 @@ def npz(path: Path, raw: bytes, limit: int = LIMIT) -> dict[str, Array]:
                 raise MissingResource(f"{path}: holds more than {limit:,} bytes when unpacked")
         return array_files.npz(io.BytesIO(raw), limit)
     except array_files.DAMAGED as error:
-        raise MissingResource(f"{path}: not a whole .npz file of numbers ({str(error)[:120]})") from None
+        raise MissingResource(f"{path}: not a complete .npz file of numbers ({str(error)[:120]})") from None
 
 
-def _chosen(arrays: dict[str, Array], name: str, role: str, path: Path, fits: Callable[[Array], bool]) -> Array:
-    """The array of that name, or the only one that fits."""
-    told = ", ".join(f"{key} {list(array.shape)}" for key, array in arrays.items()) or "none"
+def _select(arrays: dict[str, Array], name: str, role: str, path: Path, fits: Callable[[Array], bool]) -> Array:
+    """Return the array of that name, or the only one that fits."""
+    shapes = ", ".join(f"{key} {list(array.shape)}" for key, array in arrays.items()) or "none"
     if name:
         if name not in arrays:
-            raise UsageError(f"{path}: has no array called {name!r} for the {role}; found {told}")
+            raise UsageError(f"{path}: has no array called {name!r} for the {role}; found {shapes}")
         return arrays[name]
-    able = [array for array in arrays.values() if fits(array)]
-    if len(able) != 1:
+    candidates = [array for array in arrays.values() if fits(array)]
+    if len(candidates) != 1:
         raise UsageError(
-            f"{path}: {len(able)} arrays could be the {role}; name one with the parameter {role}. Found {told}"
+            f"{path}: {len(candidates)} arrays could be the {role}; name one with the parameter {role}. Found {shapes}"
         )
-    return able[0]
+    return candidates[0]

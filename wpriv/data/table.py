@@ -1,4 +1,4 @@
-"""Any CSV file of numbers with a target column, and perhaps a sensitive one."""
+"""A CSV file of numbers with a target column and an optional sensitive column."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.data import _table
-from wpriv.data._files import Place, named
-from wpriv.data._record import Data
+from wpriv.data._dataset import Data
+from wpriv.data._files import File, read_bytes, resolve_path
 
 ABOUT = "your own CSV file with a target column"
 GET = "Give the path of a CSV file whose first line names the columns: --param file=PATH --param target=COLUMN."
@@ -16,7 +16,7 @@ GET = "Give the path of a CSV file whose first line names the columns: --param f
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Which file, and which column is what."""
+    """The file, the roles of its columns, and the test split."""
 
     file: str = parameter("path of the CSV file, as it stands or below the data root")
     target: str = parameter("the column to predict: numbers or words, each a class")
@@ -27,9 +27,8 @@ class Params(Parameters):
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, D] float32 as in the file; classes and groups in the order of their values."""
-    path = named(params.name, "file", params.file, root)
-    raw = _table.bytes_of(path)
-    file = Place(params.name, GET, ()).verdict(path, raw, False)
+    """Return [N, D] float32 as in the file; classes and groups are sorted by value."""
+    path = resolve_path(params.name, "file", params.file, root)
+    raw = read_bytes(path)
     roles = _table.Roles(params.target, params.sensitive, params.drop, params.test_share, params.split_seed)
-    return _table.read(path, raw, file, f"{params.name}:{path.stem}", roles, str(path))
+    return _table.read(path, raw, File.unverified(path, raw), f"{params.name}:{path.stem}", roles, str(path))

@@ -1,4 +1,4 @@
-"""Made-up laws in a few dimensions, whose truth is known: what a method that learns a law is tried on first."""
+"""Synthetic low-dimensional distributions of known form, for trying out methods that learn a distribution."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.data._record import Array, Data
+from wpriv.data._dataset import Array, Data
 
-ABOUT = "synthetic: a Gauss law, a ring of Gaussians, two spirals or a line of points"
-GET = "It is made up; there is nothing to get."
+ABOUT = "synthetic: a Gaussian, a ring of Gaussians, two spirals or two points"
+GET = "It is synthetic; there are no files to get."
 LAWS = ("gauss", "ring", "spirals", "ends")
 
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Which law, and how much of it."""
+    """The distribution, and the numbers of records."""
 
     law: str = parameter(
         "gauss: N(0, spread^2); ring: 8 Gaussians on a circle; spirals; ends: two points", default="gauss", choices=LAWS
@@ -26,29 +26,29 @@ class Params(Parameters):
     points: int = parameter("training records", default=10_000, minimum=1)
     tests: int = parameter("test records", default=2_000, minimum=1)
     d: int = parameter("numbers of a record; ring and spirals have 2", default=2, minimum=1)
-    spread: float = parameter("standard deviation of every Gaussian; 0 leaves its centre", default=1.0, minimum=0)
+    spread: float = parameter("standard deviation of every Gaussian; 0 gives its centre", default=1.0, minimum=0)
     size: float = parameter("radius of the ring and of the spirals, or of ends", default=1.0, exclusive_minimum=0)
     draw: int = parameter("seed", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, d] float32; labels are the Gaussian, arm or end a record comes from."""
+    """Return [N, d] float32; the label is the Gaussian, arm or end that a record is drawn from."""
     rng = np.random.Generator(np.random.PCG64(params.draw))
-    x, y, classes = _drawn(params, params.points + params.tests, rng)
-    own = slice(None, params.points), slice(params.points, None)
+    x, y, classes = _sample(params, params.points + params.tests, rng)
     return Data(
         name=params.name,
-        x_train=x[own[0]],
-        y_train=y[own[0]],
-        x_test=x[own[1]],
-        y_test=y[own[1]],
+        x_train=x[: params.points],
+        y_train=y[: params.points],
+        x_test=x[params.points :],
+        y_test=y[params.points :],
         classes=tuple(str(k) for k in range(classes)),
-        source=f"synthetic, made with seed {params.draw}",
-        notes=(f"synthetic: {params.law}, no person is in it",),
+        source=f"synthetic, drawn with seed {params.draw}",
+        notes=(f"synthetic: {params.law}; no record belongs to a person",),
     )
 
 
-def _drawn(params: Params, count: int, rng: np.random.Generator) -> tuple[Array, Array, int]:
+def _sample(params: Params, count: int, rng: np.random.Generator) -> tuple[Array, Array, int]:
+    """Draw records and labels; also returns the number of classes."""
     d = 2 if params.law in ("ring", "spirals") else params.d
     classes = {"gauss": 1, "ring": 8, "spirals": 2, "ends": 2}[params.law]
     y = rng.integers(0, classes, count)

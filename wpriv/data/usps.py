@@ -1,4 +1,4 @@
-"""USPS: 7291 and 2007 digits from envelopes, 16x16; as LIBSVM files or as usps.mat."""
+"""USPS: 7291 and 2007 digits from envelopes, 16x16; from LIBSVM files or from usps.mat."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.data._files import File, Place, content, mat, unverified
-from wpriv.data._record import Array, Data
+from wpriv.data import _mat
+from wpriv.data._dataset import Array, Data
+from wpriv.data._files import File, FileSet, display_name, read_bytes
 from wpriv.errors import MissingResource
 
 ABOUT = "digits from envelopes, 7291 + 2007 of 1x16x16"
 SOURCE = "Hull 1994: A database for handwritten text recognition research (USPS)"
 GET = "Get usps.bz2 and usps.t.bz2 from https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html."
-PLACE = Place(
+FILES = FileSet(
     name="usps",
     get=GET,
     layouts=(("usps.bz2", "usps.t.bz2"), ("usps.mat",)),
@@ -31,7 +32,7 @@ PIXELS = 16 * 16
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Whether other files than the published ones are refused."""
+    """Whether files must be the published ones."""
 
     verify: bool = parameter(
         "refuse LIBSVM files whose checksum is not the published one (usps.mat has none)", default=True
@@ -39,56 +40,59 @@ class Params(Parameters):
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """[N, 1, 16, 16] float32 in [0, 1], background 0; labels 0 to 9."""
-    paths = PLACE.find(root)
-    raws = [content(path, LIMIT) for path in paths]
-    files: list[File] = [PLACE.verdict(path, raw, params.verify) for path, raw in zip(paths, raws, strict=True)]
+    """Return [N, 1, 16, 16] float32 images in [0, 1], background 0; labels 0 to 9."""
+    paths = FILES.find(root)
+    raws = [read_bytes(path, LIMIT) for path in paths]
+    files: list[File] = [FILES.check(path, raw, params.verify) for path, raw in zip(paths, raws, strict=True)]
     if len(paths) == 1:
-        # Xt, Lt is for training; Xs, Ls for testing
-        found = mat(paths[0], raws[0], ("Xt", "Lt", "Xs", "Ls"))
-        parts = [_columns(found[f"X{part}"], found[f"L{part}"], paths[0]) for part in "ts"]
+        # Xt, Lt are for training, Xs, Ls for testing
+        arrays = _mat.parse(paths[0], raws[0], ("Xt", "Lt", "Xs", "Ls"))
+        parts = [_from_columns(arrays[f"X{part}"], arrays[f"L{part}"], paths[0]) for part in "ts"]
     else:
-        parts = [_lines(raw, path) for raw, path in zip(raws, paths, strict=True)]
+        parts = [_from_libsvm(raw, path) for raw, path in zip(raws, paths, strict=True)]
     (x_train, y_train), (x_test, y_test) = parts
-    return Data(unverified(params, files), x_train, y_train, x_test, y_test, tuple("0123456789"), SOURCE, tuple(files))
+    return Data(
+        display_name(params, files), x_train, y_train, x_test, y_test, tuple("0123456789"), SOURCE, tuple(files)
+    )
 
 
-def _columns(x: Array, y: Array, path: Path) -> tuple[Array, Array]:
-    """One image a column, its pixels column by column, from 0 to 2."""
+def _from_columns(x: Array, y: Array, path: Path) -> tuple[Array, Array]:
+    """Convert images stored as columns, each in column-major order, with pixels from 0 to 2."""
     if x.ndim != 2 or x.shape[0] != PIXELS or x.dtype.kind not in "iuf" or y.dtype.kind not in "iu":
         raise MissingResource(
-            f"{path}: wanted images of [{PIXELS}, N] numbers and whole labels; found {list(x.shape)} and {y.dtype}"
+            f"{path}: wanted images of [{PIXELS}, N] numbers and integer labels; found {list(x.shape)} and {y.dtype}"
         )
     images = x.T.reshape(-1, 1, 16, 16).transpose(0, 1, 3, 2) / 2
-    return _checked(images, path), y.reshape(-1).astype(np.int64)
+    return _clipped(images, path), y.reshape(-1).astype(np.int64)
 
 
-def _lines(raw: bytes, path: Path) -> tuple[Array, Array]:
-    """``label place:value ...`` a line: labels 1 to 10 for the digits 0 to 9, places 1 to 256, values from -1 to 1."""
+def _from_libsvm(raw: bytes, path: Path) -> tuple[Array, Array]:
+    """Parse lines ``label index:value ...``: labels 1 to 10 for the digits 0 to 9, indices 1 to 256, values -1 to 1."""
     try:
-        packed = bz2.BZ2Decompressor()
-        text = packed.decompress(raw, LIMIT).decode("ascii")
-        if not packed.eof:
-            raise ValueError(f"cut off, or more than {LIMIT:,} bytes when unpacked")
+        decompressor = bz2.BZ2Decompressor()
+        text = decompressor.decompress(raw, LIMIT).decode("ascii")
+        if not decompressor.eof:
+            raise ValueError(f"truncated, or more than {LIMIT:,} bytes when unpacked")
         rows = [line.split() for line in text.splitlines()]
         images = np.full((len(rows), PIXELS), -1.0)
         for row, image in zip(rows, images, strict=True):
             for pair in row[1:]:
-                place, _, value = pair.partition(":")
-                image[_index(int(place))] = float(value)
+                index, _, value = pair.partition(":")
+                image[_zero_based(int(index))] = float(value)
         labels = np.array([int(float(row[0])) - 1 for row in rows], dtype=np.int64)
     except (OSError, EOFError, ValueError, IndexError, OverflowError) as error:
-        raise MissingResource(f"{path}: not a whole LIBSVM file of 16x16 images ({str(error)[:120]})") from None
-    return _checked((images.reshape(-1, 1, 16, 16) + 1) / 2, path), labels
+        raise MissingResource(f"{path}: not a complete LIBSVM file of 16x16 images ({str(error)[:120]})") from None
+    return _clipped((images.reshape(-1, 1, 16, 16) + 1) / 2, path), labels
 
 
-def _index(place: int) -> int:
-    if not 1 <= place <= PIXELS:
-        raise ValueError(f"a pixel at place {place} of {PIXELS}")
-    return place - 1
+def _zero_based(index: int) -> int:
+    if not 1 <= index <= PIXELS:
+        raise ValueError(f"pixel {index} of {PIXELS}")
+    return index - 1
 
 
-def _checked(images: Array, path: Path) -> Array:
+def _clipped(images: Array, path: Path) -> Array:
+    """Clip rounding errors beyond [0, 1] and refuse larger ones."""
     if images.size and not (images.min() >= -1e-6 and images.max() <= 1 + 1e-6):  # also false for NaN
         raise MissingResource(
             f"{path}: pixels must lie from 0 to 1 once scaled; found {images.min():g} to {images.max():g}"

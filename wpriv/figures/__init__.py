@@ -1,0 +1,10 @@
+"""Figures, by the name users type.
+
+A figure is a file with ``draw(rows, axes)``, or an entry of ``_declared.py`` with that method. ``draw`` adds one table
+(for ``samples``: the arrays of one .npz file) to the axes of matplotlib. It raises KeyError if columns are missing, and
+ValueError or UsageError if the table has another shape.
+"""
+
+from wpriv.figures._declared import DECLARED
+
+__all__ = ["DECLARED"]

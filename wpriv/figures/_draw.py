@@ -1,4 +1,4 @@
-"""What the figures share: colours, how a claim looks, series of a table, legends in the order of the values."""
+"""Shared drawing of figures: colours, line styles by claim, series of a table, legends in the order of the values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,38 @@ from collections.abc import Sequence
 from typing import Any
 
 Row = dict[str, Any]
+LegendEntry = tuple[float, Any, str]  # the value at the right end, by which entries are sorted; the artist; its label
 
-# Okabe and Ito's colours, told apart with every common colour blindness; one accountant keeps its colour in all figures
+# the palette of Okabe and Ito, distinguishable under the common forms of colour blindness
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00")
-_OWN = {"pld": 0, "rdp": 1, "markov": 2, "clt": 3, "berry-esseen": 4, "nagaev": 5, "gdp": 6, "rdp-mironov": 7}
-_OWN |= {"pdp": 1, "zcdp": 7, "gdp-clt": 7, "moments": 1, "bdp": 4, "wdp": 2, "renyi": 1}
-_STRENGTH = ("exact", "certified", "upper-bound", "as-published", "approximate")
 MARKS = ("", "o", "s", "^", "D", "v")
+# an accountant has the same colour in all figures
+_COLOUR_OF_ACCOUNTANT = {
+    "pld": 0,
+    "rdp": 1,
+    "pdp": 1,
+    "moments": 1,
+    "renyi": 1,
+    "markov": 2,
+    "wdp": 2,
+    "clt": 3,
+    "berry-esseen": 4,
+    "bdp": 4,
+    "nagaev": 5,
+    "gdp": 6,
+    "rdp-mironov": 7,
+    "zcdp": 7,
+    "gdp-clt": 7,
+}
+_CLAIMS = ("exact", "certified", "upper-bound", "as-published", "approximate")  # the strongest first
 _DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
+# columns of a table of bounds that are no numeric parameters of the process
+_DESCRIPTIONS = {
+    *("panel", "case", "accountant", "reason", "claim", "notion"),
+    *("adjacency", "asked", "mech", "sampling", "file", "steps"),
+}
+_ANSWERS = {f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate")}
+_ANSWERS |= {"mean", "variance", "third", "infinity"}
 NAMES = {
     "epsilon": "ε",
     "delta": "δ",
@@ -33,186 +57,185 @@ NAMES = {
 
 
 def series(rows: list[Row], x: str, y: str) -> list[tuple[str, list[Row]]]:
-    """The rows as curves y over x: one for each accountant, case and value of any other quantity that varies, sorted by x."""
+    """Group rows into labelled curves of y over x, each sorted by x.
+
+    There is one curve for each accountant, case and value of any other quantity that varies; a quantity that is
+    constant within every case is left out of the labels, since the case stands for it.
+
+    Raises:
+        KeyError: the table has no column y, and no row explains a missing answer.
+    """
     if not any(y in row or row.get("reason") for row in rows):
         raise KeyError(y)
-    needed = [row for row in rows if _number(row.get(x)) is not None]
-    told_apart = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
-    # what a case says by its name need not be said again
-    cases = {r.get("case") for r in needed}
-    own = {
-        k
-        for k in _swept(needed)
-        if all(len({r.get(k) for r in needed if r.get("case") == case}) == 1 for case in cases)
+    rows = [row for row in rows if finite(row.get(x)) is not None]
+    keys = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
+    cases = {row.get("case") for row in rows}
+    swept = _swept(rows)
+    implied = {
+        name for name in swept if all(len({r.get(name) for r in rows if r.get("case") == case}) == 1 for case in cases)
     }
-    others = [k for k in _swept(needed) if k not in (x, y, *told_apart) and k not in own]
-    # what was asked tells curves apart where it is swept beside x
-    asked = {"epsilon": "delta", "delta": "epsilon"}.get(y, x)
-    points = {(r[x], r.get("case"), r.get("accountant"), *(r.get(k) for k in others)) for r in needed}
-    others += [asked] if asked != x and len(points) < len(needed) else []
+    others = [name for name in swept if name not in (x, y, *keys) and name not in implied]
+    # the given one of eps and delta separates curves if it is swept beside x
+    given = {"epsilon": "delta", "delta": "epsilon"}.get(y, x)
+    points = {(r[x], r.get("case"), r.get("accountant"), *(r.get(k) for k in others)) for r in rows}
+    others += [given] if given != x and len(points) < len(rows) else []
+    varying = [name for name in [*keys, *others] if len({row.get(name) for row in rows}) > 1] or keys[-1:]
     groups: dict[str, list[Row]] = {}
-    varying = [k for k in [*told_apart, *others] if len({row.get(k) for row in needed}) > 1] or told_apart[-1:]
-    for row in needed:
-        parts = [str(row[k]) if k in told_apart else f"{k} = {row[k]:g}" for k in varying if row.get(k) is not None]
+    for row in rows:
+        parts = [
+            str(row[name]) if name in keys else f"{name} = {row[name]:g}"
+            for name in varying
+            if row.get(name) is not None
+        ]
         groups.setdefault(", ".join(parts), []).append(row)
-    return [(label, sorted(own, key=lambda row: float(row[x]))) for label, own in groups.items()]
+    return [(label, sorted(group, key=lambda row: float(row[x]))) for label, group in groups.items()]
 
 
 def _swept(rows: list[Row]) -> list[str]:
-    """Numeric parameters of the process that vary over the table."""
-    fixed = {
-        "panel",
-        "case",
-        "accountant",
-        "reason",
-        "claim",
-        "notion",
-        "adjacency",
-        "asked",
-        "mech",
-        "sampling",
-        "file",
-        "steps",
-    }
-    answers = {f"{a}{b}" for a in ("epsilon", "delta") for b in ("", "_lower", "_upper", "_estimate")}
-    answers |= {"mean", "variance", "third", "infinity"}
-    names = [k for k in dict.fromkeys(k for row in rows for k in row) if k not in fixed | answers]
+    """Return the numeric parameters of the process that vary over the table."""
+    names = [name for name in dict.fromkeys(k for row in rows for k in row) if name not in _DESCRIPTIONS | _ANSWERS]
     return [k for k in names if len({row.get(k) for row in rows if isinstance(row.get(k), (int, float))}) > 1]
 
 
 def axis_of(rows: list[Row]) -> tuple[str, str]:
-    """The x and the y of a table of bounds: of what was asked or swept that with the most values, and what was answered."""
+    """Return the columns (x, y) of a table of bounds: the given or swept quantity with most values, and the answer."""
     y = "delta" if rows[0].get("asked") == "epsilon" else "epsilon"
-    asked = "epsilon" if y == "delta" else "delta"
+    given = "epsilon" if y == "delta" else "delta"
     swept = _swept(rows)
-    varied = [asked, *swept] if len({row.get(asked) for row in rows}) > 1 and "n" not in swept else swept
-    return max(varied, key=lambda name: len({row.get(name) for row in rows}), default=asked), y
+    candidates = [given, *swept] if len({row.get(given) for row in rows}) > 1 and "n" not in swept else swept
+    return max(candidates, key=lambda name: len({row.get(name) for row in rows}), default=given), y
 
 
 def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
-    """Draws every series of y over x: approximate claims dashed, brackets as bands, the legend in the order of the right ends."""
+    """Draw every series of y over x: approximate claims dashed, brackets as bands, the legend by the right ends.
+
+    Raises:
+        KeyError: no row has both columns.
+    """
     log_y = y == "delta" or _wide([row.get(y) for row in rows])
-    handles: list[tuple[float, Any, str]] = []
-    # where a lower end is 0 its band goes on to the bottom of the figure, a little below the lowest curve
-    bottom = 0.3 * min((v for row in rows if (v := _number(row.get(y))) and v > 0), default=1.0) if log_y else 0.0
+    # a band whose lower end is 0 extends to the bottom of the figure, a little below the lowest curve
+    bottom = 0.3 * min((v for row in rows if (v := finite(row.get(y))) and v > 0), default=1.0) if log_y else 0.0
     groups = series(rows, x, y)
+    # an accountant with several sets of options has several curves, which need different colours
+    fixed_colours = len({_without_options(row.get("accountant")) for row in rows}) == len(groups)
+    entries: list[LegendEntry] = []
     used: list[str] = []
-    # an accountant with other options is another curve, and needs a colour of its own
-    own_colours = len({_bare(row.get("accountant")) for row in rows}) == len(groups)
-    for place, (label, own) in enumerate(groups):
-        told = [row for row in own if _number(row.get(y)) is not None]
-        claim = max((row.get("claim") or "exact" for row in told), key=_STRENGTH.index, default=None)
-        style = _style(own[0].get("accountant"), place, own_colours, claim)
-        # more series than colours: markers tell apart those that share one
+    for index, (label, group) in enumerate(groups):
+        answers = [row for row in group if finite(row.get(y)) is not None]
+        claim = max((row.get("claim") or "exact" for row in answers), key=_CLAIMS.index, default=None)
+        style = _style(group[0].get("accountant"), index, fixed_colours, claim)
+        # markers distinguish curves that share a colour
         mark = MARKS[min(used.count(style["color"]), len(MARKS) - 1)]
-        style |= {"marker": mark, "markersize": 4.5, "markevery": max(1, len(own) // 10)}
+        style |= {"marker": mark, "markersize": 4.5, "markevery": max(1, len(group) // 10)}
         used.append(style["color"])
-        positive = [row for row in told if not log_y or row[y] > 0]
-        if not positive:
-            note = "0 throughout" if told else "no answer"
-            handles.append((-math.inf, axes.plot([], [], linestyle="none")[0], f"{label} ({note})"))
+        shown = [row for row in answers if not log_y or row[y] > 0]
+        if not shown:
+            note = "0 throughout" if answers else "no answer"
+            entries.append((-math.inf, axes.plot([], [], linestyle="none")[0], f"{label} ({note})"))
             continue
-        xs = [row[x] for row in positive]
-        line = axes.plot(xs, [row[y] for row in positive], **style)[0]
-        _band(axes, xs, positive, y, bottom, style["color"])
-        handles.append((positive[-1][y], line, f"{label} ({described(told[0], claim)})"))
-    if not handles:
+        xs = [row[x] for row in shown]
+        artist = axes.plot(xs, [row[y] for row in shown], **style)[0]
+        _band(axes, xs, shown, y, bottom, style["color"])
+        entries.append((shown[-1][y], artist, f"{label} ({described(answers[0], claim)})"))
+    if not entries:
         raise KeyError(f"rows with both {x} and {y}")
     if log_y:
         axes.set_yscale("log")
         axes.set_ylim(bottom=bottom)
-    xs = [v for row in rows if (v := _number(row.get(x))) is not None]
-    if _wide(xs) and min(xs) > 0 and _even(xs):
+    xs = [v for row in rows if (v := finite(row.get(x))) is not None]
+    if _wide(xs) and min(xs) > 0 and _geometric(xs):
         axes.set_xscale("log", base=2 if x == "n" else 10)
-    axes.set_xlabel(NAMES.get(x, x))
-    axes.set_ylabel(NAMES.get(y, y))
-    axes.grid(True, alpha=0.25, linewidth=0.6)
-    handles.sort(key=lambda h: -h[0])
-    legend(axes, [h[1] for h in handles], [h[2] for h in handles])
+    _finish(axes, x, y, entries)
     unit_note(axes, rows)
 
 
 def lines(rows: list[Row], axes: Any, x: str, y: str) -> None:
-    """Draws a table that no accountant makes: y over x, one line for each ``case``, styled by its claim; the legend by the right ends.
+    """Draw a table without accountants: y over x, one line for each ``case``, the legend by the right ends.
 
-    A claim that changes along a line (a formula that leaves the range of its proof) changes its look there; rows that are ``marked``
-    get a dot.
+    The line style follows the claim, also where it changes along a line because a formula leaves the range of its
+    proof. ``marked`` rows get a dot.
+
+    Raises:
+        KeyError: no row has both columns.
     """
-    told = [row for row in rows if _number(row.get(x)) is not None and _number(row.get(y)) is not None]
-    if not told:
+    rows = [row for row in rows if finite(row.get(x)) is not None and finite(row.get(y)) is not None]
+    if not rows:
         raise KeyError(f"rows with both {x} and {y}")
-    handles: list[tuple[float, Any, str]] = []
-    for place, case in enumerate(dict.fromkeys(row["case"] for row in told)):
-        own, colour = (
-            sorted((row for row in told if row["case"] == case), key=lambda row: float(row[x])),
-            COLOURS[place % len(COLOURS)],
-        )
-        for claim in dict.fromkeys(row.get("claim") for row in own):
-            part = [row for row in own if row.get("claim") == claim]
-            joint = own[max(0, own.index(part[0]) - 1)]  # from where the claim before it ends
-            ends = [joint[x], *(row[x] for row in part)], [joint[y], *(row[y] for row in part)]
-            # the first line is wide and lies below the others, so that one that agrees with it does not hide it
-            style = {
-                "color": colour,
-                "linestyle": _DASHES.get(claim or "", "solid"),
-                "linewidth": 1.6 if place else 3.2,
-            }
-            handles.append((part[-1][y], axes.plot(*ends, **style)[0], f"{case} ({claim})"))
-        dots = [row for row in own if row.get("marked")]
-        axes.plot(
-            [row[x] for row in dots],
-            [row[y] for row in dots],
-            color=colour,
-            marker="o",
-            markersize=4.5,
-            linestyle="none",
-        )
+    entries: list[LegendEntry] = []
+    for index, case in enumerate(dict.fromkeys(row["case"] for row in rows)):
+        line = sorted((row for row in rows if row["case"] == case), key=lambda row: float(row[x]))
+        colour = COLOURS[index % len(COLOURS)]
+        # the first line is wide and drawn first, so that one that agrees with it does not hide it
+        width = 1.6 if index else 3.2
+        for claim in dict.fromkeys(row.get("claim") for row in line):
+            part = [row for row in line if row.get("claim") == claim]
+            start = line[max(0, line.index(part[0]) - 1)]  # the end of the part with the previous claim
+            points = [start[x], *(row[x] for row in part)], [start[y], *(row[y] for row in part)]
+            artist = axes.plot(*points, color=colour, linestyle=_DASHES.get(claim or "", "solid"), linewidth=width)[0]
+            entries.append((part[-1][y], artist, f"{case} ({claim})"))
+        marked = [row for row in line if row.get("marked")]
+        points = [row[x] for row in marked], [row[y] for row in marked]
+        axes.plot(*points, color=colour, marker="o", markersize=4.5, linestyle="none")
     for axis, name in (("x", x), ("y", y)):
-        values = [float(row[name]) for row in told]
-        if _wide(values) and min(values) > 0 and (axis == "y" or _even(values)):
+        values = [float(row[name]) for row in rows]
+        if _wide(values) and min(values) > 0 and (axis == "y" or _geometric(values)):
             getattr(axes, f"set_{axis}scale")("log")
+    _finish(axes, x, y, entries)
+
+
+def _finish(axes: Any, x: str, y: str, entries: list[LegendEntry]) -> None:
+    """Label both axes, add a grid and a legend with the largest right end first."""
     axes.set_xlabel(NAMES.get(x, x))
     axes.set_ylabel(NAMES.get(y, y))
-    axes.grid(True, alpha=0.25, linewidth=0.6)
-    handles.sort(key=lambda h: -h[0])
-    legend(axes, [h[1] for h in handles], [h[2] for h in handles])
+    grid(axes)
+    sorted_legend(axes, entries)
+
+
+def grid(axes: Any, **options: Any) -> None:
+    """Add the thin grid lines of all figures."""
+    axes.grid(True, **{"alpha": 0.25, "linewidth": 0.6, **options})
+
+
+def sorted_legend(axes: Any, entries: list[LegendEntry]) -> None:
+    """Add a legend whose entries are in the order of the curves at the right edge, from the top."""
+    entries = sorted(entries, key=lambda entry: -entry[0])
+    legend(axes, [entry[1] for entry in entries], [entry[2] for entry in entries])
+
+
+def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """Add a legend, in smaller type if it has more than eight entries."""
+    axes.legend(handles, labels, fontsize="small" if len(labels) <= 8 else "x-small", framealpha=0.85, loc="best")
 
 
 def unit_note(axes: Any, rows: list[Row]) -> None:
-    """Says in the figure itself that curves of several notions share an axis but no unit."""
+    """State below the x axis that curves of several privacy notions share the axis but no unit."""
     notions = list(dict.fromkeys(row["notion"] for row in rows if row.get("notion")))
     if len(notions) > 1:
-        said = f"{', '.join(notions)}: no common unit; compare within one notion only"
-        axes.set_xlabel(f"{axes.get_xlabel()}\n{said}", fontsize="small")
-
-
-def _even(xs: list[float]) -> bool:
-    """Whether a grid is laid out by ratios rather than by differences: its middle value lies nearer the geometric mean of the ends."""
-    grid = sorted(set(xs))
-    middle, low, high = grid[len(grid) // 2], grid[0], grid[-1]
-    return abs(math.log(middle / math.sqrt(low * high))) < abs(math.log(middle / ((low + high) / 2)))
+        note = f"{', '.join(notions)}: no common unit; compare within one notion only"
+        axes.set_xlabel(f"{axes.get_xlabel()}\n{note}", fontsize="small")
 
 
 def described(row: Row, claim: str | None) -> str:
-    """The claim, and the notion where it is not the usual one."""
+    """Return the claim, after the privacy notion if that is not approximate DP."""
     notion = row.get("notion") or "approximate-dp"
     return str(claim) if notion == "approximate-dp" else f"{notion}, {claim}"
 
 
-def legend(axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    axes.legend(handles, labels, fontsize="small" if len(labels) <= 8 else "x-small", framealpha=0.85, loc="best")
+def finite(value: Any) -> float | None:
+    """Return a finite number as a float, and None for anything else."""
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-def _bare(accountant: str | None) -> str:
+def _without_options(accountant: str | None) -> str:
     return (accountant or "").partition(":")[0]
 
 
-def _style(accountant: str | None, place: int, own: bool, claim: str | None) -> dict[str, Any]:
-    colour = COLOURS[(_OWN.get(_bare(accountant), place) if own else place) % len(COLOURS)]
+def _style(accountant: str | None, index: int, fixed_colours: bool, claim: str | None) -> dict[str, Any]:
+    colour = _COLOUR_OF_ACCOUNTANT.get(_without_options(accountant), index) if fixed_colours else index
     # the tight answer is wide and lies below the others, so that a bound that agrees with it does not hide it
     tight = accountant in ("pld", "gdp")
     return {
-        "color": colour,
+        "color": COLOURS[colour % len(COLOURS)],
         "linestyle": _DASHES.get(claim or "", "solid"),
         "linewidth": 3.2 if tight else 1.5,
         "zorder": 2.0 if tight else 2.5,
@@ -220,18 +243,21 @@ def _style(accountant: str | None, place: int, own: bool, claim: str | None) -> 
 
 
 def _band(axes: Any, xs: list[float], rows: list[Row], y: str, bottom: float, colour: str) -> None:
-    """The certified bracket; an upper bound, whose lower end is 0 for want of a better one, has none."""
+    """Shade the certified bracket. An upper bound, whose lower end is the trivial 0, has no band."""
     if any(row.get("claim") != "certified" for row in rows):
         return
-    low = [max(_number(row.get(f"{y}_lower")) or 0.0, bottom) for row in rows]
-    axes.fill_between(xs, low, [row[y] for row in rows], color=colour, alpha=0.1, linewidth=0, zorder=1.0)
+    lower = [max(finite(row.get(f"{y}_lower")) or 0.0, bottom) for row in rows]
+    axes.fill_between(xs, lower, [row[y] for row in rows], color=colour, alpha=0.1, linewidth=0, zorder=1.0)
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+def _geometric(xs: list[float]) -> bool:
+    """Whether values are spaced by ratios, not differences: the middle is nearer the geometric mean of the ends."""
+    values = sorted(set(xs))
+    middle, low, high = values[len(values) // 2], values[0], values[-1]
+    return abs(math.log(middle / math.sqrt(low * high))) < abs(math.log(middle / ((low + high) / 2)))
 
 
 def _wide(values: list[Any]) -> bool:
-    """Whether the positive values span so much that only a logarithmic axis shows them; a zero is then below the figure."""
-    found = [v for v in map(_number, values) if v is not None and v > 0]
-    return len(found) > 1 and max(found) >= 30 * min(found)
+    """Whether the positive values span a factor of 30 or more: the axis is then logarithmic and omits zeros."""
+    positive = [v for v in map(finite, values) if v is not None and v > 0]
+    return len(positive) > 1 and max(positive) >= 30 * min(positive)

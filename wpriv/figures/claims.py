@@ -4,23 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
+from wpriv.figures import _draw
+
 COLOURS = {"holds": "#007A5A", "fails": "#D55E00"}
 MARKS = {"holds": "o", "fails": "X"}
+LABELS = ["holds", "fails: smallest counterexample"]
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
-    """Draws one line a claim: the ratio published / exact on a log axis; left of 1 an upper bound lies below the truth."""
+    """Draw one line for each claim: published / exact on a log axis; left of 1 a published upper bound is too small.
+
+    Raises:
+        KeyError: no row has a ratio.
+    """
     ratios = [row["ratio"] for row in rows if row.get("ratio")]
     if not ratios:
         raise KeyError("rows with a ratio of published to exact figures")
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         colour, ratio = COLOURS[row["verdict"]], row.get("ratio")
         if ratio:
-            axes.plot([1, ratio], [place, place], color=colour, linewidth=1.4, zorder=2)
-            axes.plot([ratio], [place], color=colour, marker=MARKS[row["verdict"]], markersize=6, zorder=3)
-        shown = f"{row['published']:.4g} against {row['exact']:.4g}:  {row['at']}"
-        axes.annotate(shown, (1.0, place), xycoords=("axes fraction", "data"), xytext=(6, 0), textcoords="offset points", va="center",
-                      fontsize="x-small", color=colour, annotation_clip=False)  # fmt: skip
+            axes.plot([1, ratio], [index, index], color=colour, linewidth=1.4, zorder=2)
+            axes.plot([ratio], [index], color=colour, marker=MARKS[row["verdict"]], markersize=6, zorder=3)
+        axes.annotate(
+            f"{row['published']:.4g} against {row['exact']:.4g}:  {row['at']}",
+            (1.0, index),
+            xycoords=("axes fraction", "data"),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="x-small",
+            color=colour,
+            annotation_clip=False,
+        )
     axes.axvline(1, color="#000000", linewidth=0.8, zorder=1)
     low, high = min(*ratios, 0.5) / 1.2, max(*ratios, 1.2) * 1.2
     ticks = [k * 10.0**e for e in range(-12, 13) for k in (1, 2, 5) if low <= k * 10.0**e <= high]
@@ -32,9 +47,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlabel("published / exact")
     axes.set_ylabel("statement")
-    axes.grid(True, axis="x", alpha=0.25, linewidth=0.6)
+    _draw.grid(axes, axis="x")
     handles = [axes.plot([], [], color=COLOURS[name], marker=MARKS[name], linestyle="none")[0] for name in COLOURS]
-    told = ["holds", "fails: smallest counterexample"]
-    axes.legend(
-        handles, told, fontsize="x-small", loc="upper left", bbox_to_anchor=(0.0, -0.14), ncols=2, frameon=False
-    )
+    place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14)}
+    axes.legend(handles, LABELS, fontsize="x-small", ncols=2, frameon=False, **place)

@@ -1,4 +1,4 @@
-"""Where the codes of two groups lie: what a fair representation should make one law."""
+"""The codes of two groups, whose distributions a fair representation should make equal."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from wpriv.figures import _draw
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
-    """Draws the codes (``x``, ``y``) of the test records of each ``group``.
+    """Draw the codes (``x``, ``y``) of the test records of each ``group``.
 
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 3 and 11.
     """
     for group in sorted({row["group"] for row in rows}):
-        own = [row for row in rows if row["group"] == group]
+        points = [row for row in rows if row["group"] == group]
         style = {"s": 5, "color": _draw.COLOURS[int(group)], "alpha": 0.35, "linewidths": 0}
-        axes.scatter([row["x"] for row in own], [row["y"] for row in own], label=f"A = {group:g}", **style)
+        axes.scatter([row["x"] for row in points], [row["y"] for row in points], label=f"A = {group:g}", **style)
     axes.set_xlabel("first number of the code")
     axes.set_ylabel("second number of the code")
-    axes.grid(True, alpha=0.25, linewidth=0.6)
+    _draw.grid(axes)
     axes.legend(fontsize="small", framealpha=0.85, markerscale=2)

@@ -1,4 +1,4 @@
-"""Mean and variance of privacy loss classes over the quantity that is swept."""
+"""Mean and variance of privacy loss classes over a swept quantity."""
 
 from __future__ import annotations
 
@@ -6,33 +6,28 @@ from typing import Any
 
 from wpriv.figures import _draw
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+X = ("sensitivity", "sigma", "scale", "rate", "n")
+STYLES = {"mean": "solid", "variance": (0, (5, 2))}
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
-    """Draws a class table: for each case its mean (solid) and its variance (dashed).
+    """Draw the mean (solid) and the variance (dashed) of each case of a class table.
 
+    Raises:
+        KeyError: no column of X varies.
     Source:
         Sommer, Meiser, Mohammadi (2019), Section 6.2.1 (with errata E-002-14).
     """
-    x = next(
-        iter(
-            name for name in ("sensitivity", "sigma", "scale", "rate", "n") if len({row.get(name) for row in rows}) > 1
-        ),
-        None,
-    )
+    x = next((name for name in X if len({row.get(name) for row in rows}) > 1), None)
     if x is None:
-        raise KeyError("a swept column (sensitivity, sigma, scale, rate or n)")
-    handles = []
-    for y, style in (("mean", "solid"), ("variance", (0, (5, 2)))):
-        for place, (label, own) in enumerate(_draw.series([row for row in rows if row.get(y) is not None], x, y)):
-            heights = [row[y] for row in own]
-            line = axes.plot(
-                [row[x] for row in own], heights, color=_COLOURS[place % 4], linestyle=style, linewidth=1.6
-            )[0]
-            handles.append((heights[-1], line, f"{y}, {label}" if label else y))
-    handles.sort(key=lambda h: -h[0])
+        raise KeyError(f"a swept column ({', '.join(X[:-1])} or {X[-1]})")
+    entries = []
+    for y, dashes in STYLES.items():
+        for index, (label, group) in enumerate(_draw.series([row for row in rows if row.get(y) is not None], x, y)):
+            points = [row[x] for row in group], [row[y] for row in group]
+            line = axes.plot(*points, color=_draw.COLOURS[index % 4], linestyle=dashes, linewidth=1.6)[0]
+            entries.append((group[-1][y], line, f"{y}, {label}" if label else y))
     axes.set_xlabel(_draw.NAMES[x])
     axes.set_ylabel("privacy loss: mean (nats), variance (nats²)")
-    axes.grid(True, alpha=0.25, linewidth=0.6)
-    _draw.legend(axes, [h[1] for h in handles], [h[2] for h in handles])
+    _draw.grid(axes)
+    _draw.sorted_legend(axes, entries)

@@ -1,4 +1,4 @@
-"""The law of the privacy loss after n compositions, beside the normal law of its privacy loss class."""
+"""The privacy loss distribution after n compositions, beside the normal distribution of its privacy loss class."""
 
 from __future__ import annotations
 
@@ -12,63 +12,61 @@ Row = dict[str, Any]
 
 
 def draw(rows: list[Row], axes: Any) -> None:
-    """Draws a loss table: cells as steps of density, atoms as stems of mass, the distinguishing events at the right edge.
+    """Draw a loss table: cells as steps of density, atoms as stems of mass, distinguishing events at the right edge.
 
+    Raises:
+        UsageError: the rows hold several distributions.
     Source:
         Sommer, Meiser, Mohammadi (2019), Figures 1 and 3.
     """
     finite = [row for row in rows if row["part"] == "finite"]
     losses = [row["loss"] for row in finite]
     if not finite or any(b <= a for a, b in pairwise(losses)):
-        raise UsageError("loss-law draws one law of the loss, its losses increasing; give every n a panel of its own")
+        raise UsageError("loss-law draws one distribution, with increasing losses; give every n a panel of its own")
     infinity = next((row["mass"] for row in rows if row["part"] == "infinity"), 0.0)
     if any(row["width"] for row in finite):
-        _cells(finite, axes)
+        _draw_cells(finite, axes)
         axes.set_ylabel("density")
     else:
-        axes.vlines([row["loss"] for row in finite], 0, [row["mass"] for row in finite], color="#0072B2", linewidth=6)
+        axes.vlines(losses, 0, [row["mass"] for row in finite], color="#0072B2", linewidth=6)
         axes.set_ylabel("probability")
         axes.set_ylim(0, 1.1)
         for row in finite:
-            axes.annotate(
-                f"{row['mass']:.4g}", (row["loss"], row["mass"]), xytext=(0, 3), textcoords="offset points", ha="center"
-            )
+            _annotate_mass(axes, row["loss"], row["mass"])
     if infinity:
-        _infinity(finite, infinity, axes)
+        _draw_infinity(losses, infinity, axes)
     axes.set_xlabel("privacy loss")
-    axes.grid(True, alpha=0.25, linewidth=0.6)
+    _draw.grid(axes)
 
 
-def _cells(finite: list[Row], axes: Any) -> None:
+def _annotate_mass(axes: Any, loss: float, mass: float) -> None:
+    axes.annotate(f"{mass:.4g}", (loss, mass), xytext=(0, 3), textcoords="offset points", ha="center")
+
+
+def _draw_cells(finite: list[Row], axes: Any) -> None:
     edges = [row["loss"] - row["width"] / 2 for row in finite] + [finite[-1]["loss"] + finite[-1]["width"] / 2]
-    heights = [row["density"] for row in finite]
-    law = axes.stairs(heights, edges, fill=True, color="#56B4E9", label="privacy loss distribution")
-    (normal,) = axes.plot(
-        [row["loss"] for row in finite],
-        [row["class_density"] for row in finite],
-        color="#D55E00",
-        linewidth=1.6,
-        linestyle=(0, (5, 2)),
-    )
-    # an atom is a cell far above the rest: the axis shows the rest, and the atom's mass is written beside it
-    usual = sorted(heights)[int(0.95 * (len(heights) - 1))]
-    top = 1.35 * max(usual, max(row["class_density"] for row in finite))
-    high = [row for row in finite if row["density"] > top]
-    for place, row in enumerate(high):
-        last = row["loss"] > edges[0] + 0.9 * (edges[-1] - edges[0])
-        where = (row["loss"], (0.98 - 0.06 * (place % 2)) * top)
-        axes.annotate(f" {row['mass']:.2g} ", where, ha="right" if last else "left", va="top", fontsize="small")
+    densities, normal_densities = ([row[key] for row in finite] for key in ("density", "class_density"))
+    stairs = axes.stairs(densities, edges, fill=True, color="#56B4E9", label="privacy loss distribution")
+    style = {"color": "#D55E00", "linewidth": 1.6, "linestyle": (0, (5, 2))}
+    (normal,) = axes.plot([row["loss"] for row in finite], normal_densities, **style)
+    # an atom is a cell far above the others: the axis covers the others, and the mass of the atom is written beside it
+    usual = sorted(densities)[int(0.95 * (len(densities) - 1))]
+    top = 1.35 * max(usual, *normal_densities)
+    for index, row in enumerate(row for row in finite if row["density"] > top):
+        near_right_edge = row["loss"] > edges[0] + 0.9 * (edges[-1] - edges[0])
+        place = (row["loss"], (0.98 - 0.06 * (index % 2)) * top)
+        side = "right" if near_right_edge else "left"
+        axes.annotate(f" {row['mass']:.2g} ", place, ha=side, va="top", fontsize="small")
     axes.set_ylim(0, top)
-    _draw.legend(axes, [law, normal], ["privacy loss distribution", "its class (normal law)"])
+    _draw.legend(axes, [stairs, normal], ["privacy loss distribution", "its class (normal law)"])
 
 
-def _infinity(finite: list[Row], mass: float, axes: Any) -> None:
-    """The mass at infinity as a bar of its own, right of every finite loss."""
-    losses = [row["loss"] for row in finite]
+def _draw_infinity(losses: list[float], mass: float, axes: Any) -> None:
+    """Draw the mass at infinity as a separate bar, right of every finite loss."""
     span = max(losses) - min(losses) or 1.0
     place = max(losses) + 0.5 * span
     bar = axes.vlines([place], 0, [mass], color="#D55E00", linewidth=6)
-    axes.annotate(f"{mass:.4g}", (place, mass), xytext=(0, 3), textcoords="offset points", ha="center")
+    _annotate_mass(axes, place, mass)
     axes.set_xlim(min(losses) - 0.5 * span, place + 0.5 * span)
     if span == 1.0 and len(losses) == 1:
         axes.set_xticks([losses[0], place], [f"{losses[0]:g}", "∞"])

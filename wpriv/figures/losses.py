@@ -1,4 +1,4 @@
-"""The loss of a training over its steps, one line a case: computed from training records without noise, and not to be published."""
+"""Training losses over the steps, one line for each case. Computed from training records without noise: not public."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from wpriv.figures import _draw
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
-    """Draws ``loss`` over ``step``, a line for each ``case`` where there are several trainings.
+    """Draw ``loss`` over ``step``, a line for each ``case`` if there are several trainings.
 
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), Figures 4, 6, 8 and 10.
     """
     cases = list(dict.fromkeys(row.get("case") for row in rows))
-    for place, case in enumerate(cases):
-        own = [row for row in rows if row.get("case") == case and row["loss"] is not None]
-        style = {"color": _draw.COLOURS[place % len(_draw.COLOURS)], "linewidth": 1.2}
-        # a single point is no line
-        style |= {"marker": "o"} if len(own) == 1 else {}
-        axes.plot(
-            [row["step"] for row in own], [row["loss"] for row in own], label="" if case is None else str(case), **style
-        )
+    for index, case in enumerate(cases):
+        points = [(row["step"], row["loss"]) for row in rows if row.get("case") == case and row["loss"] is not None]
+        style = {"color": _draw.COLOURS[index % len(_draw.COLOURS)], "linewidth": 1.2}
+        style |= {"marker": "o"} if len(points) == 1 else {}  # a line through one point is invisible
+        label = "" if case is None else str(case)
+        axes.plot([step for step, _ in points], [loss for _, loss in points], label=label, **style)
     axes.set_xlabel("step")
     axes.set_ylabel("loss on training records (no noise: do not publish)")
-    axes.grid(True, alpha=0.25, linewidth=0.6)
+    _draw.grid(axes)
     if cases != [None]:
         axes.legend(fontsize="small", framealpha=0.85)

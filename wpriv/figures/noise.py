@@ -1,4 +1,4 @@
-"""What another constant of the sensitivity costs: the noise of a step and the loss it leads to, over eps."""
+"""The cost of a larger sensitivity constant over eps: the noise of a step and the final loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _DASHES = ("solid", (0, (5, 2)))
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
-    """Draws ``noise`` over eps (left, filled marks) and the mean ``loss`` over the seeds (right, hollow), a colour for each formula.
+    """Draw ``noise`` (left axis, filled marks) and the mean ``loss`` of the seeds (right axis, hollow marks).
+
+    Each formula of the sensitivity has a colour.
 
     Raises:
         KeyError: a column is missing.
@@ -20,29 +22,31 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     rows = [row for row in rows if row[FORMULA] is not None and row["noise"] is not None]
     ticks = sorted({row[EPS] for row in rows}, reverse=True)
     right = axes.twinx()
-    for place, formula in enumerate(dict.fromkeys(row[FORMULA] for row in rows)):
+    for index, formula in enumerate(dict.fromkeys(row[FORMULA] for row in rows)):
         for number, notion in enumerate(dict.fromkeys(row.get(NOTION) for row in rows)):
-            own = [row for row in rows if row[FORMULA] == formula and row.get(NOTION) == notion]
+            group = [row for row in rows if row[FORMULA] == formula and row.get(NOTION) == notion]
             style = {
-                "color": _draw.COLOURS[place],
+                "color": _draw.COLOURS[index],
                 "linestyle": _DASHES[number % 2],
                 "linewidth": 1.4,
                 "markersize": 4.5,
             }
-            named = formula if notion is None else f"{notion}, {formula}"
-            for column, side, mark in (
-                ("noise", axes, {"marker": "o"}),
-                ("loss", right, {"marker": "s", "markerfacecolor": "white"}),
-            ):
-                values = [[row[column] for row in own if row[EPS] == tick] for tick in ticks]
-                side.plot(
-                    range(len(ticks)), [sum(v) / len(v) for v in values], label=f"{column}: {named}", **style, **mark
-                )
+            suffix = formula if notion is None else f"{notion}, {formula}"
+            noise, loss = (_means(group, ticks, column) for column in ("noise", "loss"))
+            axes.plot(range(len(ticks)), noise, marker="o", label=f"noise: {suffix}", **style)
+            hollow = {"marker": "s", "markerfacecolor": "white"}
+            right.plot(range(len(ticks)), loss, label=f"loss: {suffix}", **style, **hollow)
     axes.set_xticks(range(len(ticks)), [f"{tick:g}" for tick in ticks])
     axes.set_xlabel(_draw.NAMES["epsilon"])
     axes.set_ylabel("noise of a step, standard deviation")
     axes.set_ylim(bottom=0)
     right.set_ylabel("loss on training records (no noise: do not publish)")
-    axes.grid(True, alpha=0.25, linewidth=0.6)
+    _draw.grid(axes)
     handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
-    axes.legend(handles, [h.get_label() for h in handles], fontsize="x-small", framealpha=0.85)
+    axes.legend(handles, [handle.get_label() for handle in handles], fontsize="x-small", framealpha=0.85)
+
+
+def _means(rows: list[dict[str, Any]], ticks: list[float], column: str) -> list[float]:
+    """Return the mean of a column over the seeds at each eps."""
+    values = [[row[column] for row in rows if row[EPS] == tick] for tick in ticks]
+    return [sum(group) / len(group) for group in values]

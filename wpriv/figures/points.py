@@ -1,4 +1,4 @@
-"""Points of the plane that were moved, beside those that they were to meet."""
+"""Points of the plane that a training moved, beside their targets."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ COLOURS = {"target": _draw.COLOURS[1], "moved": _draw.COLOURS[0]}
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
-    """Draws the points (``x``, ``y``) of each ``kind``, target or moved.
+    """Draw the points (``x``, ``y``) of each ``kind``, target or moved.
 
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), Figure 13.
     """
     for kind, colour in COLOURS.items():
-        own = [row for row in rows if row["kind"] == kind]
-        axes.scatter(
-            [row["x"] for row in own], [row["y"] for row in own], s=5, color=colour, alpha=0.4, linewidths=0, label=kind
-        )
+        points = [row for row in rows if row["kind"] == kind]
+        style = {"s": 5, "color": colour, "alpha": 0.4, "linewidths": 0}
+        axes.scatter([row["x"] for row in points], [row["y"] for row in points], label=kind, **style)
     axes.set_aspect("equal")
-    axes.grid(True, alpha=0.25, linewidth=0.6)
+    _draw.grid(axes)
     axes.legend(fontsize="small", framealpha=0.85, markerscale=2, loc="upper right")

@@ -1,4 +1,4 @@
-"""A training over its epochs: what it measured on test records, and what it had cost by then."""
+"""A training over its epochs: what was measured on test records, and the eps spent."""
 
 from __future__ import annotations
 
@@ -6,44 +6,42 @@ from typing import Any
 
 from wpriv.figures import _draw
 
-# not drawn: where it was, and what is computed from training records without noise
+# not drawn: positions, and what is computed from training records without noise
 OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped"}
 
 
+def measured(row: dict[str, Any]) -> list[str]:
+    """Return the columns of what was measured on test or generated records."""
+    return [key for key in row if key not in OTHER and isinstance(row[key], (int, float))]
+
+
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
-    """Draws every measured share over the epochs, and eps on an axis of its own at the right."""
-    names = [key for key in rows[0] if key not in OTHER and isinstance(rows[0][key], (int, float))]
+    """Draw every measured quantity over the epochs, and eps on a second axis at the right.
+
+    Raises:
+        KeyError: nothing was measured.
+    """
+    names = measured(rows[0])
     if not names:
         raise KeyError("accuracy")
-    x = [row["epoch"] for row in rows]
+    epochs = [row["epoch"] for row in rows]
     mark = {"marker": "o", "markersize": 3.5} if len(rows) <= 40 else {}
-    for place, name in enumerate(names):
-        # a figure may be missing at the first look, and there may be more of them than colours
-        line = "-" if place < len(_draw.COLOURS) else "--"
-        axes.plot(
-            x,
-            [row.get(name) for row in rows],
-            line,
-            color=_draw.COLOURS[place % len(_draw.COLOURS)],
-            label=name,
-            **mark,
-        )
+    for index, name in enumerate(names):
+        dashes = "-" if index < len(_draw.COLOURS) else "--"  # distinguishes lines that share a colour
+        colour = _draw.COLOURS[index % len(_draw.COLOURS)]
+        # a quantity may be missing at an epoch
+        axes.plot(epochs, [row.get(name) for row in rows], dashes, color=colour, label=name, **mark)
     axes.set_xlabel("epoch")
     axes.set_ylabel(names[0] if len(names) == 1 else "measured on test records")
-    axes.grid(True, alpha=0.25, linewidth=0.6)
+    _draw.grid(axes)
     axes.xaxis.get_major_locator().set_params(integer=True)
     if any(row.get("epsilon") is not None for row in rows):
         right = axes.twinx()
-        right.plot(
-            x,
-            [row.get("epsilon") for row in rows],
-            color=_draw.COLOURS[-2],
-            linestyle=(0, (5, 2)),
-            label="ε so far (right)",
-        )
+        style = {"color": _draw.COLOURS[-2], "linestyle": (0, (5, 2))}
+        right.plot(epochs, [row.get("epsilon") for row in rows], label="ε so far (right)", **style)
         right.set_ylabel(_draw.NAMES["epsilon"])
         right.set_ylim(bottom=0)
         handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
-        _draw.legend(axes, handles, [h.get_label() for h in handles])
+        _draw.legend(axes, handles, [handle.get_label() for handle in handles])
     elif len(names) > 1:
         axes.legend(fontsize="small")

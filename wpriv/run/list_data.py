@@ -40,7 +40,7 @@ def listing(root: Path | None = None) -> list[dict[str, Any]]:
 def _there(reader: ModuleType, root: Path | None) -> bool:
     """Whether all files of a data set that could not be read are there."""
     try:
-        return hasattr(reader, "PLACE") and bool(reader.PLACE.find(root))
+        return hasattr(reader, "FILES") and bool(reader.FILES.find(root))
     except MissingResource:
         return False
 
@@ -71,7 +71,7 @@ def _check_root(root: Path | None) -> None:
     Raises:
         MissingResource: it is none.
     """
-    if root is not None and not data.exists(root, "folder"):
+    if root is not None and not data.path_exists(root, "folder"):
         raise MissingResource(f"--data-root {str(root)[:300]!r}: no such folder; give the one that holds the data sets")
 
 

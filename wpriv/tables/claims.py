@@ -1,7 +1,7 @@
-"""What a paper claims, held against exact values: each statement, its smallest counterexample where one is found. Computed live.
+"""The statements of a paper compared with exact values, with the smallest counterexample found; computed on each run.
 
-The statements are those of Yang, Qi, Zhou (2024), "Wasserstein Differential Privacy". Where an upper bound is claimed, it fails at inputs
-where the published figure lies below the exact one; where an equality is claimed, where the two differ.
+The statements are those of Yang, Qi, Zhou (2024), "Wasserstein Differential Privacy". A claimed upper bound fails at
+inputs for which the published figure is below the exact one; a claimed equality fails where the two differ.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from wpriv.numerics.normal_moments import absolute_moment
 LABELS = ("proposition", "verdict")
 COLUMNS = ("published", "exact", "ratio")
 SHOWN = ("proposition", "verdict", "published", "exact", "at", "statement")
-SAME = 1e-9  # relative; what differs by less is rounding
-# eps and the chance of a successful attack as printed in Table 2, by data set and framework
+ROUNDING = 1e-9  # relative differences up to this are rounding errors
+# eps and the probability of a successful attack as printed in Table 2, by data set and framework
 TABLE_2 = {
     "MNIST, DP": (2.2, 0.898),
     "MNIST, BDP": (0.95, 0.721),
@@ -43,7 +43,13 @@ Case = tuple[str, float, float]  # the inputs in words, the published figure, th
 
 @dataclass(frozen=True)
 class Statement:
-    """One claim: ``cases`` yields inputs from the simplest on, with the published and the exact figure at each."""
+    """One claim.
+
+    Args:
+        proposition: its name in the paper. statement: what it claims.
+        cases: yields inputs, the simplest first, with the published and the exact figure.
+        equal: whether it claims an equality, not an upper bound.
+    """
 
     proposition: str
     statement: str
@@ -51,44 +57,45 @@ class Statement:
     equal: bool = False
 
     def row(self) -> dict[str, Any]:
-        """The first case at which it fails, else the one at which it is tightest."""
-        best: tuple[float, Case] | None = None
+        """Return the row of the first case at which the claim fails, else of the case at which it is tightest."""
+        tightest: tuple[float, Case] | None = None
         for at, published, exact in self.cases():
             ratio = published / exact if exact else math.inf
-            fails = abs(ratio - 1) > SAME if self.equal else ratio < 1 - SAME
+            fails = abs(ratio - 1) > ROUNDING if self.equal else ratio < 1 - ROUNDING
             case = (at, float(published), float(exact))
             if fails:
-                return self._told(case, "fails")
-            if best is None or ratio < best[0]:
-                best = (ratio, case)
-        assert best is not None
-        return self._told(best[1], "holds")
+                return self._row(case, "fails")
+            if tightest is None or ratio < tightest[0]:
+                tightest = (ratio, case)
+        assert tightest is not None
+        return self._row(tightest[1], "holds")
 
-    def _told(self, case: Case, verdict: str) -> dict[str, Any]:
+    def _row(self, case: Case, verdict: str) -> dict[str, Any]:
         at, published, exact = case
-        ratio = published / exact if exact else None
-        about = {
+        return {
             "proposition": self.proposition,
             "verdict": verdict,
             "published": published,
             "exact": exact,
-            "ratio": ratio,
+            "ratio": published / exact if exact else None,
+            "at": at,
+            "statement": self.statement,
+            "reason": None,
         }
-        return {**about, "at": at, "statement": self.statement, "reason": None}
 
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """None: each statement brings its own inputs."""
+    """There are none: each statement has its own inputs."""
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
-    """The verdict on each statement of ``STATEMENTS``."""
+    """Return the verdict on each statement of ``STATEMENTS``."""
     return [statement.row() for statement in STATEMENTS.values()]
 
 
-def _laws() -> Iterator[tuple[list[float], list[float], list[float]]]:
-    """Triples of small samples: laws on the line that are easily written down."""
+def _samples() -> Iterator[tuple[list[float], list[float], list[float]]]:
+    """Yield triples of small samples on the line, the simplest first."""
     rng = np.random.default_rng(0)
     yield [0.0], [1.0], [2.0]
     yield [0.0, 1.0], [1.0, 3.0], [0.0, 5.0]
@@ -97,18 +104,18 @@ def _laws() -> Iterator[tuple[list[float], list[float], list[float]]]:
 
 
 def _symmetry() -> Iterator[Case]:
-    for (p, q, _), mu in product(_laws(), (1, 2.5)):
+    for (p, q, _), mu in product(_samples(), (1, 2.5)):
         yield f"two samples, mu={mu:g}", wasserstein_1d.samples(q, p, mu), wasserstein_1d.samples(p, q, mu)
 
 
 def _triangle() -> Iterator[Case]:
-    for (p, q, r), mu in product(_laws(), (1, 2.5)):
+    for (p, q, r), mu in product(_samples(), (1, 2.5)):
         through = wasserstein_1d.samples(p, q, mu) + wasserstein_1d.samples(q, r, mu)
         yield f"three samples, mu={mu:g}", through, wasserstein_1d.samples(p, r, mu)
 
 
 def _positive() -> Iterator[Case]:
-    for p, q, _ in _laws():
+    for p, q, _ in _samples():
         yield "two samples, mu=1", wasserstein_1d.samples(p, q, 1), 0.0
 
 
@@ -119,7 +126,7 @@ def _monotone() -> Iterator[Case]:
 
 
 def _parallel() -> Iterator[Case]:
-    # a record moves from part 1 to part 2 and each part is counted: (1, 0) turns into (0, 1)
+    # each part is counted, and one record moves from part 1 to part 2: (1, 0) becomes (0, 1)
     yield (
         "two counts, a record moves between the parts",
         _wdp_formulas.parallel([1.0, 1.0]),
@@ -129,7 +136,7 @@ def _parallel() -> Iterator[Case]:
 
 def _sequential() -> Iterator[Case]:
     for k in (0.0, 1.0, 2.0):
-        # the first release is the bit f(D); the second multiplies that release by k and never sees the data
+        # the first release is the bit f(D); the second multiplies that release by k and does not access the data
         yield (
             f"release a bit, then {k:g} times what was released",
             _wdp_formulas.sequential([1.0, 0.0]),
@@ -186,7 +193,7 @@ def _group() -> Iterator[Case]:
 
 def _theorem_1() -> Iterator[Case]:
     for beta in (1.0, 2.0, 10.0):
-        # the sum of the losses is 0 or 1 by a fair coin, so Pr[sum >= 1] = 1/2
+        # the sum of the losses is 0 or 1 with probability 1/2 each, so Pr[sum >= 1] = 1/2
         yield (
             f"loss 0 or 1 by a fair coin, eps=1, beta={beta:g}",
             math.exp(_wdp_formulas.published_log_delta(0.5, beta, 1)),
@@ -196,13 +203,13 @@ def _theorem_1() -> Iterator[Case]:
 
 def _theorem_2() -> Iterator[Case]:
     for q, d, sigma, mu in ((0.5, 1, 1, 2), (0.5, 10, 1, 2), (0.01, 1, 0.01, 2), (0.01, 1, 0.01, 5)):
-        told = f"q={q:g}, d={d}, sigma={sigma:g}, mu={mu}"
-        yield told, _wdp_formulas.published_step([d], q, sigma, mu), wasserstein_1d.subsampled_gauss(q, d, sigma, mu)
+        at = f"q={q:g}, d={d}, sigma={sigma:g}, mu={mu}"
+        yield at, _wdp_formulas.published_step([d], q, sigma, mu), wasserstein_1d.subsampled_gauss(q, d, sigma, mu)
 
 
 def _corollary_1() -> Iterator[Case]:
     for beta in (1.0, 2.0, 5.0):
-        # with the coin of Theorem 1 no eps of at most 1 has Pr[sum >= eps] <= 1/4
+        # with the coin of Theorem 1, Pr[sum >= eps] = 1/2 > 1/4 for every eps up to 1
         yield (
             f"the same coin, delta=1/4, beta={beta:g}",
             _wdp_formulas.published_epsilon(0.5, beta, math.log(0.25)),
@@ -216,7 +223,7 @@ def _lemma_1() -> Iterator[Case]:
 
 
 def _quadrature(mean: float, mu: float) -> float:
-    """E|Z|^mu of N(mean, 1) by panels on either side of 0, which owe nothing to Lemma 1."""
+    """E|Z|^mu of N(mean, 1) by Gauss-Legendre panels on either side of 0, independently of Lemma 1."""
     x, w = np.polynomial.legendre.leggauss(40)
     edges = np.linspace(0, mean + 16, 33) ** 2 / (mean + 16)  # finer towards 0, where |z|^mu is not smooth
     half = np.diff(edges)[:, None] / 2
@@ -228,15 +235,10 @@ def _quadrature(mean: float, mu: float) -> float:
 def _equation_125() -> Iterator[Case]:
     for q, d, mu in ((0.3, 2.0, 2), (0.3, 2.0, 3)):
         variance = 2 - 2 * q + 2 * q * q
-        halved = math.sqrt(
-            (q * d) ** 2 / 2
-        )  # 4^n for 2^n in the denominators is Lemma 1 at a mean sqrt(2) times too small
-        told = f"q={q:g}, d={d:g}, sigma=1, mu={mu}"
-        yield (
-            told,
-            float(absolute_moment(halved, math.sqrt(variance), mu)),
-            float(absolute_moment(q * d, math.sqrt(variance), mu)),
-        )
+        # 4^n instead of 2^n in the denominators is Lemma 1 at a mean that is too small by a factor sqrt(2)
+        means = (math.sqrt((q * d) ** 2 / 2), q * d)
+        published, exact = (float(absolute_moment(mean, math.sqrt(variance), mu)) for mean in means)
+        yield f"q={q:g}, d={d:g}, sigma=1, mu={mu}", published, exact
 
 
 def _attack() -> Iterator[Case]:
@@ -245,14 +247,14 @@ def _attack() -> Iterator[Case]:
 
 
 def _printed() -> Iterator[Case]:
-    # what is off by no more than its last digit counts as right
+    # an error of at most one unit in the last printed digit is accepted
     for eps, printed in sorted(set(TABLE_2.values())):
         exact = 1 / (1 + math.exp(-eps))
         yield f"eps={eps:g}", printed, printed if abs(printed - exact) <= 1e-3 else exact
 
 
 def _furthest() -> Iterator[Case]:
-    """The printed chance that lies furthest from its formula."""
+    """Yield the printed probability that is furthest from its formula."""
     cases = ((f"{where}, eps={eps:g}", printed, 1 / (1 + math.exp(-eps))) for where, (eps, printed) in TABLE_2.items())
     yield max(cases, key=lambda case: abs(case[1] - case[2]))
 

@@ -1,6 +1,6 @@
-"""Sigma of Gaussian noise on data in a ball, by formulas in use and by the exact profile, and the eps that each of them really has.
+"""Sigma of Gaussian noise on data in a ball, by formulas in use and by the exact privacy profile, with its exact eps.
 
-For local differential privacy, where any two inputs are neighbours and the sensitivity is the diameter of the ball.
+For local differential privacy, in which any two inputs are neighbours and the sensitivity is the diameter of the ball.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ PAPER = (25, 30, 35, 41, 1268)  # the eps of Gaussian noise in Reshetova, Chen, 
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """The target."""
+    """The target eps and delta."""
 
-    target: float = parameter("eps asked for", exclusive_minimum=0)
-    delta: float = parameter("delta asked for, below 1/2", exclusive_minimum=0)
+    target: float = parameter("target eps", exclusive_minimum=0)
+    delta: float = parameter("target delta, below 1/2", exclusive_minimum=0)
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
-    """Per formula sigma at radius 1, its ratio to the exact one, and its true eps at delta; the paper's own eps are ``marked``.
+    """Return, for each formula, sigma at radius 1, its ratio to the exact one, and its exact eps at delta.
 
-    A formula used outside its proof, or with the radius for the diameter, is no guarantee: claim ``as-published``.
+    A formula used outside its proof, or with the radius instead of the diameter, is no guarantee: claim
+    ``as-published``. Rows at the eps of the paper are ``marked``.
     """
     eps, delta = params.target, params.delta
     exact, zhao = gaussian_calibration.exact(eps, delta), gaussian_calibration.zhao(eps, delta)
@@ -40,14 +41,14 @@ def rows(params: Params) -> list[dict[str, Any]]:
         ("classical", gaussian_calibration.classical(eps, delta), classical),
         ("equation (4) at the radius, Corollary 2", zhao / 2, "as-published"),
     )
-    found = []
-    for case, sigma, claim in cases:
-        numbers = {
+    return [
+        {
+            "case": case,
             "sigma": sigma * DIAMETER,
             "ratio": sigma / exact,
             "epsilon": gaussian_calibration.epsilon(sigma, delta),
+            "claim": claim,
+            "marked": int(eps in PAPER and case.startswith("equation")),
         }
-        found.append(
-            {"case": case, **numbers, "claim": claim, "marked": int(eps in PAPER and case.startswith("equation"))}
-        )
-    return found
+        for case, sigma, claim in cases
+    ]

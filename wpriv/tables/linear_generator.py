@@ -1,11 +1,13 @@
-"""A linear generator a Z learned from privatised data Y = X + N by entropic transport: the variance it ends at, over lambda or batch size.
+"""The variance that a linear generator a Z learns from privatised data Y = X + N by entropic transport.
 
-X ~ N(0, s^2), Z ~ N(0, 1). Through Gauss noise of variance sigma^2 (p = 2) the population loss W_{2,lambda}(a Z, Y) has its minimum at
-a^2 = s^2 + sigma^2 - lambda / 2, and at 0 where that is negative: lambda = 2 sigma^2 takes away the noise, a smaller one leaves some of it.
-Through Laplace noise of scale b (p = 1) it is at s^2 for lambda = b. On batches of finite size, as in training, the minimum lies elsewhere.
+X ~ N(0, s^2), Z ~ N(0, 1). With Gauss noise of variance sigma^2 (p = 2), the population loss W_{2,lambda}(a Z, Y) has
+its minimum at a^2 = s^2 + sigma^2 - lambda / 2, or at 0 if that is negative: lambda = 2 sigma^2 removes the noise, a
+smaller one only part of it. With Laplace noise of scale b (p = 1), the minimum is at s^2 for lambda = b. On batches
+of finite size, as in training, the minimum differs.
 
 Source:
-    Reshetova, Chen, Ozgur (2023), Theorem 1 and Corollaries 1 (whose lambda is 1/b in print) and 2; Janati et al. (2020) for Gaussians.
+    Reshetova, Chen, Ozgur (2023), Theorem 1 and Corollaries 1 (whose lambda is 1/b in print) and 2; Janati et al.
+    (2020) for Gaussians.
 """
 
 from __future__ import annotations
@@ -31,17 +33,15 @@ ORDERS = {"gauss": 2, "laplace": 1}
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """The laws, the regulariser, and what the loss is computed on."""
+    """The distributions, the regularisation, and the batches."""
 
     noise: str = parameter("gauss (p = 2) or laplace (p = 1)", default="gauss")
     s: float = parameter("standard deviation of the data X", default=1.0, exclusive_minimum=0)
     scale: float = parameter("sigma of Gauss noise, b of Laplace noise", default=1.0, exclusive_minimum=0)
-    lam: float = parameter(
-        "lambda, as a multiple of what the theorem asks for: 2 sigma^2, or b", default=1.0, exclusive_minimum=0
-    )
+    lam: float = parameter("lambda, as a multiple of the theorem's: 2 sigma^2, or b", default=1.0, exclusive_minimum=0)
     batch: int = parameter("points on either side of a batch", default=200, minimum=1)
     draws: int = parameter(
-        "batches whose mean loss is minimised, each with Z and with -Z; 0 leaves them out", default=4, minimum=0
+        "batches whose mean loss is minimised, each with Z and with -Z; 0 omits them", default=4, minimum=0
     )
     seed: int = parameter("seed of the batches", default=0, minimum=0)
 
@@ -51,34 +51,38 @@ class Params(Parameters):
             raise UsageError(f"linear-generator: noise must be gauss or laplace; found {self.noise!r}")
 
     @property
-    def regulariser(self) -> float:
+    def regularisation(self) -> float:
+        """lambda, in units of the cost."""
         return self.lam * (2 * self.scale**2 if self.noise == "gauss" else self.scale)
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
-    """One row: the variance a^2 in closed form where there is one, by quadrature on grids, and on batches of samples."""
+    """Return one row: the variance a^2 in closed form if known, by quadrature on grids, and on batches of samples."""
     errors: list[float] = []
-    grid = minimiser(params, *_grids(params), errors, tol=1e-8)
+    grid = minimiser(params, *population_grids(params), errors, tol=1e-8)
     sampled = minimiser(params, *_batches(params), errors, tol=1e-4) if params.draws else None
-    found = {"data": params.s**2, "exact": exact(params), "grid": grid, "sampled": sampled}
-    return [{**found, "marginal_error": max(errors), "reason": None}]
+    variances = {"data": params.s**2, "exact": exact(params), "grid": grid, "sampled": sampled}
+    return [{**variances, "marginal_error": max(errors), "reason": None}]
 
 
 def exact(params: Params) -> float | None:
-    """The variance at the minimum of the population loss, where it is known."""
+    """Return the variance at the minimum of the population loss, or None if it is unknown."""
     if params.noise == "gauss":
-        return max(params.s**2 + params.scale**2 - params.regulariser / 2, 0.0)
+        return max(params.s**2 + params.scale**2 - params.regularisation / 2, 0.0)
     return params.s**2 if params.lam == 1 else None
 
 
 def minimiser(
     params: Params, z: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, errors: list[float], tol: float
 ) -> float:
-    """The variance a^2 at which the mean entropic loss between a z and y is least: where its slope by the envelope theorem is 0.
+    """Find the variance a^2 that minimises the mean entropic loss between a z and y, by the zero of its slope.
+
+    The slope follows from the envelope theorem.
 
     Args:
-        z, y: [..., n, 1] and [..., m, 1] points; a, b: their weights. errors: takes the marginal error of each loss computed.
-        tol: the marginal error asked for; the variance is right to about as much.
+        z, y: [..., n, 1] and [..., m, 1] points; a, b: their weights.
+        errors: the marginal error of each evaluation is appended to it.
+        tol: tolerance of the marginal error, and roughly of the variance.
     """
     import torch
     from scipy.optimize import brentq
@@ -87,29 +91,26 @@ def minimiser(
 
     def slope(factor: float) -> float:
         x = torch.tensor(factor, dtype=torch.float64, requires_grad=True)
-        found = entropic(x * z, y, params.regulariser, ORDERS[params.noise], a=a, b=b, tol=tol, most=5000)
-        errors.append(float(found.marginal_error.max()))
-        return float(torch.autograd.grad(found.value.mean(), x)[0])
+        loss = entropic(x * z, y, params.regularisation, ORDERS[params.noise], a=a, b=b, tol=tol, max_iterations=5000)
+        errors.append(float(loss.marginal_error.max()))
+        return float(torch.autograd.grad(loss.value.mean(), x)[0])
 
-    wide = math.hypot(params.s, 2 * params.scale)
-    near, far = 0.05 * wide, 3 * wide
-    # a and -a are the same law, so 0 is always stationary; it is the minimum where the slope beside it is upwards
-    return float(brentq(slope, near, far, xtol=tol, rtol=tol)) ** 2 if slope(near) < 0 else 0.0
+    width = math.hypot(params.s, 2 * params.scale)
+    low, high = 0.05 * width, 3 * width
+    # the loss is even in a, so 0 is always stationary; it is the minimum if the slope beside it is positive
+    return float(brentq(slope, low, high, xtol=tol, rtol=tol)) ** 2 if slope(low) < 0 else 0.0
 
 
-def _grids(params: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Even grids over the laws of Z and Y with their densities as weights: sums over them are integrals."""
+def population_grids(params: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return uniform grids for Z and Y and their weights, proportional to the densities, for quadrature."""
     s, b = params.s, params.scale
-    # the cost |x - y| has a kink, so sums over its grid are right to the square of the spacing only
-    z, y = (
-        (np.linspace(-8, 8, 121), np.linspace(-1, 1, 121))
-        if params.noise == "gauss"
-        else (np.linspace(-6, 6, 241), np.linspace(-1, 1, 801))
-    )
     if params.noise == "gauss":
+        z, y = np.linspace(-8, 8, 121), np.linspace(-1, 1, 121)
         y = y * 8 * math.hypot(s, b)
         log_density = -y * y / (2 * (s * s + b * b))
     else:
+        # finer, since the cost |x - y| has a kink: the quadrature is accurate only to the square of the spacing
+        z, y = np.linspace(-6, 6, 241), np.linspace(-1, 1, 801)
         y = y * (6 * s + 16 * b)
         log_density = np.logaddexp(log_ndtr(y / s - s / b) - y / b, log_ndtr(-y / s - s / b) + y / b)
     import torch
@@ -119,6 +120,7 @@ def _grids(params: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _batches(params: Params) -> tuple[Tensor, Tensor, None, None]:
+    """Draw batches of Z and Y, without weights."""
     import torch
 
     rng = np.random.default_rng(params.seed)
@@ -126,5 +128,5 @@ def _batches(params: Params) -> tuple[Tensor, Tensor, None, None]:
     noise: Callable[..., Any] = rng.normal if params.noise == "gauss" else rng.laplace
     y = rng.normal(0.0, params.s, shape) + noise(0.0, params.scale, shape)
     z = rng.normal(size=shape)
-    # each batch also with -Z, which has the same law: the mean loss is then even in a, as its expectation is
+    # each batch also with -Z, which has the same distribution: the mean loss is then even in a, like its expectation
     return torch.from_numpy(np.concatenate([z, -z])), torch.from_numpy(np.concatenate([y, y])), None, None

@@ -1,4 +1,4 @@
-"""Sliced distances with and without noise as the means of two Gaussians move apart: samples beside the closed form.
+"""Sliced distances with and without noise between Gaussians of distant means: samples beside the closed form.
 
 Rakotomamonjy and Ralaivola (2021), Section 6.1 and Figure 2: N(0, I) against N(c 1, I) in d dimensions.
 """
@@ -19,34 +19,35 @@ SHOWN = ("case", "distance", "spread", "claim")
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """The two laws, how they are sampled, and the noise."""
+    """The two distributions, their samples, and the noise."""
 
     c: float = parameter("every coordinate of the second mean; the first is 0", default=0.5)
     sigma: float = parameter("standard deviation of the noise on every projection", default=1.0, exclusive_minimum=0.0)
     d: int = parameter("dimensions", default=5, minimum=1)
-    records: int = parameter("records drawn from each law", default=1000, minimum=1)
+    records: int = parameter("records drawn from each distribution", default=1000, minimum=1)
     k: int = parameter("directions", default=200, minimum=1)
-    draws: int = parameter("how often everything is drawn again", default=5, minimum=2)
-    seed: int = parameter("of the draws, which are the same at every c and sigma", default=0, minimum=0)
+    draws: int = parameter("number of independent repetitions", default=5, minimum=2)
+    seed: int = parameter("seed of the draws, which are the same at every c and sigma", default=0, minimum=0)
 
 
 def rows(params: Params) -> list[dict[str, Any]]:
-    """SW_2 of samples without and with noise, each the mean and the standard deviation over the draws, and the limit of many records."""
-    found = zip(*(_drawn(params, draw) for draw in range(params.draws)), strict=True)
-    about = {"c": params.c, "sigma": params.sigma, "records": params.records}
-    told = [
-        {**about, "case": case, "distance": mean(values), "spread": stdev(values), "claim": "approximate"}
-        for case, values in zip(("SWD", "DP-SWD"), found, strict=True)
+    """Return SW_2 of samples without and with noise (mean and standard deviation over the draws), and its limit."""
+    distances = zip(*(_sampled_distances(params, draw) for draw in range(params.draws)), strict=True)
+    inputs = {"c": params.c, "sigma": params.sigma, "records": params.records}
+    sampled = [
+        {**inputs, "case": case, "distance": mean(values), "spread": stdev(values), "claim": "approximate"}
+        for case, values in zip(("SWD", "DP-SWD"), distances, strict=True)
     ]
     limit = math.sqrt(closed_form(abs(params.c) * math.sqrt(params.d), params.d, params.sigma))
-    return [*told, {**about, "case": "closed form", "distance": limit, "spread": 0.0, "claim": "exact"}]
+    return [*sampled, {**inputs, "case": "closed form", "distance": limit, "spread": 0.0, "claim": "exact"}]
 
 
 def closed_form(apart: float, d: int, sigma: float, s1: float = 1.0, s2: float = 1.0, p: int = 2) -> float:
-    """The smoothed SW_p^p between N(m1, s1^2 I) and N(m2, s2^2 I) in d dimensions with |m1 - m2| = ``apart``, exact.
+    """Return the smoothed SW_p^p between N(m1, s1^2 I) and N(m2, s2^2 I) in d dimensions with |m1 - m2| = ``apart``.
 
-    A projection is N(u.m, s^2 + sigma^2), on the line W_2^2 of two such laws is (u.(m1 - m2))^2 plus the square of the difference of their
-    standard deviations, and E (u.m)^2 = |m|^2 / d. For p = 1 the standard deviations must agree: W_1 is then |u.(m1 - m2)|.
+    A projection is N(u.m, s^2 + sigma^2). On the line, W_2^2 of two Gaussians is (u.(m1 - m2))^2 plus the square of the
+    difference of their standard deviations, and E (u.m)^2 = |m|^2 / d. For p = 1 the standard deviations must be equal:
+    W_1 is then |u.(m1 - m2)|.
     """
     if p == 2:
         return apart**2 / d + (math.hypot(s1, sigma) - math.hypot(s2, sigma)) ** 2
@@ -55,13 +56,13 @@ def closed_form(apart: float, d: int, sigma: float, s1: float = 1.0, s2: float =
     raise ValueError(f"no closed form for p = {p}, s1 = {s1}, s2 = {s2}")
 
 
-def _drawn(params: Params, draw: int) -> tuple[float, float]:
-    """SW_2 without and with noise, on the same samples and directions."""
+def _sampled_distances(params: Params, draw: int) -> tuple[float, float]:
+    """Return SW_2 without and with noise, on the same samples and directions."""
     import torch
 
     from wpriv.transport import sliced
 
-    # no privacy is at stake: these are made-up data, and the picture must come out the same
+    # a known seed is safe, since the data are synthetic, and makes the result reproducible
     generator = torch.Generator().manual_seed(params.seed * 1_000_003 + draw)
     x, y = torch.randn(2, params.records, params.d, generator=generator, dtype=torch.float64)
     y += params.c

@@ -78,7 +78,7 @@ class Meeting(nn.Module):
         made = self.generator(self.latents(self.options.generated or len(noisy), noisy.device))
         x = (cosine.cosine(made) if self.domain == "dct" else made).flatten(1)
         y, lam = noisy.flatten(1), self._risen()
-        how: dict[str, Any] = {"tol": self.options.tol, "most": self.options.most}
+        how: dict[str, Any] = {"tol": self.options.tol, "max_iterations": self.options.most}
         if self.options.loss == "plain":
             return exact(x, y, self.p)
         if self.options.loss == "sinkhorn-divergence":

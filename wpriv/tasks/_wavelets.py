@@ -16,7 +16,7 @@ from wpriv.errors import MissingResource, UsageError
 from wpriv.numerics import ball_projection
 
 if TYPE_CHECKING:
-    from wpriv.data import Noise
+    from wpriv.data import RecordNoise
 
 Array = NDArray[Any]
 BASES = ("haar", "db2", "db4", "sym4", "coif1", "bior2.2")
@@ -44,7 +44,7 @@ class Wavelets:
         return np.concatenate(parts).astype(np.float32)
 
 
-def chosen(clear: Array, noise: Noise) -> Wavelets:
+def chosen(clear: Array, noise: RecordNoise) -> Wavelets:
     """The basis, depth and threshold that bring noisy images nearest to their originals, which are looked at for it.
 
     That is how the paper chose them, and why it says that its baseline looks better than it is. Here the originals are clear held-out
@@ -104,7 +104,7 @@ def _cut(part: Array, way: Wavelets) -> Array:
     return np.sign(part) * np.maximum(np.abs(part) - way.threshold, 0)
 
 
-def _noisy(clear: Array, noise: Noise) -> Array:
+def _noisy(clear: Array, noise: RecordNoise) -> Array:
     """Clear images clipped and made noisy as the reports were, in pixels."""
     import torch
 

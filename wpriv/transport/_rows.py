@@ -1,7 +1,8 @@
-"""The work of line and sliced: W_p^p of many pairs of samples on the line, one a row, with its slopes. No gradients are recorded here.
+"""W_p^p of many pairs of samples on the line, one a row, with its slopes; shared by ``line`` and ``sliced``.
 
-Both quantile functions are steps, so the quantile form of the cost is a sum over the pieces on which both are constant. Without weights
-their ends are i/n and j/m, held as the integers i m and j n: no rounding, however many there are, and nothing that hangs on the data.
+Both quantile functions are step functions, so the quantile form of the cost is a sum over the pieces on which both are
+constant. Without weights their ends are i/n and j/m, held as the integers i m and j n: they have no rounding error for
+any sample size, and do not depend on the data. No gradients are recorded here.
 """
 
 from __future__ import annotations
@@ -17,28 +18,29 @@ from torch import Tensor
 from wpriv.errors import UsageError
 from wpriv.transport._arrays import (
     Array,
-    ascending,
-    cast,
-    columns,
-    counted,
-    double,
-    empty,
-    folded,
+    arange_like,
+    as_tensor,
+    cast_like,
+    concatenate,
+    empty_like,
+    flat_indices,
     group_sums,
     isfinite,
-    joined,
-    ordered,
-    places,
-    signs,
-    steps,
-    tensor,
+    row_differences,
+    sign,
+    sort_rows,
+    sort_with_indices,
+    sum_middle_axis,
+    take_columns,
+    to_double,
 )
 
-BLOCK = 2**18  # entries sorted at once: few enough to stay in the cache, many enough that the calls cost nothing
+# entries sorted at once: few enough to stay in the cache, so many that the overhead of the calls is negligible
+ENTRIES_PER_BLOCK = 2**18
 
 
-class Solved(NamedTuple):
-    """Costs [k] and their slopes in x [k, n] and in y [k, m], None where they were not asked for."""
+class CostAndSlopes(NamedTuple):
+    """Costs [k] and their slopes in x [k, n] and in y [k, m], None if not requested."""
 
     cost: Tensor
     x: Tensor | None
@@ -47,85 +49,86 @@ class Solved(NamedTuple):
 
 def solve(
     x: Tensor, y: Tensor, p: float, needs: tuple[bool, bool], weights: tuple[Tensor, Tensor] | None = None
-) -> Solved:
-    """W_p^p between row i of ``x`` [k, n] and row i of ``y`` [k, m], and its derivatives in the positions that ``needs`` asks for.
+) -> CostAndSlopes:
+    """W_p^p between row i of ``x`` [k, n] and row i of ``y`` [k, m], and its derivatives in the requested positions.
 
-    ``weights`` are [1 or k, n] and [1 or k, m] in float64, each row summing to 1. Ties share (see ``_share_ties``). Rows are contiguous.
-
+    Args:
+        x, y: contiguous rows. needs: whether the derivatives in x, and in y, are requested.
+        weights: [1 or k, n] and [1 or k, m] in float64, each row summing to 1; ties share (see ``_share_ties``).
     Raises:
-        UsageError: a position is infinite or nan, or a cost overflows.
+        UsageError: a position is infinite or NaN, or a cost overflows.
     """
     on_host = x.device.type == "cpu"
     x_array, y_array = (x.numpy(), y.numpy()) if on_host else (x, y)
-    heavy = None if weights is None else [w.numpy() for w in weights] if on_host else list(weights)
-    cost = empty(x_array[:, 0])
-    into = [empty(array) if need else None for array, need in zip((x_array, y_array), needs, strict=True)]
-    with np.errstate(over="ignore", invalid="ignore"):  # told below
-        fill(x_array, y_array, p, heavy, cost, into)
+    masses = None if weights is None else [w.numpy() for w in weights] if on_host else list(weights)
+    cost = empty_like(x_array[:, 0])
+    slopes = [empty_like(array) if need else None for array, need in zip((x_array, y_array), needs, strict=True)]
+    with np.errstate(over="ignore", invalid="ignore"):  # the check below raises an error instead
+        _fill(x_array, y_array, p, masses, cost, slopes)
     if not isfinite(cost).all():
         if not (isfinite(x_array).all() and isfinite(y_array).all()):
             raise UsageError("positions must be finite; found inf or nan among them")
-        raise UsageError(
-            f"the {p:g}-th power of the distances overflows {str(x.dtype).removeprefix('torch.')}; divide the positions by a constant"
-        )
-    return Solved(tensor(cost), *(None if slopes is None else tensor(slopes) for slopes in into))
+        dtype = str(x.dtype).removeprefix("torch.")
+        raise UsageError(f"the {p:g}-th power of the distances overflows {dtype}; divide the positions by a constant")
+    return CostAndSlopes(as_tensor(cost), *(None if slope is None else as_tensor(slope) for slope in slopes))
 
 
-def fill(x: Array, y: Array, p: float, masses: list[Array] | None, cost: Array, into: list[Array]) -> None:
-    """Writes the costs, and the slopes that have somewhere to go, a few rows at a time; all arrays are numpy's, or all are torch's."""
-    block = max(1, BLOCK // (x.shape[1] + y.shape[1]))
+def _fill(x: Array, y: Array, p: float, masses: list[Array] | None, cost: Array, slopes: list[Array]) -> None:
+    """Write the costs, and the requested slopes, block by block; all arrays are numpy's, or all are torch's."""
+    block = max(1, ENTRIES_PER_BLOCK // (x.shape[1] + y.shape[1]))
     for start in range(0, len(x), block):
         part = slice(start, start + block)
-        own = [None if slopes is None else slopes[part] for slopes in into]
+        targets = [None if slope is None else slope[part] for slope in slopes]
         if masses is None:
-            cost[part] = _uniform(x[part], y[part], p, own)
+            cost[part] = _uniform(x[part], y[part], p, targets)
         else:
-            cost[part] = _weighted(
-                x[part], y[part], p, [mass if len(mass) == 1 else mass[part] for mass in masses], own
-            )
+            block_masses = [mass if len(mass) == 1 else mass[part] for mass in masses]
+            cost[part] = _weighted(x[part], y[part], p, block_masses, targets)
 
 
-def _uniform(x: Array, y: Array, p: float, into: list[Array]) -> Array:
-    """The costs of a block of unweighted rows; writes the slopes."""
-    xs, x_places = (ascending(x), None) if into[0] is None else ordered(x)
-    ys, y_places = (ascending(y), None) if into[1] is None else ordered(y)
-    gaps, slopes = _side(xs, ys, p)
-    # the gap times its slope is p times its cost; the pieces of one side are all there is to pay
+def _uniform(x: Array, y: Array, p: float, targets: list[Array]) -> Array:
+    """Return the costs of a block of unweighted rows, and write the slopes into ``targets``."""
+    xs, x_indices = (sort_rows(x), None) if targets[0] is None else sort_with_indices(x)
+    ys, y_indices = (sort_rows(y), None) if targets[1] is None else sort_with_indices(y)
+    gaps, slopes = _pieces(xs, ys, p)
+    # a gap times its slope is p times its cost; the pieces seen from one side cover the whole cost
     cost = (gaps * slopes).sum((-2, -1)) / p
-    if into[1] is not None:
-        _scatter(into[1], y_places, ys, folded(-slopes if x.shape == y.shape else _side(ys, xs, p)[1]))
-    # last, for ties of x change its slopes in place
-    if into[0] is not None:
-        _scatter(into[0], x_places, xs, folded(slopes))
+    if targets[1] is not None:
+        y_slopes = -slopes if x.shape == y.shape else _pieces(ys, xs, p)[1]
+        _scatter(targets[1], y_indices, ys, sum_middle_axis(y_slopes))
+    # last, since sharing among ties of x changes its slopes in place
+    if targets[0] is not None:
+        _scatter(targets[0], x_indices, xs, sum_middle_axis(slopes))
     return cost
 
 
-def _scatter(into: Array, stood: Array, values: Array, slopes: Array, masses: Array = None) -> None:
-    """Shares the slopes among ties and brings them back to where their positions stood."""
+def _scatter(target: Array, indices: Array, values: Array, slopes: Array, masses: Array = None) -> None:
+    """Share the slopes of sorted positions among ties, and write them in the original order."""
     _share_ties(values, slopes, masses)
-    into.reshape(-1)[stood] = cast(slopes, into)
+    target.reshape(-1)[indices] = cast_like(slopes, target)
 
 
-def _side(xs: Array, ys: Array, p: float) -> tuple[Array, Array]:
-    """Gaps [k, c, n] between each sorted x and the c sorted y that its quantile cell meets, and what each adds to the slope."""
+def _pieces(xs: Array, ys: Array, p: float) -> tuple[Array, Array]:
+    """Return gaps [k, c, n] between each sorted x and the c sorted y that its cell overlaps, and their slopes."""
     n, m = xs.shape[1], ys.shape[1]
     if n == m:
         gaps = (xs - ys)[:, None]
         return gaps, _slope(gaps, p, 1 / n)
     index, share = _overlaps(n, m, xs.dtype, xs.device if isinstance(xs, Tensor) else None)
-    gaps = xs[:, None] - columns(ys, index)
+    gaps = xs[:, None] - take_columns(ys, index)
     return gaps, _slope(gaps, p, share)
 
 
 @lru_cache(maxsize=8)
 def _overlaps(n: int, m: int, dtype: Any, device: torch.device | None) -> tuple[Array, Array]:
-    """For each of the n cells (i/n, (i+1)/n] the cells (j/m, (j+1)/m] it meets, and the lengths in common: both [c, n], c about m/n + 1.
+    """Return, for each of the n cells (i/n, (i+1)/n], the overlapping cells (j/m, (j+1)/m] and the overlap lengths.
 
-    In units of 1/(nm) the cells end at the integers (i+1) m and (j+1) n. Where a cell meets fewer than c others the lengths end in zeros.
+    Both are [c, n] with c about m/n + 1. In units of 1/(nm) the cells end at the integers (i+1) m and (j+1) n. If a
+    cell overlaps fewer than c others, the lengths end in zeros.
     """
-    most = (2 * n - math.gcd(n, m) + m - 1) // n
+    count = (2 * n - math.gcd(n, m) + m - 1) // n
     i = np.arange(n)
-    j = i * m // n + np.arange(most)[:, None]
+    j = i * m // n + np.arange(count)[:, None]
     common = np.minimum((i + 1) * m, (j + 1) * n) - np.maximum(i * m, j * n)
     index, share = np.minimum(j, m - 1), np.maximum(common, 0) / (n * m)
     if device is None:
@@ -134,63 +137,64 @@ def _overlaps(n: int, m: int, dtype: Any, device: torch.device | None) -> tuple[
 
 
 def _slope(gaps: Array, p: float, share: Array | float) -> Array:
-    """``share`` times the derivative of |gap|^p; for p = 1 it is 0 at 0, the middle of the subgradients."""
+    """Return ``share`` times the derivative of |gap|^p; for p = 1 it is 0 at 0, the middle of the subgradients."""
     if p == 2:
         return gaps * (2 * share)
-    return signs(gaps) * share if p == 1 else signs(gaps) * (abs(gaps) ** (p - 1) * (p * share))
+    return sign(gaps) * share if p == 1 else sign(gaps) * (abs(gaps) ** (p - 1) * (p * share))
 
 
-def _weighted(x: Array, y: Array, p: float, masses: list[Array], into: list[Array]) -> Array:
-    """The costs of a block of rows with weights [1 or k, n] and [1 or k, m]; writes the slopes."""
+def _weighted(x: Array, y: Array, p: float, masses: list[Array], targets: list[Array]) -> Array:
+    """Return the costs of a block with masses [1 or k, n] and [1 or k, m]; write the slopes into ``targets``."""
     n, m = x.shape[1], y.shape[1]
-    (xs, x_places), (ys, y_places) = ordered(x), ordered(y)
-    x_mass, y_mass = (_at(mass, where) for mass, where in zip(masses, (x_places, y_places), strict=True))
+    (xs, x_indices), (ys, y_indices) = sort_with_indices(x), sort_with_indices(y)
+    x_mass, y_mass = (_sorted_masses(mass, at) for mass, at in zip(masses, (x_indices, y_indices), strict=True))
     levels = [mass.cumsum(1) for mass in (x_mass, y_mass)]
-    # rounding must not leave one sample ending before the other
-    ends, stood = ordered(joined(*(level / level[:, -1:] for level in levels)))
-    lengths, of_x = steps(ends), stood % (n + m) < n
+    # normalised, so that rounding does not let one sample end before the other
+    ends, indices = sort_with_indices(concatenate(*(level / level[:, -1:] for level in levels)))
+    lengths, is_x = row_differences(ends), indices % (n + m) < n
     # the piece up to the t-th end lies in the first cell of each sample that does not end before it
-    x_ended = of_x.cumsum(1) - 1 * of_x
-    y_ended = counted(n + m, like=x_ended) - x_ended
-    row = counted(len(x), like=x_ended)[:, None]
+    x_ended = is_x.cumsum(1) - 1 * is_x
+    y_ended = arange_like(n + m, like=x_ended) - x_ended
+    row = arange_like(len(x), like=x_ended)[:, None]
     x_cell, y_cell = x_ended.clip(0, n - 1) + n * row, y_ended.clip(0, m - 1) + m * row
-    gaps = double(xs).reshape(-1)[x_cell] - double(ys).reshape(-1)[y_cell]
+    gaps = to_double(xs).reshape(-1)[x_cell] - to_double(ys).reshape(-1)[y_cell]
     slopes = _slope(gaps, p, lengths)
-    for out, values, where, mass, cell, pieces in (
-        (into[0], xs, x_places, x_mass, x_cell, slopes),
-        (into[1], ys, y_places, y_mass, y_cell, -slopes),
+    for target, values, at, mass, cell, pieces in (
+        (targets[0], xs, x_indices, x_mass, x_cell, slopes),
+        (targets[1], ys, y_indices, y_mass, y_cell, -slopes),
     ):
-        if out is not None:
+        if target is not None:
             flat = cell.reshape(-1)
-            sums = group_sums(pieces.reshape(-1), places(steps(flat[None] + 1)), flat)
-            _scatter(out, where, values, sums.reshape(values.shape), mass)
+            sums = group_sums(pieces.reshape(-1), flat_indices(row_differences(flat[None] + 1)), flat)
+            _scatter(target, at, values, sums.reshape(values.shape), mass)
     return (gaps * slopes).sum(1) / p
 
 
-def _at(mass: Array, where: Array) -> Array:
-    """The masses of sorted positions; one row of masses serves all."""
-    return mass.reshape(-1)[where % mass.shape[1] if len(mass) == 1 else where]
+def _sorted_masses(mass: Array, indices: Array) -> Array:
+    """Return the masses of sorted positions; a single row of masses applies to all rows."""
+    return mass.reshape(-1)[indices % mass.shape[1] if len(mass) == 1 else indices]
 
 
 def _share_ties(values: Array, slopes: Array, masses: Array = None) -> None:
-    """Gives equal neighbours in the sorted ``values`` [k, n] the mean of their ``slopes`` [k, n] (by mass, if given), in place.
+    """Replace the ``slopes`` [k, n] of equal neighbours in the sorted ``values`` [k, n] by their mean, in place.
 
-    A slope hangs on the rank of its position, and ties have no ranks of their own: shared, the slopes are a function of the samples and
-    not of the order in which their records came.
+    With masses the mean is weighted by them. The slope of a position depends on its rank, and the ranks of tied
+    positions
+    are arbitrary: with shared slopes the result depends on the samples only, not on the order of their records.
     """
     same = values[:, 1:] == values[:, :-1]
     if not same.any():
         return
-    never = same[:, :1] & ~same[:, :1]
-    follows = joined(never, same)
-    tied = joined(same, never) | follows
-    members = places(tied)
-    first = ~follows.reshape(-1)[members]
-    starts, group = places(first), first.cumsum(0) - 1
+    false_column = same[:, :1] & ~same[:, :1]
+    equals_previous = concatenate(false_column, same)
+    tied = concatenate(same, false_column) | equals_previous
+    members = flat_indices(tied)
+    first = ~equals_previous.reshape(-1)[members]
+    starts, group = flat_indices(first), first.cumsum(0) - 1
     flat = slopes.reshape(-1)
-    mine = flat[members]
-    mass = mine * 0 + 1 if masses is None else masses.reshape(-1)[members]
+    shared = flat[members]
+    mass = shared * 0 + 1 if masses is None else masses.reshape(-1)[members]
     total = group_sums(mass, starts, group)
-    mean = group_sums(mine, starts, group) / (total + 1 * (total == 0))
-    mine[:] = mean[group] * mass
-    flat[members] = mine
+    mean = group_sums(shared, starts, group) / (total + 1 * (total == 0))
+    shared[:] = mean[group] * mass
+    flat[members] = shared

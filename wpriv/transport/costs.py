@@ -1,4 +1,4 @@
-"""Costs ||x - y||_p^p between all pairs of points: as exponents of a Gibbs kernel, and what a coupling pulls the points by."""
+"""Costs ||x - y||_p^p between all pairs of points, as exponents of a Gibbs kernel, and gradients of couplings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from wpriv.transport import differences
 
 @dataclass(frozen=True)
 class Exponents:
-    """A cost matrix as C_ij = row_i + column_j - lambda E_ij, for B problems: row [B, n], column [B, m], matrix E [B, n, m].
+    """Cost matrices C_ij = row_i + column_j - lambda E_ij of B problems: row [B, n], column [B, m], matrix E [B, n, m].
 
-    What depends on i or on j alone belongs to the potentials of a coupling; what is left is small, so float32 holds its exponential.
-    ``largest`` [B] is the largest number that was rounded on the way to E, in units of lambda: its rounding is that of the plan.
+    Terms that depend on i or on j alone belong to the potentials of a coupling; the remaining matrix is small, so that
+    float32 can represent its exponential. ``largest`` [B] is the largest number that was rounded in the computation of
+    E, in units of lambda; its rounding error is that of the plan.
     """
 
     matrix: Tensor
@@ -27,7 +28,7 @@ class Exponents:
 
 
 def exponents(x: Tensor, y: Tensor, lam: float, p: float) -> Exponents:
-    """The exponents -||x_i - y_j||_p^p / lambda, centred over rows and columns; at p = 2 from one matrix product.
+    """Compute -||x_i - y_j||_p^p / lambda, centred over rows and columns; for p = 2 by one matrix product.
 
     Args:
         x, y: [B, n, d] and [B, m, d] points. lam: > 0, in units of the cost. p: >= 1.
@@ -35,22 +36,23 @@ def exponents(x: Tensor, y: Tensor, lam: float, p: float) -> Exponents:
     if p == 2:
         mean_x, mean_y = x.mean(1, keepdim=True), y.mean(1, keepdim=True)
         left, right, shift = x - mean_x, y - mean_y, mean_x - mean_y
-        long_x, long_y = torch.linalg.vector_norm(left, dim=2), torch.linalg.vector_norm(right, dim=2)
+        norm_x, norm_y = torch.linalg.vector_norm(left, dim=2), torch.linalg.vector_norm(right, dim=2)
         matrix = torch.bmm(left, right.mT).mul_(2 / lam)
-        row = long_x.square() + 2 * torch.bmm(left, shift.mT)[:, :, 0] + shift.square().sum(2)
-        column = long_y.square() - 2 * torch.bmm(right, shift.mT)[:, :, 0]
-        return Exponents(matrix, row, column, long_x.amax(1) * long_y.amax(1) * (2 / lam))
-    scaled = torch.stack([differences.distances(x[k], y[k], p) for k in range(len(x))]).div_(lam)
+        row = norm_x.square() + 2 * torch.bmm(left, shift.mT)[:, :, 0] + shift.square().sum(2)
+        column = norm_y.square() - 2 * torch.bmm(right, shift.mT)[:, :, 0]
+        return Exponents(matrix, row, column, norm_x.amax(1) * norm_y.amax(1) * (2 / lam))
+    scaled = torch.stack([differences.pairwise_costs(x[k], y[k], p) for k in range(len(x))]).div_(lam)
     row, column = scaled.mean(2), scaled.mean(1)
     column = column - column.mean(1, keepdim=True)
     matrix = (row[:, :, None] - scaled).add_(column[:, None, :])
     return Exponents(matrix, row * lam, column * lam, scaled.amax((1, 2)))
 
 
-def pull(plan: Tensor, x: Tensor, y: Tensor, p: float) -> Tensor:
-    """The gradient of sum_ij plan_ij ||x_i - y_j||_p^p in x, the plan held fixed.
+def plan_gradient(plan: Tensor, x: Tensor, y: Tensor, p: float) -> Tensor:
+    """Compute the gradient of sum_ij plan_ij ||x_i - y_j||_p^p in x at a fixed plan.
 
-    At p = 2 it is twice x less its barycentric projection, times the plan's row sums; at p = 1 sum_j plan_ij sign(x_i - y_j), 0 at ties.
+    For p = 2 it is 2 (x - barycentric projection of x) times the row sums of the plan; for p = 1 it is
+    sum_j plan_ij sign(x_i - y_j), 0 at ties.
 
     Args:
         plan: [B, n, m]. x, y: [B, n, d] and [B, m, d] points. p: >= 1.
@@ -59,16 +61,16 @@ def pull(plan: Tensor, x: Tensor, y: Tensor, p: float) -> Tensor:
     """
     if p == 2:
         return torch.baddbmm(x * plan.sum(2)[:, :, None], plan, y, beta=2, alpha=-2)
-    return torch.stack([differences.pull(plan[k], x[k], y[k], p) for k in range(len(x))])
+    return torch.stack([differences.plan_gradient(plan[k], x[k], y[k], p) for k in range(len(x))])
 
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Products of float32 matrices in float32, whatever the program allows elsewhere: no TF32, no bfloat16, no autocast."""
-    before = torch.get_float32_matmul_precision()
+    """Disable TF32, bfloat16 and autocast for matrix products within the context, whatever the program has enabled."""
+    previous = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(previous)

@@ -1,4 +1,4 @@
-"""W_2 between Gaussian laws, in closed form."""
+"""W_2 between Gaussian distributions, in closed form."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from wpriv.errors import UsageError
 
 
 def squared(mean1: Tensor, cov1: Tensor, mean2: Tensor, cov2: Tensor) -> float:
-    """W_2^2 between two Gaussian laws: |m1 - m2|^2 + tr(C1 + C2 - 2 (C1^(1/2) C2 C1^(1/2))^(1/2)), in float64.
+    """Compute W_2^2 between two Gaussians: |m1 - m2|^2 + tr(C1 + C2 - 2 (C1^(1/2) C2 C1^(1/2))^(1/2)), in float64.
 
     Args:
-        mean1, mean2: [d]. cov1, cov2: [d, d] symmetric, at least 0 (singular is fine).
+        mean1, mean2: [d]. cov1, cov2: [d, d] symmetric and positive semidefinite.
     Raises:
-        UsageError: shapes do not fit.
+        UsageError: the shapes do not match.
     Source:
         Frechet (1957); Dowson, Landau (1982); Bhatia, Jain, Lim (2019).
 
@@ -23,16 +23,17 @@ def squared(mean1: Tensor, cov1: Tensor, mean2: Tensor, cov2: Tensor) -> float:
     """
     d = mean1.shape[0] if mean1.ndim == 1 else -1
     if mean2.shape != (d,) or cov1.shape != (d, d) or cov2.shape != (d, d):
-        told = ", ".join(str(list(t.shape)) for t in (mean1, cov1, mean2, cov2))
-        raise UsageError(f"wanted means [d] and covariances [d, d]; found {told}")
+        shapes = ", ".join(str(list(t.shape)) for t in (mean1, cov1, mean2, cov2))
+        raise UsageError(f"wanted means [d] and covariances [d, d]; found {shapes}")
     m1, c1, m2, c2 = (t.detach().double().cpu() for t in (mean1, cov1, mean2, cov2))
-    root = _root(c1)
-    # eigenvalues below 0 are rounding
+    root = _square_root(c1)
+    # negative eigenvalues are rounding errors
     cross = eigvalsh(root @ c2 @ root).clamp_min(0).sqrt().sum()
     return max(0.0, float((m1 - m2).square().sum() + c1.trace() + c2.trace() - 2 * cross))
 
 
-def _root(cov: Tensor) -> Tensor:
+def _square_root(cov: Tensor) -> Tensor:
+    """Return the symmetric square root of a positive semidefinite matrix."""
     values, vectors = eigh(cov)
     root: Tensor = (vectors * values.clamp_min(0).sqrt()) @ vectors.T
     return root

@@ -1,7 +1,7 @@
-"""Optimal transport on the line: W_p^p between two samples of any sizes, weighted or not, and its derivatives in the positions.
+"""Optimal transport on the line: W_p^p between two samples of any sizes, weighted or not, and its derivatives.
 
-Sorting is all the work: O((n + m) log(n + m)) time and O(n + m) memory, never an n by m plan. The derivatives come with the value, from the
-same sorted samples, so that a backward pass only scales them.
+Sorting dominates: O((n + m) log(n + m)) time and O(n + m) memory, without an n by m plan. The derivatives are
+computed with the value, from the same sorted samples; a backward pass only scales them.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ def wasserstein(
     Differentiable (once) in the positions, by the weights of ``gradients``.
 
     Args:
-        x: [n] or [n, k] positions in the units of the data, float32 or float64, on any device; each column is its own problem.
+        x: [n] or [n, k] positions in the units of the data, float32 or float64, on any device; each column is its own
+            problem.
         y: [m] or [m, k] positions, with the dtype and device of ``x``; m need not be n.
         p: order of the ground cost, p >= 1.
-        x_weights, y_weights: [n] or [n, k], [m] or [m, k] masses, not negative; each sample's are divided by their sum. Equal by default.
+        x_weights, y_weights: [n] or [n, k], [m] or [m, k] nonnegative masses, normalised to sum 1; equal by default.
     Returns:
         A scalar, or [k]: costs in units**p, the p-th power and not the distance.
     Raises:
-        UsageError: shapes, dtypes, devices or weights do not fit; p < 1; a position is not finite; the power overflows.
+        UsageError: shapes, dtypes, devices or weights do not match; p < 1; a position is not finite; the power
+            overflows.
     Source:
-        the quantile form of transport on the line (Santambrogio 2015, Prop. 2.17); p = 2: Rodriguez-Vitores et al. 2025, Prop. 3.1.
+        The quantile form of transport on the line (Santambrogio 2015, Prop. 2.17); p = 2: Rodriguez-Vitores et al.
+        2025, Prop. 3.1.
 
     >>> wasserstein(torch.tensor([0.0, 1.0]), torch.tensor([3.0, 2.0, 2.0, 5.0]), p=1)
     tensor(2.5000)
@@ -57,49 +60,52 @@ def gradients(
 ) -> Gradients:
     """W_p^p together with the derivative in every position of both samples; arguments and errors as in ``wasserstein``.
 
-    For p = 2 the derivative in x_i is ``2 sum_j R_ij (x_i - y_j)``, R the optimal plan. Where positions tie the plan is not unique: ties
-    take the mean over their ranks (by weight), so that the answer does not change when records are permuted, and a private gradient keeps
-    its sensitivity. For p = 1 it is a subgradient, 0 where two positions that are matched coincide.
+    For p = 2 the derivative in x_i is ``2 sum_j R_ij (x_i - y_j)`` with the optimal plan R. The plan is not unique if
+    positions tie: ties get the mean over their ranks (by weight), so that the result is invariant under permutations
+    of the records, which the sensitivity of a private gradient requires. For p = 1 it is a subgradient, 0 where two
+    matched
+    positions coincide.
 
     Returns:
-        cost: a scalar, or [k]; x: the shape of ``x``, in units**(p - 1); y: the shape of ``y``. Nothing is recorded for autograd.
+        cost: a scalar, or [k]; x: the shape of ``x``, in units**(p - 1); y: the shape of ``y``. Autograd records
+            nothing.
     Source:
-        Rodriguez-Vitores et al. 2025, Prop. 3.2; the rule for ties is ours, which the sensitivity needs (records with equal scores may
-        come in any order).
+        Rodriguez-Vitores et al. 2025, Prop. 3.2; the rule for ties is our addition.
 
     >>> found = gradients(torch.tensor([0.0, 0.0]), torch.tensor([-1.0, 2.0]))
     >>> found.cost, found.x, found.y
     (tensor(2.5000), tensor([-0.5000, -0.5000]), tensor([-1.,  2.]))
     """
     weights = _check(x, y, p, x_weights, y_weights)
-    found = _rows.solve(_as_rows(x), _as_rows(y), float(p), (True, True), weights)
-    return Gradients(_like(found.cost, x), _like(found.x, x), _like(found.y, y))
+    result = _rows.solve(_as_rows(x), _as_rows(y), float(p), (True, True), weights)
+    return Gradients(_like(result.cost, x), _like(result.x, x), _like(result.y, y))
 
 
 class _Wasserstein(torch.autograd.Function):
-    """The cost in the forward pass, with the derivatives that will be asked for; the backward pass scales them."""
+    """Compute the cost and the required derivatives in the forward pass; scale the derivatives in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, p: float, weights: tuple[Tensor, Tensor] | None) -> Tensor:
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        found = _rows.solve(_as_rows(x), _as_rows(y), p, needs, weights)
-        ctx.save_for_backward(*(s if s is None else _like(s, sample) for s, sample in ((found.x, x), (found.y, y))))
-        return _like(found.cost, x)
+        result = _rows.solve(_as_rows(x), _as_rows(y), p, needs, weights)
+        slopes = ((result.x, x), (result.y, y))
+        ctx.save_for_backward(*(None if slope is None else _like(slope, sample) for slope, sample in slopes))
+        return _like(result.cost, x)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        x, y = (s if s is None else s * upstream for s in ctx.saved_tensors)
+        x, y = (None if slope is None else slope * upstream for slope in ctx.saved_tensors)
         return x, y, None, None
 
 
 def _as_rows(sample: Tensor) -> Tensor:
-    """[n] or [n, k] as contiguous [k, n]."""
+    """Convert [n] or [n, k] to contiguous [k, n]."""
     return sample.detach()[None].contiguous() if sample.ndim == 1 else sample.detach().T.contiguous()
 
 
 def _like(rows: Tensor | None, sample: Tensor) -> Tensor:
-    """[k, n] in the shape of the sample it came from, [k] as one number where the sample is one column."""
+    """Convert [k, n] to the shape of its sample, and [k] to a scalar if the sample is one column."""
     assert rows is not None
     return rows[0] if sample.ndim == 1 else rows.mT if rows.ndim == 2 else rows
 
@@ -107,7 +113,7 @@ def _like(rows: Tensor | None, sample: Tensor) -> Tensor:
 def _check(
     x: Tensor, y: Tensor, p: float, x_weights: Tensor | None, y_weights: Tensor | None
 ) -> tuple[Tensor, Tensor] | None:
-    """The weights as rows that sum to 1, or None where there are none."""
+    """Validate the arguments; return the weights as rows that sum to 1, or None if there are none."""
     check_pair(x, y, p)
     if x.ndim not in (1, 2) or x.ndim != y.ndim or x.shape[1:] != y.shape[1:]:
         raise UsageError(
@@ -117,7 +123,7 @@ def _check(
 
 
 def check_pair(x: Tensor, y: Tensor, p: float) -> None:
-    """Refuses what is no pair of samples, or no order."""
+    """Raise UsageError unless x and y are samples of the same type and p is a valid order."""
     for name, sample in (("x", x), ("y", y)):
         if not isinstance(sample, Tensor) or sample.dtype not in (torch.float32, torch.float64):
             found = sample.dtype if isinstance(sample, Tensor) else type(sample).__name__
@@ -133,7 +139,7 @@ def check_pair(x: Tensor, y: Tensor, p: float) -> None:
 
 
 def as_masses(x: Tensor, y: Tensor, x_weights: Tensor | None, y_weights: Tensor | None) -> tuple[Tensor, Tensor] | None:
-    """The weights as rows [1 or k, n] that sum to 1, or None where neither sample has any."""
+    """Return the weights as rows [1 or k, n] that sum to 1, or None if neither sample has any."""
     if x_weights is None and y_weights is None:
         return None
     return _masses("x", x, x_weights), _masses("y", y, y_weights)
@@ -149,9 +155,11 @@ def _masses(name: str, sample: Tensor, weights: Tensor | None) -> Tensor:
             f"{name}_weights must be {shapes} on {sample.device}; found {list(weights.shape)} on {weights.device}"
         )
     if weights.requires_grad:
-        raise UsageError(f"{name}_weights cannot be differentiated: only positions can; pass {name}_weights.detach()")
+        raise UsageError(
+            f"{name}_weights must not require a gradient, only positions may; pass {name}_weights.detach()"
+        )
     rows = _as_rows(weights.double())
     total = rows.sum(1, keepdim=True)
     if not bool((rows >= 0).all() and ((total > 0) & total.isfinite()).all()):
-        raise UsageError(f"{name}_weights must be finite, not negative and not all 0")
+        raise UsageError(f"{name}_weights must be finite, nonnegative and not all 0")
     return rows / total

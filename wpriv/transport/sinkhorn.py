@@ -1,8 +1,9 @@
-"""Entropic optimal transport: W_{p,lambda} and the Sinkhorn divergence between weighted samples, with gradients in the points.
+"""Entropic optimal transport: W_{p,lambda} and the Sinkhorn divergence between weighted samples, with gradients.
 
-W_{p,lambda}(P, Q) = min over couplings of E ||U - V||_p^p + lambda I(U; V), the mutual information I in nats: the loss that learns a law
-through additive noise where lambda = p sigma^p (Reshetova, Chen, Ozgur 2023, Theorem 1). Not to be confused with the variants that subtract
-an entropy (they differ by a constant of the weights), or that report the transport cost alone.
+W_{p,lambda}(P, Q) is the minimum over couplings of E ||U - V||_p^p + lambda I(U; V), with the mutual information I in
+nats. For lambda = p sigma^p, this loss learns a distribution through additive noise (Reshetova, Chen, Ozgur 2023,
+Theorem 1). It differs from the variants that subtract an entropy (by a constant of the weights) and from those that
+report the transport cost alone.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ from torch.autograd.function import once_differentiable
 
 from wpriv.errors import Unsupported, UsageError
 from wpriv.transport import scaling
-from wpriv.transport.costs import exponents, full_precision, pull
+from wpriv.transport.costs import exponents, full_precision, plan_gradient
 
 COARSE = 0.01
-"""The relative error of a plan that rounding alone may make, before a lambda is refused."""
+"""The relative error of a plan by rounding above which a lambda is refused."""
 
 
 @dataclass(frozen=True)
 class Entropic:
-    """W_{p,lambda} of one pair of samples, or of a batch [...] of them, and how far the iteration came.
+    """W_{p,lambda} of one pair of samples, or of a batch [...] of them, and the state of convergence.
 
-    value [...]: the dual value, in units of the cost; never above W_{p,lambda} but for rounding, and differentiable in the points.
+    value [...]: the dual value, in units of the cost; a lower bound of W_{p,lambda} up to rounding, differentiable in
+        the points.
     marginal_error [...]: l1 distance between the column sums of the plan and b; the row sums are a.
     converged [...]: whether that error is at most ``tol``. iterations: of all stages together.
-    f [..., n], g [..., m]: potentials in units of the cost, plan_ij = a_i b_j exp((f_i + g_j - C_ij) / lambda); g starts a next run warm.
+    f [..., n], g [..., m]: potentials in units of the cost, plan_ij = a_i b_j exp((f_i + g_j - C_ij) / lambda); g may
+        start a later run.
     plan [..., n, m]: the coupling.
     """
 
@@ -45,7 +48,7 @@ class Entropic:
 
 @dataclass(frozen=True)
 class Divergence:
-    """A Sinkhorn divergence [...], and the three problems it is made of: between the samples, and each with itself."""
+    """A Sinkhorn divergence [...] and its three problems: between the samples, and of each sample with itself."""
 
     value: Tensor
     between: Entropic
@@ -54,6 +57,7 @@ class Divergence:
 
     @property
     def converged(self) -> Tensor:
+        """Whether all three problems converged."""
         return self.between.converged & self.first.converged & self.second.converged
 
 
@@ -66,21 +70,22 @@ def entropic(
     a: Tensor | None = None,
     b: Tensor | None = None,
     tol: float = 1e-4,
-    most: int = 2000,
+    max_iterations: int = 2000,
     start: Tensor | None = None,
 ) -> Entropic:
-    """W_{p,lambda} between weighted samples, by Sinkhorn's iteration; its gradient is that of the cost with the plan held fixed.
+    """Compute W_{p,lambda} between weighted samples by Sinkhorn's iteration, with its gradient in the points.
 
-    Where ``most`` iterations are not enough the record says so, and value and gradient belong to the plan that was reached.
+    If the iteration does not converge, ``converged`` is False, and value and gradient are those of the last plan.
 
     Args:
-        x, y: [..., n, d] and [..., m, d] points, float32 or float64, on one device. lam: lambda > 0, in units of the cost. p: >= 1.
+        x, y: [..., n, d] and [..., m, d] points, float32 or float64, on one device. lam: lambda > 0, in units of the
+            cost. p: >= 1.
         a, b: [..., n] and [..., m] weights >= 0 with sum 1, constants of the gradient; uniform where None.
-        tol: what the marginal error may be; the gradient is off by a few times as much. most: iterations at most.
+        tol: tolerance of the marginal error; the error of the gradient is a few times larger.
         start: [..., m] the ``g`` of an earlier run on nearby points; without it a small lambda is annealed.
     Raises:
         UsageError: shapes, types or ranges are wrong, or a number is not finite.
-        Unsupported: lambda is so small that the rounding of the cost alone would spoil the plan.
+        Unsupported: lambda is so small that rounding errors of the cost would dominate the plan.
     Source:
         Cuturi (2013); Schmitzer (2019), stabilised scaling; the envelope theorem, as in Genevay, Peyre, Cuturi (2018).
 
@@ -88,7 +93,7 @@ def entropic(
     >>> round(entropic(x, y, lam=0.3, p=1).value.item(), 4)
     0.1974
     """
-    _check(x, y, lam, p, tol, most)
+    _check(x, y, lam, p, tol, max_iterations)
     batch, (n, m) = x.shape[:-2], (x.shape[-2], y.shape[-2])
     first, second = x.detach().reshape(-1, n, x.shape[-1]), y.detach().reshape(-1, m, y.shape[-1])
     weights_a, weights_b = _weights(a, "a", x), _weights(b, "b", y)
@@ -96,12 +101,12 @@ def entropic(
         cost = exponents(first, second, lam, p)
         _check_rounding(float(cost.largest.amax()), lam, x, y)
         gamma = None if start is None else (_potential(start, y) - cost.column) / lam
-        found = scaling.solve(cost.matrix, weights_a, weights_b, gamma, tol, most)
-        f, g = found.phi * lam + cost.row, found.gamma * lam + cost.column
+        solution = scaling.solve(cost.matrix, weights_a, weights_b, gamma, tol, max_iterations)
+        f, g = solution.phi * lam + cost.row, solution.gamma * lam + cost.column
         value = (weights_a * f).sum(1) + (weights_b * g).sum(1)
-    plan, error = found.plan.reshape(*batch, n, m), found.error.reshape(batch)
+    plan, error = solution.plan.reshape(*batch, n, m), solution.error.reshape(batch)
     value = _Envelope.apply(x, y, plan, value.reshape(batch), p)  # type: ignore[no-untyped-call]
-    return Entropic(value, error, error <= tol, found.iterations, f.reshape(*batch, n), g.reshape(*batch, m), plan)
+    return Entropic(value, error, error <= tol, solution.iterations, f.reshape(*batch, n), g.reshape(*batch, m), plan)
 
 
 def divergence(
@@ -113,25 +118,27 @@ def divergence(
     a: Tensor | None = None,
     b: Tensor | None = None,
     tol: float = 1e-4,
-    most: int = 2000,
+    max_iterations: int = 2000,
 ) -> Divergence:
-    """The Sinkhorn divergence W_{p,lambda}(x, y) - W_{p,lambda}(x, x) / 2 - W_{p,lambda}(y, y) / 2, differentiable in the points.
+    """Compute the Sinkhorn divergence W_{p,lambda}(x, y) - W_{p,lambda}(x, x) / 2 - W_{p,lambda}(y, y) / 2.
 
-    At least 0 for 1 <= p <= 2, and 0 where both samples are the same. Arguments and errors as ``entropic``.
+    Differentiable in the points; nonnegative for 1 <= p <= 2, and 0 for equal samples. Arguments and errors as in
+    ``entropic``.
 
     Source:
         Genevay, Peyre, Cuturi (2018); Feydy et al. (2019), Theorem 1.
     """
-    between = entropic(x, y, lam, p, a=a, b=b, tol=tol, most=most)
-    first = entropic(x, x, lam, p, a=a, b=a, tol=tol, most=most)
-    second = entropic(y, y, lam, p, a=b, b=b, tol=tol, most=most)
+    between = entropic(x, y, lam, p, a=a, b=b, tol=tol, max_iterations=max_iterations)
+    first = entropic(x, x, lam, p, a=a, b=a, tol=tol, max_iterations=max_iterations)
+    second = entropic(y, y, lam, p, a=b, b=b, tol=tol, max_iterations=max_iterations)
     return Divergence(between.value - (first.value + second.value) / 2, between, first, second)
 
 
 class _Envelope(torch.autograd.Function):
-    """The value as it was found; backward, the gradient of <plan, C> with the plan held fixed.
+    """Forward: the computed value. Backward: the gradient of <plan, C> at the fixed plan.
 
-    The value is a maximum over potentials and the plan is theirs, so by the envelope theorem nothing else contributes.
+    The value is a maximum over potentials, and the plan belongs to the maximiser, so that by the envelope theorem
+    there are no other terms.
     """
 
     @staticmethod
@@ -147,15 +154,15 @@ class _Envelope(torch.autograd.Function):
         x, y, plan = (t.detach().reshape(-1, *t.shape[-2:]) for t in ctx.saved_tensors)
         plan = plan * grad.reshape(-1, 1, 1)
         with full_precision(x.device):
-            grad_x = pull(plan, x, y, ctx.p).reshape(shapes[0]) if ctx.needs_input_grad[0] else None
-            grad_y = pull(plan.mT, y, x, ctx.p).reshape(shapes[1]) if ctx.needs_input_grad[1] else None
+            grad_x = plan_gradient(plan, x, y, ctx.p).reshape(shapes[0]) if ctx.needs_input_grad[0] else None
+            grad_y = plan_gradient(plan.mT, y, x, ctx.p).reshape(shapes[1]) if ctx.needs_input_grad[1] else None
         return grad_x, grad_y, None, None, None
 
 
-def _check(x: Tensor, y: Tensor, lam: float, p: float, tol: float, most: int) -> None:
+def _check(x: Tensor, y: Tensor, lam: float, p: float, tol: float, max_iterations: int) -> None:
     if x.dtype not in scaling.FLOOR or y.dtype != x.dtype or x.device != y.device:
-        told = f"{x.dtype} on {x.device} and {y.dtype} on {y.device}"
-        raise UsageError(f"x and y must both be float32 or both float64, on one device; found {told}")
+        found = f"{x.dtype} on {x.device} and {y.dtype} on {y.device}"
+        raise UsageError(f"x and y must both be float32 or both float64, on one device; found {found}")
     if (
         x.ndim < 2
         or y.ndim != x.ndim
@@ -164,37 +171,40 @@ def _check(x: Tensor, y: Tensor, lam: float, p: float, tol: float, most: int) ->
         or not (x.numel() and y.numel())
     ):
         raise UsageError(
-            f"wanted points [..., n, d] and [..., m, d], at least one on each side; found {list(x.shape)} and {list(y.shape)}"
+            "x and y must be points [..., n, d] and [..., m, d] with n, m >= 1; "
+            f"found {list(x.shape)} and {list(y.shape)}"
         )
     if not 0 < lam < math.inf:
         raise UsageError(
-            f"lambda must be greater than 0 and finite; found {lam}. For plain optimal transport on the line see transport.line"
+            f"lambda must be greater than 0 and finite; found {lam}. "
+            "For transport without regularisation use transport.line or transport.exact"
         )
     if not 1 <= p < math.inf:
         raise UsageError(f"p must be at least 1 and finite; found {p}")
-    least = 8 * torch.finfo(x.dtype).eps
-    if not least <= tol < 1:
-        raise UsageError(f"tol must lie in [{least:.2g}, 1) for {x.dtype}, whose rounding is not smaller; found {tol}")
-    if most < 1:
-        raise UsageError(f"most, the number of iterations, must be at least 1; found {most}")
+    min_tol = 8 * torch.finfo(x.dtype).eps
+    if not min_tol <= tol < 1:
+        raise UsageError(f"tol must lie in [{min_tol:.2g}, 1), given the precision of {x.dtype}; found {tol}")
+    if max_iterations < 1:
+        raise UsageError(f"max_iterations must be at least 1; found {max_iterations}")
 
 
 def _check_rounding(largest: float, lam: float, x: Tensor, y: Tensor) -> None:
-    """Refuses points that are not finite, and exponents whose rounding is worse than COARSE."""
-    off = largest * torch.finfo(x.dtype).eps
-    if off <= COARSE:
+    """Raise an error if points are not finite, or if the rounding error of the exponents exceeds COARSE."""
+    error = largest * torch.finfo(x.dtype).eps
+    if error <= COARSE:
         return
     if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
         raise UsageError("x and y must be finite; found inf or nan among the points")
     other = "float64, or " if x.dtype == torch.float32 else ""
-    least = f"lambda >= {lam * off / COARSE:.2g}" if math.isfinite(off) else "smaller points"
+    remedy = f"lambda >= {lam * error / COARSE:.2g}" if math.isfinite(error) else "smaller points"
     raise Unsupported(
-        f"lambda = {lam:g} is too small for {x.dtype}: rounding the cost changes the plan by {off:.1g}. Use {other}{least}"
+        f"lambda = {lam:g} is too small for {x.dtype}: rounding the cost changes the plan by {error:.1g}. "
+        f"Use {other}{remedy}"
     )
 
 
 def _weights(given: Tensor | None, name: str, points: Tensor) -> Tensor:
-    """[B, n] weights with sum 1 to rounding."""
+    """Validate weights and return them as [B, n] with sum 1 up to rounding."""
     shape = points.shape[:-1]
     if given is None:
         return points.new_full((math.prod(shape[:-1]), shape[-1]), 1 / shape[-1])
@@ -206,21 +216,21 @@ def _weights(given: Tensor | None, name: str, points: Tensor) -> Tensor:
     ):
         raise UsageError(
             f"{name} must be {list(shape)} constant weights, {points.dtype} on {points.device}; "
-            f"found {list(given.shape)}, {given.dtype} on {given.device}{', which wants a gradient' if given.requires_grad else ''}"
+            f"found {list(given.shape)}, {given.dtype} on {given.device}{', with a gradient' * given.requires_grad}"
         )
     weights = given.expand(shape).reshape(-1, shape[-1])
     total = weights.sum(1, keepdim=True)
     if not ((weights >= 0).all() and ((total - 1).abs() <= 1e-3).all()):
-        found = f"found a least one of {float(weights.min()):g} and a first sum of {float(total[0]):g}"
+        found = f"found a minimum of {float(weights.min()):g} and a sum of {float(total[0]):g}"
         raise UsageError(f"{name} must be weights of at least 0 with sum 1; {found}")
     return weights / total
 
 
 def _potential(start: Tensor, points: Tensor) -> Tensor:
-    """[B, m] finite potentials to start from."""
+    """Validate the potentials to start from and return them as [B, m]."""
     if start.shape != points.shape[:-1] or start.dtype != points.dtype or not torch.isfinite(start).all():
-        wanted = f"{list(points.shape[:-1])} finite potentials, {points.dtype}"
         raise UsageError(
-            f"start must be the g of an earlier run on as many points: {wanted}; found {list(start.shape)}, {start.dtype}"
+            "start must be the g of an earlier run on the same number of points: "
+            f"{list(points.shape[:-1])} finite potentials, {points.dtype}; found {list(start.shape)}, {start.dtype}"
         )
     return start.detach().reshape(-1, start.shape[-1])

@@ -1,7 +1,7 @@
-"""Sliced transport: the mean, or the maximum, over directions of W_p^p between projected samples; with noisy projections, its private kind.
+"""Sliced transport: the mean or maximum over directions of W_p^p between (optionally noisy) projections of samples.
 
-Directions are worked on in chunks within a memory budget, with one matrix product for the projections of a chunk and one for its part of
-the gradient.
+Directions are processed in chunks within a memory budget, with one matrix product for the projections of a chunk and
+one for its contribution to the gradient.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from wpriv.transport import _rows
 from wpriv.transport.line import as_masses, check_pair
 
 BUDGET = 256 * 2**20
-SAMPLED = 16  # records that the origin is estimated from
-FAR = 16  # times the spread: nearer data lose at most four of their bits
-BLOCK = 4096  # records moved to the origin at once
+ORIGIN_RECORDS = 16  # from which the origin is estimated
+FAR = 16  # in units of the spread: data that are nearer lose at most four of their bits
+RECORDS_PER_BLOCK = 4096  # shifted to the origin at once
 HALVINGS = 30
 
 
-class Widest(NamedTuple):
-    """The largest W_p^p found over directions, and the unit direction [d] where it was found."""
+class MaxSliced(NamedTuple):
+    """The largest W_p^p found over directions, and its unit direction [d]."""
 
     cost: Tensor
     direction: Tensor
@@ -35,17 +35,17 @@ class Widest(NamedTuple):
 def random_directions(
     dim: int, count: int, generator: torch.Generator, *, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """``count`` independent uniform unit directions, the columns of [dim, count], on the generator's device.
+    """Draw independent uniform unit directions, the columns of [dim, count], on the generator's device.
 
-    Drawn in double precision and rounded, so that float32 and float64 see the same ones.
+    They are drawn in double precision and rounded, so that float32 and float64 get the same directions.
 
     >>> random_directions(3, 5, torch.Generator().manual_seed(0)).square().sum(0)
     tensor([1., 1., 1., 1., 1.])
     """
     if dim < 1 or count < 1:
         raise UsageError(f"directions need at least one dimension and a count of at least 1; found {dim} and {count}")
-    drawn = torch.randn(dim, count, generator=generator, device=generator.device, dtype=torch.float64)
-    unit: Tensor = drawn / drawn.norm(dim=0)
+    normal = torch.randn(dim, count, generator=generator, device=generator.device, dtype=torch.float64)
+    unit: Tensor = normal / normal.norm(dim=0)
     return unit.to(dtype)
 
 
@@ -63,23 +63,24 @@ def wasserstein(
 ) -> Tensor:
     """SW_p^p between two samples: the mean over the columns u of ``directions`` of W_p^p between x u and y u.
 
-    With ``sigma`` > 0 fresh noise N(0, sigma^2) is added to every projection of every record of both samples first. The result is then an
-    estimate of the smoothed distance, that of the laws convolved with the noise; whether noise makes a release private is for the
-    accountant to say. Differentiable (once) in the samples and in the entries of ``directions``.
+    With ``sigma`` > 0, fresh noise N(0, sigma^2) is first added to every projection of every record of both samples.
+    The result then estimates the smoothed distance, between the distributions convolved with the noise; an accountant
+    determines its privacy. Differentiable (once) in the samples and in the entries of ``directions``.
 
     Args:
         x: [n, d] records, float32 or float64, on any device.
         y: [m, d] records, with the dtype and device of ``x``; m need not be n.
         p: order of the ground cost, p >= 1.
-        directions: [d, k], one direction a column, as ``random_directions`` draws them; they are not normalised here.
+        directions: [d, k], one direction a column, as from ``random_directions``; they are not normalised here.
         sigma: standard deviation of the noise of one projection, in the units of the data.
-        generator: where that noise is drawn from; needed if sigma > 0. The same draws whatever the budget.
-        x_weights, y_weights: [n] and [m] masses, not negative, divided by their sum. Equal by default.
-        budget: bytes that a chunk of directions may take beside the samples, the result and its gradient.
+        generator: source of that noise, required if sigma > 0. The draws do not depend on the budget.
+        x_weights, y_weights: [n] and [m] nonnegative masses, normalised to sum 1; equal by default.
+        budget: memory in bytes for a chunk of directions, beside the samples, the result and its gradient.
     Returns:
         A scalar in units**p, the p-th power and not the distance.
     Raises:
-        UsageError: shapes, dtypes, devices or weights do not fit; p < 1; a record is not finite; noise without a generator.
+        UsageError: shapes, dtypes, devices or weights do not match; p < 1; a record is not finite; noise without a
+            generator.
     Source:
         Rakotomamonjy and Ralaivola 2021, eq. (4), and Algorithm 1 with noise; Bonneel et al. 2015.
 
@@ -98,7 +99,7 @@ def wasserstein(
     return cost
 
 
-def widest(
+def max_wasserstein(
     x: Tensor,
     y: Tensor,
     p: float = 2.0,
@@ -107,85 +108,86 @@ def widest(
     steps: int = 50,
     tol: float = 1e-6,
     budget: int = BUDGET,
-) -> Widest:
-    """Max-sliced W_p^p: the best of the given directions, then improved on the unit sphere by at most ``steps`` steps of ascent.
+) -> MaxSliced:
+    """Compute max-sliced W_p^p: gradient ascent on the unit sphere, from the best of the given directions.
 
-    The cost is that of the direction returned, so it is a lower bound of the maximum over all directions: the ascent may end at a local
-    one. With ``steps=0`` it is the maximum over the given directions. Differentiable (once) in the samples, with the direction held fixed,
-    which is the gradient of the maximum where its direction is unique (envelope theorem).
+    The cost is that of the returned direction, hence a lower bound of the maximum over all directions: the ascent may
+    end at a local maximum. With ``steps=0`` it is the maximum over the given directions. Differentiable (once) in the
+    samples at the fixed direction, which is the gradient of the maximum if its direction is unique (envelope
+    theorem).
 
     Args:
         directions: [d, k] starting points, one a column; they are normalised.
-        steps: how often to improve the direction; each step makes the cost larger, by backtracking.
-        tol: stop once a step gains less than this share of the cost.
+        steps: maximum number of ascent steps; each increases the cost, by backtracking.
+        tol: relative gain of a step below which the ascent stops.
         x, y, p, budget: as in ``wasserstein``.
     Source:
         Deshpande et al. 2019.
 
-    >>> found = widest(torch.zeros(4, 2), torch.tensor([[3.0, 4.0]]), directions=torch.eye(2))
-    >>> found.cost, found.direction.abs()
+    >>> widest = max_wasserstein(torch.zeros(4, 2), torch.tensor([[3.0, 4.0]]), directions=torch.eye(2))
+    >>> widest.cost, widest.direction.abs()
     (tensor(25.), tensor([0.6000, 0.8000]))
     """
     _check(x, y, p, directions, None, None)
     if not bool((directions.norm(dim=0) > 0).all()):
-        raise UsageError("a direction of length 0 leads nowhere; leave it out")
+        raise UsageError("directions must have positive length; found a column of zeros")
     with torch.no_grad():
         starts = directions / directions.norm(dim=0)
         costs = _chunked(x, y, starts, float(p), _NO_NOISE, None, budget, (False, False, False)).costs
         best = starts[:, int(costs.argmax())]
         for _ in range(steps):
-            better = _climb(x, y, best, float(p))
-            if better is None:
+            step = _ascend(x, y, best, float(p))
+            if step is None:
                 break
-            gain, best = better
+            gain, best = step
             if gain < tol:
                 break
-    return Widest(wasserstein(x, y, p, directions=best[:, None]), best)
+    return MaxSliced(wasserstein(x, y, p, directions=best[:, None]), best)
 
 
-def _climb(x: Tensor, y: Tensor, at: Tensor, p: float) -> tuple[float, Tensor] | None:
-    """A better unit direction and what it gains, relative to the cost; None where no step along the gradient gains anything."""
-    here = _chunked(x, y, at[:, None], p, _NO_NOISE, None, BUDGET, (False, False, True))
-    assert here.directions is not None
-    cost, slope = float(here.costs[0]), here.directions[:, 0]
-    across = slope - (slope @ at) * at
-    angle = math.atan2(float(across.norm()), float(slope @ at))
+def _ascend(x: Tensor, y: Tensor, direction: Tensor, p: float) -> tuple[float, Tensor] | None:
+    """Return the relative gain and a better unit direction; None if no step along the gradient increases the cost."""
+    current = _chunked(x, y, direction[:, None], p, _NO_NOISE, None, BUDGET, (False, False, True))
+    assert current.directions is not None
+    cost, slope = float(current.costs[0]), current.directions[:, 0]
+    tangent = slope - (slope @ direction) * direction
+    angle = math.atan2(float(tangent.norm()), float(slope @ direction))
     if not angle > 0:
         return None
-    # the cost is homogeneous: all the way to the slope is a step of the power method, which solves p = 2 where the plan stays the same
-    across = across / across.norm()
+    # the cost is homogeneous: the full angle to the slope is a step of the power method, exact for p = 2 at a fixed
+    # plan
+    tangent = tangent / tangent.norm()
     for _ in range(HALVINGS):
-        there = math.cos(angle) * at + math.sin(angle) * across
-        there = there / there.norm()
-        found = float(_chunked(x, y, there[:, None], p, _NO_NOISE, None, BUDGET, (False, False, False)).costs[0])
-        if found > cost:
-            return (found - cost) / found, there
+        candidate = math.cos(angle) * direction + math.sin(angle) * tangent
+        candidate = candidate / candidate.norm()
+        new_cost = float(_chunked(x, y, candidate[:, None], p, _NO_NOISE, None, BUDGET, (False, False, False)).costs[0])
+        if new_cost > cost:
+            return (new_cost - cost) / new_cost, candidate
         angle /= 2
     return None
 
 
 class _Noise(NamedTuple):
-    """What is added to projections: N(0, sigma^2), drawn direction by direction so that chunks do not change the draws."""
+    """Noise N(0, sigma^2) on projections, drawn one direction at a time so that chunks do not change the draws."""
 
     sigma: float
     generator: torch.Generator | None
 
     def add(self, *samples: Tensor) -> None:
-        """Adds noise to the rows of [k, n] and [k, m] in place."""
+        """Add noise to the rows of [k, n] and [k, m] in place."""
         if self.generator is not None and self.sigma > 0:
             for rows in zip(*samples, strict=True):
                 for row in rows:
-                    device = self.generator.device
-                    row += self.sigma * torch.randn(
-                        len(row), generator=self.generator, device=device, dtype=row.dtype
-                    ).to(row.device)
+                    generator, device = self.generator, self.generator.device
+                    noise = torch.randn(len(row), generator=generator, device=device, dtype=row.dtype)
+                    row += self.sigma * noise.to(row.device)
 
 
 _NO_NOISE = _Noise(0.0, None)
 
 
-class _Found(NamedTuple):
-    """Costs [k] of the directions, and what was asked for beside: derivatives of their sum, or the slopes they are made of."""
+class _CostsAndGradients(NamedTuple):
+    """Costs [k] of the directions, and the requested derivatives of their sum, or the slopes in the projections."""
 
     costs: Tensor
     x: Tensor | None
@@ -202,79 +204,80 @@ def _chunked(
     weights: tuple[Tensor, Tensor] | None,
     budget: int,
     needs: tuple[bool, bool, bool],
-) -> _Found:
-    """Costs of all directions and derivatives of their sum, a chunk of directions at a time.
+) -> _CostsAndGradients:
+    """Compute costs of all directions and derivatives of their sum, a chunk of directions at a time.
 
-    Where there are fewer directions than dimensions, ``x`` and ``y`` hold the slopes [k, n] and [k, m] in the projected positions, and the
-    product with the directions is left to the backward pass; else they hold the derivatives [n, d] and [m, d].
+    With at most as many directions as dimensions, ``x`` and ``y`` hold the slopes [k, n] and [k, m] in the
+    projections, and the backward pass multiplies them by the directions; otherwise they hold the derivatives [n, d]
+    and [m, d].
     """
     k, (n, d), m = directions.shape[1], x.shape, len(y)
     origin = _origin(x, y)
     costs = x.new_empty(k)
-    late = k <= d
+    keep_slopes = k <= d
     gradients = [
-        (sample.new_empty(k, len(sample)) if late else torch.zeros_like(sample)) if need else None
+        (sample.new_empty(k, len(sample)) if keep_slopes else torch.zeros_like(sample)) if need else None
         for sample, need in zip((x, y), needs[:2], strict=True)
     ]
-    turned = torch.zeros_like(directions) if needs[2] else None
+    direction_gradient = torch.zeros_like(directions) if needs[2] else None
     chunk = max(1, budget // (2 * (n + m) * x.element_size()))
     for start in range(0, k, chunk):
         part = slice(start, start + chunk)
-        own = directions[:, part]
-        projected = [_project(sample, own, origin) for sample in (x, y)]
+        block = directions[:, part]
+        projected = [_project(sample, block, origin) for sample in (x, y)]
         noise.add(*projected)
-        found = _rows.solve(projected[0], projected[1], p, (needs[0] or needs[2], needs[1] or needs[2]), weights)
-        costs[part] = found.cost
-        for sample, slopes, gradient in zip((x, y), found[1:], gradients, strict=True):
+        result = _rows.solve(projected[0], projected[1], p, (needs[0] or needs[2], needs[1] or needs[2]), weights)
+        costs[part] = result.cost
+        for sample, slopes, gradient in zip((x, y), result[1:], gradients, strict=True):
             if slopes is None:
                 continue
-            if turned is not None:
-                turned[:, part] += _turn(sample, slopes, origin)
-            if gradient is not None and late:
+            if direction_gradient is not None:
+                direction_gradient[:, part] += _direction_gradient(sample, slopes, origin)
+            if gradient is not None and keep_slopes:
                 gradient[part] = slopes
             elif gradient is not None:
-                gradient.addmm_(slopes.T, own.T)
-    return _Found(costs, gradients[0], gradients[1], turned)
+                gradient.addmm_(slopes.T, block.T)
+    return _CostsAndGradients(costs, gradients[0], gradients[1], direction_gradient)
 
 
 def _origin(x: Tensor, y: Tensor) -> Tensor | None:
-    """A point amid the records, where they lie so far from 0 that their projections would lose digits; else None.
+    """Return a centre of the records if they lie so far from 0 that their projections would lose digits; else None.
 
-    Moving both samples moves no distance. The point and the spread are those of a few records, spaced evenly: they cost nothing and decide
-    nothing but how the rounding falls.
+    The distance is invariant under a common shift. Centre and spread are estimated from a few evenly spaced records,
+    which is cheap and affects only rounding errors.
     """
-    few = torch.cat([sample[:: len(sample) // SAMPLED + 1] for sample in (x, y)])
+    few = torch.cat([sample[:: len(sample) // ORIGIN_RECORDS + 1] for sample in (x, y)])
     centre = few.mean(0)
     far = centre.norm() > FAR * (few - centre).square().sum(1).mean().sqrt()
     return centre if bool(far) else None
 
 
 def _blocks(sample: Tensor, origin: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
-    """All records as they are, or from the origin in blocks, so that no second copy of them is held."""
-    step = len(sample) if origin is None else BLOCK
+    """Yield all records unchanged, or in blocks relative to the origin, so that no second copy of them is held."""
+    step = len(sample) if origin is None else RECORDS_PER_BLOCK
     for start in range(0, len(sample), step):
         rows = slice(start, start + step)
         yield rows, sample if origin is None else sample[rows] - origin
 
 
 def _project(sample: Tensor, directions: Tensor, origin: Tensor | None) -> Tensor:
-    """Projections [k, n] of the records."""
+    """Return the projections [k, n] of the records."""
     out = sample.new_empty(directions.shape[1], len(sample))
     for rows, block in _blocks(sample, origin):
         out[:, rows] = directions.T @ block.T
     return out
 
 
-def _turn(sample: Tensor, slopes: Tensor, origin: Tensor | None) -> Tensor:
-    """The derivative [d, k] in the directions from the slopes [k, n] in the projections."""
-    turned = sample.new_zeros(sample.shape[1], len(slopes))
+def _direction_gradient(sample: Tensor, slopes: Tensor, origin: Tensor | None) -> Tensor:
+    """Return the derivative [d, k] in the directions from the slopes [k, n] in the projections."""
+    gradient = sample.new_zeros(sample.shape[1], len(slopes))
     for rows, block in _blocks(sample, origin):
-        turned.addmm_(block.T, slopes[:, rows].T)
-    return turned
+        gradient.addmm_(block.T, slopes[:, rows].T)
+    return gradient
 
 
 class _Sliced(torch.autograd.Function):
-    """The mean over directions in the forward pass; the backward pass scales what was found, or multiplies the slopes by the directions."""
+    """Compute the mean over directions and its derivatives (or slopes) in the forward pass; complete them backward."""
 
     @staticmethod
     def forward(
@@ -288,26 +291,27 @@ class _Sliced(torch.autograd.Function):
         budget: int,
     ) -> Tensor:
         needs = tuple(ctx.needs_input_grad[:3])
-        found = _chunked(x.detach(), y.detach(), u.detach(), p, noise, weights, budget, needs)
-        ctx.save_for_backward(u, *found[1:])
-        return found.costs.double().mean().to(x.dtype)
+        result = _chunked(x.detach(), y.detach(), u.detach(), p, noise, weights, budget, needs)
+        ctx.save_for_backward(u, *result[1:])
+        return result.costs.double().mean().to(x.dtype)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        u, x, y, turned = ctx.saved_tensors
+        u, x, y, direction_gradient = ctx.saved_tensors
         share = upstream / u.shape[1]
         if u.shape[1] <= u.shape[0]:
             x, y = (None if slopes is None else slopes.T @ (share * u.T) for slopes in (x, y))
         else:
             x, y = (None if gradient is None else share * gradient for gradient in (x, y))
-        return x, y, None if turned is None else share * turned, None, None, None, None
+        u_gradient = None if direction_gradient is None else share * direction_gradient
+        return x, y, u_gradient, None, None, None, None
 
 
 def _check(
     x: Tensor, y: Tensor, p: float, directions: Tensor, x_weights: Tensor | None, y_weights: Tensor | None
 ) -> tuple[Tensor, Tensor] | None:
-    """The weights as rows that sum to 1, or None where there are none."""
+    """Validate the arguments; return the weights as rows that sum to 1, or None if there are none."""
     check_pair(x, y, p)
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
         raise UsageError(f"wanted x [n, d] and y [m, d]; found x {list(x.shape)} and y {list(y.shape)}")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv import data
-from wpriv.data._files import content, named
+from wpriv.data._files import read_bytes, resolve_path
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import csv_tables
 from wpriv.files.array_files import DAMAGED, load
@@ -100,7 +100,7 @@ def records(
             raise UsageError(
                 f"parameters ({', '.join(given)}) are for the reader of a data set; {source} is read as it is"
             )
-        x, labels = _file(named("data", "file", str(source), root), array)
+        x, labels = _file(resolve_path("data", "file", str(source), root), array)
         name = str(source)
     else:
         x, name, labels, told = _data_set(str(source), root, given or {})
@@ -123,7 +123,7 @@ def _data_set(source: str, root: Path | None, given: Mapping[str, Any]) -> tuple
 
 
 def _file(path: Path, array: str) -> tuple[Array, Array | None]:
-    raw = content(path, LIMIT)
+    raw = read_bytes(path, LIMIT)
     if path.suffix.lower() == ".csv":
         return _csv(path, raw), None
     try:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wpriv.config.resolve import Recipe
-from wpriv.data import Data, Noise, scaled
+from wpriv.data import Data, RecordNoise, scaled
 from wpriv.errors import UsageError
 from wpriv.run.local import local_statement
 from wpriv.run.local.privatize import privatize
@@ -53,6 +53,6 @@ def privatised(made: Recipe, clear: Data, root: str | Path | None) -> Data:
         x_train=done.x,
         y_train=np.zeros(len(done.x), np.int64) if done.labels is None else done.labels,
         x_test=scaled(clear.x_test),
-        noise=Noise(p, scale, "dct" if asked.get("dct") else "as read", said),
+        noise=RecordNoise(p, scale, "dct" if asked.get("dct") else "as read", said),
         notes=(*clear.notes, f"noise was put on every training record: {local_statement.headline(said)}"),
     )

@@ -1,7 +1,8 @@
-"""How each program is asked: ``PROGRAMS[name](job)`` returns what it certifies, (lower, upper), with 0 for an end it does not give.
+"""Adapters of the programs: ``PROGRAMS[name](job)`` returns the bounds (lower, upper), with 0 for a missing one.
 
-Each function imports its own program alone and runs in a process of its own, so that import time and memory can be told apart.
-A program that refuses, or fails, may raise whatever it likes: the last line of its traceback is what the report shows.
+Each function imports only its own program and runs in its own process, so that import time and memory can be
+separated. A
+program that refuses or fails may raise any exception: the report shows the last line of its traceback.
 """
 
 # mypy: disable-error-code="import-untyped, import-not-found"
@@ -15,11 +16,11 @@ from benchmarks.jobs import Job, Part
 
 Ends = tuple[float, float]
 DELTA_SHARE = 1e-3
-"""The delta error that prv_accountant and Opacus are allowed, as a share of delta; the default of Opacus, advised by prv_accountant."""
+"""The delta error of prv_accountant and Opacus over delta: the default of Opacus, and the advice of prv_accountant."""
 
 
 def wpriv(job: Job, tol: float | None = None) -> Ends:
-    """Both ends, at a relative tolerance or at the default one; what is calibrated comes back as (value, value)."""
+    """Return both bounds, at a relative tolerance or the default one; a calibrated value as (value, value)."""
     from wpriv.core import registry
     from wpriv.core.process import Process, Sampling, Step
     from wpriv.run.accounting import evaluate
@@ -172,4 +173,4 @@ PROGRAMS: dict[str, Callable[[Job], Ends]] = {
     "opacus": opacus,
 }
 PACKAGES = {"wpriv at 1e-3": "wpriv"}
-"""What must be installed for a program, where it has another name."""
+"""The package of a program, if its name differs."""

@@ -1,4 +1,4 @@
-"""A data set in memory, checked: what readers return and tasks train on."""
+"""The data set in memory, validated, which readers return and tasks train on."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ ARRAYS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
-    """The noise that lies on every number of the training records, and what was promised when it was put there.
+class RecordNoise:
+    """Independent noise on every number of the training records, from local privatisation.
 
     Args:
-        p: 2 for Gauss noise, 1 for Laplace noise. scale: its sigma, or b. domain: ``as read``, or ``dct`` where the training records
-            are orthonormal cosine coefficients. statement: that of ``wpriv privatize``.
+        p: 2 for Gauss noise, 1 for Laplace noise. scale: its sigma, or b.
+        domain: ``as read``, or ``dct`` if the training records are orthonormal cosine coefficients.
+        statement: the privacy statement of ``wpriv privatize``.
     """
 
     p: int
@@ -42,7 +43,7 @@ class Noise:
 
     @property
     def lam(self) -> float:
-        """lambda = p sigma^p, at which entropic transport to the noisy records is least at the law without noise: 2 sigma^2, or b.
+        """p sigma^p (2 sigma^2, or b): the regularisation at which the noiseless distribution minimises transport cost.
 
         Source: Reshetova, Chen, Ozgur (2023), Theorem 1 (their Corollary 1 prints 1/b).
         """
@@ -54,15 +55,17 @@ class Data:
     """Examples and labels, for training and for testing.
 
     Args:
-        x_train, x_test: [N, C, H, W] images or [N, D] rows. uint8 is raw bytes, 0 to 255; float32 is what the reader documents
-            (images: [0, 1]; rows: as in the file). The test set may be empty. Normalising is the model's or the recipe's business.
-        y_train, y_test: [N] int64, places in ``classes``.
-        source: who made it. files: what was read, with checksums. notes: what a reader took from the data itself, and the like.
-        sensitive_train, sensitive_test: [N] int64 groups of a column called ``sensitive``, where one was named.
-        response_train, response_test: [N, len(response)] float32 numbers to predict, where a data set has such, and their names.
-        columns: the names of the D columns of a table. noise: what lies on x_train, and only there, where it was privatised.
+        name: for tables. classes: names of the labels. source: the authors of the data, or the path of the user's file.
+        x_train, x_test: [N, C, H, W] images or [N, D] rows. uint8 holds raw bytes, 0 to 255; float32 is as the reader
+            documents (images: [0, 1]; rows: as in the file). The test set may be empty. Nothing is normalised.
+        y_train, y_test: [N] int64, indices into ``classes``.
+        files: the files read, with checksums. notes: remarks such as what the reader inferred from the data.
+        columns: names of the D columns of a table.
+        sensitive: name of the sensitive column, if any. sensitive_train, sensitive_test: [N] int64, its groups.
+        noise: the noise on x_train (x_test has none), if the records were privatised.
+        response: names of the numbers to predict, if any. response_train, response_test: [N, len(response)] float32.
     Raises:
-        MissingResource: labels out of range, a number that is not finite, or arrays that do not fit each other.
+        MissingResource: a label is out of range, a number is not finite, or the arrays do not match.
     """
 
     name: str
@@ -78,23 +81,22 @@ class Data:
     sensitive: str = ""
     sensitive_train: Array | None = None
     sensitive_test: Array | None = None
-    noise: Noise | None = None
+    noise: RecordNoise | None = None
     response: tuple[str, ...] = ()
     response_train: Array | None = None
     response_test: Array | None = None
 
     def __post_init__(self) -> None:
-        # views of a file's bytes cannot be written to, which torch warns of, and turned axes make every batch slow to gather
+        # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
         for name in ("x_train", "x_test"):
             object.__setattr__(self, name, np.require(getattr(self, name), requirements=["C", "W"]))
         if len(self.x_train) == 0:
             raise MissingResource(f"{self.name}: the training set is empty")
-        if self.x_train.dtype != self.x_test.dtype or self.x_train.shape[1:] != self.x_test.shape[1:]:
-            shapes = (
-                f"{self.x_train.dtype} {list(self.x_train.shape)} and {self.x_test.dtype} {list(self.x_test.shape)}"
-            )
+        train, test = self.x_train, self.x_test
+        if train.dtype != test.dtype or train.shape[1:] != test.shape[1:]:
             raise MissingResource(
-                f"{self.name}: training and test examples must have one type and shape; found {shapes}"
+                f"{self.name}: training and test examples must have the same type and shape; "
+                f"found {train.dtype} {list(train.shape)} and {test.dtype} {list(test.shape)}"
             )
         for part in ("train", "test"):
             x, y, group = (getattr(self, f"{field}_{part}") for field in ("x", "y", "sensitive"))
@@ -106,29 +108,30 @@ class Data:
             raise MissingResource(
                 f"{where}: wanted uint8 or float32 examples, [N, C, H, W] or [N, D]; found {x.dtype} {list(x.shape)}"
             )
-        if len(x) != len(y) or (group is not None and len(group) != len(x)):
-            raise MissingResource(f"{where}: {len(x)} examples have {len(y)} labels; wanted as many")
+        for name, column in (("labels", y), ("groups", group)):
+            if column is not None and len(column) != len(x):
+                raise MissingResource(f"{where}: {len(x)} examples have {len(column)} {name}; wanted one for each")
         if x.dtype == np.float32 and not np.isfinite(x).all():
-            place = np.argwhere(~np.isfinite(x))[0]
-            column = f" (column {self.columns[place[1]]!r})" if self.columns else ""
+            index = tuple(np.argwhere(~np.isfinite(x))[0])
+            column_name = f" (column {self.columns[index[1]]!r})" if self.columns else ""
             raise MissingResource(
-                f"{where}: every number must be finite; found {x[tuple(place)]} in example {place[0]}{column}"
+                f"{where}: every number must be finite; found {x[index]} in example {index[0]}{column_name}"
             )
         if y.dtype.kind not in "iu" or y.ndim != 1:
-            raise MissingResource(f"{where}: labels must be whole numbers, [N]; found {y.dtype} {list(y.shape)}")
+            raise MissingResource(f"{where}: labels must be integers, [N]; found {y.dtype} {list(y.shape)}")
         if len(y) and not 0 <= int(y.min()) <= int(y.max()) < len(self.classes):
             wrong = int(np.argmax((y < 0) | (y >= len(self.classes))))
             raise MissingResource(
                 f"{where}: labels must lie from 0 to {len(self.classes) - 1}; found {y[wrong]} at example {wrong}"
             )
 
-    def _check_response(self, where: str, count: int, numbers: Array | None) -> None:
-        if numbers is None and not self.response:
+    def _check_response(self, where: str, count: int, values: Array | None) -> None:
+        if values is None and not self.response:
             return
-        wanted = (count, len(self.response))
-        if numbers is None or numbers.dtype != np.float32 or numbers.shape != wanted or not np.isfinite(numbers).all():
-            found = "none" if numbers is None else f"{numbers.dtype} {list(numbers.shape)}"
-            raise MissingResource(f"{where}: responses must be finite float32 numbers {list(wanted)}; found {found}")
+        shape = (count, len(self.response))
+        if values is None or values.dtype != np.float32 or values.shape != shape or not np.isfinite(values).all():
+            found = "none" if values is None else f"{values.dtype} {list(values.shape)}"
+            raise MissingResource(f"{where}: responses must be finite float32 numbers {list(shape)}; found {found}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -137,26 +140,26 @@ class Data:
 
     @property
     def records(self) -> int:
-        """How many examples there are to train on: the data-set size of the accounting."""
+        """The number of training examples: the data-set size of the accounting."""
         return len(self.x_train)
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits of a SHA-256 over everything that was read: the same whatever file format it came in."""
-        whole = hashlib.sha256()
+        """The first 16 hexadecimal digits of a SHA-256 over all arrays, the same for every file format."""
+        digest = hashlib.sha256()
         for name in ARRAYS:
-            if (part := getattr(self, name)) is not None:
-                whole.update(f"{part.dtype.str}{part.shape}".encode())
-                whole.update(np.ascontiguousarray(part).data)
-        return whole.hexdigest()[:16]
+            if (array := getattr(self, name)) is not None:
+                digest.update(f"{array.dtype.str}{array.shape}".encode())
+                digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()[:16]
 
-    def limited(self, most: int, *, tests: bool = True) -> Data:
-        """The same with at most so many examples to train on and, with ``tests``, so many to test on, the first ones."""
+    def limited(self, count: int, *, tests: bool = True) -> Data:
+        """Return the first ``count`` training examples, with all test examples or (``tests``) as many of them."""
         names = [name for name in ARRAYS if tests or name.endswith("_train")]
-        return replace(self, **{name: part[:most] for name in names if (part := getattr(self, name)) is not None})
+        return replace(self, **{name: array[:count] for name in names if (array := getattr(self, name)) is not None})
 
     def describe(self) -> dict[str, Any]:
-        """Plain data for provenance and tables."""
+        """Return plain data for provenance and tables."""
         return {
             "name": self.name,
             "train": len(self.x_train),
@@ -173,15 +176,15 @@ class Data:
 
 
 def scaled(x: Array) -> NDArray[np.float32]:
-    """Examples as float32: bytes divided by 255 to [0, 1], anything else as it is."""
+    """Convert examples to float32: bytes are divided by 255 to [0, 1], other types keep their values."""
     return x.astype(np.float32) / np.float32(255) if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
 
 
-def held_out(count: int, share: float, seed: int) -> tuple[Array, Array]:
-    """Places of training and test examples where a data set comes without a split: a random one, the same for the same seed.
+def random_split(count: int, share: float, seed: int) -> tuple[Array, Array]:
+    """Return sorted indices of training and of test examples, drawn at random, for a data set without a test set.
 
     Raises:
-        MissingResource: nothing would be left to train on.
+        MissingResource: no example is left to train on.
     """
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
     tests = round(share * count)
