@@ -1,5 +1,7 @@
 """Data sets, one reader a file, by the name users type: ``ABOUT``, ``GET``, ``Params`` and ``read(root, params)``.
 
+A set whose records all have one shape may declare it, with the names of its classes: ``SHAPE`` and ``CLASSES``.
+
 A reader gives what the files hold, or a clear error: nothing is downloaded, normalised or left out on the way, and nothing is made up but
 what a name says is synthetic.
 """

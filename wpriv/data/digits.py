@@ -14,6 +14,7 @@ from wpriv.data._record import Data, held_out
 
 ABOUT = "small digits of scikit-learn, 1797 of 1x8x8, a fifth of them held out"
 SOURCE = "Alpaydin, Kaynak 1998: Optical Recognition of Handwritten Digits (UCI), as in scikit-learn"
+SHAPE, CLASSES = (1, 8, 8), tuple("0123456789")
 GET = "They are installed with wpriv: install it again where the file is missing."
 FILE = Path(__file__).with_name("digits.csv.gz")  # the licence and the origin stand in digits.LICENSE.txt
 SHA256 = (
@@ -40,4 +41,4 @@ def read(root: Path | None, params: Params) -> Data:
     )  # 64 pixels from 0 to 16, then the label
     images, labels = (table[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8), table[:, -1]
     train, test = held_out(len(images), params.test_share, params.split_seed)
-    return Data(params.name, images[train], labels[train], images[test], labels[test], tuple("0123456789"), SOURCE)
+    return Data(params.name, images[train], labels[train], images[test], labels[test], CLASSES, SOURCE)

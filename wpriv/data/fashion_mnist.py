@@ -12,6 +12,7 @@ from wpriv.data._record import Data
 
 ABOUT = "pictures of clothing, 60000 + 10000 of 1x28x28"
 SOURCE = "Xiao, Rasul, Vollgraf 2017: Fashion-MNIST"
+SHAPE = (1, 28, 28)
 GET = "Get it from https://github.com/zalandoresearch/fashion-mnist, or on Debian by apt install dataset-fashion-mnist."
 PLACE = Place(
     name="fashion-mnist",

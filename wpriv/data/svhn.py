@@ -14,6 +14,7 @@ from wpriv.errors import MissingResource
 
 ABOUT = "house-number digits, 73257 + 26032 of 3x32x32"
 SOURCE = "Netzer, Wang, Coates, Bissacco, Wu, Ng 2011: Street View House Numbers, cropped digits"
+SHAPE, CLASSES = (3, 32, 32), tuple("0123456789")
 GET = "Get train_32x32.mat and test_32x32.mat from http://ufldl.stanford.edu/housenumbers/."
 PLACE = Place(
     name="svhn",
@@ -43,7 +44,7 @@ def read(root: Path | None, params: Params) -> Data:
         files.append(PLACE.verdict(path, raw, params.verify))
         arrays.append(_digits(mat(path, raw, ("X", "y")), path))
     (x_train, y_train), (x_test, y_test) = arrays
-    return Data(unverified(params, files), x_train, y_train, x_test, y_test, tuple("0123456789"), SOURCE, tuple(files))
+    return Data(unverified(params, files), x_train, y_train, x_test, y_test, CLASSES, SOURCE, tuple(files))
 
 
 def _digits(found: dict[str, Array], path: Path) -> tuple[Array, Array]:
