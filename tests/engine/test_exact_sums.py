@@ -189,7 +189,7 @@ def test_an_exact_release_is_the_rounded_sum_plus_rounded_noise_on_one_grid():
     grid, deviation = exact_form(bounded, 1.5, 5080)
     bounded = Bounded(bounded.parts, 1.0, "add-remove", bounded.grid, torch.float64)
     released = add_noise(bounded, 1.5, Noise(KEY), exact=True)
-    noise = Noise(KEY).whole(5080, deviation / grid)
+    noise = Noise(KEY).rounded_normal(5080, deviation / grid)
     wanted = [
         a + round(Fraction(b) / Fraction(grid))
         for a, b in zip(whole(noise, 1.0), flat(bounded.parts).tolist(), strict=True)

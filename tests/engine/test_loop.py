@@ -18,12 +18,13 @@ from tests.engine.toys import BATCH, RECORDS, batches, engine, schedule, weights
 from tests.points import ROOT
 from wpriv.config.train_schema import Optimizer
 from wpriv.core.process import Process, Sampling, Step
-from wpriv.engine import batch_gradient, checkpoint, ledger, seeds
+from wpriv.engine import batch_gradient, checkpoint, ledger
 from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import CHECKPOINT, LEDGER, MODEL, Engine
 from wpriv.engine.release import Bounded
 from wpriv.errors import Interrupted, UsageError
 from wpriv.mechanisms.gauss import Gauss
+from wpriv.randomness.seeds import training_seeds
 
 
 def still(folder, *, multiplier=1.3, bound=0.4, size=20000, seed=0, mask=0.0):
@@ -34,7 +35,7 @@ def still(folder, *, multiplier=1.3, bound=0.4, size=20000, seed=0, mask=0.0):
     sampling = Sampling("none")
     plan = Schedule(sampling, 5, 5, 2, Step(Gauss(multiplier)), multiplier, "add-remove", Optimizer(lr=1.0), mask=mask)
     return Engine(
-        Job(model, lambda _: gathered, dict), plan, seeds.seeds(seed), folder, torch.device("cpu"), identity="still"
+        Job(model, lambda _: gathered, dict), plan, training_seeds(seed), folder, torch.device("cpu"), identity="still"
     )
 
 
@@ -66,11 +67,11 @@ def test_two_runs_without_a_seed_draw_different_noise_and_two_with_one_the_same(
 
 
 def test_no_run_of_a_ledger_shares_a_stream_with_another_even_under_one_seed():
-    drawn = [seeds.seeds(7, run) for run in (1, 2, 3)] + [seeds.seeds(8)]
+    drawn = [training_seeds(7, run) for run in (1, 2, 3)] + [training_seeds(8)]
     numbers = [number for own in drawn for number in (own.sampling, own.noise, own.model)]
     assert len(set(numbers)) == len(numbers)
-    assert seeds.seeds(7) == drawn[0]
-    assert seeds.seeds(None) != seeds.seeds(None)
+    assert training_seeds(7) == drawn[0]
+    assert training_seeds(None) != training_seeds(None)
 
 
 def test_a_mask_zeroes_its_share_after_the_noise(tmp_path):
@@ -213,7 +214,7 @@ def test_kill_9_at_a_random_moment_loses_at_most_the_last_interval_and_no_entry(
     again = Engine(
         engine(tmp_path / "other", plan).job,
         plan,
-        seeds.seeds(1),
+        training_seeds(1),
         folder,
         torch.device("cpu"),
         identity="toy",
@@ -350,6 +351,6 @@ def test_noise_on_a_gpu_has_the_same_law(tmp_path):
         Bounded([torch.zeros(1, 20000, device="cuda")], 0.4, "add-remove"), 10.0, torch.zeros(3, device="cuda")
     )
     job = Job(own.job.model.cuda(), lambda _: gathered, dict)
-    there = Engine(job, own.schedule, seeds.seeds(0), tmp_path, torch.device("cuda"), identity="still")
+    there = Engine(job, own.schedule, training_seeds(0), tmp_path, torch.device("cuda"), identity="still")
     there.step()
     assert stats.kstest(weights(there).cpu().double().numpy() / (1.3 * 0.4 / 10), "norm").pvalue > 1e-4

@@ -11,10 +11,11 @@ import torch
 
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.engine import distributed, loop, seeds
+from wpriv.engine import distributed, loop
 from wpriv.engine.job import Schedule
 from wpriv.engine.loop import Engine, Row
 from wpriv.errors import MissingResource, Unsupported
+from wpriv.randomness.seeds import Seeds, training_seeds
 
 
 def device_of(name: str) -> torch.device:
@@ -60,15 +61,16 @@ def launch(
         raise Unsupported(
             "clip: batch-mean clips the mean of a whole batch, which no single process sees; run it without torchrun"
         )
-    own = distributed.broadcast(seeds.seeds(recipe.seed, schedule.run))
-    seeds.seed_model(own)
+    seeds: Seeds = distributed.broadcast(training_seeds(recipe.seed, schedule.run))
+    # models draw their first weights, and dropout its masks, from torch's global generators
+    torch.manual_seed(seeds.model)
     job = registry.load("tasks", recipe.task).build_job(recipe, data, where, adjacency=schedule.adjacency)
     if distributed.size() > 1 and (job.custom_step is not None or job.groups):
         raise Unsupported(f"the task {recipe.task} needs every batch whole in one process; run it without torchrun")
     if fork:
         loop.inherit(job.model, folder, where)
     begin()
-    engine = Engine(job, schedule, own, folder, where, identity=identity, resume=resume, fork=fork)
+    engine = Engine(job, schedule, seeds, folder, where, identity=identity, resume=resume, fork=fork)
     engine.run(stop=stop, on_epoch=on_epoch, on_step=on_step)
     return engine
 

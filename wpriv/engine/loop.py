@@ -16,13 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wpriv.engine import checkpoint, distributed, ledger, seeds
+from wpriv.engine import checkpoint, distributed, ledger
 from wpriv.engine.job import Job, ReleaseGate, Schedule, optimizer_of
 from wpriv.engine.ledger import Ledger
+from wpriv.engine.noise_stream import Noise
 from wpriv.engine.release import add_noise
 from wpriv.engine.sampler import Indices, Sampler, sampler
 from wpriv.errors import Interrupted, Unsupported, UsageError
 from wpriv.files import durable_writes
+from wpriv.randomness.seeds import Seeds, sampling_generator, stream_digest
 
 CHECKPOINT, LEDGER, MODEL = "checkpoint.pt", "ledger.jsonl", "model.pt"
 Row = dict[str, Any]
@@ -32,7 +34,7 @@ class Engine:
     """A training in a folder of its own.
 
     Args:
-        own: the seeds, from which the model's first weights were drawn already.
+        seeds: the seeds, from which the model's first weights were drawn already.
         folder: where checkpoint, ledger and model go; only the first of several processes writes there.
         identity: what the run is (a fingerprint of the recipe): a checkpoint of another one is refused.
         resume: go on from the checkpoint that is there. fork: begin from the weights that are there, behind their ledger. Without
@@ -45,7 +47,7 @@ class Engine:
         self,
         job: Job,
         schedule: Schedule,
-        own: seeds.Seeds,
+        seeds: Seeds,
         folder: Path,
         device: torch.device,
         *,
@@ -55,15 +57,15 @@ class Engine:
     ):
         self.job, self.schedule, self.folder, self.device, self.identity = job, schedule, folder, device, identity
         self.sampler: Sampler = sampler(
-            schedule.sampling, schedule.records, schedule.batch, seeds.sampling_generator(own), job.groups
+            schedule.sampling, schedule.records, schedule.batch, sampling_generator(seeds), job.groups
         )
-        self.noise = seeds.noise_source(own, device)
+        self.noise = Noise(seeds.noise, device)
         self.weights = [p for p in job.model.parameters() if p.requires_grad]
         self.optimizers = job.optimizers or {"model": optimizer_of(self.weights, schedule.optimizer)}
         self.rates = {name: [group["lr"] for group in own.param_groups] for name, own in self.optimizers.items()}
         self.resumed = resume
         self.done = 0
-        self.stream = seeds.stream(own)
+        self.stream = stream_digest(seeds)
         self.clear = (
             schedule.step is None
         )  # whether the weights have seen the records without noise, in this run or before

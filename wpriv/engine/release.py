@@ -159,7 +159,7 @@ def _exact(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[floa
     Let x be the sum, rounded to multiples of the grid g, and Z the vector of normal numbers of standard deviation s.
     Then round(x + Z) = x + round(Z), coordinate by coordinate, as x is a multiple of g: the release has the law of a
     rounded release of the Gaussian mechanism on x, and rounding is post-processing. Its noise multiplier is s over the
-    sensitivity of x, which ``exact_form`` covers: at least sigma. ``Noise.whole`` draws round(Z / g) without error, s
+    sensitivity of x, which ``exact_form`` covers: at least sigma. ``Noise.rounded_normal`` draws round(Z / g) without error, s
     / g being exact; x / g and what it adds up to are whole numbers, exact below 2^53.
 
     Source:
@@ -167,7 +167,7 @@ def _exact(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[floa
         rounding exceeds.
     """
     grid, deviation = exact_form(total, sigma, count)
-    return grid, noise.whole(count, deviation / grid)
+    return grid, noise.rounded_normal(count, deviation / grid)
 
 
 def _released(drawn: Tensor, part: Tensor, grid: float, exact: bool, dtype: torch.dtype) -> Tensor:

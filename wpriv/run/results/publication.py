@@ -23,6 +23,10 @@ LOCAL = [
 ]
 NOTHING = ["nobody who sees any of these files is kept from learning about a record: no noise was added"]
 
+GENERATOR = (
+    "made of AES-256 in counter mode under a key of 256 bits, from the operating system where no seed is fixed, and hides from those who "
+    "cannot break that"
+)
 SETTINGS = "settings alone, none of them computed from a record"
 MODEL = (
     "the trained weights in its entry 'weights' were made of noisy releases alone: publish a copy of these. Its other entries were not: "
