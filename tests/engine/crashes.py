@@ -99,7 +99,7 @@ class Trial:
         killer = KillingOs(kill)
         for module in (durable_writes, ledger, file_lock):
             module.os = killer  # type: ignore[attr-defined]
-        real, steps = loop.noisy, [0]
+        real, steps = loop.add_noise, [0]
 
         def noisy(total: Any, *args: Any, **given: Any) -> Any:
             parts = real(total, *args, **given)
@@ -109,7 +109,7 @@ class Trial:
             steps[0] += 1
             return parts
 
-        loop.noisy = noisy
+        loop.add_noise = noisy
         try:
             recipe = train.recipe_of(self.recipes[lr])
             train.run(recipe, self.out, stop=lambda: "a test" if stop and steps[0] == stop else None, **how)

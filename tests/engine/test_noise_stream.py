@@ -108,9 +108,9 @@ def test_any_number_of_them_can_be_had(count, dtype):
 
 @pytest.mark.parametrize("state", ["", "00", "zz" * 32, KEY.hex() + "00", KEY.hex().upper()[:-1] + "G"])
 def test_what_is_no_key_is_refused(state):
-    with pytest.raises(UsageError, match="needs a key of 32 bytes"):
+    with pytest.raises(UsageError, match="32 bytes"):
         Noise(KEY).restore(state)
-    with pytest.raises(UsageError, match="needs a key of 32 bytes; found 5"):
+    with pytest.raises(UsageError, match="found 5"):
         Noise(b"short")
 
 

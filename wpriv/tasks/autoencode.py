@@ -128,8 +128,10 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         axes,
         points,
     )
-    gather = objective.gather(recipe.privacy, inputs, inputs)
-    return Job(model, gather, evaluate, groups=[(np.arange(len(inputs)), penalty.batch)], save_artifacts=save_artifacts)
+    aggregate = objective.make_aggregator(recipe.privacy, inputs, inputs)
+    return Job(
+        model, aggregate, evaluate, groups=[(np.arange(len(inputs)), penalty.batch)], save_artifacts=save_artifacts
+    )
 
 
 def ball(count: int, width: int, radius: float, generator: torch.Generator) -> Tensor:

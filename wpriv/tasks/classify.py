@@ -75,7 +75,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
     from torch.nn.functional import cross_entropy
 
-    from wpriv.engine import batch_gradient, memory, watched_pairs
+    from wpriv.engine import batch_gradient, distance_observer, memory
     from wpriv.engine.clipping import clip
     from wpriv.engine.job import Job
 
@@ -110,8 +110,9 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     two = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
     batches = batch_gradient.Batches(model, loss, fetch, physical)
-    gathered = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
-    return Job(model, gathered, evaluate, watched_pairs.of(batches, recipe, adjacency), method=method)
+    aggregate = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
+    observe = distance_observer.make_observer(batches, recipe, adjacency)
+    return Job(model, aggregate, evaluate, observe, method=method)
 
 
 def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from wpriv.config.train_schema import Privacy
 from wpriv.engine.clipping.choose_method import METHODS, method_for
 from wpriv.engine.clipping.common import Loss, total
-from wpriv.engine.exact_sums import Sum as ExactSum
-from wpriv.engine.exact_sums import gradients as exact_gradients
+from wpriv.engine.exact_sums import ExactSum, sum_of_gradients
 from wpriv.engine.model_checks.validate_model import check
 from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
@@ -95,7 +94,7 @@ def clipped_sum(
     right = METHODS[method_for(model, loss, inputs, targets, candidates=candidates)]
     if exact:
         with torch.enable_grad():
-            whole, lengths, losses = exact_gradients(model, loss, inputs, targets, norm, weights)
+            whole, lengths, losses = sum_of_gradients(model, loss, inputs, targets, norm, weights)
         _refuse_nonfinite({"all parameters": lengths}, weights)
         return Clipped(whole.bounded(adjacency), lengths, losses)
     with torch.enable_grad():

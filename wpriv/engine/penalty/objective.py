@@ -43,7 +43,7 @@ class Objective:
     directions: Callable[[], Tensor] | None = None
     points: Callable[[Indices], Tensor] | None = None
 
-    def gather(
+    def make_aggregator(
         self, private: Privacy | None, inputs: Tensor, targets: Tensor | None
     ) -> Callable[[Indices], BatchGradient]:
         """Return ``clipped`` for a private training, after a trial of the model on made-up examples; else ``plain``.
@@ -60,7 +60,7 @@ class Objective:
         return self.clipped
 
     def clipped(self, indices: Indices) -> BatchGradient:
-        """The gradient with every record's part in it bounded. ``seen`` has the objective, once for each record, in place of its loss.
+        """The gradient with every record's part in it bounded. ``diagnostics`` has the objective, once for each record, in place of its loss.
 
         Raises:
             UsageError, Unsupported: as ``penalised_gradient``.
@@ -77,7 +77,7 @@ class Objective:
             points=self._points(indices),
         )
         over = math.nan if found.norms is None else (found.norms > self.penalty.clip).sum()
-        return BatchGradient(found.total, DIVISOR, self._seen(found.losses, found.cost, over))
+        return BatchGradient(found.total, DIVISOR, self._diagnostics(found.losses, found.cost, over))
 
     def plain(self, indices: Indices) -> BatchGradient:
         """The gradient as it is, neither clipped nor projected: training without privacy."""
@@ -95,7 +95,7 @@ class Objective:
         return BatchGradient(
             Bounded(parts, 0.0, WITHIN_GROUP),
             DIVISOR,
-            self._seen(None if losses is None else losses.detach(), cost, math.nan),
+            self._diagnostics(None if losses is None else losses.detach(), cost, math.nan),
         )
 
     def _axes(self) -> Tensor | None:
@@ -104,7 +104,7 @@ class Objective:
     def _points(self, indices: Indices) -> Tensor | None:
         return None if self.points is None else self.points(indices)
 
-    def _seen(self, losses: Tensor | None, cost: Tensor, over: Tensor | float) -> Tensor:
+    def _diagnostics(self, losses: Tensor | None, cost: Tensor, over: Tensor | float) -> Tensor:
         value = self.penalty.alpha * cost
         if losses is not None:
             value = value + (1 - self.penalty.alpha) * losses.mean()

@@ -190,7 +190,7 @@ def _after(before: dict[str, Any]) -> dict[str, Any]:
 
 
 CLEAR = "test records, on which the training was measured and which samples.npz may show: they have no noise. Publish neither"
-OBSERVED = ["distances of gradients of training records, in model.pt, and every bdp and wdp figure made of them"]
+OBSERVED = ["distances of gradients of training records, in diagnostics.pt, and every bdp and wdp figure made of them"]
 
 
 def to_markdown(said: dict[str, Any]) -> str:
