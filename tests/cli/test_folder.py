@@ -63,7 +63,7 @@ def stop_after(monkeypatch, steps):
     real = Engine.run
 
     def stopped(self, **how):
-        return real(self, **{**how, "stop": lambda: "a test" if self.done == steps else None})
+        return real(self, **{**how, "stop": lambda: "a test" if self.steps_done == steps else None})
 
     monkeypatch.setattr(Engine, "run", stopped)
 

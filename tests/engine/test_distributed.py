@@ -21,7 +21,7 @@ import sys; sys.path.insert(0, {root!r})
 import torch
 from pathlib import Path
 from tests.engine.toys import engine, schedule, weights
-from wpriv.train import spread
+from wpriv.engine import distributed
 distributed.join()
 assert distributed.size() == 2
 own = engine(Path({folder!r}), schedule(15, multiplier={multiplier}, exact={exact}), seed=4)
@@ -35,7 +35,7 @@ import sys; sys.path.insert(0, {root!r})
 import torch
 from pathlib import Path
 from tests.engine.toys import engine, schedule
-from wpriv.train import spread
+from wpriv.engine import distributed
 distributed.join()
 seen, real = [], torch._foreach_div_
 def divided(parts, divisor):

@@ -91,9 +91,9 @@ def test_chunks_cover_a_batch_in_order():
     ("sampling", "groups", "said"),
     [
         (Sampling("fixed", 0.5), [([0, 1], 1), ([1, 2], 1)], "disjoint"),
-        (Sampling("fixed", 0.5), [([0, 1], 3)], "from 1 to all"),
-        (Sampling("fixed", 0.5), [([0, 1], 1), ([2, 3, 4], 2)], "no more of them than is accounted"),
-        (Sampling("poisson", 0.5), [([0, 1], 1)], "fixed sizes"),
+        (Sampling("fixed", 0.5), [([0, 1], 3)], "3 of 2"),
+        (Sampling("fixed", 0.5), [([0, 1], 1), ([2, 3, 4], 2)], r"rate"),
+        (Sampling("poisson", 0.5), [([0, 1], 1)], "poisson"),
     ],
 )
 def test_groups_that_are_not_what_is_accounted_are_refused(sampling, groups, said):

@@ -357,7 +357,7 @@ def test_the_same_seed_gives_the_same_run_also_when_it_was_cut_short(text, ran, 
 
     def cut(self):
         step(self)
-        if self.done == 3:
+        if self.steps_done == 3:
             self.save()
             raise Interrupted("cut short")
 

@@ -152,5 +152,5 @@ def _shown(x: Tensor) -> Tensor:
 def _penalty(recipe: Train, records: int) -> Penalty:
     """As many points of the ball as records in the batch; these alone are private."""
     options = Options.model_validate(recipe.options)
-    batch = release_spec.drawn(recipe, records)[1]
+    batch = release_spec.sampling_of(recipe, records)[1]
     return _sliced.penalty(recipe, options, options.alpha, (batch, batch), fixed=True, private="x")

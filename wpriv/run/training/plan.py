@@ -134,7 +134,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
             release = registry.load("tasks", train.task).release(train, sizes)
             sampling, batch = release.sampling, release.batch
         else:
-            sampling, batch = release_spec.drawn(train, sizes["records"])
+            sampling, batch = release_spec.sampling_of(train, sizes["records"])
     except UsageError as error:
         raise UsageError(f"{recipe.name}: {error}") from None
     if release is not None and release.once and before:
