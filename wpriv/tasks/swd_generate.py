@@ -26,9 +26,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wpriv.config.train_schema import Train
-from wpriv.engine.release_spec import ONE_RECORD
-from wpriv.engine.release_spec import ReleaseSpec
-from wpriv.engine.release_spec import sampling_of
+from wpriv.engine.release_spec import ONE_RECORD, ReleaseSpec, sampling_of
 from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import _generation
 from wpriv.tasks._swd_generate_options import SENSITIVITY, Options
