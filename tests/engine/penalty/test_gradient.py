@@ -183,7 +183,7 @@ class Own(nn.Module):
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_models_without_rules_are_treated_a_few_examples_at_a_time(monkeypatch, alpha, clipping, held):
-    monkeypatch.setattr(jacobian, "HELD", held)
+    monkeypatch.setattr(jacobian, "MAX_VALUES", held)
     torch.manual_seed(0)
     penalty = Penalty(alpha, 0.5, 0.8, ((4, 5),), clip=0.5, clipping=clipping)
     agrees(Own(), lambda out, y: squared(out, y).sum(1), batch(9), batch(9, 3)[:, :2], penalty, directions=axes(2))

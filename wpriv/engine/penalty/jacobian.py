@@ -17,8 +17,8 @@ from torch.func import vmap as batched
 
 from wpriv.engine.clipping.common import clip_factors, roughness, total
 from wpriv.engine.clipping.ghost import Call, shares
-from wpriv.engine.clipping.layer_rules import held
-from wpriv.engine.clipping.per_sample import HELD
+from wpriv.engine.clipping.layer_rules import explicit
+from wpriv.engine.clipping.per_sample import MAX_VALUES
 from wpriv.errors import Unsupported
 
 Deltas = list[Tensor | None]
@@ -58,7 +58,7 @@ def _unit(call: Call) -> Tensor | None:
     if not isinstance(layer, nn.Linear) or call.input.dim() > 2:
         return None
     found = (
-        held(call.input.to(layer.weight.dtype)).squares
+        explicit(call.input.to(layer.weight.dtype)).squares
         if layer.weight.requires_grad
         else call.input.new_zeros(len(call.input))
     )
@@ -72,7 +72,7 @@ def _squares(call: Call, unit: Tensor | None, delta: Tensor | None) -> Tensor:
         if delta is None:
             return like.new_zeros(len(call.input))
         if unit is not None:
-            return unit * held(delta.to(like.dtype)).squares
+            return unit * explicit(delta.to(like.dtype)).squares
         return total({name: share.squares for name, share in shares([call], [delta]).items()})
 
 
@@ -134,7 +134,7 @@ def formed_grams(model: nn.Module, read: Read, inputs: Tensor, targets: Tensor |
             ) from error
         flat = torch.cat([row.flatten(2) for row in rows.values()], dim=2)
         pieces.append(flat @ flat.transpose(1, 2))
-        at, size = near.stop, max(1, HELD // flat[0].numel())
+        at, size = near.stop, max(1, MAX_VALUES // flat[0].numel())
     return torch.cat(pieces)
 
 
