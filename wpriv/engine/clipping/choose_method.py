@@ -16,7 +16,8 @@ from wpriv.engine.clipping.common import Loss, Summed, roughness, total
 from wpriv.engine.clipping.ghost import ghost
 from wpriv.engine.clipping.per_sample import loop, vmap
 from wpriv.engine.model_checks import model_state
-from wpriv.engine.model_checks.probe_model import Probed, Scores, probe
+from wpriv.engine.model_checks.model_pass import Probed, Scores
+from wpriv.engine.model_checks.probe_model import probe
 from wpriv.engine.model_checks.repeatable_draws import SameDraws, repeated
 from wpriv.errors import Unsupported
 
