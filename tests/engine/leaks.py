@@ -1,4 +1,4 @@
-"""Models and losses that mix the records of a batch or keep something of them, and others that look alike and are allowed.
+"""Models and losses that mix or keep the records of a batch, and similar ones that are allowed.
 
 Each of ``LEAKS`` must be refused with a message that names the place.
 """

@@ -1,4 +1,4 @@
-"""Exact sums move by at most the clipping norm, whatever rounding does, and exact releases cover what rounding them adds."""
+"""Exact sums change by at most the clipping norm despite rounding, and exact releases cover their own rounding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def whole(values: torch.Tensor, grid: float) -> list[int]:
 
 
 def vectors() -> list[torch.Tensor]:
-    """Vectors that rounding treats badly: long, short, of all magnitudes at once, at the clipping norm to the last digit."""
+    """Vectors with large rounding errors: long, short, of mixed magnitudes, or exactly at the clipping norm."""
     random = torch.Generator().manual_seed(1)
     base = torch.randn(1000, generator=random)
     unit = base / base.norm()
@@ -165,7 +165,7 @@ def test_exact_noise_covers_the_sensitivity_of_the_rounded_sum_and_adds_little(s
 
 
 def test_rounding_a_sum_moves_it_by_no_more_than_is_added_to_the_noise():
-    # oracle: whole numbers of Python, on pairs of sums at the clipping norm that are rounded apart as far as they can be
+    # oracle: integers of Python, on pairs of sums at the clipping norm that rounding moves apart as far as possible
     count, sigma = 4000, 50.0
     grid_of_sum = exact_sums.grid_of(1.0)
     total = Bounded([torch.zeros(count, dtype=torch.float64)], 1.0, "add-remove", grid_of_sum)

@@ -106,7 +106,8 @@ def test_a_line_holds_all_that_budget_needs(tmp_path):
     Ledger(tmp_path / "l.jsonl").spend(1, STEP)
     about = json.loads((tmp_path / "l.jsonl").read_text())
     assert about == {
-        "run": 1, "step": 1, "of": PLANNED, "mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "poisson", "rate": 0.1,
+        "run": 1, "step": 1, "of": PLANNED, "mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "poisson",
+        "rate": 0.1,
         "adjacency": "add-remove", "stream": "a", "previous": FORMAT,
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The engine: the law of its noise, and that stopping, crashing and resuming leave no trace in the weights or the ledger."""
+"""The training loop: the distribution of its noise, and stopping, crashing and resuming without any difference."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def steps_of(own: Engine) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_noise_is_normal_with_the_standard_deviation_of_the_statement_and_independent_between_steps(tmp_path):
-    # oracle: Kolmogorov-Smirnov against N(0, (multiplier bound / divisor)^2) at 1e-4, correlation of independent vectors 5/sqrt(n)
+    # oracle: Kolmogorov-Smirnov against N(0, (multiplier bound / divisor)^2) at 1e-4, correlation of independent
+    # vectors 5/sqrt(n)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     for part in steps_of(still(tmp_path / "a")):
@@ -143,7 +144,8 @@ def test_a_run_with_exact_noise_stopped_and_resumed_ends_with_the_same_bits(tmp_
 
 @pytest.mark.parametrize("form", ["rounded", "exact"])
 def test_every_sum_that_a_step_releases_lies_on_the_grid_of_its_noise(tmp_path, form, monkeypatch):
-    # oracle: the sum of a step is what its weights were given, times the divisor; sigma 0.7 on a norm of 0.5 has a grid of 2^-22
+    # oracle: the sum of a step is its update of the weights times the divisor; sigma 0.7 on a norm of 0.5 has a grid of
+    # 2^-22
     own = engine(tmp_path, schedule(5, exact=form == "exact"))
     real, seen = torch._foreach_div_, []
 

@@ -13,7 +13,8 @@ from wpriv.engine.noise_stream import PAIRS, Noise
 from wpriv.errors import UsageError
 
 KEY = bytes(range(32))
-# AES-256 of the blocks 0, 1 and 2 under a key of zeros: McGrew and Viega, The Galois/Counter Mode of Operation, test cases 13 and 14
+# AES-256 of the blocks 0, 1 and 2 under a key of zeros: McGrew and Viega, The Galois/Counter Mode of Operation, test
+# cases 13 and 14
 ZERO_KEY_BLOCKS = (
     "dc95c078a2408989ad48a21492842087",
     "530f8afbc74536b9a963b4f1c4cb738b",

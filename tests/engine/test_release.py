@@ -62,7 +62,8 @@ def test_noise_is_normal_with_standard_deviation_sigma_times_sensitivity(dtype):
     first, second = add_noise(total, sigma, fixed(0))
     assert first.dtype == second.dtype == dtype
     noise = torch.cat([first - 7.0, (second + 3.0).flatten()]).double() / (sigma * sensitivity)
-    # standard errors: 1/sqrt(2n) of the mean, sqrt(2/(2n)) of the variance, sqrt(6/(2n)) and sqrt(24/(2n)) of skewness and excess
+    # standard errors: 1/sqrt(2n) of the mean, sqrt(2/(2n)) of the variance, sqrt(6/(2n)) of skewness and
+    # sqrt(24/(2n)) of excess
     assert abs(noise.mean()) < 4 / math.sqrt(2 * n)
     assert abs(noise.var() - 1) < 4 * math.sqrt(2 / (2 * n))
     assert abs((noise**3).mean()) < 4 * math.sqrt(15 / (2 * n))

@@ -1,4 +1,4 @@
-"""Rounded normal noise has exactly its distribution: every number is the one that the infinite bits of the stream give."""
+"""Rounded normal noise has exactly its distribution: every number is that of the infinite bits of the stream."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_cells_that_the_first_bits_leave_open_are_decided_by_the_bits_that_follo
 
 
 def test_a_cell_stays_open_until_the_bits_leave_one_half():
-    # y = sqrt(-2 ln U) cos(2 pi T) next to 1/2: T = 0 to 64 bits, and U so near exp(-1/8) that 190 bits leave both sides
+    # y = sqrt(-2 ln U) cos(2 pi T) near 1/2: T = 0 to 64 bits, and U so near exp(-1/8) that 190 bits leave both sides
     goal = MP.exp(MP.mpf(-1) / 8)
     digits = int(MP.floor(goal * MP.mpf(2) ** 446))
     first, rest = digits >> 384, [(digits >> (320 - 64 * level)) & (2**64 - 1) for level in range(6)]
@@ -144,8 +144,9 @@ def test_whole_numbers_are_as_frequent_as_the_normal_distribution_says(deviation
 
 
 def test_on_the_grid_of_a_release_it_is_normal_to_the_far_tails_and_its_last_bits_are_even():
-    # oracle: Kolmogorov-Smirnov at 1e-4 (the grid moves the distribution function by under 4e-7, the statistic's standard
-    # error is 1e-3), counts beyond 3 and 4 within 4 standard errors, moments within 4, and chi-square of the last 4 bits
+    # oracle: Kolmogorov-Smirnov at 1e-4 (the grid moves the distribution function by under 4e-7, the standard error of
+    # the statistic is 1e-3), counts beyond 3 and 4 within 4 standard errors, moments within 4, and chi-square of the
+    # last 4 bits
     n, deviation = 1_000_001, 1.7 * 2.0**20
     drawn = Noise(KEY).rounded_normal(n, deviation).numpy()
     assert np.array_equal(drawn, np.round(drawn))

@@ -23,8 +23,8 @@ WEIGHTS: Fields = {"weights": dict}
 METRICS: Fields = {"rows": str}
 # what torch raises for a damaged file, which it reads as far as it can
 DAMAGED = (
-    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
-    ValueError, pickle.PickleError, struct.error, zipfile.BadZipFile, zlib.error,
+    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, MemoryError, OSError,
+    RuntimeError, TypeError, ValueError, pickle.PickleError, struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 

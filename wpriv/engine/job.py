@@ -1,4 +1,4 @@
-"""The interface between tasks and the engine: the schedule, the job of a task, and the gate that adds noise to releases."""
+"""The interface between tasks and the engine: schedule, job, and the gate that adds noise to releases."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Job:
             places of the records and the gate, through which all that is private must pass: once per step, or only in
             the first step where the schedule says so; that release is kept in a buffer of the model. It returns
             diagnostics as ``BatchGradient`` has them.
-        optimizers: those that ``custom_step`` uses, by name, made by ``optimizer_of``; the engine saves and decays them.
+        optimizers: of ``custom_step``, by name, made by ``optimizer_of``; the engine saves them and decays their rates.
         groups: of records, see ``Sampler``. method: by which gradients are clipped, where there was a choice.
         save_artifacts: writes further files of the task to the folder of a finished run.
         conclude: further figures, or better ones, that are measured once at the end.

@@ -55,7 +55,8 @@ def launch(
         begin: called once the task, and for a fork the weights in the folder, have been accepted; before that the
             folder is not changed.
     Raises:
-        Interrupted: ``stop`` gave a reason; everything is saved. UsageError, Unsupported, MissingResource: as the task and device say.
+        Interrupted: ``stop`` gave a reason; everything is saved.
+        UsageError, Unsupported, MissingResource: the task does not accept the recipe, or the device is missing.
     """
     distributed.join()
     torch_device = device_of(device)

@@ -6,8 +6,9 @@ was never used, but never the reverse. A resumed run draws the same records and 
 line exists: the same release, which is accounted for once.
 
 Each line holds the digest of the line before it, which reveals a line that was changed, removed or moved, and the
-number of releases in the plan of its run, which reveals a truncated ledger. It names the stream of noise of its release,
-so that no checkpoint continues behind lines whose noise it cannot draw again, and the adjacency of the accounting.
+number of releases in the plan of its run, which reveals a truncated ledger. It names the stream of noise of its
+release, so that no checkpoint continues behind lines whose noise it cannot draw again, and the adjacency of the
+accounting.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def entries(path: Path) -> list[Entry]:
         last = rows[-1] if rows else Entry(0, 0, 0, "", "", "", FORMAT)
         if previous != last.digest:
             raise UsageError(
-                f"{path}:{number}: does not continue the line before it: a line was changed, removed or added by another "
-                f"program, so that the privacy cost is not known"
+                f"{path}:{number}: does not continue the line before it: a line was changed, removed or added "
+                f"by another program, so that the privacy cost is not known"
             )
         same = (entry.planned, entry.stream, entry.adjacency) == (last.planned, last.stream, last.adjacency)
         follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1 and same
@@ -203,9 +204,9 @@ class Ledger:
         self.steps = sum(entry.run == run for entry in self.entries)
         if self.steps and not resume:
             raise UsageError(
-                f"{path} holds {self.steps} steps of run {run}: training again would run them twice and account for them "
-                f"once. Continue with --resume, continue from the weights at the cost of both with --fork, or begin "
-                f"again with --fresh"
+                f"{path} holds {self.steps} steps of run {run}: training again would run them twice and account for "
+                f"them once. Continue with --resume, continue from the weights at the cost of both with --fork, or "
+                f"begin again with --fresh"
             )
         self._cut_torn_line()
         with durable_writes.reported(path):
@@ -223,8 +224,8 @@ class Ledger:
             entry = self.entries[len(self.entries) - self.steps + number - 1]
             if entry.stream != self.stream:
                 raise UsageError(
-                    f"{self.path}: step {number} was released with other noise than this run draws: its checkpoint does not "
-                    f"belong to these steps, which would be accounted for once and released twice. Put the right one "
+                    f"{self.path}: step {number} was released with other noise than this run draws: its checkpoint does "
+                    f"not belong to these steps, which would be accounted for once and released twice. Put the right one "
                     f"back, or use --fork"
                 )
             if (entry.release, entry.planned) != (release, self.planned):

@@ -127,7 +127,7 @@ class Engine(TrainingState):
                 group["lr"] = rate * factor
 
     def _mask(self, parts: list[Tensor]) -> list[Tensor]:
-        """Return 1 for coordinates that are kept and 0 for others, the same for all pairs of a step; [] without a mask."""
+        """Return 1 for coordinates that are kept, else 0, the same for all pairs of a step; [] without a mask."""
         if not self.schedule.mask:
             return []
         return [(self.noise.uniform(p.numel()).view(p.shape) >= self.schedule.mask).to(p.dtype) for p in parts]

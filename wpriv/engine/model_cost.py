@@ -1,4 +1,4 @@
-"""Measure the size of a model on torch's meta device: weights, multiply-adds, and what it keeps for the backward pass."""
+"""Measure the size of a model on torch's meta device: weights, multiply-adds and memory of the backward pass."""
 
 from __future__ import annotations
 

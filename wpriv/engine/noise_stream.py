@@ -94,7 +94,7 @@ class Noise:
         return numbers[:count].to(dtype)
 
     def rounded_normal(self, count: int, deviation: float, error_bound: float = ERROR_BOUND) -> Tensor:
-        """Return [count] independent integers in float64, exactly distributed as round(deviation * Z), Z standard normal.
+        """Return [count] independent integers in float64, exactly distributed as round(deviation * Z), Z ~ N(0, 1).
 
         U and T stand for uniform numbers of infinitely many bits, of which Box and Muller's rule makes independent
         standard normal numbers z. The integer nearest to y = deviation * z is computed from the first bits of U and T.

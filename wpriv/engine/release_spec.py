@@ -62,7 +62,7 @@ def sampling_of(train: Train, records: int) -> tuple[Sampling, int]:
 
 
 def gradients(train: Train, records: int) -> ReleaseSpec:
-    """Return the release of DP-SGD: the sum of clipped per-example gradients, or with ``clip: batch-mean`` the clipped mean.
+    """Return the release of DP-SGD: the sum of clipped gradients, or the clipped mean with ``clip: batch-mean``.
 
     Raises:
         UsageError: the batch is larger than the training set, or the recipe has no privacy.
@@ -87,7 +87,7 @@ def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]]
 
     Args:
         records: of each group, from which batches are drawn without replacement.
-        words: fields of ``ReleaseSpec`` that differ from the usual ones (``unit``, ``clipped``, ``of``, ``drawn``, ...).
+        words: fields of ``ReleaseSpec`` that differ from the usual ones (``unit``, ``clipped``, ``drawn``, ...).
     Raises:
         UsageError: a group's batch is larger than the group, or the recipe has no privacy.
     """

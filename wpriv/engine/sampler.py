@@ -41,7 +41,7 @@ class Sampler:
     groups: tuple[tuple[Indices, int], ...] = field(default=(), repr=False, compare=False)
 
     def draw(self) -> Indices:
-        """Return the places of the records of the next step, ascending and without repetition; maybe none with Poisson."""
+        """Return the distinct places of the next step's records, in ascending order; maybe none with Poisson."""
         if self.groups:
             return np.concatenate([np.sort(places[self._set(len(places), size)]) for places, size in self.groups])
         if self.sampling.kind == "none":
@@ -114,5 +114,5 @@ def _coins(rng: np.random.Generator, records: int, rate: float) -> Indices:
 
 
 def chunks(indices: Indices, size: int) -> list[Indices]:
-    """Split the records of a step into physical batches of at most ``size`` and nearly equal sizes; [] without records."""
+    """Split the records of a step into physical batches of nearly equal sizes up to ``size``; [] without records."""
     return np.array_split(indices, -(-len(indices) // size)) if len(indices) else []

@@ -1,4 +1,4 @@
-"""The state of a training and its files: checkpoints, the finished model, and diagnostics that are not for publication."""
+"""The state of a training and its files: checkpoints, the finished model and unpublished diagnostics."""
 
 from __future__ import annotations
 

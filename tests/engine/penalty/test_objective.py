@@ -1,4 +1,4 @@
-"""A step of a penalised training: without clips it is the plain gradient, and both are those of the objective by autograd and POT."""
+"""A step of penalised training without clips is the plain gradient of the objective, by autograd and POT."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_with_loose_clips_both_ways_are_the_same_step(notion, d, alpha):
 @pytest.mark.parametrize("notion", SIZES)
 @pytest.mark.parametrize("d", [1, 3])
 def test_the_step_and_what_is_seen_are_those_of_the_objective(notion, d):
-    """Oracle: the objective in words, its distances by POT's differentiable ``wasserstein_1d`` on each direction, by autograd."""
+    """Oracle: the objective with POT's differentiable ``wasserstein_1d`` on each direction, by autograd."""
     own, alpha = objective(notion, d, 0.4), 0.4
     found = own.plain(every(own))
     inputs, targets = own.fetch(every(own))

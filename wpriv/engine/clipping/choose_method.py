@@ -42,7 +42,7 @@ def method_for(
     scores: Scores | None = None,
     classes: int = 2,
 ) -> str:
-    """Return the first candidate that gives each record's own gradient, after ``probe`` has shown that records do not mix.
+    """Return the first candidate that gives each record's own gradient, after ``probe`` has refused models that mix.
 
     The trial uses made-up examples in the shape of the records, in the model's present mode, and restores the state of
     the model and of the global random generators. The choice is cached for the model, its modes and the argument types.
@@ -93,7 +93,7 @@ def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
 def made_up(
     model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int, classes: int = 2
 ) -> tuple[Tensor, Tensor | None]:
-    """Return made-up examples in the shape and type of others: uniform on [0, 1), words of every embedding, or classes."""
+    """Return made-up examples shaped as others: uniform on [0, 1), words of every embedding, or classes."""
     generator = torch.Generator().manual_seed(0)
     words = [module.num_embeddings for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
     rows = _drawn(inputs, count, min(words, default=2), generator)
@@ -178,7 +178,7 @@ class _Trial:
         self.refusal: Unsupported | None = None
 
     def correct(self, candidates: Sequence[str]) -> list[str]:
-        """Return the candidates from the first that agrees with the loop; all of them where gradients are not finite."""
+        """Return the candidates from the first that agrees with the loop; all if gradients are not finite."""
         wanted, alone = self.summed("loop"), self.summed("loop", slice(1, 2))
         if not all(bool(part.isfinite().all()) for part in wanted.parts):
             return list(candidates)

@@ -64,9 +64,9 @@ def clipped_sum(
         adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
         method: ``auto``, ``ghost``, ``vmap`` or ``loop``.
         weights: [B] of zeros and ones; examples of weight 0 are padding and add nothing.
-        exact: one example after another, in float64 on a grid (wpriv/engine/exact_sums.py), so that the sensitivity covers
-            every rounding; for ``release.add_noise`` with ``exact``. Needs the method ``auto`` or ``loop``, and takes as
-            long as ``loop``.
+        exact: one example after another, in float64 on a grid (wpriv/engine/exact_sums.py), so that the sensitivity
+            covers every rounding; for ``release.add_noise`` with ``exact``. Needs the method ``auto`` or ``loop``, and
+            takes as long as ``loop``.
     Raises:
         UsageError: an argument is out of range, or a gradient is not a finite number; the message names the parameter.
         Unsupported: the model or the loss mixes examples, the model keeps something between calls (a buffer that

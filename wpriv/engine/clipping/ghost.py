@@ -29,7 +29,8 @@ class Call:
     """The only call of a layer on a batch.
 
     Args:
-        name: of the layer in the model. input: [B, ...]. version: of the input at the call. output: its edge in the graph.
+        name: of the layer in the model. input: [B, ...]. version: of the input at the call.
+        output: its edge in the graph.
     """
 
     name: str
@@ -77,7 +78,7 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
         name = names[layer]
         if layer in calls:
             raise Unsupported(
-                f"{_named(name, layer)} is called more than once, so that its gradient is not that of one call; {INSTEAD}"
+                f"{_named(name, layer)} is called more than once, and its gradient is not that of one call; {INSTEAD}"
             )
         if not args or args[0].shape[:1] != inputs.shape[:1] or args[0].dim() < _min_dimensions(layer):
             shape = tuple(args[0].shape) if args else "no positional input"

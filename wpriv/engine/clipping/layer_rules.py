@@ -22,7 +22,7 @@ from wpriv.engine.clipping.conv_unfold import Windows
 
 @dataclass(frozen=True)
 class Share:
-    """The gradients g_i of one parameter for each example: upper bounds |g_i|^2 [B], and sum_i f_i g_i for factors f [B]."""
+    """Gradients g_i of a parameter by example: upper bounds of |g_i|^2 [B], and sum_i f_i g_i for factors f [B]."""
 
     squares: Tensor
     weighted: Callable[[Tensor], Tensor]
@@ -32,7 +32,7 @@ Rule = Callable[[Any, Tensor, Tensor], dict[str, Share]]
 
 
 def linear(layer: nn.Linear, h: Tensor, delta: Tensor) -> dict[str, Share]:
-    """Linear layer, h [B, ..., D] and delta [B, ..., p]: the weight's gradient is the sum of delta h^T over positions."""
+    """Linear layer of h [B, ..., D], delta [B, ..., p]: the gradient is the sum of delta h^T over positions."""
     result = {}
     if h.dim() > 2:
         h, delta = h.flatten(1, -2), delta.flatten(1, -2)
@@ -76,7 +76,7 @@ def _conv_weight(layer: nn.Conv1d | nn.Conv2d, h: Tensor, delta: Tensor) -> Shar
 
 
 def embedding(layer: nn.Embedding, h: Tensor, delta: Tensor) -> dict[str, Share]:
-    """Embedding of words h [B, ...]: an example's gradient has a row for each word, the sum of delta over its positions."""
+    """Embedding of words h [B, ...]: a gradient has a row for each word, the sum of delta over its positions."""
     batch, words = len(h), h.reshape(len(h), -1)
     delta = delta.reshape(words.numel(), -1)
     if layer.padding_idx is not None:

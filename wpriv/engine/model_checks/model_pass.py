@@ -25,7 +25,7 @@ class Probed:
     scores: Scores | None = None
 
     def readout(self, outputs: Any, targets: Tensor | None) -> Tensor | None:
-        """Return numbers [B, k] of the records, whose gradient is taken; None where the outputs are not tensors [B, ...].
+        """Return numbers [B, k] of the records, whose gradient is taken; None if the outputs are not tensors [B, ...].
 
         Raises:
             UsageError: the loss or the scores do not give numbers for each record.
@@ -37,7 +37,8 @@ class Probed:
             scores = self.scores(outputs)
             if not isinstance(scores, Tensor):
                 raise UsageError(
-                    f"scores must be one tensor; found {type(scores).__name__}. Select what the penalty compares with scores="
+                    f"scores must be one tensor; found {type(scores).__name__}. "
+                    f"Select what the penalty compares with scores="
                 )
             parts.append(scores.reshape(len(scores), -1))
         if not parts:
@@ -97,8 +98,8 @@ def run_pass(probed: Probed, inputs: Tensor, targets: Tensor | None, weights: Te
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
         raise Unsupported(
-            f"the gradient of the weights cannot be computed ({reason}). Compute everything that depends on the weights "
-            f"in each pass; with activation checkpointing use use_reentrant=False"
+            f"the gradient of the weights cannot be computed ({reason}). Compute everything that depends on the "
+            f"weights in each pass; with activation checkpointing use use_reentrant=False"
         ) from error
     return Pass(trace, readout.detach(), [part.to_dense() if part.is_sparse else part for part in gradient])
 
@@ -108,7 +109,7 @@ def trained_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
 
 
 def _refuse_unregistered(model: nn.Module, readout: Tensor) -> None:
-    """Refuse a tensor that requires a gradient and is used, but is no parameter: it would not be trained or released."""
+    """Refuse a tensor that requires a gradient and is used, but is no parameter and would not be trained."""
     registered = set(model.parameters())
     visited: set[Any] = set()
     pending = [readout.grad_fn]

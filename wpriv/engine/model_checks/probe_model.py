@@ -76,8 +76,8 @@ def _refuse_state(probed: Probed, inputs: Tensor, targets: Tensor | None) -> Non
         )
         if place is not None:
             raise Unsupported(
-                f"{place} keeps state between calls: its output for a batch depends on the batch before. Let it depend on "
-                f"the weights and the present batch alone"
+                f"{place} keeps state between calls: its output for a batch depends on the batch before. Let it depend "
+                f"on the weights and the present batch alone"
             )
 
 
@@ -115,8 +115,8 @@ def _refuse_mixing(probed: Probed, inputs: Tensor, targets: Tensor | None) -> No
                 one, two, 4 * tensor_agreement.exact(one)
             ):
                 raise Unsupported(
-                    f"the gradient of {name!r} for a record depends on the other records of its batch, though the outputs "
-                    f"do not. Check hooks and custom backward functions"
+                    f"the gradient of {name!r} for a record depends on the other records of its batch, though the "
+                    f"outputs do not. Check hooks and custom backward functions"
                 )
 
 

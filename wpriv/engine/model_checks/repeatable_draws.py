@@ -24,7 +24,8 @@ def repeated(model: nn.Module) -> Iterator[None]:
     python, numpy = random.getstate(), np.random.get_state()
     handle = model.register_forward_pre_hook(lambda module, args: _seed(SEED), prepend=True)
     try:
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []):  # type: ignore[no-untyped-call]
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+        with torch.random.fork_rng(devices=devices):
             _seed(SEED)
             yield
     finally:

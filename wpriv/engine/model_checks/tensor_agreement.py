@@ -10,7 +10,7 @@ from torch import Tensor
 EXACT = 16.0
 """Units of rounding allowed between two passes of one shape, for sums over the batch in another order."""
 RESIZED = {torch.float32: 1e-4, torch.float64: 1e-9}
-"""Relative difference allowed between passes of different sizes, which may use other kernels; 0.05 in half precision."""
+"""Relative difference allowed between passes of different sizes with other kernels; 0.05 in half precision."""
 
 
 def same(one: Tensor, other: Tensor) -> bool:
@@ -46,7 +46,7 @@ def exact(tensor: Tensor) -> float:
 
 
 def near(one: Tensor, two: Tensor, tolerance: float) -> bool:
-    """Return whether two tensors agree up to a share of their largest number, with NaN and infinities at equal places."""
+    """Return whether two tensors agree up to a share of their maximum, with NaN and infinities at equal places."""
     if one.shape != two.shape:
         return False
     if not one.is_floating_point() or same(one, two):

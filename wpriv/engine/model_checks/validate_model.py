@@ -37,8 +37,8 @@ def check(model: nn.Module) -> None:
         instead = _instead(module)
         if instead:
             raise Unsupported(
-                f"{name or 'the model'!r} ({type(module).__name__}) mixes the examples of a batch, so that the influence "
-                f"of an example is not bounded; {instead}"
+                f"{name or 'the model'!r} ({type(module).__name__}) mixes the examples of a batch, so that the "
+                f"influence of an example is not bounded; {instead}"
             )
     trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if not trainable:

@@ -114,7 +114,7 @@ class Penalty:
         rate = max(pair[side] for pair in rates for side in sides)
         if rate > 1:
             raise UsageError(
-                f"a batch cannot hold more records than its group; found batches {self.sizes} of groups {tuple(records)}"
+                f"a batch cannot have more records than its group; found batches {self.sizes} of {tuple(records)}"
             )
         return Step(self.mechanism(multiplier * self.sensitivity), count, Sampling("fixed", rate))
 
