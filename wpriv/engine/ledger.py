@@ -224,9 +224,9 @@ class Ledger:
             entry = self.entries[len(self.entries) - self.steps + number - 1]
             if entry.stream != self.stream:
                 raise UsageError(
-                    f"{self.path}: step {number} was released with other noise than this run draws: its checkpoint does "
-                    f"not belong to these steps, which would be accounted for once and released twice. Put the right one "
-                    f"back, or use --fork"
+                    f"{self.path}: step {number} was released with other noise than this run draws: its checkpoint "
+                    f"does not belong to these steps, which would be accounted for once and released twice. Put the "
+                    f"right one back, or use --fork"
                 )
             if (entry.release, entry.planned) != (release, self.planned):
                 old, new = f"{entry.release} (of {entry.planned})", f"{release} (of {self.planned})"

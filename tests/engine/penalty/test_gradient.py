@@ -410,8 +410,8 @@ def test_two_by_two_matrices_are_shortened_as_by_their_eigenvalues(powers, angle
     turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64)
     gram = (turn @ torch.diag(10.0 ** torch.tensor(powers, dtype=torch.float64)) @ turn.T)[None]
     slack = rounding * gram.diagonal(dim1=1, dim2=2).sum(1)
-    wanted = jacobian._shortened(gram, slack, 0.8)
-    torch.testing.assert_close(jacobian._shortened_pairs(gram, slack, 0.8), wanted, rtol=1e-8, atol=1e-9)
+    wanted = jacobian._spectral_clip(gram, slack, 0.8)
+    torch.testing.assert_close(jacobian._spectral_clip_2x2(gram, slack, 0.8), wanted, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
