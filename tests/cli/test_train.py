@@ -307,7 +307,7 @@ def test_a_fault_is_told_at_its_line_and_column(recipe, capsys, old, new, place,
         (["--device", "tpu"], "cpu or cuda"),
         (["--resume", "--fork"], "one of them"),
         (["--fork"], "holds none"),
-        (["--set", "batch=301"], "take fewer"),
+        (["--set", "batch=301"], "batch:"),
         (["--set", "data.records=5"], "counts on 5"),
     ],
 )
