@@ -15,7 +15,7 @@ FLOORS = (
     ("_version", "hints"),
     ("errors",),
     ("numerics", "files"),
-    ("core",),
+    ("core", "randomness"),
     ("config", "pld", "mechanisms", "data"),
     ("accountants", "transport", "models"),
     ("engine",),
@@ -28,7 +28,7 @@ LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 # the package itself loads the verbs on first use; __main__ starts the command line
 ROOF = ("__init__", "__main__")
 # rooms that any program could import for its formulas: numpy and scipy.special are all they need
-NUMERICAL = ("numerics", "files", "core", "pld")
+NUMERICAL = ("numerics", "files", "core", "pld", "randomness")
 # the rooms, or the single files, that may import a library
 HOMES = {
     "yaml": ("config/yaml_document.py",),
@@ -36,7 +36,7 @@ HOMES = {
     "pandas": ("files/csv_tables.py",),
     "torch": ("transport", "models", "engine", "tasks", "tables"),
     "matplotlib": ("figures", "run"),
-    "cryptography": ("engine",),
+    "cryptography": ("randomness",),
     "rich": ("cli",),
     "typer": ("cli",),
     "joblib": ("run",),

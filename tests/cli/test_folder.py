@@ -63,7 +63,7 @@ def stop_after(monkeypatch, steps):
     real = Engine.run
 
     def stopped(self, **how):
-        return real(self, **{**how, "stop": lambda: "a test" if self.done == steps else None})
+        return real(self, **{**how, "stop": lambda: "a test" if self.steps_done == steps else None})
 
     monkeypatch.setattr(Engine, "run", stopped)
 
@@ -139,9 +139,10 @@ def test_a_plan_that_was_changed_in_the_ledger_and_the_model_is_held_against_the
     assert run(capsys)[0] == 0
     (out / file_names.STATEMENT).unlink()
     louder(out / file_names.LEDGER)
-    stored = checkpoint.load(out / file_names.MODEL)
-    stored["ledger"] = ledger.position(ledger.entries(out / file_names.LEDGER)).as_dict()
-    checkpoint.save(out / file_names.MODEL, stored)
+    for name, fields in ((file_names.MODEL, checkpoint.WEIGHTS), (file_names.DIAGNOSTICS, checkpoint.METRICS)):
+        stored = checkpoint.load(out / name, fields=checkpoint.POSITION | fields)
+        stored["ledger"] = ledger.position(ledger.entries(out / file_names.LEDGER)).as_dict()
+        checkpoint.save(out / name, stored)
     assert run(capsys)[0] == USAGE
     assert not (out / file_names.STATEMENT).exists()
 

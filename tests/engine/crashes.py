@@ -1,8 +1,8 @@
 """Kills a training before each of its file operations in turn, and goes on in every way that a user may.
 
-Every noisy sum that is drawn is noted outside the folder by its bits, so that what was released can be held against what is stated.
-Run as a process of its own (``python -m tests.engine.crashes``), since it forks: each training is a child that ends as a kill ends it,
-without any cleaning up.
+The bits of every noisy sum are recorded outside the folder, so that the releases can be compared with the statement.
+Run as a process of its own (``python -m tests.engine.crashes``), since it forks: each training is a child that ends as
+if it were killed, without cleaning up.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STEPS = 3
 
 
 class KillingOs:
-    """The os module, which kills the process before the k-th operation that changes a file (in the middle of it, where it is a write)."""
+    """The os module, but kills the process before the k-th operation that changes a file, or within a write."""
 
     def __init__(self, k: int):
         self.left = k
@@ -99,7 +99,7 @@ class Trial:
         killer = KillingOs(kill)
         for module in (durable_writes, ledger, file_lock):
             module.os = killer  # type: ignore[attr-defined]
-        real, steps = loop.noisy, [0]
+        real, steps = loop.add_noise, [0]
 
         def noisy(total: Any, *args: Any, **given: Any) -> Any:
             parts = real(total, *args, **given)
@@ -109,7 +109,7 @@ class Trial:
             steps[0] += 1
             return parts
 
-        loop.noisy = noisy
+        loop.add_noise = noisy
         try:
             recipe = train.recipe_of(self.recipes[lr])
             train.run(recipe, self.out, stop=lambda: "a test" if stop and steps[0] == stop else None, **how)
@@ -174,7 +174,7 @@ def trial_in(home: Path, name: str) -> Iterator[Trial]:
 
 
 def killed_everywhere(scenario: str, home: Path) -> dict[str, Any]:
-    """Kills a scenario before every operation in turn: how many there are, and a line for each outcome that must not be."""
+    """Kill a scenario before every operation in turn; return their number and a line for each wrong outcome."""
     before, killed, ways = SCENARIOS[scenario]
     with trial_in(home, "whole") as trial:
         before(trial)
@@ -195,7 +195,7 @@ def killed_everywhere(scenario: str, home: Path) -> dict[str, Any]:
                 faults.append(f"operation {k}: going on ended with {codes}")
             elif trial.drawn() > trial.stated():
                 faults.append(
-                    f"operation {k}: {trial.drawn()} noisy sums were drawn and {trial.stated()} are stated (after {codes})"
+                    f"operation {k}: {trial.drawn()} sums were drawn and {trial.stated()} are stated (after {codes})"
                 )
     return {"scenario": scenario, "operations": operations, "faults": faults}
 

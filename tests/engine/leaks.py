@@ -1,4 +1,4 @@
-"""Models and losses that mix the records of a batch or keep something of them, and others that look alike and are allowed.
+"""Models and losses that mix or keep the records of a batch, and similar ones that are allowed.
 
 Each of ``LEAKS`` must be refused with a message that names the place.
 """
@@ -358,8 +358,8 @@ LEAKS: dict[str, tuple[Make, Loss, str]] = {
     "last batch in an attribute": (lambda: between(LastBatch()), losses, "the attribute '1.before'"),
     "all batches in a list": (lambda: between(Listed()), losses, r"the attribute '1.history'"),
     "first batch in an attribute": (lambda: between(First()), losses, "the attribute '1.size'"),
-    "last batch in a closure": (lambda: between(Hidden()), losses, r"'1' \(Hidden\) keeps something from call to call"),
-    "every second call": (lambda: between(Scheduled()), losses, r"'1' \(Scheduled\) keeps something from call to call"),
+    "last batch in a closure": (lambda: between(Hidden()), losses, r"'1' \(Hidden\) keeps state between calls"),
+    "every second call": (lambda: between(Scheduled()), losses, r"'1' \(Scheduled\) keeps state between calls"),
     "extra state": (lambda: between(ExtraState()), losses, "the extra state of '1'"),
     "a frozen parameter that is written": (lambda: between(OwnParameter()), losses, "the parameter '1.teacher'"),
     "weights in a list": (lambda: between(Unregistered()), losses, r"the attribute 'weights' of '1' \(Unregistered\)"),

@@ -14,20 +14,20 @@ import torch
 from tests.engine.toys import engine, schedule, weights
 from tests.points import ROOT
 from wpriv.engine import checkpoint, ledger
-from wpriv.engine.loop import LEDGER, MODEL
+from wpriv.engine.training_state import LEDGER, MODEL
 
 SCRIPT = """
 import sys; sys.path.insert(0, {root!r})
 import torch
 from pathlib import Path
 from tests.engine.toys import engine, schedule, weights
-from wpriv.train import spread
-spread.join()
-assert spread.size() == 2
+from wpriv.engine import distributed
+distributed.join()
+assert distributed.size() == 2
 own = engine(Path({folder!r}), schedule(15, multiplier={multiplier}, exact={exact}), seed=4)
 own.run()
-torch.save(weights(own), Path({folder!r}) / f"rank{{spread.rank()}}.pt")
-spread.leave()
+torch.save(weights(own), Path({folder!r}) / f"rank{{distributed.rank()}}.pt")
+distributed.leave()
 """
 
 GRID = """
@@ -35,16 +35,16 @@ import sys; sys.path.insert(0, {root!r})
 import torch
 from pathlib import Path
 from tests.engine.toys import engine, schedule
-from wpriv.train import spread
-spread.join()
+from wpriv.engine import distributed
+distributed.join()
 seen, real = [], torch._foreach_div_
 def divided(parts, divisor):
     seen.extend(part.double().reshape(-1) for part in parts)
     return real(parts, divisor)
 torch._foreach_div_ = divided
 engine(Path({folder!r}), schedule(5), seed=4).run()
-torch.save(torch.cat(seen), Path({folder!r}) / f"rank{{spread.rank()}}.pt")
-spread.leave()
+torch.save(torch.cat(seen), Path({folder!r}) / f"rank{{distributed.rank()}}.pt")
+distributed.leave()
 """
 
 

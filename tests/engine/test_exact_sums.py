@@ -1,4 +1,4 @@
-"""Exact sums move by at most the clipping norm, whatever rounding does, and exact releases cover what rounding them adds."""
+"""Exact sums change by at most the clipping norm despite rounding, and exact releases cover their own rounding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def whole(values: torch.Tensor, grid: float) -> list[int]:
 
 
 def vectors() -> list[torch.Tensor]:
-    """Vectors that rounding treats badly: long, short, of all magnitudes at once, at the clipping norm to the last digit."""
+    """Vectors with large rounding errors: long, short, of mixed magnitudes, or exactly at the clipping norm."""
     random = torch.Generator().manual_seed(1)
     base = torch.randn(1000, generator=random)
     unit = base / base.norm()
@@ -50,7 +50,7 @@ def vectors() -> list[torch.Tensor]:
 def test_no_record_adds_more_than_the_clipping_norm_to_an_exact_sum(norm):
     # oracle: whole numbers of Python, without any rounding
     for vector in vectors():
-        total = exact_sums.Sum([vector], norm)
+        total = exact_sums.ExactSum([vector], norm)
         length = float(total.add([vector]))
         part = whole(total.bounded("add-remove").parts[0], total.grid)
         squares = sum(number**2 for number in part)
@@ -63,13 +63,13 @@ def test_an_exact_sum_is_that_of_its_records_to_the_last_bit_in_any_order():
     rows = [vector * scale for scale in (1.0, 1e3, 0.3) for vector in vectors()]
     sums = []
     for order in (range(len(rows)), reversed(range(len(rows)))):
-        total = exact_sums.Sum([rows[0]], 0.7)
+        total = exact_sums.ExactSum([rows[0]], 0.7)
         for place in order:
             total.add([rows[place]])
         sums.append(total.bounded("add-remove").parts[0])
     alone = []
     for row in rows:
-        single = exact_sums.Sum([row], 0.7)
+        single = exact_sums.ExactSum([row], 0.7)
         single.add([row])
         alone.append(whole(single.bounded("add-remove").parts[0], single.grid))
     assert torch.equal(*sums)
@@ -159,13 +159,13 @@ def test_exact_noise_covers_the_sensitivity_of_the_rounded_sum_and_adds_little(s
     assert room >= 0
     if grid > total.grid:
         assert room**2 >= Fraction(grid) ** 2 * count
-    assert deviation <= sigma * norm * (1 + 1.01 * release.MOST_ADDED)
+    assert deviation <= sigma * norm * (1 + 1.01 * release.MAX_ROUNDING_SHARE)
     assert deviation >= 2**20 * grid
-    assert release.MOST_ADDED == noise_wording.MOST_ADDED  # what the statement says
+    assert release.MAX_ROUNDING_SHARE == noise_wording.MOST_ADDED  # what the statement says
 
 
 def test_rounding_a_sum_moves_it_by_no_more_than_is_added_to_the_noise():
-    # oracle: whole numbers of Python, on pairs of sums at the clipping norm that are rounded apart as far as they can be
+    # oracle: integers of Python, on pairs of sums at the clipping norm that rounding moves apart as far as possible
     count, sigma = 4000, 50.0
     grid_of_sum = exact_sums.grid_of(1.0)
     total = Bounded([torch.zeros(count, dtype=torch.float64)], 1.0, "add-remove", grid_of_sum)
@@ -182,14 +182,14 @@ def test_rounding_a_sum_moves_it_by_no_more_than_is_added_to_the_noise():
 
 def test_an_exact_release_is_the_rounded_sum_plus_rounded_noise_on_one_grid():
     random = torch.Generator().manual_seed(3)
-    total = exact_sums.Sum([torch.zeros(5000), torch.zeros(2, 40)], 1.0)
+    total = exact_sums.ExactSum([torch.zeros(5000), torch.zeros(2, 40)], 1.0)
     for _ in range(30):
         total.add([torch.randn(5000, generator=random), torch.randn(2, 40, generator=random)])
     bounded = total.bounded("add-remove")
     grid, deviation = exact_form(bounded, 1.5, 5080)
     bounded = Bounded(bounded.parts, 1.0, "add-remove", bounded.grid, torch.float64)
     released = add_noise(bounded, 1.5, Noise(KEY), exact=True)
-    noise = Noise(KEY).whole(5080, deviation / grid)
+    noise = Noise(KEY).rounded_normal(5080, deviation / grid)
     wanted = [
         a + round(Fraction(b) / Fraction(grid))
         for a, b in zip(whole(noise, 1.0), flat(bounded.parts).tolist(), strict=True)
@@ -213,8 +213,8 @@ def test_a_sum_in_floating_point_has_no_exact_release():
 
 
 def test_an_exact_sum_of_more_records_than_add_up_without_rounding_is_refused(monkeypatch):
-    monkeypatch.setattr(exact_sums, "MOST", 3)
-    total = exact_sums.Sum([torch.zeros(2)], 1.0)
+    monkeypatch.setattr(exact_sums, "MAX_RECORDS", 3)
+    total = exact_sums.ExactSum([torch.zeros(2)], 1.0)
     for _ in range(3):
         total.add([torch.ones(2)])
     with pytest.raises(UsageError):

@@ -9,12 +9,14 @@ from torch import nn
 
 from wpriv.config.train_schema import Optimizer
 from wpriv.core.process import Sampling, Step
-from wpriv.engine import ledger, seeds
+from wpriv.engine import ledger
 from wpriv.engine.job import Job, Schedule, optimizer_of
-from wpriv.engine.loop import LEDGER, Engine
+from wpriv.engine.loop import Engine
 from wpriv.engine.release import Bounded
+from wpriv.engine.training_state import LEDGER
 from wpriv.errors import Interrupted, UsageError
 from wpriv.mechanisms.gauss import Gauss
+from wpriv.randomness.seeds import training_seeds
 
 PLAN = Optimizer(name="adam", lr=0.1, decay="linear")
 
@@ -30,8 +32,8 @@ class Pair(nn.Module):
 
 def made(folder, *, once=False, times=1, adjacency="add-remove", step=True, steps=12, **how):
     """An engine whose task moves two networks towards a released sum, drawing its own randomness on the way."""
-    own = seeds.seeds(0)
-    seeds.seed_model(own)
+    own = training_seeds(0)
+    torch.manual_seed(own.model)
     model = Pair()
     optimizers = {name: optimizer_of(getattr(model, name).parameters(), PLAN) for name in ("one", "other")}
     released = []
@@ -52,7 +54,7 @@ def made(folder, *, once=False, times=1, adjacency="add-remove", step=True, step
     plan = Schedule(
         Sampling(), 6, 6, steps, Step(Gauss(0.5)) if step else None, 0.5 if step else 0.0, "add-remove", PLAN, once=once
     )
-    job = Job(model, None, dict, learn=learn, optimizers=optimizers)
+    job = Job(model, None, dict, custom_step=learn, optimizers=optimizers)
     return Engine(job, plan, own, folder, torch.device("cpu"), identity="toy", **how), released
 
 
@@ -66,7 +68,7 @@ def test_resuming_is_as_if_there_had_been_no_stop_and_pays_for_the_same_releases
     whole.run()
     cut, _ = made(tmp_path / "cut", once=once)
     with pytest.raises(Interrupted):
-        cut.run(stop=lambda: "a test" if cut.done == 5 else None)
+        cut.run(stop=lambda: "a test" if cut.steps_done == 5 else None)
     again, _ = made(tmp_path / "cut", once=once, resume=True)
     again.run()
     assert torch.equal(weights(whole), weights(again))
@@ -88,13 +90,13 @@ def test_a_task_that_releases_more_or_less_often_than_is_accounted_is_stopped(tm
     own, _ = made(tmp_path / "wrong", times=times)
     if times == 0:
         own.job.custom_step = lambda indices, noisy: torch.zeros(3)
-    with pytest.raises(RuntimeError, match=f"released {times} times what is accounted 1 times"):
+    with pytest.raises(RuntimeError, match=f"step 1 released {times} times"):
         own.run()
 
 
 def test_a_bound_under_other_neighbours_than_the_accounted_ones_does_not_pass(tmp_path):
     own, _ = made(tmp_path / "wrong", adjacency="replace-one")
-    with pytest.raises(UsageError, match="accounted under add-remove"):
+    with pytest.raises(UsageError, match="add-remove"):
         own.run()
 
 
@@ -115,8 +117,8 @@ def test_the_engine_draws_fixed_sizes_from_each_group(tmp_path):
         seen.append(indices)
         return torch.zeros(3)
 
-    job = Job(model, None, dict, learn=learn, groups=groups)
-    Engine(job, plan, seeds.seeds(0), tmp_path, torch.device("cpu"), identity="groups").run()
+    job = Job(model, None, dict, custom_step=learn, groups=groups)
+    Engine(job, plan, training_seeds(0), tmp_path, torch.device("cpu"), identity="groups").run()
     assert all(
         len(drawn) == 3 and (drawn[:2] % 2 == 0).all() and drawn[0] < drawn[1] and drawn[2] % 2 for drawn in seen
     )

@@ -55,9 +55,9 @@ def test_a_step_made_again_is_not_paid_again_and_another_release_in_its_place_is
     for number in (2, 3, 4):
         again.spend(number, STEP)
     assert len(ledger.entries(tmp_path / "l.jsonl")) == 4
-    with pytest.raises(UsageError, match="cannot be made again"):
+    with pytest.raises(UsageError, match="--fork"):
         again.spend(2, OTHER)
-    with pytest.raises(UsageError, match="wanted step 5"):
+    with pytest.raises(UsageError, match="step 5"):
         again.spend(7, STEP)
 
 
@@ -98,7 +98,7 @@ def test_a_ledger_that_something_else_has_written_is_refused(tmp_path, line):
 
 def test_an_earlier_run_cannot_go_on_behind_a_later_one(tmp_path):
     Ledger(tmp_path / "l.jsonl", run=2).spend(1, STEP)
-    with pytest.raises(UsageError, match="only ever added to"):
+    with pytest.raises(UsageError, match="run 2"):
         Ledger(tmp_path / "l.jsonl", run=1)
 
 
@@ -106,7 +106,8 @@ def test_a_line_holds_all_that_budget_needs(tmp_path):
     Ledger(tmp_path / "l.jsonl").spend(1, STEP)
     about = json.loads((tmp_path / "l.jsonl").read_text())
     assert about == {
-        "run": 1, "step": 1, "of": PLANNED, "mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "poisson", "rate": 0.1,
+        "run": 1, "step": 1, "of": PLANNED, "mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "poisson",
+        "rate": 0.1,
         "adjacency": "add-remove", "stream": "a", "previous": FORMAT,
     }  # fmt: skip
 
@@ -175,7 +176,7 @@ def test_a_line_of_an_earlier_format_is_refused(tmp_path):
     (tmp_path / "l.jsonl").write_text(
         '{"run": 1, "step": 1, "mech": "gauss", "sigma": 1.5, "sensitivity": 1.0, "sampling": "none"}\n'
     )
-    with pytest.raises(UsageError, match="earlier version"):
+    with pytest.raises(UsageError, match="jsonl"):
         ledger.entries(tmp_path / "l.jsonl")
 
 

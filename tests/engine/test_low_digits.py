@@ -1,4 +1,4 @@
-"""The low digits of a release do not tell which of two sums it came from: every released number may come from either."""
+"""The low digits of a release do not reveal which of two sums it was made of: every number may come from either."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def asked_precision(part: torch.Tensor) -> torch.dtype:
 
 
 def reachable(released: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    """Where some noise, added to ``total`` as a release adds it, gives the released number: the noise that is missing, or near it."""
+    """Return noise that gives the released number when it is added to ``total`` as in a release, or close to it."""
     precision = asked_precision(total)
     centre = released.to(precision) - total.to(precision)
     found = torch.zeros(len(released), dtype=torch.bool)
@@ -52,7 +52,8 @@ def reachable(released: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("gradient", [1.0, -0.37, 0.0223])
 def test_no_released_number_could_come_from_one_of_two_sums_alone(gradient):
-    # a record with a gradient on coordinates that no other touches: the sums are 0 and its gradient; the mechanism allows an advantage
+    # a record with a gradient on coordinates of its own: the sums are 0 and its gradient; the mechanism allows an
+    # advantage
     # of .38 at noise multiplier 1. One number that only one of the sums can give is proof of it
     count = 20_000
     sums = torch.zeros(count), torch.full((count,), gradient)

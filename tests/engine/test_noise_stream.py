@@ -13,7 +13,8 @@ from wpriv.engine.noise_stream import PAIRS, Noise
 from wpriv.errors import UsageError
 
 KEY = bytes(range(32))
-# AES-256 of the blocks 0, 1 and 2 under a key of zeros: McGrew and Viega, The Galois/Counter Mode of Operation, test cases 13 and 14
+# AES-256 of the blocks 0, 1 and 2 under a key of zeros: McGrew and Viega, The Galois/Counter Mode of Operation, test
+# cases 13 and 14
 ZERO_KEY_BLOCKS = (
     "dc95c078a2408989ad48a21492842087",
     "530f8afbc74536b9a963b4f1c4cb738b",
@@ -23,7 +24,7 @@ ZERO_KEY_BLOCKS = (
 
 def test_the_stream_is_aes_256_in_counter_mode_and_its_first_blocks_are_the_next_key():
     own = Noise(bytes(32))
-    found = own._words(own._stream(), 4).numpy().tobytes().hex()
+    found = own._words(own._next_stream(), 4).numpy().tobytes().hex()
     assert found == ZERO_KEY_BLOCKS[2]
     assert own.state() == "".join(ZERO_KEY_BLOCKS[:2])
 
@@ -108,9 +109,9 @@ def test_any_number_of_them_can_be_had(count, dtype):
 
 @pytest.mark.parametrize("state", ["", "00", "zz" * 32, KEY.hex() + "00", KEY.hex().upper()[:-1] + "G"])
 def test_what_is_no_key_is_refused(state):
-    with pytest.raises(UsageError, match="needs a key of 32 bytes"):
+    with pytest.raises(UsageError, match="32 bytes"):
         Noise(KEY).restore(state)
-    with pytest.raises(UsageError, match="needs a key of 32 bytes; found 5"):
+    with pytest.raises(UsageError, match="found 5"):
         Noise(b"short")
 
 

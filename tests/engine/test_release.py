@@ -27,31 +27,29 @@ def test_a_sum_of_bounded_sums_is_bounded_by_the_sum_of_their_bounds():
 
 
 def test_sums_under_different_neighbours_are_not_added():
-    with pytest.raises(UsageError, match="bounded under add-remove cannot be added to one bounded under replace-one"):
+    with pytest.raises(UsageError, match=r"add-remove.*replace-one"):
         bounded() + bounded(adjacency="replace-one")
 
 
 def test_sums_of_different_shapes_are_not_added():
-    with pytest.raises(UsageError, match="only sums of the same shapes"):
+    with pytest.raises(UsageError):
         bounded() + bounded(sizes=(1, 4))  # these would broadcast
 
 
 @pytest.mark.parametrize("sensitivity", [-1.0, math.inf, math.nan])
 def test_a_sensitivity_is_finite_and_not_negative(sensitivity):
-    with pytest.raises(UsageError, match="a sensitivity must be finite and at least 0"):
+    with pytest.raises(UsageError):
         bounded(sensitivity)
 
 
 def test_an_unknown_adjacency_is_refused():
-    with pytest.raises(
-        UsageError, match="adjacency must be one of add-remove, replace-one, replace-within-group; found 'swap'"
-    ):
+    with pytest.raises(UsageError, match="add-remove, replace-one, replace-within-group; found 'swap'"):
         bounded(adjacency="swap")
 
 
 @pytest.mark.parametrize("factor", [math.inf, math.nan])
 def test_a_sum_is_scaled_by_a_finite_number(factor):
-    with pytest.raises(UsageError, match="scaled by a finite number"):
+    with pytest.raises(UsageError):
         bounded().scaled(factor)
 
 
@@ -64,7 +62,8 @@ def test_noise_is_normal_with_standard_deviation_sigma_times_sensitivity(dtype):
     first, second = add_noise(total, sigma, fixed(0))
     assert first.dtype == second.dtype == dtype
     noise = torch.cat([first - 7.0, (second + 3.0).flatten()]).double() / (sigma * sensitivity)
-    # standard errors: 1/sqrt(2n) of the mean, sqrt(2/(2n)) of the variance, sqrt(6/(2n)) and sqrt(24/(2n)) of skewness and excess
+    # standard errors: 1/sqrt(2n) of the mean, sqrt(2/(2n)) of the variance, sqrt(6/(2n)) of skewness and
+    # sqrt(24/(2n)) of excess
     assert abs(noise.mean()) < 4 / math.sqrt(2 * n)
     assert abs(noise.var() - 1) < 4 * math.sqrt(2 / (2 * n))
     assert abs((noise**3).mean()) < 4 * math.sqrt(15 / (2 * n))
@@ -90,7 +89,7 @@ def test_the_same_seed_gives_the_same_release_and_the_sum_is_left_as_it_is():
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.inf, math.nan])
 def test_a_private_release_needs_noise(sigma):
-    with pytest.raises(UsageError, match="must be finite and above 0"):
+    with pytest.raises(UsageError):
         add_noise(bounded(), sigma)
 
 

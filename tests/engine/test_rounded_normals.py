@@ -1,4 +1,4 @@
-"""Rounded normal noise has exactly its distribution: every number is the one that the infinite bits of the stream give."""
+"""Rounded normal noise has exactly its distribution: every number is that of the infinite bits of the stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
 from wpriv.engine import rounded_normals
-from wpriv.engine.noise_stream import DOUBT, Noise
+from wpriv.engine.noise_stream import ERROR_BOUND, Noise
 from wpriv.errors import UsageError
 
 KEY = bytes(range(1, 33))
@@ -67,20 +67,22 @@ def test_float64_noise_is_within_the_bound_on_its_error_that_exact_noise_counts_
     ours = Noise(KEY).normal(2000, 1.0, torch.float64).tolist()
     wanted = oracle(KEY, 1000)
     errors = [abs(float(one - other)) for one, other in zip(wanted, ours, strict=True)]
-    assert max(errors) < DOUBT / 4
+    assert max(errors) < ERROR_BOUND / 4
 
 
 @pytest.mark.parametrize("deviation", [0.3, 7.25, 2.0**20.5, 2.0**30, 2.0**37])
 def test_exact_noise_is_the_rounded_normal_number_of_the_infinite_bits(deviation):
     # oracle: mpmath in 400 digits; at 2^37 half of the cells are ambiguous in float64
-    ours = Noise(KEY).whole(600, deviation).tolist()
+    ours = Noise(KEY).rounded_normal(600, deviation).tolist()
     assert ours == [float(MP.nint(number * deviation)) for number in oracle(KEY, 300)]
 
 
 @pytest.mark.parametrize("count", [1, 601])
 def test_numbers_that_float64_decides_are_those_that_intervals_decide(count):
-    sent = Noise(KEY).whole(count, 2.0**20.5, doubt=1.0)  # a bound of one standard deviation: all go to intervals
-    assert torch.equal(sent, Noise(KEY).whole(count, 2.0**20.5))
+    sent = Noise(KEY).rounded_normal(
+        count, 2.0**20.5, error_bound=1.0
+    )  # a bound of one standard deviation: all go to intervals
+    assert torch.equal(sent, Noise(KEY).rounded_normal(count, 2.0**20.5))
 
 
 @pytest.mark.parametrize("bits", [(1, 1), (8, 5), (20, 30)])
@@ -107,7 +109,7 @@ def test_cells_that_the_first_bits_leave_open_are_decided_by_the_bits_that_follo
 
 
 def test_a_cell_stays_open_until_the_bits_leave_one_half():
-    # y = sqrt(-2 ln U) cos(2 pi T) next to 1/2: T = 0 to 64 bits, and U so near exp(-1/8) that 190 bits leave both sides
+    # y = sqrt(-2 ln U) cos(2 pi T) near 1/2: T = 0 to 64 bits, and U so near exp(-1/8) that 190 bits leave both sides
     goal = MP.exp(MP.mpf(-1) / 8)
     digits = int(MP.floor(goal * MP.mpf(2) ** 446))
     first, rest = digits >> 384, [(digits >> (320 - 64 * level)) & (2**64 - 1) for level in range(6)]
@@ -131,7 +133,7 @@ def test_a_cell_stays_open_until_the_bits_leave_one_half():
 @pytest.mark.parametrize("deviation", [0.4, 1.3, 12.0])
 def test_whole_numbers_are_as_frequent_as_the_normal_distribution_says(deviation):
     # oracle: cells of scipy's normal distribution, chi-square at 1e-4; cells of less than 20 are put together
-    drawn = Noise(KEY).whole(400_000, deviation).numpy()
+    drawn = Noise(KEY).rounded_normal(400_000, deviation).numpy()
     edges = np.arange(-math.ceil(6 * deviation), math.ceil(6 * deviation) + 1)
     expected = len(drawn) * (stats.norm.cdf((edges + 0.5) / deviation) - stats.norm.cdf((edges - 0.5) / deviation))
     kept = expected > 20
@@ -142,10 +144,11 @@ def test_whole_numbers_are_as_frequent_as_the_normal_distribution_says(deviation
 
 
 def test_on_the_grid_of_a_release_it_is_normal_to_the_far_tails_and_its_last_bits_are_even():
-    # oracle: Kolmogorov-Smirnov at 1e-4 (the grid moves the distribution function by under 4e-7, the statistic's standard
-    # error is 1e-3), counts beyond 3 and 4 within 4 standard errors, moments within 4, and chi-square of the last 4 bits
+    # oracle: Kolmogorov-Smirnov at 1e-4 (the grid moves the distribution function by under 4e-7, the standard error of
+    # the statistic is 1e-3), counts beyond 3 and 4 within 4 standard errors, moments within 4, and chi-square of the
+    # last 4 bits
     n, deviation = 1_000_001, 1.7 * 2.0**20
-    drawn = Noise(KEY).whole(n, deviation).numpy()
+    drawn = Noise(KEY).rounded_normal(n, deviation).numpy()
     assert np.array_equal(drawn, np.round(drawn))
     scaled = drawn / deviation
     assert stats.kstest(scaled, "norm").pvalue > 1e-4
@@ -162,7 +165,7 @@ def test_exact_noise_has_no_end_where_float64_noise_ends(monkeypatch):
     # words of zeros are a U below 2^-62, where the noise in float64 ends at 9.3: further bits decide
     own = Noise(KEY)
     monkeypatch.setattr(own, "_words", lambda _, count: torch.zeros(count, dtype=torch.int32))
-    first, second = own.whole(2, 2.0**20).tolist()
+    first, second = own.rounded_normal(2, 2.0**20).tolist()
     share, angle = long_pair(0, 0, lambda level: more_bits(KEY, 0, level), (62, 64))
     assert [first, second] == [float(MP.nint(share * 2**20)), float(MP.nint(angle * 2**20))]
     assert math.hypot(first, second) / 2**20 > math.sqrt(2 * 62 * math.log(2))
@@ -170,26 +173,28 @@ def test_exact_noise_has_no_end_where_float64_noise_ends(monkeypatch):
 
 def test_the_same_key_draws_the_same_exact_noise_and_leaves_the_same_state():
     one, other = Noise(KEY), Noise(KEY)
-    assert torch.equal(one.whole(1001, 2.0**20), other.whole(1001, 2.0**20))
+    assert torch.equal(one.rounded_normal(1001, 2.0**20), other.rounded_normal(1001, 2.0**20))
     assert one.state() == other.state()
     third = Noise(KEY)
     third.normal(1001)
     assert third.state() == one.state()
-    assert torch.equal(one.whole(1001, 2.0**20), third.whole(1001, 2.0**20))
+    assert torch.equal(one.rounded_normal(1001, 2.0**20), third.rounded_normal(1001, 2.0**20))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_any_number_of_whole_numbers_can_be_drawn(count):
-    assert len(Noise(KEY).whole(count, 2.0**20)) == count
+    assert len(Noise(KEY).rounded_normal(count, 2.0**20)) == count
 
 
 @pytest.mark.parametrize("deviation", [0.0, -1.0, 2.0**38, math.inf, math.nan])
 def test_a_deviation_beyond_the_proven_range_is_refused(deviation):
     with pytest.raises(UsageError):
-        Noise(KEY).whole(2, deviation)
+        Noise(KEY).rounded_normal(2, deviation)
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_cuda_draws_the_same_exact_noise_bit_by_bit():
-    assert torch.equal(Noise(KEY).whole(600_001, 2.0**20.5), Noise(KEY, "cuda").whole(600_001, 2.0**20.5).cpu())
+    assert torch.equal(
+        Noise(KEY).rounded_normal(600_001, 2.0**20.5), Noise(KEY, "cuda").rounded_normal(600_001, 2.0**20.5).cpu()
+    )

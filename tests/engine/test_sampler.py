@@ -74,9 +74,9 @@ def test_a_restored_sampler_goes_on_with_the_same_draws():
 
 
 def test_a_batch_that_is_not_the_share_accounted_is_refused():
-    with pytest.raises(UsageError, match=r"0\.1; found the sampling rate 0\.2"):
+    with pytest.raises(UsageError, match=r"0\.1.*0\.2"):
         sampler(Sampling("poisson", 0.2), 100, 10, np.random.default_rng(0))
-    with pytest.raises(UsageError, match="from 1 record to all 5"):
+    with pytest.raises(UsageError, match="5"):
         sampler(Sampling("fixed", 1.0), 5, 6, np.random.default_rng(0))
 
 
@@ -91,9 +91,9 @@ def test_chunks_cover_a_batch_in_order():
     ("sampling", "groups", "said"),
     [
         (Sampling("fixed", 0.5), [([0, 1], 1), ([1, 2], 1)], "disjoint"),
-        (Sampling("fixed", 0.5), [([0, 1], 3)], "from 1 to all"),
-        (Sampling("fixed", 0.5), [([0, 1], 1), ([2, 3, 4], 2)], "no more of them than is accounted"),
-        (Sampling("poisson", 0.5), [([0, 1], 1)], "fixed sizes"),
+        (Sampling("fixed", 0.5), [([0, 1], 3)], "3 of 2"),
+        (Sampling("fixed", 0.5), [([0, 1], 1), ([2, 3, 4], 2)], r"rate"),
+        (Sampling("poisson", 0.5), [([0, 1], 1)], "poisson"),
     ],
 )
 def test_groups_that_are_not_what_is_accounted_are_refused(sampling, groups, said):

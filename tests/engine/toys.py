@@ -12,10 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from wpriv.config.train_schema import Optimizer, Privacy
 from wpriv.core.process import Sampling, Step
-from wpriv.engine import batch_gradient, seeds
+from wpriv.engine import batch_gradient
 from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine
 from wpriv.mechanisms.gauss import Gauss
+from wpriv.randomness.seeds import training_seeds
 
 RECORDS, BATCH = 12, 4
 LOSS = functools.partial(cross_entropy, reduction="none")
@@ -59,8 +60,8 @@ def engine(
     folder: Path, plan: Schedule | None = None, *, seed: int | None = 0, identity: str = "toy", **how: bool
 ) -> Engine:
     folder.mkdir(parents=True, exist_ok=True)
-    own = seeds.seeds(seed)
-    seeds.seed_model(own)
+    own = training_seeds(seed)
+    torch.manual_seed(own.model)
     made, plan = batches(5), plan or schedule()
     form = "exact" if plan.exact else "rounded"
     private = Privacy(sigma=1.0, delta=1e-5, clip=0.5, noise=form) if plan.step else None

@@ -249,7 +249,7 @@ def test_a_run_that_is_cut_short_goes_on_as_if_it_had_not_been(name, root):
 
         def stopping(self):
             step(self)
-            if self.done == 2:
+            if self.steps_done == 2:
                 self.save()
                 raise Interrupted("a test")
 

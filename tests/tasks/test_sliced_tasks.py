@@ -232,7 +232,7 @@ def test_without_privacy_the_gradient_is_that_of_autograd(alpha):
     for gathered in (made.plain(places), made.clipped(places)):
         for mine, theirs in zip(gathered.total.parts, exact, strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
-        count, total, _ = gathered.seen.tolist()
+        count, total, _ = gathered.diagnostics.tolist()
         assert (count, total / count) == (12, pytest.approx(value.item(), rel=1e-4))
 
 
@@ -244,7 +244,7 @@ def test_the_objective_clips_as_the_penalised_gradient_does():
     found = made.clipped(np.arange(12))
     assert all(torch.equal(a, b) for a, b in zip(found.total.parts, exact.total.parts, strict=True))
     assert found.total.sensitivity == exact.total.sensitivity
-    assert found.seen[2] == 12  # no gradient of a reconstruction is as short as that
+    assert found.diagnostics[2] == 12  # no gradient of a reconstruction is as short as that
 
 
 def test_the_pull_towards_points_leaves_the_points_out():
@@ -357,7 +357,7 @@ def test_the_same_seed_gives_the_same_run_also_when_it_was_cut_short(text, ran, 
 
     def cut(self):
         step(self)
-        if self.done == 3:
+        if self.steps_done == 3:
             self.save()
             raise Interrupted("cut short")
 

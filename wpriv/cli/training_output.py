@@ -106,14 +106,14 @@ def dry_sweep(made: Recipe, planned: list[tuple[Cell, Plan, bool]], out: Path, a
 
 
 def _guessed(plan: Plan) -> dict[str, Any] | None:
-    guess = plan.guess()
-    if guess is None:
+    cost = plan.cost
+    if cost is None:
         return None
     return {
-        "weights": guess.cost.weights,
-        "seconds_of_one_core": float(f"{guess.seconds:.2g}"),
-        "megabytes": float(f"{guess.memory / 1e6:.2g}"),
-        "records_at_once": guess.physical,
+        "weights": cost.model.weights,
+        "seconds_of_one_core": float(f"{cost.seconds:.2g}"),
+        "megabytes": float(f"{cost.memory / 1e6:.2g}"),
+        "records_at_once": cost.physical,
     }
 
 

@@ -7,6 +7,7 @@ A reader module has
 - ``Params``: a dataclass of type ``core.parameters.Parameters``. A parameter without a default, such as ``file``,
   marks a reader of the user's own files.
 - ``read(root, params)``: returns a ``Data``. ``root`` is the folder of data sets, or None for the default places.
+- ``SHAPE``, ``CLASSES`` (optional): the shape that all records have, and the names of the classes.
 - ``FILES`` (optional): the ``FileSet`` of a published data set.
 
 Readers return the content of the files or raise MissingResource. They download, normalise and omit nothing, and only

@@ -17,6 +17,7 @@ from wpriv.errors import MissingResource
 
 ABOUT = "colour pictures of ten things, 50000 + 10000 of 3x32x32"
 SOURCE = "Krizhevsky 2009: Learning Multiple Layers of Features from Tiny Images"
+SHAPE = (3, 32, 32)
 GET = (
     "Get cifar-10-python.tar.gz or cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html "
     "and unpack it."

@@ -14,6 +14,7 @@ from wpriv.data._files import read_packaged
 
 ABOUT = "small digits of scikit-learn, 1797 of 1x8x8, a fifth of them held out"
 SOURCE = "Alpaydin, Kaynak 1998: Optical Recognition of Handwritten Digits (UCI), as in scikit-learn"
+SHAPE, CLASSES = (1, 8, 8), tuple("0123456789")
 GET = "They are installed with wpriv; install it again if the file is missing."
 FILE = Path(__file__).with_name("digits.csv.gz")  # licence and origin: digits.LICENSE.txt
 # of the unpacked file, here and in scikit-learn
@@ -38,4 +39,4 @@ def read(root: Path | None, params: Params) -> Data:
     table = np.loadtxt(io.BytesIO(read_packaged(FILE, SHA256)), np.int64, delimiter=",")
     images, labels = (table[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8), table[:, -1]
     train, test = random_split(len(images), params.test_share, params.split_seed)
-    return Data(params.name, images[train], labels[train], images[test], labels[test], tuple("0123456789"), SOURCE)
+    return Data(params.name, images[train], labels[train], images[test], labels[test], CLASSES, SOURCE)

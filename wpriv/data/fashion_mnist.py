@@ -12,6 +12,7 @@ from wpriv.data._files import FileSet
 
 ABOUT = "pictures of clothing, 60000 + 10000 of 1x28x28"
 SOURCE = "Xiao, Rasul, Vollgraf 2017: Fashion-MNIST"
+SHAPE = (1, 28, 28)
 GET = "Get it from https://github.com/zalandoresearch/fashion-mnist, or on Debian by apt install dataset-fashion-mnist."
 FILES = FileSet(
     name="fashion-mnist",

@@ -12,6 +12,7 @@ from wpriv.data._files import FileSet
 
 ABOUT = "handwritten digits, 60000 + 10000 of 1x28x28"
 SOURCE = "LeCun, Cortes, Burges: the MNIST database"
+SHAPE, CLASSES = (1, 28, 28), tuple("0123456789")
 GET = (
     "Get its four files from http://yann.lecun.com/exdb/mnist/ or https://ossci-datasets.s3.amazonaws.com/mnist/, "
     "gzipped or not."
@@ -44,4 +45,4 @@ class Params(Parameters):
 
 def read(root: Path | None, params: Params) -> Data:
     """Return [N, 1, 28, 28] uint8 images, labels 0 to 9."""
-    return _idx.read(FILES, params, params.verify, root, tuple("0123456789"), SOURCE)
+    return _idx.read(FILES, params, params.verify, root, CLASSES, SOURCE)

@@ -15,6 +15,7 @@ from wpriv.errors import MissingResource
 
 ABOUT = "house-number digits, 73257 + 26032 of 3x32x32"
 SOURCE = "Netzer, Wang, Coates, Bissacco, Wu, Ng 2011: Street View House Numbers, cropped digits"
+SHAPE, CLASSES = (3, 32, 32), tuple("0123456789")
 GET = "Get train_32x32.mat and test_32x32.mat from http://ufldl.stanford.edu/housenumbers/."
 FILES = FileSet(
     name="svhn",
@@ -44,9 +45,7 @@ def read(root: Path | None, params: Params) -> Data:
         files.append(FILES.check(path, raw, params.verify))
         arrays.append(_images(_mat.parse(path, raw, ("X", "y")), path))
     (x_train, y_train), (x_test, y_test) = arrays
-    return Data(
-        display_name(params, files), x_train, y_train, x_test, y_test, tuple("0123456789"), SOURCE, tuple(files)
-    )
+    return Data(display_name(params, files), x_train, y_train, x_test, y_test, CLASSES, SOURCE, tuple(files))
 
 
 def _images(arrays: dict[str, Array], path: Path) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ from wpriv.errors import MissingResource
 
 ABOUT = "digits from envelopes, 7291 + 2007 of 1x16x16"
 SOURCE = "Hull 1994: A database for handwritten text recognition research (USPS)"
+SHAPE, CLASSES = (1, 16, 16), tuple("0123456789")
 GET = "Get usps.bz2 and usps.t.bz2 from https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html."
 FILES = FileSet(
     name="usps",
@@ -51,9 +52,7 @@ def read(root: Path | None, params: Params) -> Data:
     else:
         parts = [_from_libsvm(raw, path) for raw, path in zip(raws, paths, strict=True)]
     (x_train, y_train), (x_test, y_test) = parts
-    return Data(
-        display_name(params, files), x_train, y_train, x_test, y_test, tuple("0123456789"), SOURCE, tuple(files)
-    )
+    return Data(display_name(params, files), x_train, y_train, x_test, y_test, CLASSES, SOURCE, tuple(files))
 
 
 def _from_columns(x: Array, y: Array, path: Path) -> tuple[Array, Array]:

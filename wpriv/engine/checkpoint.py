@@ -1,4 +1,4 @@
-"""Checkpoints: everything from which a run goes on as if it had never stopped, written in one piece or not at all."""
+"""Read and write checkpoints and models: tensors and plain data in one file, written in one piece or not at all."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from wpriv.errors import MissingResource, UsageError
 from wpriv.files import durable_writes
 
 FORMAT = "wpriv.checkpoint/5"
-# what every checkpoint and every model of this format holds, whatever was trained
-FIELDS = {"identity": str, "run": int, "ledger": dict, "clear": bool, "weights": dict, "rows": str}
-# torch reads a damaged file as far as it makes sense, and then raises whatever that leads to
+Fields = dict[str, type]
+# what files of this format hold, whatever was trained: every file, checkpoints and models, checkpoints and diagnostics
+POSITION: Fields = {"identity": str, "run": int, "ledger": dict, "clear": bool}
+WEIGHTS: Fields = {"weights": dict}
+METRICS: Fields = {"rows": str}
+# what torch raises for a damaged file, which it reads as far as it can
 DAMAGED = (
-    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
-    ValueError, pickle.PickleError, struct.error, zipfile.BadZipFile, zlib.error,
+    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, MemoryError, OSError,
+    RuntimeError, TypeError, ValueError, pickle.PickleError, struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 
@@ -35,22 +38,24 @@ def save(path: Path, content: dict[str, Any]) -> None:
     durable_writes.replace(path, lambda file: torch.save({"format": FORMAT, **content}, file), mode=0o600)
 
 
-def load(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Read a checkpoint; only tensors and plain data are ever made of a file, never code.
+def load(path: Path, device: torch.device | str = "cpu", fields: Fields = POSITION | WEIGHTS) -> dict[str, Any]:
+    """Read a checkpoint or a model; only tensors and plain data are made of a file, never code.
 
+    Args:
+        fields: what it must hold, by default what checkpoints and models have in common.
     Raises:
-        UsageError: it is missing, damaged, or no checkpoint of wpriv. MissingResource: reading it is not permitted.
+        UsageError: it is missing, damaged, or not a file of wpriv. MissingResource: reading it is not permitted.
     """
     try:
         with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's guesses about a file that is none of its own
+            warnings.simplefilter("ignore")  # torch warns of files that it did not write
             stored = torch.load(file, map_location=device, weights_only=True)
     except FileNotFoundError:
         raise UsageError(f"{path} is missing; put it back, or begin again with --fresh") from None
     except PermissionError as error:
         raise MissingResource(f"{path} cannot be read: {error.strerror}. Allow reading it") from None
     except pickle.UnpicklingError:
-        reason = "it holds something else than tensors and plain data"
+        reason = "it holds something other than tensors and plain data"
         raise UsageError(
             f"the checkpoint {path} cannot be read: {reason}; put it back, or begin again with --fresh"
         ) from None
@@ -60,11 +65,29 @@ def load(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
         ) from None
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
         raise UsageError(
-            f"{path} is no checkpoint of this version of wpriv (wanted {FORMAT}); begin again with --fresh"
+            f"{path} is not a checkpoint of this version of wpriv (wanted {FORMAT}); begin again with --fresh"
         )
-    wrong = [name for name, kind in FIELDS.items() if not isinstance(stored.get(name), kind)]
+    return require(stored, path, fields)
+
+
+def require(stored: dict[str, Any], path: Path, fields: Fields) -> dict[str, Any]:
+    """Return the content of a file that holds some fields.
+
+    Raises:
+        UsageError: a field is missing, or of another type.
+    """
+    wrong = [name for name, kind in fields.items() if not isinstance(stored.get(name), kind)]
     if wrong or not {"lines", "digest"} <= stored["ledger"].keys():
         raise UsageError(
-            f"the checkpoint {path} was changed: it lacks {', '.join(wrong) or 'its place in the ledger'}; put it back"
+            f"the checkpoint {path} was changed: it lacks {', '.join(wrong) or 'its position in the ledger'}; "
+            f"put it back"
         )
     return stored
+
+
+def recipe_digest(identity: str) -> str:
+    """Return the part of an identity that is a digest of the recipe alone.
+
+    The rest also depends on the training records: it would let anyone test a guess of the whole set.
+    """
+    return identity.partition("-")[0]

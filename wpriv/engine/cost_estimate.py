@@ -1,52 +1,62 @@
-"""What a training will take, guessed without torch: weights, operations and memory of each model, counted from its layers.
+"""Estimate the time and memory of a training before it begins, from the size of its model.
 
-Time is a rough guess: one core of 2020 does about so many operations, and as many passes over what is kept. Where the layers of a model are
-not told in ``MODELS``, there is no guess.
+The model is built on torch's meta device, which computes shapes and no numbers (wpriv/engine/model_cost.py). Torch is
+imported only by ``of_model``. The rates are those of one core of 2020; the time is right within a factor of about two.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import importlib.util
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
-Shape = Sequence[int]
-OPERATIONS = 70e9  # a second, in products of matrices
-NUMBERS = 80e6  # a second, kept and seen again by all that is not a product
-WEIGHTS = 70e6  # a second, for their noise and their step
-ALONE, CUT = 6e-4, 100e6  # exact sums: seconds of a record that passes by itself, and numbers of its gradient a second
-# of what is kept for the backward pass: gradients, and what clipping keeps and builds
+from wpriv.config.field_types import PluginRef
+from wpriv.errors import UsageError
+
+OPERATIONS = 70e9
+"""Floating-point operations of matrix products per second."""
+NUMBERS = 80e6
+"""Numbers kept for the backward pass, and processed by all other operations, per second."""
+WEIGHTS = 70e6
+"""Weights that get noise and are updated, per second."""
+EXACT_RECORD, EXACT_NUMBERS = 6e-4, 100e6
+"""Exact sums: seconds of one record that passes through the model alone, and numbers of its gradient per second."""
 OVERHEAD = 3.0
-ITSELF = 300e6  # bytes of the program and torch
-START, STEP = 5.0, 3e-3  # seconds: until all is loaded and read, and what a step takes beside its numbers
+"""Memory of a batch over what it keeps for the backward pass: gradients, and what clipping keeps and builds."""
+PROGRAM_BYTES = 300e6
+"""Memory of the program and torch."""
+START_SECONDS, STEP_SECONDS = 5.0, 3e-3
+"""Time until everything is loaded and read, and time of a step beside its arithmetic."""
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Of a model: its trainable weights; for one record, multiply-adds forward, and numbers of 4 bytes kept for the backward pass."""
+class ModelCost:
+    """The size of a model.
+
+    Args:
+        weights: number of trainable weights. products: multiply-adds of the forward pass of one record.
+        kept: numbers of 4 bytes that one record keeps for the backward pass.
+    """
 
     weights: int
     products: int
-    kept: int
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(self.weights + other.weights, self.products + other.products, self.kept + other.kept)
+    kept: float
 
 
 @dataclass(frozen=True)
-class Guess:
-    """Of a whole training: seconds of one core, bytes of memory, and how many records go through the model at once."""
+class CostEstimate:
+    """The cost of a training: seconds of one core, bytes of memory, and records that pass through the model at once."""
 
-    cost: Cost
+    model: ModelCost
     seconds: float
     memory: float
     physical: int
 
 
-def guess(
-    cost: Cost,
+def estimate(
+    cost: ModelCost,
     *,
     steps: int,
     batch: int,
@@ -55,107 +65,52 @@ def guess(
     budget: int,
     data: float,
     exact: bool = False,
-) -> Guess:
-    """What so many steps take, within a factor of about two.
+) -> CostEstimate:
+    """Estimate time and memory of a training, within a factor of about two.
 
     Args:
-        physical: records at once, where they are told. budget: megabytes for a physical batch. data: bytes of the records in memory.
-        exact: records pass one by one, and their sum is exact (wpriv/engine/exact_sums.py).
+        physical: records at once, where the recipe sets them. budget: megabytes for a physical batch.
+        data: bytes of the records in memory.
+        exact: records pass through the model one by one and their sum is exact (wpriv/engine/exact_sums.py).
     """
-    most = physical or at_once(4.0 * cost.kept, cost.weights, budget)
-    # forward, gradients of activations, of weights; book-keeping takes the products of weights twice, norms and sum
-    record = (8 if private else 6) * cost.products / OPERATIONS + cost.kept / NUMBERS
+    limit = physical or largest_batch(4.0 * cost.kept, cost.weights, budget)
+    # 2 operations a product for each of: forward pass, gradients of activations, gradients of weights; clipping by
+    # layer rules needs the products of the weights twice, for norms and for the sum
+    per_record = (8 if private else 6) * cost.products / OPERATIONS + cost.kept / NUMBERS
     if exact:
-        record += ALONE + cost.weights / CUT
-    seconds = START + steps * (STEP + batch * record + cost.weights / WEIGHTS)
-    held = min(batch, most) * OVERHEAD * 4 * cost.kept + 5 * 4 * cost.weights
-    return Guess(cost, seconds, ITSELF + data + held, min(batch, most))
+        per_record += EXACT_RECORD + cost.weights / EXACT_NUMBERS
+    seconds = START_SECONDS + steps * (STEP_SECONDS + batch * per_record + cost.weights / WEIGHTS)
+    memory = min(batch, limit) * OVERHEAD * 4 * cost.kept + 5 * 4 * cost.weights
+    return CostEstimate(cost, seconds, PROGRAM_BYTES + data + memory, min(batch, limit))
 
 
-def at_once(kept: float, weights: int, budget: int) -> int:
-    """The largest batch that is expected to stay within a budget of megabytes; at least 1.
+def largest_batch(kept: float, weights: int, budget: int) -> int:
+    """Return the largest batch that is expected to stay within a budget of megabytes; at least 1.
 
     Args:
-        kept: bytes of one record that are kept for the backward pass. weights: trainable ones, whose gradients a record may get by itself.
+        kept: bytes that one record keeps for the backward pass.
+        weights: number of trainable weights, since a record may get a gradient of its own.
     """
     return max(1, int(budget * 1e6 / (OVERHEAD * kept + 4.0 * weights)))
 
 
-def of(model: str, given: Mapping[str, Any], shape: Shape, classes: int) -> Cost | None:
-    """The cost of a model with its parameters on records of a shape; None where its layers are not told here."""
-    return MODELS[model](given, shape, classes) + Cost(0, 0, math.prod(shape)) if model in MODELS else None
+def of_model(model: PluginRef, shape: Sequence[int], classes: int) -> ModelCost | None:
+    """Count the weights, products and kept numbers of a model on records of a shape. Imports torch.
+
+    Returns:
+        None if torch is not installed, or if the model is no classifier of such records that torch can trace without
+        data.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return None
+    return _measured(model.name, json.dumps(model.parameters()), tuple(shape), classes)
 
 
-def _conv(channels: int, width: int, kernel: int, side: int, bias: bool = True) -> Cost:
-    """A convolution to [width, side, side]; its output is kept, by itself or as that of the activation after it."""
-    products = channels * kernel**2 * width
-    return Cost(products + width * bias, products * side**2, width * side**2)
+@functools.cache
+def _measured(name: str, parameters: str, shape: tuple[int, ...], classes: int) -> ModelCost | None:
+    from wpriv.engine import model_cost
 
-
-def _pool(width: int, side: int) -> Cost:
-    """A max pooling to [width, side, side]: its output, and places of 8 bytes."""
-    return Cost(0, 0, 3 * width * side**2)
-
-
-def _norm(width: int, side: int) -> Cost:
-    """A normalisation and the activation beside it keep one more copy of what they see."""
-    return Cost(2 * width, 0, width * side**2)
-
-
-def _linear(inputs: int, outputs: int) -> Cost:
-    return Cost((inputs + 1) * outputs, inputs * outputs, outputs)
-
-
-def _perceptron(*sizes: int) -> Cost:
-    return sum((_linear(a, b) for a, b in pairwise(sizes)), Cost(0, 0, 0))
-
-
-def _mlp(given: Mapping[str, Any], shape: Shape, classes: int) -> Cost:
-    return _perceptron(math.prod(shape), *[int(given.get("width", 256))] * int(given.get("depth", 2)), classes)
-
-
-def _tanh_cnn_28(given: Mapping[str, Any], shape: Shape, classes: int) -> Cost:
-    return (
-        _conv(shape[0], 16, 8, 14) + _pool(16, 13) + _conv(16, 32, 4, 5) + _pool(32, 4) + _perceptron(512, 32, classes)
-    )
-
-
-def _tanh_cnn_32(given: Mapping[str, Any], shape: Shape, classes: int) -> Cost:
-    found, channels = _perceptron(2048, 128, classes), shape[0]
-    for width, side in ((32, 32), (64, 16), (128, 8)):
-        found += _conv(channels, width, 3, side) + _conv(width, width, 3, side) + _pool(width, side // 2)
-        channels = width
-    return found
-
-
-def _yang(shape: Shape, first: int, hidden: tuple[int, int], classes: int) -> Cost:
-    """A network of Yang, Qi and Zhou, whose first 5x5 convolution is to images of side ``first``."""
-    half, last = first // 2, (first // 2 - 4) // 2
-    one = _conv(shape[0], 64, 5, first) + _pool(64, half) + _norm(64, half)
-    two = _conv(64, 64, 5, half - 4) + _norm(64, half - 4) + _pool(64, last)
-    return one + two + _perceptron(64 * last**2, *hidden, classes)
-
-
-def _wrn_16_4(given: Mapping[str, Any], shape: Shape, classes: int) -> Cost:
-    side, size = shape[1], 16
-    found = _conv(shape[0], 16, 3, side, bias=False)
-    for stage, width in enumerate((64, 128, 256)):
-        for block in range(2):
-            before, side = side, side // 2 if stage and not block else side
-            found += _norm(size, before) + _conv(size, width, 3, side, bias=False)
-            found += _norm(width, side) + _conv(width, width, 3, side, bias=False)
-            if size != width:
-                found += _conv(size, width, 1, side, bias=False)
-            size = width
-    return found + _norm(size, side) + _linear(size, classes)
-
-
-MODELS: dict[str, Callable[[Mapping[str, Any], Shape, int], Cost]] = {
-    "logistic": lambda given, shape, classes: _linear(math.prod(shape), classes),
-    "mlp": _mlp,
-    "tanh-cnn-28": _tanh_cnn_28,
-    "tanh-cnn-32": _tanh_cnn_32,
-    "grey-cnn": lambda given, shape, classes: _yang(shape, 24, (384, 192), classes),
-    "colour-cnn": lambda given, shape, classes: _yang(shape, 28, (384, 384), classes),
-    "wrn-16-4": _wrn_16_4,
-}
+    try:
+        return ModelCost(*model_cost.measure(PluginRef(name=name, **json.loads(parameters)), shape, classes))
+    except (UsageError, RuntimeError, TypeError):  # of the model: its shapes, or an operation that needs data
+        return None

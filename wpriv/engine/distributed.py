@@ -1,6 +1,6 @@
-"""Several processes as one (torchrun): every record is drawn once, each process takes its share, one of them adds the noise.
+"""Data-parallel training under torchrun: the processes split each batch, and the main one adds the noise.
 
-All functions are the identity in a single process. The sum over processes has the law of the sum in one.
+In a single process every function is the identity. The sum over processes is distributed as the sum in one process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wpriv.errors import UsageError
 
 
 def join() -> bool:
-    """Joins the group that torchrun has set up, if it has; True where there is one."""
+    """Join the group of processes that torchrun started; return whether there is one."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return False
     if not dist.is_available():
@@ -28,29 +28,29 @@ def join() -> bool:
 
 
 def leave() -> None:
-    """End the group of processes, where there is one, once all of them are here: threads of a group left open can abort the exit."""
+    """Close the group, if there is one, once all processes are here: threads of an open group can abort the exit."""
     if dist.is_available() and dist.is_initialized():
         dist.barrier()
         dist.destroy_process_group()
 
 
 def size() -> int:
-    """How many processes train together; 1 where torchrun did not start this one."""
+    """Return the number of processes that train together; 1 without torchrun."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """Which of them this process is, from 0."""
+    """Return the number of this process, from 0."""
     return dist.get_rank() if size() > 1 else 0
 
 
 def is_main() -> bool:
-    """Whether this process is the one that writes files and adds noise."""
+    """Return whether this process writes the files and adds the noise."""
     return rank() == 0
 
 
 def broadcast(value: Any) -> Any:
-    """The first process's value, for all."""
+    """Return the value of the main process."""
     if size() == 1:
         return value
     box = [value]
@@ -58,38 +58,38 @@ def broadcast(value: Any) -> Any:
     return box[0]
 
 
-def share_weights(model: nn.Module) -> None:
-    """The first process's weights and buffers, for all."""
+def broadcast_weights(model: nn.Module) -> None:
+    """Replace weights and buffers by those of the main process."""
     if size() > 1:
         for tensor in [*model.parameters(), *model.buffers()]:
             dist.broadcast(tensor.data, src=0)
 
 
+def broadcast_tensors(parts: list[Tensor]) -> list[Tensor]:
+    """Return the tensors of the main process; those of the others must have the same shapes and precision."""
+    if size() == 1:
+        return parts
+    parts = [part.contiguous() for part in parts]  # the broadcast copies bytes: all processes need one layout
+    for part in parts:
+        dist.broadcast(part, src=0)
+    return parts
+
+
 def own_share(indices: Indices) -> Indices:
-    """Every so many-th of a step's records, so that all processes have nearly as many."""
+    """Return this process's share of the records of a step; shares differ by at most one record."""
     return indices[rank() :: size()]
 
 
 def all_reduce_sum(parts: list[Tensor]) -> list[Tensor]:
-    """The sums over all processes, the same bits in each."""
+    """Return the sums over all processes, with the same bits in each."""
     if size() > 1:
         for part in parts:
             dist.all_reduce(part)
     return parts
 
 
-def shared(parts: list[Tensor]) -> list[Tensor]:
-    """The first process's tensors, for all; the others give tensors of the same shapes and precision."""
-    if size() == 1:
-        return parts
-    parts = [part.contiguous() for part in parts]  # one layout in all processes, on whose bytes the broadcast works
-    for part in parts:
-        dist.broadcast(part, src=0)
-    return parts
-
-
 def agree_to_stop(reason: str | None) -> str | None:
-    """The first reason that any process has, for all: they stop at the same step or not at all."""
+    """Return a reason to stop if any process has one, so that all stop after the same step."""
     if size() == 1:
         return reason
     flag = torch.tensor([0 if reason is None else 1], device="cuda" if dist.get_backend() == "nccl" else "cpu")

@@ -1,4 +1,4 @@
-"""From a checked recipe and its data to a finished training: the one function through which the verb reaches torch."""
+"""Train a checked recipe on its data: the function through which the verb ``train`` uses torch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import torch
 
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.engine import distributed, loop, seeds
+from wpriv.engine import distributed
 from wpriv.engine.job import Schedule
-from wpriv.engine.loop import Engine, Row
+from wpriv.engine.loop import Engine
+from wpriv.engine.training_state import Row, inherit
 from wpriv.errors import MissingResource, Unsupported
+from wpriv.randomness.seeds import Seeds, training_seeds
 
 
 def device_of(name: str) -> torch.device:
-    """``cpu`` or ``cuda`` (under torchrun each process its own).
+    """Return the device called ``cpu`` or ``cuda``; under torchrun each process has its own GPU.
 
     Raises:
         MissingResource: torch sees no usable GPU.
@@ -47,39 +49,42 @@ def launch(
     on_epoch: Callable[[Row], Row] = lambda row: row,
     on_step: Callable[[int], None] = lambda step: None,
 ) -> Engine:
-    """Trains what a recipe names on data that were read, and returns the engine at its end.
+    """Train what a recipe names on data that were read, and return the engine at its end.
 
     Args:
-        begin: called once the task, and for a fork the weights in the folder, are found to fit; before it the folder is not changed.
+        begin: called once the task, and for a fork the weights in the folder, have been accepted; before that the
+            folder is not changed.
     Raises:
-        Interrupted: ``stop`` gave a reason; everything is saved. UsageError, Unsupported, MissingResource: as the task and device say.
+        Interrupted: ``stop`` gave a reason; everything is saved.
+        UsageError, Unsupported, MissingResource: the task does not accept the recipe, or the device is missing.
     """
     distributed.join()
-    where = device_of(device)
+    torch_device = device_of(device)
     if distributed.size() > 1 and recipe.privacy is not None and recipe.privacy.clip == "batch-mean":
         raise Unsupported(
-            "clip: batch-mean clips the mean of a whole batch, which no single process sees; run it without torchrun"
+            "clip: batch-mean clips the mean of a whole batch, which no single process has; run it without torchrun"
         )
-    own = distributed.broadcast(seeds.seeds(recipe.seed, schedule.run))
-    seeds.seed_model(own)
-    job = registry.load("tasks", recipe.task).build_job(recipe, data, where, adjacency=schedule.adjacency)
+    seeds: Seeds = distributed.broadcast(training_seeds(recipe.seed, schedule.run))
+    # models draw their first weights, and dropout its masks, from torch's global generators
+    torch.manual_seed(seeds.model)
+    job = registry.load("tasks", recipe.task).build_job(recipe, data, torch_device, adjacency=schedule.adjacency)
     if distributed.size() > 1 and (job.custom_step is not None or job.groups):
-        raise Unsupported(f"the task {recipe.task} needs every batch whole in one process; run it without torchrun")
+        raise Unsupported(f"the task {recipe.task} needs each whole batch in one process; run it without torchrun")
     if fork:
-        loop.inherit(job.model, folder, where)
+        inherit(job.model, folder, torch_device)
     begin()
-    engine = Engine(job, schedule, own, folder, where, identity=identity, resume=resume, fork=fork)
+    engine = Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)
     engine.run(stop=stop, on_epoch=on_epoch, on_step=on_step)
     return engine
 
 
 def about() -> dict[str, Any]:
-    """Versions and devices for the provenance of a run."""
-    found: dict[str, Any] = {
+    """Return versions and devices for the provenance of a run."""
+    versions: dict[str, Any] = {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "processes": distributed.size(),
     }
     if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
+        versions["gpu"] = torch.cuda.get_device_name()
+    return versions

@@ -1,12 +1,14 @@
-"""The ledger: every noisy release that a training began, one chained line each, in a file to which lines are only ever added.
+"""The ledger: an append-only file with one chained line for every noisy release that a training began.
 
-A line is written before the result of its step is used, and the file is forced to disk before anything that depends on the step
-(a checkpoint, a metric, the model) leaves the program: a crash may leave a step paid for that nobody saw, never the reverse. A resumed
-run draws the same records and the same noise again for steps whose line is there already: the same release, paid for once.
+A line is written before the result of its step is used, and the file is forced to disk before anything that depends on
+the step (a checkpoint, a metric, the model) leaves the program: after a crash the ledger may hold a step whose result
+was never used, but never the reverse. A resumed run draws the same records and the same noise again for steps whose
+line exists: the same release, which is accounted for once.
 
-Each line carries the digest of the line before it, so that a line that was changed, removed or moved is noticed; and the number of
-releases that the plan of its run has, so that a ledger that was cut short is. It names the stream of noise that its release was drawn
-from, so that no checkpoint goes on behind lines whose noise it cannot draw again, and the neighbours under which it is accounted for.
+Each line holds the digest of the line before it, which reveals a line that was changed, removed or moved, and the
+number of releases in the plan of its run, which reveals a truncated ledger. It names the stream of noise of its
+release, so that no checkpoint continues behind lines whose noise it cannot draw again, and the adjacency of the
+accounting.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files import durable_writes
 
-FORMAT = "wpriv.ledger/2"  # stands where the first line would carry the digest of the one before
+FORMAT = "wpriv.ledger/2"  # takes the place of a previous digest in the first line
 MAX_BYTES = 2_000_000_000
 DIGEST = 32  # hexadecimal digits of a SHA-256
 
@@ -34,11 +36,12 @@ class Entry:
     """One release.
 
     Args:
-        run: the run it belongs to, from 1; a fork begins a new one. step: its number within the run, from 1.
-        planned: how many releases the plan of the run has.
+        run: its run, from 1; a fork begins a new one. step: its number within the run, from 1.
+        planned: the number of releases in the plan of the run.
         release: the core ``Step`` as canonical JSON, so that equal releases are equal text.
-        adjacency: the neighbours under which the release is accounted for. stream: a digest of the key that its run's noise began with.
-        digest: of the line, which the next line carries.
+        adjacency: the neighbouring relation under which the release is accounted for.
+        stream: a digest of the first key of the noise of its run.
+        digest: of the line; the next line holds it.
     """
 
     run: int
@@ -52,7 +55,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Position:
-    """How long a ledger was, and the digest of its last line: what a model or a statement says it was made behind."""
+    """The length of a ledger and the digest of its last line: the position that a model or a statement records."""
 
     lines: int
     digest: str
@@ -62,16 +65,17 @@ class Position:
 
 
 def describe(step: Step) -> str:
-    """A single release (n = 1) as canonical JSON; observations are not part of it."""
+    """Return a single release (n = 1) as canonical JSON, without observed distances."""
     fields = {**step.mechanism.describe(), "sampling": step.sampling.kind}
     return json.dumps(fields if step.sampling.kind == "none" else {**fields, "rate": step.sampling.rate})
 
 
 def entries(path: Path) -> list[Entry]:
-    """All entries of a ledger; a last line that a crash cut short is left out, since nothing came of its step.
+    """Return all entries of a ledger, without a last line that a crash cut short: the result of its step was not used.
 
     Raises:
-        UsageError: a line is no entry, does not continue the chain, or the steps of a run are not 1, 2, 3, ... up to those planned.
+        UsageError: a line is not an entry or does not continue the chain, or the steps of a run are not 1, 2, 3, ... up
+            to the planned number.
         MissingResource: the file cannot be read.
     """
     try:
@@ -89,26 +93,27 @@ def entries(path: Path) -> list[Entry]:
         last = rows[-1] if rows else Entry(0, 0, 0, "", "", "", FORMAT)
         if previous != last.digest:
             raise UsageError(
-                f"{path}:{number}: does not continue the line before it: a line was changed, removed or added by something other than "
-                f"wpriv, so that what was spent is not known"
+                f"{path}:{number}: does not continue the line before it: a line was changed, removed or added "
+                f"by another program, so that the privacy cost is not known"
             )
         same = (entry.planned, entry.stream, entry.adjacency) == (last.planned, last.stream, last.adjacency)
         follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1 and same
         if not follows or entry.run < last.run or entry.step > entry.planned:
             raise UsageError(
-                f"{path}:{number}: wanted the step after step {last.step} of run {last.run}; found step {entry.step} of run {entry.run}"
+                f"{path}:{number}: wanted the step after step {last.step} of run {last.run}; "
+                f"found step {entry.step} of run {entry.run}"
             )
         rows.append(entry)
     return rows
 
 
 def _parse(line: bytes, place: str) -> tuple[Entry, str]:
-    """An entry and the digest that it carries of the line before it."""
+    """Return an entry and the digest of the previous line that it holds."""
     try:
         data = json.loads(line)
         if isinstance(data, dict) and "step" in data and "previous" not in data:
             raise UsageError(
-                f"{place}: a ledger of an earlier version of wpriv, whose lines are not chained; account for it with that one"
+                f"{place}: a ledger of an earlier version of wpriv, whose lines are not chained; use that version"
             )
         run, step, planned = (data.pop(key) for key in ("run", "step", "of"))
         words = adjacency, stream, previous = [data.pop(key) for key in ("adjacency", "stream", "previous")]
@@ -118,7 +123,7 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
             return Entry(run, step, planned, json.dumps(data), adjacency, stream, _digest(line)), previous
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         pass
-    raise UsageError(f"{place}: not an entry of a ledger; the file was changed by something other than wpriv")
+    raise UsageError(f"{place}: not an entry of a ledger; the file was changed by another program")
 
 
 def _digest(line: bytes) -> str:
@@ -126,17 +131,17 @@ def _digest(line: bytes) -> str:
 
 
 def position(rows: Sequence[Entry]) -> Position:
-    """The position at the end of a ledger."""
+    """Return the position at the end of a ledger."""
     return Position(len(rows), rows[-1].digest if rows else FORMAT)
 
 
 def last_run(rows: Sequence[Entry]) -> int:
-    """The number of the last run of which the ledger has a line; 0 where it has none."""
+    """Return the number of the last run in a ledger; 0 if it has no line."""
     return rows[-1].run if rows else 0
 
 
 def require(rows: Sequence[Entry], at: Position, path: Path, owner: str) -> None:
-    """Check that a ledger still holds all that something was made behind.
+    """Check that a ledger holds all releases up to a recorded position.
 
     Args:
         at: the position that ``owner`` (a checkpoint, the model, the statement) recorded.
@@ -145,24 +150,24 @@ def require(rows: Sequence[Entry], at: Position, path: Path, owner: str) -> None
     """
     if len(rows) < at.lines or position(rows[: at.lines]).digest != at.digest:
         raise UsageError(
-            f"{path} is not the ledger of {owner}, which was made behind {at.lines} entries of it: it was cut short, changed or replaced, "
-            f"and what was spent is not known. Put the right one back, or begin again with --fresh"
+            f"{path} is not the ledger of {owner}, which recorded {at.lines} entries: it was cut short, changed or "
+            f"replaced, and the privacy cost is not known. Put the right one back, or begin again with --fresh"
         )
 
 
 def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
-    """What ran, as a Process: neighbouring equal releases merged, all runs of a ledger composed.
+    """Return the process that ran: consecutive equal releases merged, all runs of a ledger composed.
 
     Args:
-        adjacency: the neighbours that are meant; by default those of the entries.
+        adjacency: the neighbouring relation; by default that of the entries.
     Raises:
-        UsageError: there is no entry. Unsupported: some of the entries are accounted for under other neighbours.
+        UsageError: there is no entry. Unsupported: the entries are accounted for under different adjacencies.
     """
     counts: list[tuple[str, int]] = []
     known = sorted({entry.adjacency for entry in rows} | ({adjacency} if adjacency else set()))
     if len(known) > 1:
         raise Unsupported(
-            f"steps under {' and under '.join(known)} neighbours have no cost together. Keep to one of them"
+            f"steps under {' and under '.join(known)} neighbours cannot be composed. Use one of them for all runs"
         )
     for entry in rows:
         before = counts.pop() if counts and counts[-1][0] == entry.release else (entry.release, 0)
@@ -180,12 +185,13 @@ class Ledger:
     """A ledger open for writing, of one run.
 
     Args:
-        path: the file, created where it is missing. run: the run whose releases are noted; those before it stay as they are.
-        planned: how many releases the plan of the run has. adjacency: the neighbours under which they are accounted for.
-        stream: a digest of the key that the noise of the run began with.
-        resume: go on with this run. Otherwise no line of it may be there: it would be a second training that nobody pays for.
+        path: the file, created where it is missing. run: the run whose releases are written.
+        planned: the number of releases in the plan of the run. adjacency: the neighbouring relation of the accounting.
+        stream: a digest of the first key of the noise of the run.
+        resume: continue this run. Otherwise the file must hold no line of it: a second training would not be accounted
+            for.
     Raises:
-        UsageError: the file is no ledger, holds a later run, or holds this one and ``resume`` is false.
+        UsageError: the file is not a ledger, holds a later run, or holds this one and ``resume`` is false.
         MissingResource: the file cannot be written.
     """
 
@@ -194,37 +200,37 @@ class Ledger:
         self.adjacency, self.stream = adjacency, stream
         last = last_run(self.entries)
         if last > run:
-            raise UsageError(
-                f"{path} holds run {last} already, a later one than run {run}: a ledger is only ever added to"
-            )
+            raise UsageError(f"{path} holds run {last}, which is later than run {run}: a ledger is append-only")
         self.steps = sum(entry.run == run for entry in self.entries)
         if self.steps and not resume:
             raise UsageError(
-                f"{path} holds {self.steps} steps of run {run} already: to train again they would be spent twice and paid for once. "
-                f"Go on with --resume, go on from the weights at the cost of both with --fork, or begin again with --fresh"
+                f"{path} holds {self.steps} steps of run {run}: training again would run them twice and account for "
+                f"them once. Continue with --resume, continue from the weights at the cost of both with --fork, or "
+                f"begin again with --fresh"
             )
         self._cut_torn_line()
         with durable_writes.reported(path):
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def spend(self, number: int, step: Step) -> None:
-        """Note release ``number`` of this run before its result is used; one that is there already is not paid for again.
+        """Append release ``number`` of this run before its result is used; an existing line is not repeated.
 
         Raises:
-            UsageError: the line that is there names another release, or steps in between are missing.
+            UsageError: the existing line names another release, or steps in between are missing.
             MissingResource: the line cannot be written.
         """
         release = describe(step)
         if number <= self.steps:
-            noted = self.entries[len(self.entries) - self.steps + number - 1]
-            if noted.stream != self.stream:
+            entry = self.entries[len(self.entries) - self.steps + number - 1]
+            if entry.stream != self.stream:
                 raise UsageError(
-                    f"{self.path}: step {number} was released with other noise than this run draws: its checkpoint is not the one of "
-                    f"these steps, and they would be spent twice and paid for once. Put the right one back, or use --fork"
+                    f"{self.path}: step {number} was released with other noise than this run draws: its checkpoint "
+                    f"does not belong to these steps, which would be accounted for once and released twice. Put the "
+                    f"right one back, or use --fork"
                 )
-            if (noted.release, noted.planned) != (release, self.planned):
-                was, now = f"{noted.release} (of {noted.planned})", f"{release} (of {self.planned})"
-                raise UsageError(f"{self.path}: step {number} was {was}; it cannot be made again as {now}. Use --fork")
+            if (entry.release, entry.planned) != (release, self.planned):
+                old, new = f"{entry.release} (of {entry.planned})", f"{release} (of {self.planned})"
+                raise UsageError(f"{self.path}: step {number} is {old}; it cannot be repeated as {new}. Use --fork")
             return
         if number != self.steps + 1 or number > self.planned:
             raise UsageError(f"{self.path}: wanted step {self.steps + 1} of {self.planned}; found step {number}")
@@ -236,11 +242,11 @@ class Ledger:
         self.steps = number
 
     def position(self) -> Position:
-        """The position at the present end of the ledger."""
+        """Return the position at the present end of the ledger."""
         return position(self.entries)
 
     def force(self) -> None:
-        """Force every line to disk: called before anything that depends on the steps leaves the program."""
+        """Force every line to disk; required before anything that depends on the steps leaves the program."""
         durable_writes.sync(self._file, self.path)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
-"""What private training releases: sums that carry their sensitivity, and the one place where noise is added to them.
+"""Releases of private training: sums that carry their sensitivity, and the only function that adds noise to them.
 
-A bound is kept by what made the sum (clipping, say) and travels with it; sums of bounded sums are bounded by the sum of their bounds.
+Whatever makes a sum (clipping, for example) guarantees its bound, which stays with the sum; a sum of bounded sums is
+bounded by the sum of their bounds.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from wpriv.engine.noise_stream import Noise
 from wpriv.errors import Unsupported, UsageError
 
 GRID_BITS = 20
-LEAST_EXPONENT = -1022
+MIN_EXPONENT = -1022
 PIECE = 2**15
 """Numbers that a CPU adds and rounds at a time, so that they stay in its cache."""
-MOST_ADDED = 2.0**-6
+MAX_ROUNDING_SHARE = 2.0**-6
 """The largest share of the sensitivity that rounding the sum to the grid of an exact release may add."""
 
 
@@ -29,12 +30,12 @@ class Bounded:
 
     Args:
         parts: one tensor for each trainable parameter, in the model's order; together they are one vector.
-        sensitivity: the most that its l2 norm changes between neighbours; >= 0 and finite.
-        adjacency: ``add-remove``, ``replace-one`` or ``replace-within-group``, the neighbours that are meant.
-        grid: a power of two of which every number of the parts, in float64, is a multiple without any rounding, so
-            that the sensitivity is that of these very numbers (wpriv/engine/exact_sums.py); 0 where it is that of the real
-            numbers that the parts stand for.
-        dtype: the precision in which a release is handed on; by default that of the parts.
+        sensitivity: the largest l2 distance of this vector between neighbours; >= 0 and finite.
+        adjacency: ``add-remove``, ``replace-one`` or ``replace-within-group``, the neighbouring relation.
+        grid: a power of two of which every number of the parts, in float64, is an exact multiple, so that the
+            sensitivity is that of these very numbers (wpriv/engine/exact_sums.py); 0 where the sensitivity is that of
+            the real numbers that the parts approximate.
+        dtype: the precision of the noisy release; by default that of the parts.
     Raises:
         UsageError: no such sensitivity or adjacency.
     """
@@ -53,7 +54,7 @@ class Bounded:
             raise UsageError(f"a sensitivity must be finite and at least 0; found {self.sensitivity}")
 
     def __add__(self, other: Bounded) -> Bounded:
-        """The sum of both, whose bound is the sum of both bounds (triangle inequality).
+        """Return the sum of both, whose bound is the sum of both bounds (triangle inequality).
 
         Raises:
             UsageError: they are bounded under different adjacencies, or their parts differ in number or shape.
@@ -70,7 +71,7 @@ class Bounded:
         return Bounded(parts, self.sensitivity + other.sensitivity, self.adjacency, grid, self.dtype)
 
     def scaled(self, factor: float) -> Bounded:
-        """``factor`` times this sum, rounded and so on no grid; ``factor`` must not depend on the data.
+        """Return ``factor`` times this sum, rounded and so on no grid; ``factor`` must not depend on the data.
 
         Raises:
             UsageError: the factor is not a finite number.
@@ -84,23 +85,23 @@ class Bounded:
 def add_noise(
     total: Bounded, sigma: float, noise: Noise | None = None, *, private: bool = True, exact: bool = False
 ) -> list[Tensor]:
-    """The sum plus normal noise of standard deviation ``sigma`` times its sensitivity on each coordinate: a release.
+    """Return the sum plus normal noise of standard deviation ``sigma`` times its sensitivity on each coordinate.
 
     With ``private`` this is the Gaussian mechanism of noise multiplier sigma. Sum and noise are added in float64 and
-    rounded to a grid of 2^-20 standard deviations (at least half, at most that), so that a release does not tell by
-    its low digits which sum it came from. By default the floating-point error of the sum and of the noise is not
-    covered by the accounting. With ``exact`` it is: see ``_exact``.
+    rounded to a grid of 2^-21 to 2^-20 standard deviations, so that the low digits of a release do not reveal which
+    sum it was made of. By default the floating-point error of the sum and of the noise is not covered by the
+    accounting. With ``exact`` it is: see ``_exact_noise``.
 
     Args:
-        total: what is released; its parts share one precision and one device.
+        total: the sum; its parts share one precision and one device.
         sigma: the noise multiplier, > 0; 0 is allowed where ``private`` is false, for training without privacy.
-        noise: where the noise comes from, for the device of the parts; by default under a key of its own from the operating system.
-        exact: the mechanism that is released is the Gaussian one without any floating-point error.
+        noise: its source, on the device of the parts; by default under a new key from the operating system.
+        exact: release the Gaussian mechanism without any floating-point error.
     Returns:
         New tensors in the order and shapes of ``total.parts``.
     Raises:
         UsageError: sigma is out of range, or 0 in a private release; or the parts differ in precision or device.
-        Unsupported: ``exact``, and ``total.grid`` is 0: the sensitivity does not cover what rounding did to the sum.
+        Unsupported: ``exact``, and ``total.grid`` is 0: the sensitivity does not cover the rounding of the sum.
     """
     if not math.isfinite(sigma) or sigma < 0 or (private and sigma == 0):
         raise UsageError(f"the noise multiplier of a private release must be finite and above 0; found {sigma}")
@@ -109,84 +110,84 @@ def add_noise(
     first = total.parts[0]
     for part in total.parts:
         if part.dtype != first.dtype or part.device != first.device:
-            found = f"{part.dtype} on {part.device} beside {first.dtype} on {first.device}"
-            raise UsageError(f"parts that are released together must share precision and device; found {found}")
+            pair = f"{part.dtype} on {part.device} beside {first.dtype} on {first.device}"
+            raise UsageError(f"parts that are released together must share precision and device; found {pair}")
     if exact and not total.grid:
         raise Unsupported(
-            "noise: exact needs a sum whose sensitivity covers rounding, as clipped_sum(..., exact=True) gives; found one "
-            "of floating-point numbers. Use noise: rounded"
+            "noise: exact needs a sum whose sensitivity covers rounding, as clipped_sum(..., exact=True) gives; found "
+            "one of floating-point numbers. Use noise: rounded"
         )
     dtype, source = total.dtype or first.dtype, noise or Noise(device=first.device)
     if sigma * total.sensitivity == 0:
         return [part.to(dtype, copy=True) for part in total.parts]
-    # one draw for all parts: a launch for each would cost more than the numbers
+    # one draw for all parts: a launch for each would take longer than making the numbers
     sizes = [part.numel() for part in total.parts]
-    draw = _exact if exact else _rounded
-    grid, drawn = draw(total, sigma, source, sum(sizes))
-    shares = torch.split(drawn, sizes)
-    return [_released(share, part, grid, exact, dtype) for share, part in zip(shares, total.parts, strict=True)]
+    draw = _exact_noise if exact else _real_noise
+    grid, numbers = draw(total, sigma, source, sum(sizes))
+    shares = torch.split(numbers, sizes)
+    return [_rounded_sum(share, part, grid, exact, dtype) for share, part in zip(shares, total.parts, strict=True)]
 
 
 def grid_of(deviation: float) -> float:
-    """The power of two in (2^-21, 2^-20] standard deviations: the grid of a release."""
-    return math.ldexp(1.0, max(math.frexp(deviation)[1] - 1 - GRID_BITS, LEAST_EXPONENT))
+    """Return the grid of a release: the power of two in (2^-21, 2^-20] standard deviations."""
+    return math.ldexp(1.0, max(math.frexp(deviation)[1] - 1 - GRID_BITS, MIN_EXPONENT))
 
 
 def exact_form(total: Bounded, sigma: float, count: int) -> tuple[float, float]:
-    """The grid of an exact release of ``count`` numbers, and the standard deviation of its noise.
+    """Return the grid of an exact release of ``count`` numbers, and the standard deviation of its noise.
 
-    The deviation is sigma times what rounding the sum to the grid leaves of its sensitivity: two vectors at a
-    distance of at most s are at most s + grid sqrt(count) apart once every coordinate is rounded, and at most s where
-    they lie on the grid already. The grid is that of ``grid_of``, or finer where rounding would add more than a share
-    ``MOST_ADDED`` to the sensitivity. Rounded upwards.
+    The deviation is sigma times the sensitivity of the sum after it was rounded to the grid: two vectors at a distance
+    of at most s are at most s + grid sqrt(count) apart once every coordinate is rounded, and at most s where they lie
+    on the grid already. The grid is that of ``grid_of``, or finer where rounding would add more than a share
+    ``MAX_ROUNDING_SHARE`` to the sensitivity. The deviation is rounded upwards.
     """
     grid = grid_of(sigma * total.sensitivity)
-    while grid > total.grid and grid * math.sqrt(count) > MOST_ADDED * total.sensitivity:
+    while grid > total.grid and grid * math.sqrt(count) > MAX_ROUNDING_SHARE * total.sensitivity:
         grid /= 2
     added = grid * math.sqrt(count) if grid > total.grid else 0.0
     return grid, sigma * (total.sensitivity + added) * (1 + 2.0**-50)
 
 
-def _rounded(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[float, Tensor]:
-    """The grid, and normal noise in float64, not rounded yet."""
+def _real_noise(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[float, Tensor]:
+    """Return the grid, and normal noise in float64, not rounded yet."""
     deviation = sigma * total.sensitivity
     return grid_of(deviation), noise.normal(count, deviation, torch.float64)
 
 
-def _exact(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[float, Tensor]:
-    """The grid, and noise in whole numbers of it, for the Gaussian mechanism on the rounded sum, rounded to the grid.
+def _exact_noise(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[float, Tensor]:
+    """Return the grid, and noise in multiples of it: the Gaussian mechanism on the rounded sum, rounded to the grid.
 
     Let x be the sum, rounded to multiples of the grid g, and Z the vector of normal numbers of standard deviation s.
-    Then round(x + Z) = x + round(Z), coordinate by coordinate, as x is a multiple of g: the release has the law of a
-    rounded release of the Gaussian mechanism on x, and rounding is post-processing. Its noise multiplier is s over the
-    sensitivity of x, which ``exact_form`` covers: at least sigma. ``Noise.whole`` draws round(Z / g) without error, s
-    / g being exact; x / g and what it adds up to are whole numbers, exact below 2^53.
+    Then round(x + Z) = x + round(Z), coordinate by coordinate, as x is a multiple of g: the release is distributed as
+    a rounded release of the Gaussian mechanism on x, and rounding is post-processing. Its noise multiplier is s over
+    the sensitivity of x, which ``exact_form`` covers: at least sigma. ``Noise.rounded_normal`` draws round(Z / g)
+    without error, s / g being exact; x / g and the sum of both are integers, exact below 2^53.
 
     Source:
         Mironov (2012) on the low digits of floating-point noise; Casacuberta et al. (2022) on sensitivities that
         rounding exceeds.
     """
     grid, deviation = exact_form(total, sigma, count)
-    return grid, noise.whole(count, deviation / grid)
+    return grid, noise.rounded_normal(count, deviation / grid)
 
 
-def _released(drawn: Tensor, part: Tensor, grid: float, exact: bool, dtype: torch.dtype) -> Tensor:
-    """One part plus its noise on the grid; a piece at a time, which stays in the cache of a CPU.
+def _rounded_sum(numbers: Tensor, part: Tensor, grid: float, exact: bool, dtype: torch.dtype) -> Tensor:
+    """Return one part plus its noise, on the grid; on a CPU a piece at a time.
 
     Raises:
-        UsageError: the sum is beyond 2^52 of the grid of an exact release.
+        UsageError: the sum exceeds 2^52 of the grid of an exact release.
     """
     result = torch.empty(part.shape, dtype=dtype, device=part.device)
-    if not len(drawn):
+    if not len(numbers):
         return result
-    size = PIECE if part.device.type == "cpu" else len(drawn)
-    pieces = (torch.split(each, size) for each in (drawn, part.reshape(-1), result.view(-1)))
+    size = PIECE if part.device.type == "cpu" else len(numbers)
+    pieces = (torch.split(each, size) for each in (numbers, part.reshape(-1), result.view(-1)))
     for noise, value, place in zip(*pieces, strict=True):
         if exact:
             noise.add_((value / grid).round_())
             if float(noise.abs().max()) >= 2.0**52:
-                told = f"noise: exact holds sums up to {2.0**52 * grid:.3g} at this noise multiplier"
-                raise UsageError(f"{told}; take a smaller batch or more noise")
+                limit = f"noise: exact holds sums up to {2.0**52 * grid:.3g} at this noise multiplier"
+                raise UsageError(f"{limit}; use a smaller batch or more noise")
         else:
             noise.add_(value).div_(grid).round_()
         place.copy_(noise.mul_(grid))

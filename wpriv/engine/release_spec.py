@@ -1,4 +1,4 @@
-"""What one step of a training releases of its private records, as the accountants price it; decided without torch and without records."""
+"""The release of one training step as it is accounted for; computed without torch and without records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 
 ONE_RECORD = "one training record with its label"
-NO_PRIVACY = "a training without privacy releases nothing that could be accounted"
+NO_PRIVACY = "a training without privacy releases nothing that could be accounted for"
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class ReleaseSpec:
 
     Args:
         at: the mechanism of one release at a noise multiplier (standard deviation of the noise over the sensitivity).
-        sampling: how its records are drawn, as run and as accounted. batch: how many, on average under Poisson sampling.
-        adjacency: the neighbours under which the mechanism is priced.
-        clipped, of: for the statement, what is bounded and to what the noise is added. clip: the bound; sensitivity: the most that
-            what gets the noise moves, in the units of ``clip``.
-        unit: what is protected. drawn: how records are drawn, where it is not in the usual words.
+        sampling: how records are drawn, as run and as accounted for. batch: how many, on average with Poisson sampling.
+        adjacency: the neighbouring relation of the accounting.
+        clip: the bound of what is clipped. sensitivity: of what gets the noise, in the units of ``clip``.
+        clipped, of: for the statement, what is clipped and what the noise is added to.
+        unit: what is protected. drawn: how records are drawn, where the usual words do not describe it.
         once: one release in the whole run, and post-processing from then on.
-        covered, not_covered: lines of the statement that belong to this task alone.
+        covered, not_covered: lines of the statement for this task alone.
     """
 
     at: Callable[[float], Mechanism]
@@ -47,15 +47,15 @@ class ReleaseSpec:
     not_covered: tuple[str, ...] = ()
 
 
-def drawn(train: Train, records: int) -> tuple[Sampling, int]:
-    """How a recipe's steps draw from a set of ``records``, and the expected number of records of a step.
+def sampling_of(train: Train, records: int) -> tuple[Sampling, int]:
+    """Return how the steps of a recipe sample a set of ``records``, and the expected number of records of a step.
 
     Raises:
         UsageError: the batch is larger than the set.
     """
     batch = records if train.batch is None else train.batch
     if batch > records:
-        raise UsageError(f"batch: {batch} records were asked for and the training set has {records}; take fewer")
+        raise UsageError(f"batch: {batch} is larger than the training set of {records} records; take a smaller one")
     private = train.privacy
     if batch == records and (private is None or private.sampling == "none"):
         return Sampling(), batch
@@ -63,7 +63,7 @@ def drawn(train: Train, records: int) -> tuple[Sampling, int]:
 
 
 def gradients(train: Train, records: int) -> ReleaseSpec:
-    """DP-SGD: the sum of clipped per-example gradients; or, with ``clip: batch-mean``, the clipped mean gradient of a batch.
+    """Return the release of DP-SGD: the sum of clipped gradients, or the clipped mean with ``clip: batch-mean``.
 
     Raises:
         UsageError: the batch is larger than the training set, or the recipe has no privacy.
@@ -71,10 +71,10 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
     private = train.privacy
     if private is None:
         raise UsageError(NO_PRIVACY)
-    sampling, batch = drawn(train, records)
+    sampling, batch = sampling_of(train, records)
     adjacency = private.adjacency or default_adjacency(sampling.kind)
     mean = private.clip == "batch-mean"
-    # in units of the clipping norm: what one record moves the clipped sum by, or any batch the clipped mean
+    # sensitivity in units of the clipping norm: of the clipped sum to one record, or of the clipped mean to any batch
     unit = 2.0 if adjacency == "replace-one" or mean else 1.0
     norm = private.norm if mean else float(private.clip)
     words = ("the mean gradient of a batch", "the clipped mean") if mean else ("each record's gradient", ReleaseSpec.of)
@@ -84,24 +84,26 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
 
 
 def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]], **words: object) -> ReleaseSpec:
-    """One private penalised gradient (``train/wasserstein``), its groups drawn without replacement from ``records`` of each.
+    """Return the release of a private penalised gradient (wpriv/engine/penalty).
 
     Args:
-        words: fields of ``Release`` in words that say more than usual (``unit``, ``clipped``, ``of``, ``drawn``, ``not_covered``, ...).
+        records: of each group, from which batches are drawn without replacement.
+        words: fields of ``ReleaseSpec`` that differ from the usual ones (``unit``, ``clipped``, ``drawn``, ...).
     Raises:
         UsageError: a group's batch is larger than the group, or the recipe has no privacy.
     """
     if train.privacy is None:
         raise UsageError(NO_PRIVACY)
     step = penalty.step(1.0, records, 1)
-    said = {
-        "clipped": f"each record's scores to an l2 norm of {penalty.bound:g}, their Jacobians to {penalty.lipschitz:g}, and the gradient "
-        "of its loss"
+    scores = f"each record's scores to an l2 norm of {penalty.bound:g}"
+    defaults = {
+        "clipped": f"{scores}, their Jacobians to {penalty.lipschitz:g}, and the gradient of its loss"
         if penalty.clip
-        else f"each record's scores to an l2 norm of {penalty.bound:g}, and their Jacobians",
+        else f"{scores}, and their Jacobians",
         "of": "the penalised gradient",
         "unit": "the values of one training record within its group",
-        "drawn": "every step takes a fresh uniformly random set of a fixed number of records from each group, without replacement",
+        "drawn": "every step takes a fresh uniformly random set of a fixed number of records from each group, "
+        "without replacement",
     }
     return ReleaseSpec(
         lambda multiplier: penalty.mechanism(multiplier * penalty.sensitivity),
@@ -110,5 +112,5 @@ def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]]
         step.mechanism.adjacencies[0],
         penalty.clip or penalty.lipschitz,
         penalty.sensitivity,
-        **{**said, **words},  # type: ignore[arg-type]
+        **{**defaults, **words},  # type: ignore[arg-type]
     )

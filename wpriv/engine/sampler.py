@@ -1,6 +1,6 @@
-"""Which records take part in a step. A sampler is drawn from and accounted as one object: its ``sampling`` is what ran.
+"""Draw the records of each step. The ``sampling`` of a sampler is both what runs and what is accounted for.
 
-Shuffling the data and cutting it into batches is none of these, and is not offered: nothing proves that it amplifies.
+Shuffled epochs are not offered: no amplification by subsampling is proven for them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ class Sampler:
     """Draws the records of one step after another.
 
     Args:
-        sampling: what is run and accounted: ``poisson`` (each record by a coin of its own), ``fixed`` (a set of ``batch`` records,
-            all sets equally likely, fresh at every step) or ``none`` (all records).
-        records: size of the data set. batch: the expected number of records of a step, by which a clipped sum is divided: it is
-            public, while the number really drawn is not.
-        groups: disjoint groups, as the places of their records and how many of them a step takes: one set after another, each in
-            ascending order. Without them all records are one group.
-        rng: where the coins come from; its state is the whole state of the sampler.
+        sampling: ``poisson`` (each record independently), ``fixed`` (a new set of ``batch`` records at every step, all
+            sets equally likely) or ``none`` (all records).
+        records: size of the data set.
+        batch: the expected number of records of a step, by which a clipped sum is divided. It is public, while the
+            number that was drawn is not.
+        groups: disjoint groups, as the places of their records and how many of them a step takes. A step has one set
+            after another, each in ascending order. Without them all records are one group.
+        rng: the generator; its state is the whole state of the sampler.
     """
 
     sampling: Sampling
@@ -40,7 +41,7 @@ class Sampler:
     groups: tuple[tuple[Indices, int], ...] = field(default=(), repr=False, compare=False)
 
     def draw(self) -> Indices:
-        """The places of the records of the next step, ascending and each at most once; under Poisson sampling there may be none."""
+        """Return the distinct places of the next step's records, in ascending order; maybe none with Poisson."""
         if self.groups:
             return np.concatenate([np.sort(places[self._set(len(places), size)]) for places, size in self.groups])
         if self.sampling.kind == "none":
@@ -50,11 +51,11 @@ class Sampler:
         return _coins(self.rng, self.records, self.sampling.rate)
 
     def _set(self, records: int, size: int) -> Indices:
-        # floyd's algorithm or a partial shuffle inside: every set of this size is equally likely
+        # by Floyd's algorithm or a partial shuffle: every set of this size is equally likely
         return self.rng.choice(records, size, replace=False, shuffle=False)
 
     def state(self) -> str:
-        """The generator's state as JSON, from which ``restore`` goes on with the same draws."""
+        """Return the generator's state as JSON, from which ``restore`` continues with the same draws."""
         return json.dumps(self.rng.bit_generator.state, default=int)
 
     def restore(self, state: str) -> None:
@@ -64,54 +65,54 @@ class Sampler:
 def sampler(
     sampling: Sampling, records: int, batch: int, rng: np.random.Generator, groups: Sequence[tuple[Indices, int]] = ()
 ) -> Sampler:
-    """A sampler of ``records`` records whose steps have ``batch`` of them, on average under Poisson sampling.
+    """Return a sampler of ``batch`` of ``records`` records per step, on average under Poisson sampling.
 
     Args:
-        groups: see ``Sampler``; what is accounted is the rate of the group that is sampled most.
+        groups: see ``Sampler``; the accounted rate is that of the group with the largest one.
     Raises:
-        UsageError: the batch is empty or larger than the data set, or is not the share of it that ``sampling`` names.
+        UsageError: the batch is empty or larger than the data set, or its share of it is not the accounted rate.
     """
     if groups:
-        return Sampler(sampling, records, batch, rng, _checked(sampling, groups))
+        return Sampler(sampling, records, batch, rng, _validated(sampling, groups))
     if not 1 <= batch <= records:
         raise UsageError(f"the batch must have from 1 record to all {records} of the data set; found {batch}")
     if sampling.rate != batch / records:
         raise UsageError(
-            f"{batch} of {records} records are a share of {batch / records:g}; found the sampling rate {sampling.rate:g}"
+            f"the sampling rate of {batch} of {records} records is {batch / records:g}; found {sampling.rate:g}"
         )
     return Sampler(sampling, records, batch, rng)
 
 
-def _checked(sampling: Sampling, groups: Sequence[tuple[Indices, int]]) -> tuple[tuple[Indices, int], ...]:
-    """Groups that are what is accounted: fixed sizes, no record twice, no share above the rate."""
-    every = np.concatenate([places for places, _ in groups])
-    if len(np.unique(every)) < len(every):
-        raise UsageError("groups must be disjoint: a record that stands in two would take part twice")
+def _validated(sampling: Sampling, groups: Sequence[tuple[Indices, int]]) -> tuple[tuple[Indices, int], ...]:
+    """Check that groups are as accounted for: fixed sizes, no record twice, no share above the rate."""
+    grouped = np.concatenate([places for places, _ in groups])
+    if len(np.unique(grouped)) < len(grouped):
+        raise UsageError("groups must be disjoint; found a record in two of them")
     if any(not 1 <= size <= len(places) for places, size in groups):
-        told = ", ".join(f"{size} of {len(places)}" for places, size in groups)
-        raise UsageError(f"a step takes from 1 to all records of each group; found {told}")
+        counts = ", ".join(f"{size} of {len(places)}" for places, size in groups)
+        raise UsageError(f"a step takes from 1 to all records of each group; found {counts}")
     if sampling.kind == "poisson" or max(size / len(places) for places, size in groups) > sampling.rate:
-        raise UsageError(f"groups are drawn in fixed sizes, no more of them than is accounted; found {sampling}")
+        raise UsageError(f"groups are drawn in fixed sizes, at most at the accounted rate; found {sampling}")
     return tuple((np.asarray(places, dtype=np.int64), size) for places, size in groups)
 
 
 def _coins(rng: np.random.Generator, records: int, rate: float) -> Indices:
-    """The successes of one coin a record, by the gaps between them: geometric, so that the cost is that of the batch."""
+    """Draw each record with probability ``rate``, by the geometric gaps between them: the cost is that of the batch."""
     if rate >= 1:
         return np.arange(records)
-    found: list[Any] = []
+    pieces: list[Any] = []
     last = -1
     while last < records:
         expected = (records - last) * rate
         gaps = rng.geometric(rate, int(expected + 4 * np.sqrt(expected) + 8))
-        # a gap beyond the end is as good as any other there; cut, the sum cannot overflow
+        # gaps beyond the end are cut, so that the sum cannot overflow
         places = last + np.cumsum(np.minimum(gaps, records + 1))
-        found.append(places)
+        pieces.append(places)
         last = int(places[-1])
-    drawn = np.concatenate(found)
+    drawn = np.concatenate(pieces)
     return drawn[drawn < records]
 
 
-def chunks(indices: Indices, most: int) -> list[Indices]:
-    """The records of one step cut into physical batches of at most ``most``, of nearly equal size; none where there are no records."""
-    return np.array_split(indices, -(-len(indices) // most)) if len(indices) else []
+def chunks(indices: Indices, size: int) -> list[Indices]:
+    """Split the records of a step into physical batches of nearly equal sizes up to ``size``; [] without records."""
+    return np.array_split(indices, -(-len(indices) // size)) if len(indices) else []

@@ -57,10 +57,10 @@ def short(time: Time | None) -> str:
 
 def of_plan(plan: Plan) -> Duration | None:
     """The duration of one training: as its recipe says, or a guess where keys were changed or it says nothing; None if neither is known."""
-    stated, guess = of_recipe(plan.recipe, 1.0), plan.guess()
-    if stated is not None and not (stated.as_shipped and guess is not None):
+    stated, cost = of_recipe(plan.recipe, 1.0), plan.cost
+    if stated is not None and not (stated.as_shipped and cost is not None):
         return stated
-    return None if guess is None else Duration(float(f"{guess.seconds:.2g}"), "cpu", "estimated")
+    return None if cost is None else Duration(float(f"{cost.seconds:.2g}"), "cpu", "estimated")
 
 
 def of_sweep(made: Recipe, plans: list[Plan], cells: int) -> Duration | None:
@@ -72,8 +72,7 @@ def of_sweep(made: Recipe, plans: list[Plan], cells: int) -> Duration | None:
     stated = of_recipe(made, len(plans) / cells)
     if stated is not None and not stated.as_shipped:
         return stated
-    guesses = [plan.guess() for plan in plans]
-    seconds = [guess.seconds for guess in guesses if guess is not None]
+    seconds = [plan.cost.seconds for plan in plans if plan.cost is not None]
     return Duration(float(f"{sum(seconds):.2g}"), "cpu", "estimated") if len(seconds) == len(plans) else stated
 
 

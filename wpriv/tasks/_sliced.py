@@ -56,7 +56,7 @@ def shares(recipe: Train, counts: Sequence[int]) -> list[int]:
         UsageError: the batch is larger than all groups together.
     """
     records = sum(counts)
-    _, batch = release_spec.drawn(recipe, records)
+    _, batch = release_spec.sampling_of(recipe, records)
     return [max(1, count * batch // records) for count in counts]
 
 

@@ -118,7 +118,7 @@ def exact(train: Train) -> bool:
 
 
 def _gradient(train: Train, own: Options, records: int) -> release_spec.ReleaseSpec:
-    _, batch = release_spec.drawn(train, records)
+    _, batch = release_spec.sampling_of(train, records)
     found = release_spec.penalised(
         train,
         penalty(batch),
@@ -134,7 +134,7 @@ def _gradient(train: Train, own: Options, records: int) -> release_spec.ReleaseS
 
 
 def _projections(train: Train, own: Options, records: int) -> release_spec.ReleaseSpec:
-    sampling, batch = release_spec.drawn(train, records)
+    sampling, batch = release_spec.sampling_of(train, records)
     assert own.dimension is not None
 
     def at(multiplier: float) -> Projection:

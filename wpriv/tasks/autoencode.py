@@ -128,8 +128,10 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         axes,
         points,
     )
-    gather = objective.gather(recipe.privacy, inputs, inputs)
-    return Job(model, gather, evaluate, groups=[(np.arange(len(inputs)), penalty.batch)], save_artifacts=save_artifacts)
+    aggregate = objective.make_aggregator(recipe.privacy, inputs, inputs)
+    return Job(
+        model, aggregate, evaluate, groups=[(np.arange(len(inputs)), penalty.batch)], save_artifacts=save_artifacts
+    )
 
 
 def ball(count: int, width: int, radius: float, generator: torch.Generator) -> Tensor:
@@ -150,5 +152,5 @@ def _shown(x: Tensor) -> Tensor:
 def _penalty(recipe: Train, records: int) -> Penalty:
     """As many points of the ball as records in the batch; these alone are private."""
     options = Options.model_validate(recipe.options)
-    batch = release_spec.drawn(recipe, records)[1]
+    batch = release_spec.sampling_of(recipe, records)[1]
     return _sliced.penalty(recipe, options, options.alpha, (batch, batch), fixed=True, private="x")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv import models
 from wpriv.config.field_types import StrictModel
 from wpriv.config.train_schema import Train
+from wpriv.core import registry
 from wpriv.engine import cost_estimate, release_spec
 from wpriv.tasks import _normalisation
 
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
 # the numbers it measures, under the names that `expect:` knows
 RESULTS = ("accuracy", "loss")
 EVALUATED_AT_ONCE = 1000
-# of data sets of ten classes whose shape is known before they are read
-SHAPES = {
-    "mnist": (1, 28, 28),
-    "fashion-mnist": (1, 28, 28),
-    "usps": (1, 16, 16),
-    "digits": (1, 8, 8),
-    "cifar10": (3, 32, 32),
-    "svhn": (3, 32, 32),
-}
 
 
 class Options(StrictModel):
@@ -48,18 +40,29 @@ def exact(recipe: Train) -> bool:
     return recipe.privacy is not None and recipe.privacy.clip != "batch-mean"
 
 
-def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost_estimate.Guess | None:
-    """The time and memory of a training, for a dry run; None where model or data set are not among those that are known."""
-    shape = SHAPES.get(recipe.data.name)
-    found = None if shape is None else cost_estimate.of(recipe.model.name, recipe.model.parameters(), shape, 10)
-    if shape is None or found is None:
+def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost_estimate.CostEstimate | None:
+    """Estimate time and memory of a training for a dry run; imports torch.
+
+    Returns:
+        None if the data set does not declare ``SHAPE`` and ``CLASSES``, or if the size of the model cannot be measured.
+    """
+    source = registry.load("data", recipe.data.name)
+    shape = getattr(source, "SHAPE", None)
+    cost = None if shape is None else cost_estimate.of_model(recipe.model, shape, len(source.CLASSES))
+    if shape is None or cost is None:
         return None
-    # as they are read, and as numbers of 4 bytes; a fifth more for those that test it
-    data = 1.2 * 5 * sizes["records"] * math.prod(shape)
-    own = recipe.physical
     private = recipe.privacy
-    how = {"private": private is not None, "exact": private is not None and private.exact}
-    return cost_estimate.guess(found, steps=steps, batch=batch, physical=own, budget=recipe.memory, data=data, **how)
+    return cost_estimate.estimate(
+        cost,
+        steps=steps,
+        batch=batch,
+        private=private is not None,
+        physical=recipe.physical,
+        budget=recipe.memory,
+        # bytes as they are read, and numbers of 4 bytes; a fifth more for test records
+        data=1.2 * 5 * sizes["records"] * math.prod(shape),
+        exact=private is not None and private.exact,
+    )
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -72,7 +75,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import torch
     from torch.nn.functional import cross_entropy
 
-    from wpriv.engine import batch_gradient, memory, watched_pairs
+    from wpriv.engine import batch_gradient, distance_observer, memory
     from wpriv.engine.clipping import clip
     from wpriv.engine.job import Job
 
@@ -107,8 +110,9 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     two = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
     batches = batch_gradient.Batches(model, loss, fetch, physical)
-    gathered = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
-    return Job(model, gathered, evaluate, watched_pairs.of(batches, recipe, adjacency), method=method)
+    aggregate = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
+    observe = distance_observer.make_observer(batches, recipe, adjacency)
+    return Job(model, aggregate, evaluate, observe, method=method)
 
 
 def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

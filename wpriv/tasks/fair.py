@@ -172,9 +172,9 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
     directions = None if width == 1 else _sliced.drawn(width, options.directions, device)
     objective = Objective(model, loss, fetch, penalty, scores, directions)
-    gather = objective.gather(recipe.privacy, inputs, targets)
+    aggregate = objective.make_aggregator(recipe.privacy, inputs, targets)
     drawn = list(zip(groups.values(), [size for pair in penalty.sizes for size in pair], strict=True))
-    return Job(model, gather, evaluate, groups=drawn, save_artifacts=save_artifacts)
+    return Job(model, aggregate, evaluate, groups=drawn, save_artifacts=save_artifacts)
 
 
 def _loss_and_scores(classifies: bool) -> tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]:

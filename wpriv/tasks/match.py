@@ -83,7 +83,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     """
     import torch
 
-    from wpriv.engine.batch_gradient import clipped
+    from wpriv.engine.batch_gradient import clip
     from wpriv.engine.job import Job, optimizer_of
     from wpriv.engine.penalty.objective import Objective
 
@@ -104,7 +104,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     axes = _sliced.drawn(width, options.directions, device)
     fetch, points = (lambda places: (at(places[:first]), None)), (lambda places: at(places[first:]))
     objective = Objective(network, None, fetch, penalty, lambda outputs: outputs, axes, points)
-    gather = objective.gather(recipe.privacy, records, None)
+    aggregate = objective.make_aggregator(recipe.privacy, records, None)
 
     def picture() -> Tensor:
         with torch.no_grad():
@@ -114,15 +114,15 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     def custom_step(places: Any, noisy: ReleaseGate) -> Tensor:
         if int(model.taken) in options.shown:
             model.get_buffer(f"shown_{int(model.taken)}").copy_(picture())
-        gathered = gather(places)
+        gathered = aggregate(places)
         parts = noisy(gathered.total)
         if options.cap is not None:
-            parts = clipped(parts, options.cap)
+            parts = clip(parts, options.cap)
         for weight, part in zip(weights, parts, strict=True):
             weight.grad = part
         optimizer.step()
         model.taken += 1
-        return gathered.seen
+        return gathered.diagnostics
 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():

@@ -161,9 +161,9 @@ def _exact_sum(x: torch.Tensor, y: torch.Tensor, frequencies: torch.Tensor, opti
     from wpriv.engine import exact_sums
     from wpriv.engine.release import Bounded
 
-    if len(x) > exact_sums.MOST:
-        raise UsageError(f"noise: exact adds up to {exact_sums.MOST} records; found {len(x)}")
-    sums = [exact_sums.Sum([frequencies.new_empty(options.features)], 1.0) for _ in range(options.classes)]
+    if len(x) > exact_sums.MAX_RECORDS:
+        raise UsageError(f"noise: exact adds up to {exact_sums.MAX_RECORDS} records; found {len(x)}")
+    sums = [exact_sums.ExactSum([frequencies.new_empty(options.features)], 1.0) for _ in range(options.classes)]
     for image, label in zip(x, y.tolist(), strict=True):
         sums[label].add([_features(image.unsqueeze(0).clone(), frequencies)])
     columns = [total.bounded("replace-one").parts[0] for total in sums]

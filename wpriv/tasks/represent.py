@@ -109,10 +109,10 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         lambda outputs: outputs[0],
         axes,
     )
-    gather = objective.gather(recipe.privacy, inputs, inputs)
+    aggregate = objective.make_aggregator(recipe.privacy, inputs, inputs)
     return Job(
         model,
-        gather,
+        aggregate,
         evaluate,
         groups=list(zip(groups.values(), penalty.sizes[0], strict=True)),
         save_artifacts=save_artifacts,

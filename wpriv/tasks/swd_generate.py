@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wpriv.config.train_schema import Train
-from wpriv.engine.release_spec import ONE_RECORD, ReleaseSpec, drawn
+from wpriv.engine.release_spec import ONE_RECORD, ReleaseSpec, sampling_of
 from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import _generation
 from wpriv.tasks._swd_generate_options import SENSITIVITY, Options
@@ -93,7 +93,7 @@ def validate(train: Train) -> list[tuple[tuple[str, ...], str]]:
 def release(train: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
     """One batch of noisy projections."""
     options = Options.model_validate(train.options)
-    sampling, batch = drawn(train, sizes["records"])
+    sampling, batch = sampling_of(train, sizes["records"])
     unit, told = ONE_RECORD, ""
     if options.labels == "public":
         assert options.smallest is not None

@@ -31,7 +31,7 @@ def built(make, batch, training: bool = True) -> tuple[nn.Module, Tensor, Tensor
 
 
 def record_by_record(model: nn.Module, inputs: Tensor, targets: Tensor, norm: float) -> tuple[list[Tensor], Tensor]:
-    """The definition: each record's gradient by torch.autograd.grad, shortened to the norm where it is longer, and their sum."""
+    """The definition: the sum of the records' gradients by torch.autograd.grad, each clipped to the norm."""
     trained = [p for p in model.parameters() if p.requires_grad]
     total, lengths = [torch.zeros_like(p) for p in trained], []
     for place in range(len(inputs)):

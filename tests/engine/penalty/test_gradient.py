@@ -1,4 +1,4 @@
-"""The private Wasserstein gradient against a literal loop with POT's plans, against its sensitivity, and against its price."""
+"""The private Wasserstein gradient against a literal loop with POT's plans, its sensitivity and its accounted cost."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def axes(d: int, k: int = 6) -> Tensor | None:
     return None if d == 1 else random_directions(d, k, torch.Generator().manual_seed(2), dtype=torch.float64)
 
 
-# ---------------------------------------------------------------------------------------------------------------- the literal definition
+# ----------------------------------------------------------------------------------------------- the literal definition
 
 
 def slopes(u: Tensor, v: Tensor) -> Tensor:
-    """dW_2^2/du by POT's plan between points of the line; equal points share the mean, which is the same for every optimal plan."""
+    """dW_2^2/du by POT's plan on the line; equal points share the mean, which is the same for every optimal plan."""
     plan = torch.from_numpy(ot.emd_1d(u.numpy(), v.numpy(), metric="sqeuclidean"))
     found = 2 * (plan.sum(1) * u - plan @ v)
     return torch.stack([found[u == one].mean() for one in u])
@@ -113,7 +113,7 @@ def agrees(model, loss, inputs, targets, penalty, **more) -> Penalised:
     return found
 
 
-# -------------------------------------------------------------------------------------------------------------------------- what it gives
+# -------------------------------------------------------------------------------------------------------- what it gives
 
 
 @pytest.mark.parametrize("clipping", CLIPPINGS)
@@ -183,7 +183,7 @@ class Own(nn.Module):
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_models_without_rules_are_treated_a_few_examples_at_a_time(monkeypatch, alpha, clipping, held):
-    monkeypatch.setattr(jacobian, "HELD", held)
+    monkeypatch.setattr(jacobian, "MAX_VALUES", held)
     torch.manual_seed(0)
     penalty = Penalty(alpha, 0.5, 0.8, ((4, 5),), clip=0.5, clipping=clipping)
     agrees(Own(), lambda out, y: squared(out, y).sum(1), batch(9), batch(9, 3)[:, :2], penalty, directions=axes(2))
@@ -225,7 +225,7 @@ def test_a_weight_used_behind_its_layers_back_is_for_vmap():
 
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 def test_dropout_is_the_same_draw_in_every_pass_of_ghost_and_is_refused_by_vmap(clipping):
-    """One record's part is at most alpha L |a|, |a| <= 4 M/n: the scores of both groups lie in the ball, whatever was dropped."""
+    """A record contributes at most alpha L |a|, |a| <= 4 M/n: the scores of both groups lie in the ball."""
     model = head(nn.Linear(5, 20), nn.Dropout(0.5), width=20).double()
     penalty = Penalty(1.0, 0.5, 0.01, ((1, 1),), clipping=clipping)
     for seed in range(10):
@@ -268,7 +268,7 @@ def test_the_weights_are_those_of_the_plans_of_pot(n_m):
 
 
 def test_projected_numbers_tie_and_share_so_that_order_does_not_matter():
-    """By index tie-breaking the gradient would change by 4 M L when records are reversed, however many they are (opposite gradients)."""
+    """With ties broken by index, reversing records (opposite gradients) would change the gradient by 4 M L."""
     model = nn.Linear(2, 1, bias=False).double()
     model.weight.data = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     sign = torch.ones(50, dtype=torch.float64)
@@ -283,12 +283,12 @@ def test_projected_numbers_tie_and_share_so_that_order_does_not_matter():
 def test_the_same_directions_give_the_same_gradient_in_pieces(monkeypatch):
     x, z = batch(7)[:, :3], batch(9, 5)[:, :3]
     whole = weights(x, z, axes(3))
-    monkeypatch.setattr("wpriv.engine.penalty.gradient.HELD", 33)
+    monkeypatch.setattr("wpriv.engine.penalty.gradient.MAX_VALUES", 33)
     for one, other in zip(whole, weights(x, z, axes(3)), strict=True):
         torch.testing.assert_close(one, other)
 
 
-# -------------------------------------------------------------------------------------------------------------------- what it never exceeds
+# ------------------------------------------------------------------------------------------------ what it never exceeds
 
 
 @settings(max_examples=60, deadline=None)
@@ -356,7 +356,7 @@ def test_nor_does_a_record_on_the_private_side_of_fixed_points(seed, private, si
 
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 def test_the_tight_sensitivity_is_attained(clipping):
-    """All scores of the second group at -M, that of the record replaced at M before and after, its gradient turned about."""
+    """Scores of the second group at -M, that of the replaced record at M before and after, with opposite gradients."""
     model = nn.Linear(2, 1, bias=False).double()
     model.weight.data = torch.tensor([[1e6, 0.0]], dtype=torch.float64)
     bound, lipschitz, n, m = 0.7, 1.3, 6, 9
@@ -410,8 +410,8 @@ def test_two_by_two_matrices_are_shortened_as_by_their_eigenvalues(powers, angle
     turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64)
     gram = (turn @ torch.diag(10.0 ** torch.tensor(powers, dtype=torch.float64)) @ turn.T)[None]
     slack = rounding * gram.diagonal(dim1=1, dim2=2).sum(1)
-    wanted = jacobian._shortened(gram, slack, 0.8)
-    torch.testing.assert_close(jacobian._shortened_pairs(gram, slack, 0.8), wanted, rtol=1e-8, atol=1e-9)
+    wanted = jacobian._spectral_clip(gram, slack, 0.8)
+    torch.testing.assert_close(jacobian._spectral_clip_2x2(gram, slack, 0.8), wanted, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
@@ -424,7 +424,7 @@ def test_projected_scores_lie_in_the_ball_in_single_precision_too(d, scale):
     assert torch.equal(found[near], scores[near])
 
 
-# ---------------------------------------------------------------------------------------------------------------------------- what it costs
+# -------------------------------------------------------------------------------------------------------- what it costs
 
 
 @pytest.mark.parametrize(("ident", "formula"), [("003-eq7-0", "paper"), ("003-eq7-t", "tight")])
@@ -462,7 +462,7 @@ def test_a_step_is_priced_as_gauss_of_its_multiplier():
     assert found.epsilon.estimate == pytest.approx(1.0, abs=1e-3)  # the paper's setting: eps 1 by its limit
 
 
-# -------------------------------------------------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------------------------ what is refused
 
 PENALTY = {"alpha": 0.5, "bound": 1.0, "lipschitz": 1.0, "sizes": ((2, 3),), "clip": 1.0}
 
@@ -501,7 +501,7 @@ TWO = axes(2)
         ({"targets": batch(4)[:, :2]}, "found 4 targets"),
         ({"directions": None}, "scores of 2 coordinates are compared along directions"),
         ({"directions": axes(3)}, r"directions must be torch.float64 \[2, k\]"),
-        ({"directions": 2 * TWO}, "of length 1"),
+        ({"directions": 2 * TWO}, "length 1"),
         ({"directions": TWO.float()}, "directions must be torch.float64"),
         ({"points": batch(3)[:, :2]}, "wanted no points"),
         ({"inputs": torch.full((5, 5), math.nan, dtype=torch.float64)}, "the score of example 0"),
@@ -538,7 +538,7 @@ def test_an_unknown_method_and_outputs_that_are_no_tensor_are_refused():
         def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
             return self.layer(x), x
 
-    with pytest.raises(UsageError, match="say with scores= what of it the penalty compares"):
+    with pytest.raises(UsageError, match="scores="):
         penalised_gradient(Two(), None, batch(5), None, penalty, directions=TWO)
 
 

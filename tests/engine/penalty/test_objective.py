@@ -1,4 +1,4 @@
-"""A step of a penalised training: without clips it is the plain gradient, and both are those of the objective by autograd and POT."""
+"""A step of penalised training without clips is the plain gradient of the objective, by autograd and POT."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_with_loose_clips_both_ways_are_the_same_step(notion, d, alpha):
     clipped, plain = own.clipped(every(own)), own.plain(every(own))
     for one, other in zip(clipped.total.parts, plain.total.parts, strict=True):
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
-    assert torch.allclose(clipped.seen[:2], plain.seen[:2], rtol=1e-12)
+    assert torch.allclose(clipped.diagnostics[:2], plain.diagnostics[:2], rtol=1e-12)
     assert clipped.divisor == plain.divisor == DIVISOR
     assert clipped.total.adjacency == plain.total.adjacency == Adjacency.WITHIN_GROUP
     assert clipped.total.sensitivity == own.penalty.sensitivity
@@ -63,7 +63,7 @@ def test_with_loose_clips_both_ways_are_the_same_step(notion, d, alpha):
 @pytest.mark.parametrize("notion", SIZES)
 @pytest.mark.parametrize("d", [1, 3])
 def test_the_step_and_what_is_seen_are_those_of_the_objective(notion, d):
-    """Oracle: the objective in words, its distances by POT's differentiable ``wasserstein_1d`` on each direction, by autograd."""
+    """Oracle: the objective with POT's differentiable ``wasserstein_1d`` on each direction, by autograd."""
     own, alpha = objective(notion, d, 0.4), 0.4
     found = own.plain(every(own))
     inputs, targets = own.fetch(every(own))
@@ -75,7 +75,7 @@ def test_the_step_and_what_is_seen_are_those_of_the_objective(notion, d):
     value.backward()
     for part, weight in zip(found.total.parts, own.model.parameters(), strict=True):
         assert torch.allclose(part, weight.grad, rtol=1e-9, atol=1e-12)
-    assert float(found.seen[1] / found.seen[0]) == pytest.approx(float(value.detach()))
+    assert float(found.diagnostics[1] / found.diagnostics[0]) == pytest.approx(float(value.detach()))
 
 
 def test_what_is_clipped_is_counted_and_moves_less():
@@ -86,10 +86,14 @@ def test_what_is_clipped_is_counted_and_moves_less():
     each = [
         torch.autograd.grad(loss(own.model(x[None]), y[None])[0], weights) for x, y in zip(inputs, targets, strict=True)
     ]
-    assert float(found.seen[2]) == sum(math.sqrt(sum(float(g.square().sum()) for g in one)) > 0.05 for one in each) > 0
+    assert (
+        float(found.diagnostics[2])
+        == sum(math.sqrt(sum(float(g.square().sum()) for g in one)) > 0.05 for one in each)
+        > 0
+    )
     length = math.sqrt(sum(float(part.square().sum()) for part in found.total.parts))
     assert length <= 0.7 * 0.05 + 0.3 * 4 * 0.05 * 0.05  # (1 - alpha) C, and alpha times 2 |U - V| L for both groups
-    assert math.isnan(float(own.plain(every(own)).seen[2]))
+    assert math.isnan(float(own.plain(every(own)).diagnostics[2]))
 
 
 def test_the_mean_distance_is_that_of_pot():

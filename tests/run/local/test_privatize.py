@@ -234,7 +234,7 @@ def test_the_statement_says_what_is_protected_and_what_is_not():
     told = local_statement.to_markdown(said)
     for words in (
         "every record by itself", "any two inputs are neighbours", "to an l2 norm of 1, exactly", "the least noise that suffices", "eps = ",
-        "at delta = 1e-05", "post-processing", "several records of one person", "SHAKE-256", "Seed: 4 (fixed)", "whoever knows it can draw",
+        "at delta = 1e-05", "post-processing", "several records of one person", "AES-256", "Seed: 4 (fixed)", "whoever knows it can draw",
         "8 records of 3",
     ):  # fmt: skip
         assert words in told

@@ -90,20 +90,19 @@ def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record
     assert {name for name, answer in found.items() if answer == "yes"} == {
         "statement.json",
         "statement.md",
+        "model.pt",
         "ledger.jsonl",
         "recipe.yaml",
     }
-    assert found["model.pt"] == "in part"
-    assert (
-        found["checkpoint.pt"]
-        == found["metrics.csv"]
-        == found["provenance.json"]
-        == found["the training records"]
-        == "no"
+    private = ("checkpoint.pt", "diagnostics.pt", "metrics.csv", "provenance.json", "the training records")
+    assert {found[name] for name in private} == {"no"}
+    # model.pt holds neither metrics nor what depends on the fingerprint of the training records
+    model, diagnostics = (
+        torch.load(tmp_path / "out" / name, weights_only=True) for name in (file_names.MODEL, file_names.DIAGNOSTICS)
     )
-    # why the whole model.pt is none: what it holds beside the weights
-    stored = torch.load(tmp_path / "out" / file_names.MODEL, weights_only=True)
-    assert "loss" in json.loads(stored["rows"])[0]
+    assert set(model) == {"format", "identity", "step", "run", "ledger", "clear", "weights", "clipping"}
+    assert model["identity"] == diagnostics["identity"].partition("-")[0] != diagnostics["identity"]
+    assert "loss" in json.loads(diagnostics["rows"])[0]
     assert said == json.loads((tmp_path / "out" / file_names.STATEMENT).read_text())
 
 

@@ -1,4 +1,4 @@
-"""Which way of clipping is right for a model: decided once by a trial on made-up examples, and remembered while the model lives."""
+"""Choose a correct clipping method for a model by a trial on made-up examples; the choice is cached with the model."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from wpriv.engine.clipping.common import Loss, Summed, roughness, total
 from wpriv.engine.clipping.ghost import ghost
 from wpriv.engine.clipping.per_sample import loop, vmap
 from wpriv.engine.model_checks import model_state
-from wpriv.engine.model_checks.probe_model import Probed, Scores, probe
+from wpriv.engine.model_checks.model_pass import Probed, Scores
+from wpriv.engine.model_checks.probe_model import probe
 from wpriv.engine.model_checks.repeatable_draws import SameDraws, repeated
 from wpriv.errors import Unsupported
 
 METHODS = {"ghost": ghost, "vmap": vmap, "loop": loop}
 COUNTS = range(4, 20)
-"""Sizes of a made-up batch: the first of them for which neither it nor one less is another dimension of the examples."""
+"""Sizes of a made-up batch: the first one is taken for which neither it nor one less is a dimension of the examples."""
 UNCLIPPED = 1e20
-NEAR, NEAR_NORMS = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
-"""Relative differences allowed between two methods: of a sum of gradients, and of a norm, which is rounded upwards."""
+SUM_TOLERANCE, NORM_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
+"""Relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards."""
 JITTER = 0.1
 
 _methods: weakref.WeakKeyDictionary[nn.Module, dict[Any, str]] = weakref.WeakKeyDictionary()
@@ -41,42 +42,44 @@ def method_for(
     scores: Scores | None = None,
     classes: int = 2,
 ) -> str:
-    """The first candidate that gives each record's own gradient, after ``probe`` has found that records do not mix.
+    """Return the first candidate that gives each record's own gradient, after ``probe`` has refused models that mix.
 
-    Everything is tried on made-up examples in the shape of the records, in the model's present mode; the state of the model and the
-    global random generators are as before afterwards. The answer is remembered for the model, its modes, and the kinds of the arguments.
+    The trial uses made-up examples in the shape of the records, in the model's present mode, and restores the state of
+    the model and of the global random generators. The choice is cached for the model, its modes and the argument types.
 
     Args:
-        inputs, targets: their shapes behind the first dimension and their types are used; numbers only where the model refuses made-up
-            ones. loss, scores: as in ``probe``. candidates: ``ghost``, ``vmap``, ``loop`` in the order in which they are wanted.
-        classes: whole numbers among the targets are below this.
+        loss, scores: as in ``probe``.
+        inputs, targets: their types and their shapes behind the first dimension are used; their numbers only where the
+            model refuses made-up ones.
+        candidates: ``ghost``, ``vmap``, ``loop`` in order of preference. classes: integer targets are below this.
     Raises:
-        Unsupported: records mix, something is kept from batch to batch, or no candidate is right; the message names the place.
+        Unsupported: records mix, something is kept from batch to batch, or no candidate is correct; the message names
+            the place.
     """
     key = (tuple(candidates), _structure(model), _kind(inputs), _kind(targets), identity(loss), identity(scores))
-    known = _methods.setdefault(model, {})
-    if key not in known:
+    cache = _methods.setdefault(model, {})
+    if key not in cache:
         probed = Probed(model, loss, scores)
-        others = set(inputs.shape[1:])
-        count = next((count for count in COUNTS if others.isdisjoint((count, count - 1))), COUNTS[0])
+        dimensions = set(inputs.shape[1:])
+        count = next((count for count in COUNTS if dimensions.isdisjoint((count, count - 1))), COUNTS[0])
         with _full_precision(inputs.device.type):
             try:
                 examples = made_up(model, inputs, targets, count, classes)
-                known[key] = _tried(probed, *examples, candidates)
+                cache[key] = _try_methods(probed, *examples, candidates)
             except (RuntimeError, ValueError, IndexError, KeyError):
-                # the model or the loss does not take made-up examples
+                # the model or the loss does not accept made-up examples
                 if not len(inputs):
                     raise
                 few = [*range(min(count, len(inputs)))] if len(inputs) > 1 else [0, 0]
-                right = _tried(probed, inputs[few], None if targets is None else targets[few], candidates)
+                method = _try_methods(probed, inputs[few], None if targets is None else targets[few], candidates)
                 if len(inputs) < 3:
-                    return right  # too few of them to be sure for good
-                known[key] = right
-    return known[key]
+                    return method  # too few records to cache the choice
+                cache[key] = method
+    return cache[key]
 
 
 def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
-    """Refuse a model that mixes records or keeps them in evaluation mode, in which private records are measured or projected.
+    """Refuse a model that in evaluation mode mixes records or keeps them; private records are measured in this mode.
 
     Args:
         inputs: [0, ...] in the shape and type of records; made-up ones pass through the model.
@@ -90,7 +93,7 @@ def check_evaluation(model: nn.Module, inputs: Tensor) -> None:
 def made_up(
     model: nn.Module, inputs: Tensor, targets: Tensor | None, count: int, classes: int = 2
 ) -> tuple[Tensor, Tensor | None]:
-    """``count`` examples in the shape and type of others: numbers uniform on [0, 1), words that every embedding knows, classes."""
+    """Return made-up examples shaped as others: uniform on [0, 1), words of every embedding, or classes."""
     generator = torch.Generator().manual_seed(0)
     words = [module.num_embeddings for module in model.modules() if isinstance(module, (nn.Embedding, nn.EmbeddingBag))]
     rows = _drawn(inputs, count, min(words, default=2), generator)
@@ -98,7 +101,7 @@ def made_up(
 
 
 def identity(function: Any, depth: int = 4) -> Any:
-    """What a loss is known by: its code and the functions in it, so that one defined anew at each step stays the same."""
+    """Return the cache key of a loss: its code and the functions in it, the same for a loss that is defined again."""
     if function is None or isinstance(function, (type, types.BuiltinFunctionType)) or not depth:
         return function if depth else type(function)
     if isinstance(function, functools.partial):
@@ -116,7 +119,7 @@ def identity(function: Any, depth: int = 4) -> Any:
 
 
 def _identities(items: Sequence[Any], depth: int) -> Any:
-    """Functions by what they do, modules by which they are; the values of other variables are taken not to decide."""
+    """Return the keys of functions and modules; the values of other variables are assumed not to matter."""
     modules = tuple(_reference(item) for item in items if isinstance(item, nn.Module))
     return modules, tuple(
         identity(item, depth - 1) for item in items if callable(item) and not isinstance(item, nn.Module)
@@ -128,7 +131,7 @@ def _settings(values: Mapping[str, Any]) -> Any:
 
 
 def _reference(item: Any) -> Any:
-    """An object by which it is, without keeping it alive; by its type where it cannot be referred to so."""
+    """Return a weak reference to an object, or its type where it has none."""
     try:
         reference = weakref.ref(item)
         hash(reference)
@@ -137,8 +140,8 @@ def _reference(item: Any) -> Any:
     return reference
 
 
-def _tried(probed: Probed, inputs: Tensor, targets: Tensor | None, candidates: Sequence[str]) -> str:
-    """Probe and compare at the model's weights and beside them, since first weights of zero hide what later ones show."""
+def _try_methods(probed: Probed, inputs: Tensor, targets: Tensor | None, candidates: Sequence[str]) -> str:
+    """Probe and compare at the model's weights and near them, since initial weights of zero may hide a difference."""
     model = probed.model
     with model_state.kept(model):
         probe(model, inputs, targets, loss=probed.loss, scores=probed.scores)
@@ -146,36 +149,36 @@ def _tried(probed: Probed, inputs: Tensor, targets: Tensor | None, candidates: S
             probe(model, inputs, targets, loss=probed.loss, scores=probed.scores)
     trial = _Trial(probed, inputs, inputs.new_zeros(len(inputs)) if targets is None else targets, targets is not None)
     with model_state.kept(model), repeated(model), torch.enable_grad(), SameDraws(model, len(inputs)) as draws:
-        right = trial.right(candidates)
+        correct = trial.correct(candidates)
         with _jittered(model):
-            right = trial.right(right)
+            correct = trial.correct(correct)
         if draws.unknown or not trial.finite:
-            # no comparison means anything: what passes records one by one is right by construction
-            right = [name for name in candidates if name != "ghost" and trial.runs(name)]
-    if right:
-        return right[0]
+            # gradients cannot be compared: methods that pass records one by one are correct by construction
+            correct = [name for name in candidates if name != "ghost" and trial.runs(name)]
+    if correct:
+        return correct[0]
     if len(candidates) == 1 and trial.refusal is not None:
         raise trial.refusal
-    what = f"the clipping method {candidates[0]!r} does not give" if len(candidates) == 1 else "no method gives"
-    instead = (
-        "use the clipping method 'auto'" if len(candidates) == 1 else "use layers by calling them, each in one place"
-    )
+    if len(candidates) == 1:
+        fault, change = f"the clipping method {candidates[0]!r} does not give", "use the clipping method 'auto'"
+    else:
+        fault, change = "no method gives", "use layers by calling them, each in one place"
     raise Unsupported(
-        f"{what} each record's own gradient of this model: a weight takes part outside the layer that holds it, or a hook changes "
-        f"gradients; {instead}"
+        f"{fault} each record's own gradient of this model: a weight is used outside the layer that holds it, or a "
+        f"hook changes gradients; {change}"
     )
 
 
 class _Trial:
-    """Methods compared with a loop over made-up records. ``finite``: whether gradients were ever finite, so that it was a test."""
+    """Compares methods with a loop over made-up records. ``finite``: whether any gradients were finite."""
 
     def __init__(self, probed: Probed, inputs: Tensor, targets: Tensor, given: bool):
         self.probed, self.inputs, self.targets, self.given = probed, inputs, targets, given
         self.finite = False
         self.refusal: Unsupported | None = None
 
-    def right(self, candidates: Sequence[str]) -> list[str]:
-        """The candidates from the first that agrees with the loop on; all of them where gradients are not finite."""
+    def correct(self, candidates: Sequence[str]) -> list[str]:
+        """Return the candidates from the first that agrees with the loop; all if gradients are not finite."""
         wanted, alone = self.summed("loop"), self.summed("loop", slice(1, 2))
         if not all(bool(part.isfinite().all()) for part in wanted.parts):
             return list(candidates)
@@ -196,7 +199,7 @@ class _Trial:
         return []
 
     def runs(self, name: str) -> bool:
-        """Try a method on the model; False where it raises ``Unsupported``."""
+        """Return whether a method runs on the model without raising ``Unsupported``."""
         try:
             self.summed(name)
         except Unsupported as error:
@@ -205,12 +208,12 @@ class _Trial:
         return True
 
     def summed(self, name: str, part: slice = slice(None), weights: Tensor | None = None) -> Summed:
-        """The sum of the records' gradients by a method, not clipped."""
+        """Return the unclipped sum of the records' gradients by a method."""
         inputs, targets = self.inputs[part], self.targets[part]
         return METHODS[name](self.probed.model, self.loss, inputs, targets, UNCLIPPED, weights)
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
-        """One number [B] for each record, in which its loss and all its scores have a part."""
+        """Return one number [B] per record that depends on its loss and on all its scores."""
         numbers = self.probed.readout(outputs, targets if self.given else None)
         if numbers is None:
             raise Unsupported("the outputs of the model are not tensors with the records in the first dimension")
@@ -218,9 +221,9 @@ class _Trial:
 
 
 def _agree(sums: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
-    """Whether two lists of tensors are the same up to what precision and another order of sums do to them."""
+    """Return whether two lists of tensors agree up to precision and the order of summation."""
     largest = max(float(part.norm()) for part in wanted)
-    tolerance = NEAR[wanted[0].dtype] + 4 * roughness(wanted[0].dtype)
+    tolerance = SUM_TOLERANCE[wanted[0].dtype] + 4 * roughness(wanted[0].dtype)
     pairs = zip(sums, wanted, strict=True)
     return all(
         float((one - other).norm()) <= tolerance * (float(other.norm()) + 1e-3 * largest) for one, other in pairs
@@ -228,13 +231,13 @@ def _agree(sums: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
 
 
 def _agree_norms(norms: Tensor, wanted: Tensor) -> bool:
-    tolerance = NEAR_NORMS + 16 * roughness(wanted.dtype)
+    tolerance = NORM_TOLERANCE + 16 * roughness(wanted.dtype)
     return bool(((norms - wanted).abs() <= tolerance * (wanted + 1e-3 * wanted.max())).all())
 
 
 @contextmanager
 def _jittered(model: nn.Module) -> Iterator[None]:
-    """Within it the trainable weights are moved a little."""
+    """Move the trainable weights a little within the block."""
     generator = torch.Generator().manual_seed(1)
     weights = [(parameter, parameter.data) for parameter in model.parameters() if parameter.requires_grad]
     for parameter, data in weights:
@@ -249,13 +252,13 @@ def _jittered(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _full_precision(device: str) -> Iterator[None]:
-    """Without autocast, in which two orders of a sum differ by more than two methods may."""
+    """Disable autocast, under which two orders of a sum differ by more than the tolerance."""
     with torch.autocast(device, enabled=False):
         yield
 
 
 def _structure(model: nn.Module) -> Any:
-    """The kinds and modes of the modules, and which parameters are trained: what may decide the answer."""
+    """Return the types and modes of the modules and which parameters are trained: all that the choice depends on."""
     modules = tuple((type(module), module.training, len(module._forward_hooks)) for module in model.modules())
     return modules, tuple(
         (parameter.requires_grad, parameter.dtype, parameter.device) for parameter in model.parameters()

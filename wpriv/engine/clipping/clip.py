@@ -1,9 +1,9 @@
-"""Per-example clipping: the sum over a batch of each example's gradient, scaled down to a norm of at most C where it is longer.
+"""Per-example clipping: the sum over a batch of each example's gradient, scaled to an l2 norm of at most C.
 
-Three methods give the same sum to rounding. ``ghost`` (ghost.py) takes norms and sum from what the layers saw, in about
-the time and memory of ordinary training; ``vmap`` (per_sample.py) forms the gradient of every example, and treats any
-model that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the first of them that is right
-for the model, which a trial on made-up examples decides once (choose_method.py).
+Three methods give the same sum up to rounding. ``ghost`` (ghost.py) computes norms and sum from the inputs and output
+gradients of the layers, in about the time and memory of ordinary training; ``vmap`` (per_sample.py) forms the gradient
+of every example, for any model that torch.func can batch; ``loop`` runs one example after another. ``auto`` is the
+first of them that is correct for the model, as a trial on made-up examples decides once (choose_method.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from wpriv.config.train_schema import Privacy
 from wpriv.engine.clipping.choose_method import METHODS, method_for
 from wpriv.engine.clipping.common import Loss, total
-from wpriv.engine.exact_sums import Sum as ExactSum
-from wpriv.engine.exact_sums import gradients as exact_gradients
+from wpriv.engine.exact_sums import ExactSum, sum_of_gradients
 from wpriv.engine.model_checks.validate_model import check
 from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
@@ -26,9 +25,9 @@ from wpriv.errors import UsageError
 
 @dataclass(frozen=True)
 class Clipped:
-    """A clipped sum and what was seen on the way: norms [B] of the gradients before clipping, and losses [B].
+    """A clipped sum with the norms [B] of the gradients before clipping, and the losses [B].
 
-    Norms and losses are of single examples: they are not private, and neither are figures made from them.
+    Norms and losses belong to single examples: neither they nor figures made from them are private.
     """
 
     total: Bounded
@@ -48,13 +47,14 @@ def clipped_sum(
     weights: Tensor | None = None,
     exact: bool = False,
 ) -> Clipped:
-    """The sum over examples of the gradient of each one's loss, clipped to l2 norm <= ``norm`` over all trainable parameters.
+    """Sum the gradients of the examples' losses, each clipped to an l2 norm of ``norm`` over all trainable parameters.
 
-    One example's part is g min(1, norm / (|g| (1 + slack))), with a slack above what rounding can do to it, so that its norm stays
-    within ``norm`` in floating point too.
+    The part of an example is g min(1, norm / (|g| (1 + slack))), with a slack above the rounding error, so that its
+    norm stays within ``norm`` in floating point too.
 
-    At the first call for a model, and where its modes or layers change, ``probe`` tries it and the loss on made-up examples in the
-    model's present mode: nothing may mix the examples of a batch, and nothing may be kept from one call to the next.
+    At the first call for a model, and where its modes or layers change, ``probe`` tries it and the loss on made-up
+    examples in the model's present mode: no operation may mix the examples of a batch, and the model may keep nothing
+    from one call to the next.
 
     Args:
         model: its output for an example must depend on that example alone.
@@ -64,15 +64,15 @@ def clipped_sum(
         adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
         method: ``auto``, ``ghost``, ``vmap`` or ``loop``.
         weights: [B] of zeros and ones; examples of weight 0 are padding and add nothing.
-        exact: one example after another, in float64 on a grid (wpriv/engine/exact_sums.py), so that the sensitivity covers
-            every rounding; for ``release.noisy`` with ``exact``. Needs the method ``auto`` or ``loop``, and takes as
-            long as ``loop``.
+        exact: one example after another, in float64 on a grid (wpriv/engine/exact_sums.py), so that the sensitivity
+            covers every rounding; for ``release.add_noise`` with ``exact``. Needs the method ``auto`` or ``loop``, and
+            takes as long as ``loop``.
     Raises:
         UsageError: an argument is out of range, or a gradient is not a finite number; the message names the parameter.
-        Unsupported: the model or the loss mixes examples, the model keeps something between calls (a buffer that moves, say), or the
-            method cannot treat one of its layers; the message names the place.
+        Unsupported: the model or the loss mixes examples, the model keeps something between calls (a buffer that
+            changes, for example), or the method cannot treat one of its layers; the message names the place.
     Source:
-        Abadi et al. (2016), Algorithm 1, without the noise, which ``release.noisy`` adds.
+        Abadi et al. (2016), Algorithm 1, without the noise, which ``release.add_noise`` adds.
     """
     if not 0 < norm < math.inf:
         raise UsageError(f"the clipping norm must be finite and above 0; found {norm}")
@@ -87,34 +87,35 @@ def clipped_sum(
     trainable = [p for p in model.parameters() if p.requires_grad]
     if len(inputs) == 0:
         if exact:
-            nothing = trainable[0].new_zeros(0)
-            return Clipped(ExactSum(trainable, norm).bounded(adjacency), nothing, nothing)
-        nothing = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
-        return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), nothing, nothing)
+            empty = trainable[0].new_zeros(0)
+            return Clipped(ExactSum(trainable, norm).bounded(adjacency), empty, empty)
+        empty = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
+        return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), empty, empty)
 
-    right = METHODS[method_for(model, loss, inputs, targets, candidates=candidates)]
+    clip = METHODS[method_for(model, loss, inputs, targets, candidates=candidates)]
     if exact:
         with torch.enable_grad():
-            whole, lengths, losses = exact_gradients(model, loss, inputs, targets, norm, weights)
+            exact_sum, lengths, losses = sum_of_gradients(model, loss, inputs, targets, norm, weights)
         _refuse_nonfinite({"all parameters": lengths}, weights)
-        return Clipped(whole.bounded(adjacency), lengths, losses)
+        return Clipped(exact_sum.bounded(adjacency), lengths, losses)
     with torch.enable_grad():
-        found = right(model, loss, inputs, targets, norm, weights)
-    _refuse_nonfinite(found.squares, weights)
-    return Clipped(Bounded(found.parts, sensitivity, adjacency), total(found.squares).sqrt(), found.losses)
+        summed = clip(model, loss, inputs, targets, norm, weights)
+    _refuse_nonfinite(summed.squares, weights)
+    return Clipped(Bounded(summed.parts, sensitivity, adjacency), total(summed.squares).sqrt(), summed.losses)
 
 
 def choose(
     model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, *, method: str = "auto", classes: int = 2
 ) -> str:
-    """The fastest method that gives each example's own gradient: what ``auto`` is for this model in its present mode.
+    """Return the fastest method that gives each example's own gradient: ``auto`` for this model in its present mode.
 
-    Decided on made-up examples, so that it may be asked before any record is seen. Finds what no look at the layers can, such as a
-    weight that is used once more outside its layer.
+    It is decided on made-up examples, so that it may be called before any record is used. The trial detects faults that
+    the layers do not show, such as a weight that is used once more outside its layer.
 
     Args:
-        inputs, targets: [B, ...] their shapes and types are used, and their numbers only where the model refuses made-up ones; B may be 0.
-        method: a method to try alone, in place of all of them. classes: whole numbers among the targets are below this.
+        inputs, targets: [B, ...]; their shapes and types are used, and their numbers only where the model refuses
+            made-up ones; B may be 0.
+        method: the only method to try. classes: integer targets are below this.
     Raises:
         As ``clipped_sum``.
     """
@@ -123,7 +124,7 @@ def choose(
 
 
 def choose_for(model: nn.Module, loss: Loss, shape: tuple[int, ...], classes: int, method: str = "auto") -> str:
-    """``choose`` for records of a shape with labels below ``classes``.
+    """Return ``choose`` for records of a shape with labels below ``classes``.
 
     Raises:
         As ``clipped_sum``.
@@ -134,10 +135,10 @@ def choose_for(model: nn.Module, loss: Loss, shape: tuple[int, ...], classes: in
 
 
 def exact_method(method: str) -> str:
-    """The method of an exact sum, which takes one example after another.
+    """Return the method of an exact sum, which takes one example after another.
 
     Raises:
-        UsageError: another method is asked for.
+        UsageError: ``method`` is another one.
     """
     if method not in ("auto", "loop"):
         raise UsageError(f"noise: exact clips one example after another; found method: {method}. Use auto or loop")
@@ -145,7 +146,7 @@ def exact_method(method: str) -> str:
 
 
 def method_of(private: Privacy) -> str:
-    """The method that a recipe asks for.
+    """Return the clipping method of a recipe.
 
     Raises:
         UsageError: as ``exact_method``.
@@ -160,20 +161,19 @@ def _candidates(method: str) -> tuple[str, ...]:
 
 
 def _refuse_nonfinite(squares: dict[str, Tensor], weights: Tensor | None) -> None:
-    """Sees to it that every gradient is finite and every weight 0 or 1; asks the device once."""
-    fine = total(squares).isfinite().all()
+    """Check that every gradient is finite and every weight 0 or 1; synchronises with the device once."""
+    valid = total(squares).isfinite().all()
     if weights is not None:
-        fine = fine & ((weights == 0) | (weights == 1)).all()
-    if bool(fine):
+        valid = valid & ((weights == 0) | (weights == 1)).all()
+    if bool(valid):
         return
     for name, square in squares.items():
-        bad = (~square.isfinite()).nonzero()
-        if len(bad):
-            where = f"example {int(bad[0])} of the batch at {name!r}"
-            told = f"the gradient of {where} is not a finite number, so that it cannot be clipped"
+        places = (~square.isfinite()).nonzero()
+        if len(places):
             raise UsageError(
-                f"{told}. Look for NaN or infinity in the data and the weights; a lower learning rate may help"
+                f"the gradient of example {int(places[0])} of the batch at {name!r} is not a finite number. "
+                f"Look for NaN or infinity in the data and the weights; a lower learning rate may help"
             )
     if not bool(total(squares).isfinite().all()):
-        raise UsageError("a gradient is too long for its squared norm to be a finite number; scale the loss down")
-    raise UsageError("the weights of examples must be 0 or 1")
+        raise UsageError("the squared norm of a gradient is too large for its precision; scale the loss down")
+    raise UsageError("the weights of examples must be 0 or 1; found another number")

@@ -1,4 +1,4 @@
-"""The windows of a convolution's input: what its weight is multiplied with at each position of its output."""
+"""Unfold the input of a convolution into windows, which its weight multiplies at each position of its output."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-NEAR, FAR = 2**18, 2**28
-"""Numbers that the windows taken at a time hold at most: what the cache of a CPU keeps near, and what other devices have room for."""
+CPU_VALUES, GPU_VALUES = 2**18, 2**28
+"""The largest number of values in the windows of a chunk: for the cache of a CPU, and for the memory of a GPU."""
 
 
 class Windows:
-    """Windows of an input [B, C, (rows,) columns] beside the gradient at the output [B, P, (rows,) columns], group by group.
+    """Windows of an input [B, C, (rows,) columns] and the gradient at the output [B, P, (rows,) columns], by group.
 
-    ``positions`` is the number T of outputs of a channel; of each group, ``channels`` is the number of outputs and ``size`` the
-    number of inputs in a window, ordered as (kernel rows, kernel columns, channels): the order of channels-last, in which copying
-    them is fast.
+    ``positions`` is the number T of outputs of a channel. For each group, ``channels`` is the number of outputs and
+    ``size`` the number of inputs in a window, ordered as (kernel rows, kernel columns, channels): the order of
+    channels-last, in which copying is fast.
     """
 
     def __init__(self, layer: nn.Conv1d | nn.Conv2d, h: Tensor, delta: Tensor):
@@ -30,9 +30,9 @@ class Windows:
         self.channels = layer.out_channels // layer.groups
 
     def chunks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """A few examples at a time: which, their windows [n groups, T, size], and delta [n groups, channels, T].
+        """Yield a few examples at a time: their slice, windows [n groups, T, size], and delta [n groups, channels, T].
 
-        The windows of a chunk lie where those of the one before lay.
+        The windows of a chunk overwrite those of the chunk before.
         """
         layer, groups = self.layer, self.layer.groups
         mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
@@ -45,30 +45,27 @@ class Windows:
         steps = (row * stride[0], column * stride[1], row * dilation[0], column * dilation[1])
         shape = (len(h), groups, *self.output, *self.kernel, self.inputs)
         views = h.as_strided(shape, (example, self.inputs * channel, *steps, channel))
-        room = NEAR if h.device.type == "cpu" else FAR
-        n = min(len(h), max(1, room // (groups * self.positions * self.size)))
+        limit = CPU_VALUES if h.device.type == "cpu" else GPU_VALUES
+        n = min(len(h), max(1, limit // (groups * self.positions * self.size)))
         buffer = h.new_empty((n, *shape[1:]))
         for at in range(0, len(h), n):
-            near = slice(at, min(at + n, len(h)))
-            taken = buffer[: near.stop - at]
-            taken.copy_(views[near])
-            yield (
-                near,
-                taken.view(-1, self.positions, self.size),
-                self.delta[near].reshape(-1, self.channels, self.positions),
-            )
+            chunk = slice(at, min(at + n, len(h)))
+            windows = buffer[: chunk.stop - at]
+            windows.copy_(views[chunk])
+            delta = self.delta[chunk].reshape(-1, self.channels, self.positions)
+            yield chunk, windows.view(-1, self.positions, self.size), delta
 
     def weighted(self, factors: Tensor) -> Tensor:
-        """The gradient of the weight, summed over the batch with factors [B]."""
+        """Return the gradient of the weight, summed over the batch with factors [B]."""
         total = self.h.new_zeros(self.layer.groups, self.channels, self.size)
-        for near, seen, d in self.chunks():
-            d = d * factors[near].repeat_interleave(self.layer.groups).view(-1, 1, 1)
+        for chunk, windows, delta in self.chunks():
+            delta = delta * factors[chunk].repeat_interleave(self.layer.groups).view(-1, 1, 1)
             for group in range(self.layer.groups):
-                mine = slice(group, None, self.layer.groups)
-                total[group].addmm_(d[mine].transpose(0, 1).flatten(1), seen[mine].flatten(0, 1))
+                rows = slice(group, None, self.layer.groups)
+                total[group].addmm_(delta[rows].transpose(0, 1).flatten(1), windows[rows].flatten(0, 1))
         return self.as_weight(total)
 
     def as_weight(self, grad: Tensor) -> Tensor:
-        """A gradient [groups, channels, size] in the shape of the layer's weight."""
-        found = grad.view(-1, *self.kernel, self.inputs).permute(0, 3, 1, 2)
-        return found.squeeze(2) if self.layer.weight.dim() == 3 else found
+        """Return a gradient [groups, channels, size] in the shape of the layer's weight."""
+        weight = grad.view(-1, *self.kernel, self.inputs).permute(0, 3, 1, 2)
+        return weight.squeeze(2) if self.layer.weight.dim() == 3 else weight

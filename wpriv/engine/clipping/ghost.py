@@ -1,7 +1,7 @@
-"""The clipped sum by book-keeping: one forward pass, one backward pass to the outputs of layers alone, and the rules of the layers.
+"""Ghost clipping: one forward pass, one backward pass to the outputs of the layers, and the rules of the layers.
 
-From what a layer saw and the gradient at its output follow the norms first and, once the factors are known, the clipped sum; the
-gradients of single examples are formed only where they are small.
+The input of a layer and the gradient at its output determine the norms, and with the clip factors the clipped sum;
+the gradients of single examples are formed only where they are small.
 
 Source: Lee and Kifer (2021); Li et al. (2022), ghost clipping; Bu et al. (2023), book-keeping.
 """
@@ -26,7 +26,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Call:
-    """A layer's one call on a batch: its name in the model, its input [B, ...] and that input's version, its output in the graph."""
+    """The only call of a layer on a batch.
+
+    Args:
+        name: of the layer in the model. input: [B, ...]. version: of the input at the call.
+        output: its edge in the graph.
+    """
 
     name: str
     layer: nn.Module
@@ -36,7 +41,7 @@ class Call:
 
 
 def ghost(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
-    """The clipped sum of a model whose trainable layers all have a rule and are called once.
+    """Return the clipped sum of a model whose trainable layers all have a rule and are called once.
 
     Raises:
         Unsupported: see ``forward``.
@@ -48,42 +53,43 @@ def ghost(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: f
     )
     # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
     with torch.no_grad(), torch.autocast(inputs.device.type, enabled=False):
-        found = shares(_drained(calls), _drained(deltas))
-        squares = {name: share.squares for name, share in found.items()}
+        by_parameter = shares(_drained(calls), _drained(deltas))
+        squares = {name: share.squares for name, share in by_parameter.items()}
         factors = clip_factors(squares, norm, weights)
         parts = []
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                share = found.pop(name, None)
+                share = by_parameter.pop(name, None)
                 parts.append(torch.zeros_like(parameter) if share is None else share.weighted(factors))
     return Summed(parts, squares, losses.detach())
 
 
 def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
-    """The model's outputs for a batch, with the calls of its trainable layers.
+    """Return the model's outputs for a batch, with the calls of its trainable layers.
 
     Raises:
-        Unsupported: a layer has no rule, shares a parameter with another, is called more than once or not at all, has its input
-            changed in place by another, or sees something else than the batch in its first dimension; the message names it.
+        Unsupported: a layer has no rule, shares a parameter with another, is called more than once or not at all, has
+            its input changed in place, or has another first dimension than the batch; the message names it.
     """
     names = trainable_layers(model)
     calls: dict[nn.Module, Call] = {}
 
-    def note(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    def record(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         name = names[layer]
         if layer in calls:
             raise Unsupported(
                 f"{_named(name, layer)} is called more than once, and its gradient is not that of one call; {INSTEAD}"
             )
-        if not args or args[0].shape[:1] != inputs.shape[:1] or args[0].dim() < _least_dimensions(layer):
-            found = tuple(args[0].shape) if args else "no positional input"
+        if not args or args[0].shape[:1] != inputs.shape[:1] or args[0].dim() < _min_dimensions(layer):
+            shape = tuple(args[0].shape) if args else "no positional input"
             raise Unsupported(
-                f"{_named(name, layer)} must see the batch of {len(inputs)} examples first; found {found}; {INSTEAD}"
+                f"the input of {_named(name, layer)} must have the {len(inputs)} examples of the batch in its first "
+                f"dimension; found {shape}; {INSTEAD}"
             )
-        # the edge stays where the output was made, whatever is done to the output in place
+        # the edge of the output, which later changes in place do not move
         calls[layer] = Call(name, layer, args[0].detach(), args[0]._version, get_gradient_edge(output))
 
-    handles = [layer.register_forward_hook(note, prepend=True) for layer in names]
+    handles = [layer.register_forward_hook(record, prepend=True) for layer in names]
     try:
         outputs: Tensor = model(inputs)
     finally:
@@ -92,59 +98,63 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     for layer, name in names.items():
         if layer not in calls:
             raise Unsupported(
-                f"{_named(name, layer)} was not called: its parameters are unused, or used behind its back; {INSTEAD}"
+                f"{_named(name, layer)} was not called: its parameters are unused or accessed outside its forward(); "
+                f"{INSTEAD}"
             )
         if calls[layer].input._version != calls[layer].version:
             raise Unsupported(
-                f"the input of {_named(name, layer)} was changed in place after the call; compute the change anew, or {INSTEAD}"
+                f"the input of {_named(name, layer)} was changed in place after the call; write the change to a new "
+                f"tensor, or {INSTEAD}"
             )
     return outputs, list(calls.values())
 
 
 def shares(calls: Iterable[Call], deltas: Iterable[Tensor | None]) -> dict[str, Share]:
-    """What each trainable parameter, by name, has from each example, given the gradients at the outputs of the calls.
+    """Return the examples' gradients of each trainable parameter, by name, given the gradients at the calls' outputs.
 
-    A parameter whose layer's output the losses do not depend on is left out.
+    Parameters of layers whose output does not influence the losses are left out.
     """
-    found = {}
+    by_parameter = {}
     for call, delta in zip(calls, deltas, strict=True):
         if delta is not None:
             dtype = next(call.layer.parameters()).dtype
             h = call.input.to(dtype) if call.input.is_floating_point() else call.input
             for name, share in RULES[type(call.layer)](call.layer, h, delta.to(dtype)).items():
-                found[f"{call.name}.{name}" if call.name else name] = share
-    return found
+                by_parameter[f"{call.name}.{name}" if call.name else name] = share
+    return by_parameter
 
 
 def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
-    """The modules that hold trainable parameters, with their names.
+    """Return the modules that hold trainable parameters, with their names.
 
     Raises:
         Unsupported: one has no rule, or shares a parameter with another.
     """
-    found: dict[nn.Module, str] = {}
+    layers: dict[nn.Module, str] = {}
     owners: dict[Tensor, str] = {}
     for name, module in model.named_modules():
-        own = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
-        if not own:
+        parameters = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
+        if not parameters:
             continue
-        if type(module) not in RULES or not own.keys() <= {"weight", "bias"}:
+        if type(module) not in RULES or not parameters.keys() <= {"weight", "bias"}:
             known = ", ".join(sorted(kind.__name__ for kind in RULES))
             raise Unsupported(
-                f"{_named(name, module)} has no rule for its parameters {', '.join(own)}; known are {known}; {INSTEAD}"
+                f"{_named(name, module)} has no rule for its parameters {', '.join(parameters)}; known are {known}; "
+                f"{INSTEAD}"
             )
-        for p in own.values():
+        for p in parameters.values():
             if p in owners:
                 raise Unsupported(
-                    f"{name!r} and {owners[p]!r} share a parameter, and its gradient is not that of one layer; {INSTEAD}"
+                    f"{name!r} and {owners[p]!r} share a parameter, so that its gradient is not that of one layer; "
+                    f"{INSTEAD}"
                 )
             owners[p] = name
-        found[module] = name
-    return found
+        layers[module] = name
+    return layers
 
 
-def _least_dimensions(layer: nn.Module) -> int:
-    """The number of dimensions below which a layer would take its input for a single example."""
+def _min_dimensions(layer: nn.Module) -> int:
+    """Return the number of dimensions of a batch; with fewer, the layer takes its input for a single example."""
     return {nn.Conv1d: 3, nn.Conv2d: 4, nn.Embedding: 1}.get(type(layer), 2)
 
 
@@ -153,6 +163,6 @@ def _named(name: str, layer: nn.Module) -> str:
 
 
 def _drained(items: list[T]) -> Iterator[T]:
-    """Each item in turn, kept no longer than its user keeps it: the memory of a batch is freed layer by layer."""
+    """Yield each item and drop it from the list, so that memory is freed layer by layer."""
     while items:
         yield items.pop(0)

@@ -1,8 +1,8 @@
-"""What each kind of layer knows about the gradients of single examples, from its input and the gradient at its output.
+"""Rules of layers: norms and weighted sums of the examples' gradients, from a layer's input and output gradient.
 
-A rule is a function (layer, h, delta) -> {parameter: Share}: h [B, ...] is the input of one call of the layer, and delta [B, ...] the
-gradient at its output of a loss of each example. It asks nothing about the loss, so that one call serves as many losses as there are.
-Adding a kind of layer is one rule and one entry of RULES.
+A rule is a function (layer, h, delta) -> {parameter: Share}: h [B, ...] is the input of one call of the layer, and
+delta [B, ...] the gradient at its output of the loss of each example. It does not depend on the loss, so that one call
+serves any number of losses. Another kind of layer needs one rule and one entry of RULES.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wpriv.engine.clipping.conv_unfold import Windows
 
 @dataclass(frozen=True)
 class Share:
-    """The gradients g_i of one parameter, one for each example: |g_i|^2 [B], never too small, and sum_i f_i g_i for factors f [B]."""
+    """Gradients g_i of a parameter by example: upper bounds of |g_i|^2 [B], and sum_i f_i g_i for factors f [B]."""
 
     squares: Tensor
     weighted: Callable[[Tensor], Tensor]
@@ -32,57 +32,57 @@ Rule = Callable[[Any, Tensor, Tensor], dict[str, Share]]
 
 
 def linear(layer: nn.Linear, h: Tensor, delta: Tensor) -> dict[str, Share]:
-    """Of h [B, ..., D] and delta [B, ..., p]: the weight's gradient is the sum over the positions between of delta h^T."""
-    found = {}
+    """Linear layer of h [B, ..., D], delta [B, ..., p]: the gradient is the sum of delta h^T over positions."""
+    result = {}
     if h.dim() > 2:
         h, delta = h.flatten(1, -2), delta.flatten(1, -2)
     if layer.weight.requires_grad:
-        found["weight"] = _outer(h, delta) if h.dim() == 2 else _products(h, delta)
+        result["weight"] = _outer(h, delta) if h.dim() == 2 else _products(h, delta)
     if _trains(layer.bias):
-        found["bias"] = held(delta if delta.dim() == 2 else delta.sum(dim=1))
-    return found
+        result["bias"] = explicit(delta if delta.dim() == 2 else delta.sum(dim=1))
+    return result
 
 
 def convolution(layer: nn.Conv1d | nn.Conv2d, h: Tensor, delta: Tensor) -> dict[str, Share]:
-    """A linear layer on the windows of its input, in each of its groups."""
-    found = {}
+    """Convolution: a linear layer on the windows of its input, in each of its groups."""
+    result = {}
     if layer.weight.requires_grad:
-        found["weight"] = _conv_weight(layer, h, delta)
+        result["weight"] = _conv_weight(layer, h, delta)
     if _trains(layer.bias):
-        found["bias"] = held(delta.flatten(2).sum(dim=2))
-    return found
+        result["bias"] = explicit(delta.flatten(2).sum(dim=2))
+    return result
 
 
 def _conv_weight(layer: nn.Conv1d | nn.Conv2d, h: Tensor, delta: Tensor) -> Share:
     windows = Windows(layer, h, delta)
-    if _short(windows.positions, windows.size, windows.channels):
+    if _pairing_is_cheaper(windows.positions, windows.size, windows.channels):
         squares = h.new_empty(len(h), layer.groups)
-        for near, seen, d in windows.chunks():
-            squares[near] = paired(seen, d.transpose(1, 2)).view(-1, layer.groups)
+        for chunk, values, d in windows.chunks():
+            squares[chunk] = paired_squares(values, d.transpose(1, 2)).view(-1, layer.groups)
         return Share(squares.sum(dim=1), windows.weighted)
-    # in pieces, since the allocator gives large blocks back to the system, and fetching them anew costs more than filling them
+    # in pieces: the allocator returns large blocks to the system, and getting them again takes longer than filling them
     pieces = [
-        (near, held((d @ seen).view(-1, layer.groups, windows.channels, windows.size)))
-        for near, seen, d in windows.chunks()
+        (chunk, explicit((d @ values).view(-1, layer.groups, windows.channels, windows.size)))
+        for chunk, values, d in windows.chunks()
     ]
 
     def weighted(factors: Tensor) -> Tensor:
         total = h.new_zeros(layer.groups, windows.channels, windows.size)
-        for near, piece in pieces:
-            total += piece.weighted(factors[near])
+        for chunk, piece in pieces:
+            total += piece.weighted(factors[chunk])
         return windows.as_weight(total)
 
     return Share(torch.cat([piece.squares for _, piece in pieces]), weighted)
 
 
 def embedding(layer: nn.Embedding, h: Tensor, delta: Tensor) -> dict[str, Share]:
-    """Of words h [B, ...]: an example's gradient has one row for each word in it, the sum of delta over the word's positions."""
+    """Embedding of words h [B, ...]: a gradient has a row for each word, the sum of delta over its positions."""
     batch, words = len(h), h.reshape(len(h), -1)
     delta = delta.reshape(words.numel(), -1)
     if layer.padding_idx is not None:
         delta = delta.masked_fill((words == layer.padding_idx).view(-1, 1), 0.0)
     owner = torch.arange(batch, device=h.device).unsqueeze(1)
-    # positions in order of example and word; each run of equal ones is a slot, and the slots left over stay zero
+    # positions sorted by example and word; each run of equal ones is a slot, and the remaining slots stay zero
     keys, order = (owner * layer.num_embeddings + words).flatten().sort()
     slot = torch.cat([keys.new_zeros(1), (keys[1:] != keys[:-1]).cumsum(0)])
     key = torch.zeros_like(keys).scatter_(0, slot, keys)
@@ -97,38 +97,38 @@ def embedding(layer: nn.Embedding, h: Tensor, delta: Tensor) -> dict[str, Share]
 
 
 def group_norm(layer: nn.GroupNorm, h: Tensor, delta: Tensor) -> dict[str, Share]:
-    """The gradients are sums over positions: of delta times the normalised input, and of delta."""
-    found = {}
+    """Group normalisation: the gradients are sums over positions of delta times the normalised input, and of delta."""
+    result = {}
     if layer.weight.requires_grad:
-        found["weight"] = held(
-            (F.group_norm(h, layer.num_groups, eps=layer.eps) * delta).reshape(*h.shape[:2], -1).sum(dim=2)
-        )
+        normal = F.group_norm(h, layer.num_groups, eps=layer.eps)
+        result["weight"] = explicit((normal * delta).reshape(*h.shape[:2], -1).sum(dim=2))
     if _trains(layer.bias):
-        found["bias"] = held(delta.reshape(*h.shape[:2], -1).sum(dim=2))
-    return found
+        result["bias"] = explicit(delta.reshape(*h.shape[:2], -1).sum(dim=2))
+    return result
 
 
 def layer_norm(layer: nn.LayerNorm, h: Tensor, delta: Tensor) -> dict[str, Share]:
-    """As for ``group_norm``, with positions before the normalised dimensions."""
-    shape, found = tuple(layer.normalized_shape), {}
+    """Layer normalisation: as ``group_norm``, with positions before the normalised dimensions."""
+    shape, result = tuple(layer.normalized_shape), {}
     if layer.weight.requires_grad:
         normal = F.layer_norm(h, shape, eps=layer.eps)
-        found["weight"] = held((normal * delta).reshape(len(h), -1, *shape).sum(dim=1))
+        result["weight"] = explicit((normal * delta).reshape(len(h), -1, *shape).sum(dim=1))
     if _trains(layer.bias):
-        found["bias"] = held(delta.reshape(len(h), -1, *shape).sum(dim=1))
-    return found
+        result["bias"] = explicit(delta.reshape(len(h), -1, *shape).sum(dim=1))
+    return result
 
 
-def held(grads: Tensor) -> Share:
-    """The share of gradients [B, ...] that are there in full."""
+def explicit(grads: Tensor) -> Share:
+    """Return the share of gradients [B, ...] that are given explicitly."""
     flat = grads.flatten(1)
     return Share(_squares(flat), lambda factors: torch.mv(flat.T, factors).view(grads.shape[1:]))
 
 
-def paired(h: Tensor, d: Tensor) -> Tensor:
-    """|sum_t d_t h_t^T|^2 [B] of h [B, T, D] and d [B, T, p] without the sums: the sum over t and s of (h_t . h_s)(d_t . d_s).
+def paired_squares(h: Tensor, d: Tensor) -> Tensor:
+    """Return |sum_t d_t h_t^T|^2 [B] of h [B, T, D] and d [B, T, p] without forming the sums.
 
-    Its terms have both signs. What rounding can hide in them is bounded by the sum of their sizes, and is added.
+    It is the sum over t and s of (h_t . h_s)(d_t . d_s). The terms have both signs; a bound on their rounding error,
+    from the sum of their sizes, is added.
     """
     inputs, deltas = h @ h.transpose(1, 2), d @ d.transpose(1, 2)
     sizes = (inputs.diagonal(dim1=1, dim2=2) * deltas.diagonal(dim1=1, dim2=2)).sqrt().sum(dim=1)
@@ -136,25 +136,27 @@ def paired(h: Tensor, d: Tensor) -> Tensor:
     return (inputs * deltas).sum(dim=(1, 2)).clamp(min=0.0) + sizes.square() * rough
 
 
-def _short(positions: int, inputs: int, outputs: int) -> bool:
-    """Whether a sum over so few positions is better paired than formed: where it would be over twice the size of what it is made of."""
+def _pairing_is_cheaper(positions: int, inputs: int, outputs: int) -> bool:
+    """Return whether a sum over positions has more than twice the size of its factors, so that pairing is cheaper."""
     return 2 * positions * (inputs + outputs) < inputs * outputs
 
 
 def _outer(h: Tensor, d: Tensor) -> Share:
-    """d_i h_i^T, of norm |d_i| |h_i|: none of them is ever formed."""
+    """Return the share of d_i h_i^T, of norm |d_i| |h_i|, without forming it."""
     return Share(_squares(h) * _squares(d), lambda factors: (d * factors.unsqueeze(1)).T @ h)
 
 
 def _products(h: Tensor, d: Tensor) -> Share:
-    """The sums over t of d_it h_it^T, for h [B, T, D] and d [B, T, p]."""
-    if _short(h.shape[1], h.shape[2], d.shape[2]):
-        return Share(paired(h, d), lambda factors: (d * factors.view(-1, 1, 1)).flatten(0, 1).T @ h.flatten(0, 1))
-    return held(d.transpose(1, 2) @ h)
+    """Return the share of the sums over t of d_it h_it^T, for h [B, T, D] and d [B, T, p]."""
+    if _pairing_is_cheaper(h.shape[1], h.shape[2], d.shape[2]):
+        return Share(
+            paired_squares(h, d), lambda factors: (d * factors.view(-1, 1, 1)).flatten(0, 1).T @ h.flatten(0, 1)
+        )
+    return explicit(d.transpose(1, 2) @ h)
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """Squared norms [B] of rows [B, k], with what their squares may have lost to underflow."""
+    """Return the squared norms [B] of rows [B, k], plus a bound on what underflow may have removed."""
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
     return norms.square() + rows.shape[1] * torch.finfo(rows.dtype).tiny
 

@@ -1,4 +1,4 @@
-"""Clipped sums from the gradients of single examples: batched by torch.func, or one after another."""
+"""Clipped sums from the gradients of single examples: batched by torch.func, or one example after another."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch.func import vmap as batched
 from wpriv.engine.clipping.common import Loss, Summed, clip_factors, losses_of
 from wpriv.errors import Unsupported
 
-HELD = 2**26
-"""Numbers that the gradients held at a time may take: 256 MiB in float32."""
+MAX_VALUES = 2**26
+"""The largest number of gradient values in memory at a time: 256 MiB in float32."""
 
 
 def vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
-    """The clipped sum by torch.func, over as many examples at a time as fit into memory.
+    """Return the clipped sum by torch.func, over as many examples at a time as fit into memory.
 
     Raises:
         Unsupported: torch.func cannot batch the model.
@@ -30,7 +30,7 @@ def vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: fl
         return losses_of(outputs, y.unsqueeze(0), loss).squeeze(0)
 
     each = batched(grad_and_value(one), in_dims=(None, 0, 0), randomness="different")
-    size = max(1, HELD // sum(p.numel() for p in trainable.values()))
+    size = max(1, MAX_VALUES // sum(p.numel() for p in trainable.values()))
     pieces = []
     for at in range(0, len(inputs), size):
         near = slice(at, at + size)
@@ -48,22 +48,22 @@ def vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: fl
 
 
 def loop(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
-    """The clipped sum by the definition: one example after another. Slow; for tests, and for what nothing else can treat."""
+    """Return the clipped sum by definition, one example after another. Slow; for tests and unusual models."""
     trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
     pieces = []
     for at in range(len(inputs)):
         near = slice(at, at + 1)
         losses = losses_of(model(inputs[near]), targets[near], loss)
         grads = torch.autograd.grad(losses.sum(), list(trainable.values()), allow_unused=True, materialize_grads=True)
-        found = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
-        squares = {name: grad.square().sum().view(1) for name, grad in zip(trainable, found, strict=True)}
+        dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
+        squares = {name: grad.square().sum().view(1) for name, grad in zip(trainable, dense, strict=True)}
         factor = clip_factors(squares, norm, None if weights is None else weights[near])
-        pieces.append(Summed([grad * factor for grad in found], squares, losses.detach()))
+        pieces.append(Summed([grad * factor for grad in dense], squares, losses.detach()))
     return _joined(pieces)
 
 
 def _joined(pieces: list[Summed]) -> Summed:
-    """The sum over all pieces, and their norms and losses in a row."""
+    """Return the sum over all pieces, with their norms and losses concatenated."""
     if len(pieces) == 1:
         return pieces[0]
     parts = [torch.stack(same).sum(dim=0) for same in zip(*(piece.parts for piece in pieces), strict=True)]

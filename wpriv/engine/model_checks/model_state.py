@@ -1,4 +1,4 @@
-"""The state that a model keeps between calls: buffers, tensors in Python attributes, extra state, and how to put all of it back."""
+"""Read and restore the state that a model keeps between calls: buffers, attributes with tensors, and extra state."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from wpriv.engine.model_checks.tensor_agreement import same
 INTERNAL = frozenset(vars(nn.Module())) | {"training"}
 """Attributes of every module that hold its parameters, buffers, submodules and hooks."""
 DEPTH = 4
-"""Levels of lists, tuples and dictionaries in an attribute that are looked into."""
+"""Depth to which lists, tuples and dictionaries in an attribute are searched."""
 Values = dict[str, Tensor]
 
 
 def buffers(model: nn.Module) -> Values:
-    """Copies of what ``model.pt`` would hold beside trainable parameters, and of buffers that are not saved, by name."""
+    """Return copies of all parameters, buffers (also those that are not saved) and extra state, by name."""
     values = {f"the buffer {name!r}": buffer for name, buffer in model.named_buffers()}
     values |= {f"the parameter {name!r}": parameter for name, parameter in model.named_parameters()}
     for name, module in model.named_modules():
@@ -31,7 +31,7 @@ def buffers(model: nn.Module) -> Values:
 
 
 def attributes(model: nn.Module) -> Values:
-    """Copies of the tensors and arrays in Python attributes of the modules, by name."""
+    """Return copies of the tensors and arrays in Python attributes of the modules, by name."""
     values: Values = {}
     for name, module in model.named_modules():
         for key, value in vars(module).items():
@@ -41,7 +41,7 @@ def attributes(model: nn.Module) -> Values:
 
 
 def changed(before: Values, after: Values) -> str | None:
-    """The name of the first value that is not the same in both, or of one that only ``after`` has; None where there is none."""
+    """Return the name of the first value that differs or is new in ``after``; None if there is none."""
     for name, value in after.items():
         if name not in before or not same(before[name], value):
             return name
@@ -49,7 +49,7 @@ def changed(before: Values, after: Values) -> str | None:
 
 
 def unregistered(model: nn.Module) -> dict[Tensor, str]:
-    """The tensors in Python attributes that require a gradient, by themselves and not computed, with their names."""
+    """Return the leaf tensors in Python attributes that require a gradient, with their names."""
     registered = set(model.parameters())
     names: dict[Tensor, str] = {}
     for name, module in model.named_modules():
@@ -64,7 +64,7 @@ def unregistered(model: nn.Module) -> dict[Tensor, str]:
 
 @contextlib.contextmanager
 def kept(model: nn.Module) -> Iterator[None]:
-    """Put everything that the model keeps back when the block ends: modes, parameters, buffers, attributes and gradients."""
+    """Restore the state of a model when the block ends: modes, parameters, buffers, attributes and gradients."""
     modules = [(module, module.training, _copied(_state(module), 0)) for module in model.modules()]
     tensors = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
@@ -76,7 +76,7 @@ def kept(model: nn.Module) -> Iterator[None]:
             _put_back(module, state)
         with torch.no_grad():
             for tensor, value in tensors:
-                # a write counts as a change of the tensor: only where there was one
+                # writing increases the version of the tensor, so only where its value changed
                 if not same(tensor.detach(), value):
                     tensor.copy_(value)
         for parameter, gradient in gradients:
@@ -84,7 +84,7 @@ def kept(model: nn.Module) -> Iterator[None]:
 
 
 def _state(module: nn.Module) -> dict[str, Any]:
-    """The attributes of a module that its forward pass may replace: its own ones, and the tables of its parameters and buffers."""
+    """Return the attributes that a forward pass may replace, with the tables of parameters and buffers."""
     tables = ("_buffers", "_parameters")
     return {key: value for key, value in vars(module).items() if key not in INTERNAL or key in tables}
 
@@ -98,7 +98,7 @@ def _put_back(module: nn.Module, state: dict[str, Any]) -> None:
 
 
 class _Saved:
-    """A tensor, an array or a container with a copy of its content, which ``restored`` writes back into it."""
+    """A tensor, an array or a container with a copy of its content, which ``restored`` writes back."""
 
     def __init__(self, value: Any, level: int):
         self.value = value
@@ -147,7 +147,7 @@ def _restored(value: Any) -> Any:
 
 
 def _tensors(value: Any, name: str, level: int = 0, plain: bool = False) -> Values:
-    """The tensors and arrays in a value and in the containers within it; with ``plain`` numbers and texts as well."""
+    """Return the tensors and arrays in a nested value; with ``plain`` also numbers and strings."""
     if isinstance(value, Tensor):
         return {name: value}
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":

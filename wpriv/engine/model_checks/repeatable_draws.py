@@ -1,4 +1,4 @@
-"""Random numbers that repeat: every forward pass of a model draws the same ones, and if wanted every record of a batch as well."""
+"""Repeat random numbers: the same ones for every forward pass of a model, or for every record of a batch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ SEED = 20_011
 
 @contextlib.contextmanager
 def repeated(model: nn.Module) -> Iterator[None]:
-    """Within the block each call of the model begins from the same random numbers; outside nothing is drawn.
+    """Begin each call of the model within the block from the same random numbers, and restore the generators.
 
     Covers torch's global generators, Python's ``random`` and numpy's global generator.
     """
     python, numpy = random.getstate(), np.random.get_state()
     handle = model.register_forward_pre_hook(lambda module, args: _seed(SEED), prepend=True)
     try:
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []):  # type: ignore[no-untyped-call]
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+        with torch.random.fork_rng(devices=devices):
             _seed(SEED)
             yield
     finally:
@@ -40,17 +41,17 @@ def _seed(number: int) -> None:
 
 
 def _seed_torch(number: int) -> None:
-    """Seed what is in use: torch.manual_seed would seed idle devices as well, which nothing would put back."""
+    """Seed the devices in use: torch.manual_seed would also seed idle ones, which would not be restored."""
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(number)
 
 
 class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Give all records of a batch of ``size`` the same random numbers, which a record alone gets too.
+    """Give all records of a batch of ``size`` the same random numbers, which a single record gets too.
 
-    So the gradient of a record under dropout can be compared between a batch and the record by itself. ``unknown`` tells whether
-    something was drawn that this class cannot repeat; then such a comparison means nothing.
+    So the gradient of a record under dropout can be compared between a batch and the record alone. ``unknown`` is true
+    after a draw that this class cannot repeat; then such a comparison is meaningless.
     """
 
     def __init__(self, model: nn.Module, size: int):
@@ -79,13 +80,13 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         _seed_torch(SEED + self.count)
         name = func.overloadpacket.__name__
         if name in ("rand_like", "randn_like", "randint_like"):
-            return self._spread(func(self._one(args[0]), *args[1:], **given), args[0].shape)
+            return self._repeat(func(self._one(args[0]), *args[1:], **given), args[0].shape)
         if name in ("rand", "randn", "randint", "randperm"):
             self.unknown = self.unknown or name == "randperm"
-            return self._made(func, args, given)
+            return self._create(func, args, given)
         if name == "native_dropout" and args[2] is not False:
             kept = torch.rand_like(self._one(args[0])) >= args[1]
-            mask = self._spread(kept, args[0].shape)
+            mask = self._repeat(kept, args[0].shape)
             return args[0] * mask / (1 - args[1]), mask
         if name in ("bernoulli_", "uniform_", "normal_", "exponential_", "log_normal_", "geometric_", "cauchy_"):
             if any(isinstance(arg, Tensor) for arg in args[1:]):
@@ -97,23 +98,23 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.unknown = True
         return func(*args, **given)
 
-    def _made(self, func: Any, args: Sequence[Any], given: dict[str, Any]) -> Any:
-        """A factory's numbers, whose shape is the first list among its arguments."""
+    def _create(self, func: Any, args: Sequence[Any], given: dict[str, Any]) -> Any:
+        """Return the numbers of a factory function, whose shape is the first list among its arguments."""
         place = next((i for i, arg in enumerate(args) if isinstance(arg, (list, tuple))), None)
         shape = [] if place is None else list(args[place])
         along = self._along(shape)
         if place is None or along is None:
             return func(*args, **given)
         small = [*shape[:along], 1, *shape[along + 1 :]]
-        return self._spread(func(*args[:place], small, *args[place + 1 :], **given), shape)
+        return self._repeat(func(*args[:place], small, *args[place + 1 :], **given), shape)
 
     def _one(self, tensor: Tensor) -> Tensor:
-        """The part of the first record, along the first dimension of the size of the batch."""
+        """Return the part of the first record, along the first dimension that has the size of the batch."""
         along = self._along(tensor.shape)
         return tensor if along is None else tensor.narrow(along, 0, 1)
 
     def _along(self, shape: Sequence[int]) -> int | None:
         return next((place for place, size in enumerate(shape) if size == self.size), None)
 
-    def _spread(self, one: Tensor, shape: Sequence[int]) -> Tensor:
+    def _repeat(self, one: Tensor, shape: Sequence[int]) -> Tensor:
         return one.expand(tuple(shape)).clone()

@@ -1,4 +1,4 @@
-"""Whether two tensors are the same up to rounding, and whether two batches agree in the records that they share."""
+"""Compare tensors up to rounding, and batches in the records that they share."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import torch
 from torch import Tensor
 
 EXACT = 16.0
-"""Roundings that may differ between two passes of one shape; only sums over the batch in another order need them."""
+"""Units of rounding allowed between two passes of one shape, for sums over the batch in another order."""
 RESIZED = {torch.float32: 1e-4, torch.float64: 1e-9}
-"""The relative difference allowed between passes of different sizes, for which other kernels may run; 0.05 in half precision."""
+"""Relative difference allowed between passes of different sizes with other kernels; 0.05 in half precision."""
 
 
 def same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal in shape, kind and every number; NaN equals NaN."""
+    """Return whether two tensors are equal in shape, type and every number; NaN equals NaN."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def differs(one: Tensor, two: Tensor, size: int, left_out: bool) -> bool:
-    """Whether two outputs differ for the records that both batches share, along whichever dimension is that of the batch."""
-    less = size - left_out
+    """Return whether two outputs differ for the records that both batches share, along any dimension of their size."""
+    reduced = size - left_out
     if one.dim() != two.dim() or one.dim() == 0:
         return False
     places = [
         place
         for place, (first, second) in enumerate(zip(one.shape, two.shape, strict=True))
-        if (first, second) == (size, less)
+        if (first, second) == (size, reduced)
         and one.shape[:place] + one.shape[place + 1 :] == two.shape[:place] + two.shape[place + 1 :]
     ]
-    if not places and one.shape[0] % size == 0 and one.shape[0] * less == two.shape[0] * size and one.numel():
+    if not places and one.shape[0] % size == 0 and one.shape[0] * reduced == two.shape[0] * size and one.numel():
         # positions folded into the batch
-        one, two, places = one.reshape(size, -1), two.reshape(less, -1), [0]
+        one, two, places = one.reshape(size, -1), two.reshape(reduced, -1), [0]
     tolerance = RESIZED.get(one.dtype, 0.05) if left_out else exact(one)
     start = 0 if left_out else 1
     pairs = [(one.narrow(place, start, size - 1), two.narrow(place, start, size - 1)) for place in places]
@@ -41,12 +41,12 @@ def differs(one: Tensor, two: Tensor, size: int, left_out: bool) -> bool:
 
 
 def exact(tensor: Tensor) -> float:
-    """The relative difference that rounding may make in a tensor."""
+    """Return the relative difference that rounding may cause in a tensor."""
     return EXACT * torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
 
 
 def near(one: Tensor, two: Tensor, tolerance: float) -> bool:
-    """Whether two tensors are the same up to a share of their largest number; NaN and infinities must be at the same places."""
+    """Return whether two tensors agree up to a share of their maximum, with NaN and infinities at equal places."""
     if one.shape != two.shape:
         return False
     if not one.is_floating_point() or same(one, two):

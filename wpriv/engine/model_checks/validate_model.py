@@ -1,6 +1,6 @@
-"""Refuse models that mix the examples of a batch by the kinds of their modules; ``probe`` finds what no kind tells.
+"""Refuse models that mix the examples of a batch, by the types of their modules; ``probe`` tests all others.
 
-Clipping bounds what one example does to a sum only where the output for an example depends on that example alone.
+Clipping bounds the influence of an example on a sum only if its output depends on that example alone.
 """
 
 from __future__ import annotations
@@ -14,30 +14,32 @@ PRECISIONS = (torch.float32, torch.float64)
 
 
 def check(model: nn.Module) -> None:
-    """Refuse modules that mix the examples of a batch, by their kind and present mode, and parameters that cannot be clipped.
+    """Refuse modules that mix examples, by type and present mode, and parameters that cannot be clipped.
 
-    Normalisation by fixed statistics (``eval()`` with running statistics) mixes nothing and is allowed. A module of an unknown
-    kind cannot be judged by its kind: ``wpriv.engine.model_checks.probe_model.probe`` tries the model on examples.
+    Normalisation by fixed statistics (``eval()`` with running statistics) mixes nothing and is allowed. Modules of
+    other types are tested by ``wpriv.engine.model_checks.probe_model.probe``, which tries the model on examples.
 
     Raises:
-        Unsupported: a module mixes examples; the message names it and what to use instead. Or the trainable parameters differ in
-            precision or device, or are in a precision in which the bound on a clipped gradient would not hold.
-        UsageError: nothing is trainable, or a lazy layer has no shape yet.
+        Unsupported: a module mixes examples; the message names it and a replacement. Or the trainable parameters differ
+            in precision or device, or have a precision in which the bound on a clipped gradient would not hold.
+        UsageError: no parameter is trainable, or a lazy layer has no shape yet.
     """
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise UsageError(
-                f"{name!r} has no shape yet: pass made-up examples through a model with lazy layers before it is trained"
+                f"{name!r} has no shape yet: pass made-up examples through a model with lazy layers before training it"
             )
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise Unsupported(
-                f"{name or 'the model'!r} is compiled by torch.jit, which nothing can be tried on; give the module as it was"
+                f"{name or 'the model'!r} is compiled by torch.jit and cannot be tested; give the original module"
             )
         instead = _instead(module)
         if instead:
-            told = f"{name or 'the model'!r} ({type(module).__name__}) mixes the examples of a batch"
-            raise Unsupported(f"{told}, so that no example's influence can be bounded; {instead}")
+            raise Unsupported(
+                f"{name or 'the model'!r} ({type(module).__name__}) mixes the examples of a batch, so that the "
+                f"influence of an example is not bounded; {instead}"
+            )
     trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if not trainable:
         raise UsageError("the model has no trainable parameters: requires_grad is false for all of them")
@@ -53,7 +55,7 @@ def check(model: nn.Module) -> None:
 
 
 def _instead(module: nn.Module) -> str:
-    """What to use instead of a module that mixes examples; nothing where it does not."""
+    """Return a replacement for a module that mixes examples; empty for others."""
     if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
         return "use nn.GroupNorm, which normalises each example by itself"
     if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.training and module.track_running_stats:

@@ -1,4 +1,4 @@
-"""What a step of a penalised training takes from the groups of its records: the clipped gradient, or without privacy the plain one."""
+"""The gradient of a step of penalised training: clipped, or without privacy the plain one."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from wpriv.engine.penalty.penalty import Penalty
 from wpriv.engine.release import Bounded
 from wpriv.engine.sampler import Indices
 
-# the objective is a mean already, over each group's fixed part of the batch
+# the objective is a mean over each group's fixed part of the batch
 DIVISOR = 1.0
 
 
 @dataclass(frozen=True)
 class Objective:
-    """(1-alpha) mean loss + (alpha/R) sum over pairs of groups of (sliced) W_2^2 between scores; places come group after group.
+    """(1-alpha) mean loss + (alpha/R) sum over pairs of groups of (sliced) W_2^2 between scores; places in group order.
 
     Args:
         model, loss: as in ``penalised_gradient``. fetch: inputs and targets of the records at some places.
-        penalty: the groups' sizes in the batch, alpha and the clips. scores: outputs -> [n, d], what is compared between groups.
-        directions: draws those of one step, [d, k]; None where scores are numbers.
-        points: with ``penalty.fixed``, the second groups [m, d] of a step, from its places or drawn; ``fetch`` gives the first alone.
+        penalty: the groups' sizes in the batch, alpha and the clips.
+        scores: outputs -> [n, d], compared between groups.
+        directions: draws those of one step, [d, k]; None if d = 1.
+        points: with ``penalty.fixed``, the second groups [m, d] of a step, from its places or drawn; ``fetch`` gives
+            the first groups alone.
     """
 
     model: nn.Module
@@ -43,13 +45,13 @@ class Objective:
     directions: Callable[[], Tensor] | None = None
     points: Callable[[Indices], Tensor] | None = None
 
-    def gather(
+    def make_aggregator(
         self, private: Privacy | None, inputs: Tensor, targets: Tensor | None
     ) -> Callable[[Indices], BatchGradient]:
-        """Return ``clipped`` for a private training, after a trial of the model on made-up examples; else ``plain``.
+        """Return ``clipped`` for a private training, after a test of the model on made-up examples; else ``plain``.
 
         Args:
-            inputs, targets: tensors [N, ...] of whose records only shape and type are used; None where there is no loss.
+            inputs, targets: [N, ...]; only shape and type are used. Targets are None where there is no loss.
         Raises:
             Unsupported: as ``penalised_gradient``.
         """
@@ -60,13 +62,13 @@ class Objective:
         return self.clipped
 
     def clipped(self, indices: Indices) -> BatchGradient:
-        """The gradient with every record's part in it bounded. ``seen`` has the objective, once for each record, in place of its loss.
+        """Return the gradient with bounded sensitivity. Its ``diagnostics`` have the objective in place of the losses.
 
         Raises:
             UsageError, Unsupported: as ``penalised_gradient``.
         """
         inputs, targets = self.fetch(indices)
-        found = penalised_gradient(
+        gradient = penalised_gradient(
             self.model,
             self.loss,
             inputs,
@@ -76,11 +78,11 @@ class Objective:
             scores=self.scores,
             points=self._points(indices),
         )
-        over = math.nan if found.norms is None else (found.norms > self.penalty.clip).sum()
-        return BatchGradient(found.total, DIVISOR, self._seen(found.losses, found.cost, over))
+        over = math.nan if gradient.norms is None else (gradient.norms > self.penalty.clip).sum()
+        return BatchGradient(gradient.total, DIVISOR, self._diagnostics(gradient.losses, gradient.cost, over))
 
     def plain(self, indices: Indices) -> BatchGradient:
-        """The gradient as it is, neither clipped nor projected: training without privacy."""
+        """Return the gradient without clipping and projection, for training without privacy."""
         inputs, targets = self.fetch(indices)
         with torch.enable_grad():
             outputs = self.model(inputs)
@@ -95,7 +97,7 @@ class Objective:
         return BatchGradient(
             Bounded(parts, 0.0, Adjacency.WITHIN_GROUP),
             DIVISOR,
-            self._seen(None if losses is None else losses.detach(), cost, math.nan),
+            self._diagnostics(None if losses is None else losses.detach(), cost, math.nan),
         )
 
     def _axes(self) -> Tensor | None:
@@ -104,7 +106,7 @@ class Objective:
     def _points(self, indices: Indices) -> Tensor | None:
         return None if self.points is None else self.points(indices)
 
-    def _seen(self, losses: Tensor | None, cost: Tensor, over: Tensor | float) -> Tensor:
+    def _diagnostics(self, losses: Tensor | None, cost: Tensor, over: Tensor | float) -> Tensor:
         value = self.penalty.alpha * cost
         if losses is not None:
             value = value + (1 - self.penalty.alpha) * losses.mean()
@@ -116,24 +118,24 @@ class Objective:
 def penalty_of(
     scores: Tensor, sizes: tuple[tuple[int, int], ...], directions: Tensor | None, points: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The mean over pairs of groups of (sliced) W_2^2 between their scores [n, d], which come group after group.
+    """Return the mean over pairs of groups of (sliced) W_2^2 between their scores [n, d], in group order.
 
     With ``points`` the scores are of the first groups alone, and the points [m, d] those of the second ones.
 
     Returns:
-        A number whose derivatives by the scores are those of the mean (and whose value means nothing), and the mean itself.
+        A number with the derivatives of the mean in the scores (but not its value), and the mean itself.
     """
     if points is None:
         groups = torch.split(scores.detach(), list(itertools.chain.from_iterable(sizes)))
         firsts, seconds = groups[::2], groups[1::2]
     else:
         firsts, seconds = (
-            torch.split(both, [pair[side] for pair in sizes])
-            for side, both in enumerate((scores.detach(), points.to(scores.dtype)))
+            torch.split(values, [pair[side] for pair in sizes])
+            for side, values in enumerate((scores.detach(), points.to(scores.dtype)))
         )
-    pulls, costs = [], []
+    slopes, costs = [], []
     for x, z in zip(firsts, seconds, strict=True):
-        found = weights(x, z, directions)
-        pulls += [found.x] if points is not None else [found.x, found.z]
-        costs.append(found.cost)
-    return (scores * torch.cat(pulls)).sum() / len(sizes), torch.stack(costs).mean()
+        distance = weights(x, z, directions)
+        slopes += [distance.x] if points is not None else [distance.x, distance.z]
+        costs.append(distance.cost)
+    return (scores * torch.cat(slopes)).sum() / len(sizes), torch.stack(costs).mean()

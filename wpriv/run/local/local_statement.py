@@ -28,8 +28,8 @@ NOT_COVERED = [
 ]
 LABELS_PUBLIC = "the labels: written as they are, since --public-labels says that they are public"
 NOT_ASSESSED = [
-    "the generator: 64 bits a number from SHAKE-256, turned into noise by inversion in float64; chances are off by about 2^-64 each, and "
-    "magnitudes end at {most} {unit}, beyond which 2^-64 is left (also of pure DP)",
+    f"the generator: noise is {publication.GENERATOR}; 64 bits a number are turned into noise by inversion in float64: "
+    "probabilities have an error of about 2^-64 each, and magnitudes end at {most} {unit}, beyond which 2^-64 is left (also of pure DP)",
     "side channels: run time, memory, error messages, what else saw the records",
 ]
 FIXED_SEED = "the seed is fixed and recorded: whoever knows it can draw the same noise and subtract it. Leave --seed out for a release"

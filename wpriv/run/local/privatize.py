@@ -21,7 +21,9 @@ from wpriv.errors import UsageError
 from wpriv.files.durable_writes import PART, reported
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.numerics import ball_projection
-from wpriv.run.local import local_statement, mechanism_plan, report_noise
+from wpriv.randomness import quantile_noise
+from wpriv.randomness.seeds import report_key
+from wpriv.run.local import local_statement, mechanism_plan
 from wpriv.run.local.mechanism_plan import Plan
 from wpriv.run.local.records import Records, records
 from wpriv.run.parse_numbers import number, shown, whole
@@ -152,13 +154,13 @@ def blocks(plan: Plan, read: Records, say: Callable[[str], None] = lambda line: 
     Record and noise are both rounded to one grid and added there without rounding, so that the digits of a sum tell nothing more
     of the record than the sum itself (Mironov 2012). Rounding noise on the grid, and the sum to float32, is post-processing.
     """
-    own, size = report_noise.key(plan.seed), math.prod(read.shape)
+    key, size = report_key(plan.seed), math.prod(read.shape)
     count, cells = max(1, BLOCK // size), plan.priced.noise / plan.step
-    drawn = report_noise.gauss if plan.priced.p == 2 else report_noise.laplace
+    drawn = quantile_noise.normal if plan.priced.p == 2 else quantile_noise.laplace
     told = time.monotonic()
     for block, start in enumerate(range(0, len(read.x), count)):
         kept = clipped(plan, read.rows(start, start + count))
-        noisy = kept + np.rint(drawn(report_noise.words(own, block, kept.size)) * cells).reshape(kept.shape)
+        noisy = kept + np.rint(drawn(quantile_noise.words(key, block, kept.size)) * cells).reshape(kept.shape)
         yield (noisy * plan.step + plan.center).astype(plan.dtype)
         if time.monotonic() - told > SECONDS:
             told = time.monotonic()

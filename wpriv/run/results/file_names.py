@@ -9,9 +9,9 @@ from wpriv.core import registry
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
-CHECKPOINT, MODEL = "checkpoint.pt", "model.pt"
+CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"
 # what every finished training leaves
-TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, LEDGER, RECIPE, PROVENANCE)
+TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, DIAGNOSTICS, LEDGER, RECIPE, PROVENANCE)
 
 
 def of_training(task: str) -> tuple[str, ...]:

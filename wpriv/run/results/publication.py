@@ -23,10 +23,15 @@ LOCAL = [
 ]
 NOTHING = ["nobody who sees any of these files is kept from learning about a record: no noise was added"]
 
+GENERATOR = (
+    "made of AES-256 in counter mode under a key of 256 bits, from the operating system where no seed is fixed, and hides from those who "
+    "cannot break that"
+)
 SETTINGS = "settings alone, none of them computed from a record"
-MODEL = (
-    "the trained weights in its entry 'weights' were made of noisy releases alone: publish a copy of these. Its other entries were not: "
-    "the rows of metrics.csv ('rows'), and distances of gradients where they were observed ('distances')"
+MODEL = "the trained weights, made of noisy releases alone, and beside them settings and the position in the ledger"
+DIAGNOSTICS = (
+    "it holds the metrics, distances of gradients where they were observed, and a fingerprint that depends on the training records: all "
+    "computed without noise"
 )
 BROKEN = "the noise of the published procedure protects nobody by any proven figure worth having, and running statistics have none"
 LEDGER = (
@@ -62,13 +67,14 @@ def of_training(task: str, *, private: bool, reports: bool, seed: int | None, br
         seed: the fixed seed of the training or of the reports; None where there is none.
         broken: the training ran the published procedure that clips the mean gradient of a batch.
     Returns:
-        For each file ``file``, ``publish`` (``yes``, ``in part`` or ``no``) and ``why``.
+        For each file ``file``, ``publish`` (``yes`` or ``no``) and ``why``.
     """
     made = getattr(registry.load("tasks", task), "PUBLISH", {})
     answers: dict[str, tuple[str, str]] = {
         file_names.STATEMENT: ("yes", STATED),
         file_names.STATEMENT_TEXT: ("yes", STATED),
-        file_names.MODEL: ("no", BROKEN) if broken else ("in part", MODEL),
+        file_names.MODEL: ("no", BROKEN) if broken else ("yes", MODEL),
+        file_names.DIAGNOSTICS: ("no", DIAGNOSTICS),
         file_names.LEDGER: ("yes", LEDGER),
         file_names.RECIPE: ("yes", SETTINGS),
         file_names.METRICS: ("no", METRICS),
@@ -96,7 +102,6 @@ def of_training(task: str, *, private: bool, reports: bool, seed: int | None, br
         }
     elif seed is not None:
         answers = {name: ("no", SEED if answer == "yes" else why) for name, (answer, why) in answers.items()}
-        answers[file_names.MODEL] = ("no", SEED)
     return _entries(answers)
 
 

@@ -67,10 +67,11 @@ def process_from_ledger(job: Plan, place: Folder, rows: list[ledger.Entry]) -> P
     if not any(word.partition(":")[0] in ("bdp", "wdp") for word in job.train.accountants) or len(process.steps) != 1:
         return process
     from wpriv.engine import checkpoint
+    from wpriv.engine.training_state import load_diagnostics
 
     private = job.private
     assert private is not None
-    stored = checkpoint.load(place.path / file_names.MODEL)
+    stored = load_diagnostics(place.path, checkpoint.load(place.path / file_names.MODEL))
     norm = private.norm if private.clip == "batch-mean" else float(private.clip)
     seen = of_distances(
         stored["distances"].double().numpy(), unit=norm, coordinates=int(stored["coordinates"]), origin="observed in this run",
@@ -85,15 +86,16 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     ``before`` is what was promised of the training records when they were privatised, if they were.
     """
     from wpriv.engine import checkpoint
+    from wpriv.engine.training_state import load_diagnostics
 
     path = place.path
     entries = hold_to_plan(job, place)
     process = None if job.private is None else process_from_ledger(job, place, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     stored = checkpoint.load(path / file_names.MODEL)
-    method = stored["clipping"]
+    method, metrics = stored["clipping"], json.loads(load_diagnostics(path, stored)["rows"])
     # what was kept while it ran may be moved aside by a fork that never began, or lost
-    durable_writes.replace(path / file_names.METRICS, write.csv_text(json.loads(stored["rows"])))
+    durable_writes.replace(path / file_names.METRICS, write.csv_text(metrics))
     about = {**about, "clipping": method} if method else about
     provenance = {
         **write.provenance(),

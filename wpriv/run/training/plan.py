@@ -13,7 +13,7 @@ from wpriv.core import registry
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.engine import release_spec
-from wpriv.engine.cost_estimate import Guess
+from wpriv.engine.cost_estimate import CostEstimate
 from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run.accounting import build_process, evaluate
@@ -74,13 +74,14 @@ class Plan:
     def private(self) -> Privacy | None:
         return self.train.privacy
 
-    def guess(self) -> Guess | None:
-        """The time and memory that it takes, roughly; None where its task knows none."""
+    @cached_property
+    def cost(self) -> CostEstimate | None:
+        """A rough estimate of time and memory, which imports torch; None where the task has none."""
         task = registry.load("tasks", self.train.task)
-        found: Guess | None = (
-            task.guess(self.train, self.sizes, self.steps, self.batch) if hasattr(task, "guess") else None
-        )
-        return found
+        estimate: CostEstimate | None = None
+        if hasattr(task, "estimate_cost"):
+            estimate = task.estimate_cost(self.train, self.sizes, self.steps, self.batch)
+        return estimate
 
     @cached_property
     def epoch_ends(self) -> list[int]:
@@ -133,7 +134,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
             release = registry.load("tasks", train.task).release(train, sizes)
             sampling, batch = release.sampling, release.batch
         else:
-            sampling, batch = release_spec.drawn(train, sizes["records"])
+            sampling, batch = release_spec.sampling_of(train, sizes["records"])
     except UsageError as error:
         raise UsageError(f"{recipe.name}: {error}") from None
     if release is not None and release.once and before:

@@ -135,7 +135,7 @@ def settle(place: Folder, recipe: Recipe) -> Folder:
     rows = place.entries()
     ledger.require(rows, ledger.Position(**stored["ledger"]), place.path / file_names.LEDGER, str(place.path / name))
     last = ledger.last_run(rows)
-    another = stored["identity"].partition("-")[0] != _recipe_digest(recipe)
+    another = checkpoint.recipe_digest(stored["identity"]) != _recipe_digest(recipe)
     if (place.fork or another) and stored["clear"] and recipe.data["privacy"] != "none":
         raise Unsupported(_in_the_clear(place.path))
     if place.fork:
@@ -184,7 +184,8 @@ def take(place: Folder, recipe: Recipe, provenance: dict[str, Any]) -> None:
             if (path / name).is_file() and name != file_names.RECIPE
         ]
         # a fork goes on with the ledger, and begins from the weights
-        keep = {file_names.LEDGER, file_names.CHECKPOINT, file_names.MODEL} if place.fork else set()
+        weights = {file_names.CHECKPOINT, file_names.MODEL, file_names.DIAGNOSTICS}
+        keep = {file_names.LEDGER, *weights} if place.fork else set()
         _aside(path, [name for name in names if name not in keep])
         durable_writes.replace(path / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
     about = {**write.provenance(), **provenance, "run": place.run}

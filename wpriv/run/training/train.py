@@ -291,8 +291,9 @@ def _trained(out: Path, identity: str) -> bool:
         UsageError: they are of this recipe, but of other data or another noise.
     """
     from wpriv.engine import checkpoint
+    from wpriv.engine.training_state import load_diagnostics
 
-    if checkpoint.load(out / file_names.MODEL)["identity"] == identity:
+    if load_diagnostics(out, checkpoint.load(out / file_names.MODEL))["identity"] == identity:
         return True
     raise UsageError(
         f"{out / file_names.MODEL} is of this recipe, but was trained on other records or by another plan, and its statement is missing. "

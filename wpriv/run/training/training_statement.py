@@ -37,8 +37,8 @@ NOT_COVERED = [
     "checkpoint.pt, which holds the key of the noise to come and the state of the sampler (it is deleted when the run ends)",
 ]
 NOT_ASSESSED = [
-    "the generators: noise is made of AES-256 in counter mode, under a key of 256 bits from the operating system where no seed is fixed, "
-    "and hides from those who cannot break that; numpy's PCG64 (128 bits of seed), which draws the records, is not cryptographic",
+    f"the generators: noise is {publication.GENERATOR}; numpy's PCG64 (128 bits of seed), which draws the records, is not "
+    "cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
     "buffers of the model, numbers in model.pt that are not trained: they get no noise. {buffers}",
 ]
@@ -187,7 +187,7 @@ def _after(before: dict[str, Any]) -> dict[str, Any]:
 
 
 CLEAR = "test records, on which the training was measured and which samples.npz may show: they have no noise. Publish neither"
-OBSERVED = ["distances of gradients of training records, in model.pt, and every bdp and wdp figure made of them"]
+OBSERVED = ["distances of gradients of training records, in diagnostics.pt, and every bdp and wdp figure made of them"]
 
 
 def to_markdown(said: dict[str, Any]) -> str:

@@ -1,0 +1,64 @@
+"""Normal and Laplace noise are right to the last of 2^64 quantiles, and the key alone determines them."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from wpriv.randomness import quantile_noise
+from wpriv.randomness.keystream import Keystream
+from wpriv.randomness.seeds import report_key
+
+LEVEL = 1e-6  # chance that a test of a distribution fails though it is right, for a random seed; these are fixed
+DRAWS = {"normal": (quantile_noise.normal, stats.norm.cdf), "laplace": (quantile_noise.laplace, stats.laplace.cdf)}
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_distribution_is_right_by_kolmogorov_and_smirnov(kind, seed):
+    draw, cdf = DRAWS[kind]
+    noise = draw(quantile_noise.words(report_key(seed), 0, 200_000))
+    assert stats.kstest(noise, cdf).pvalue > LEVEL
+    # signs and magnitudes come from different bits: independent, by a rank correlation
+    assert stats.spearmanr(np.signbit(noise), np.abs(noise)).pvalue > LEVEL
+    assert stats.spearmanr(noise[:-1], noise[1:]).pvalue > LEVEL
+
+
+@pytest.mark.parametrize(
+    ("kind", "chance"),
+    [("normal", lambda z: mpmath.erfc(z / mpmath.sqrt(2)) / 2), ("laplace", lambda z: mpmath.exp(-z) / 2)],
+)
+def test_every_word_is_the_quantile_that_its_bits_name(kind, chance):
+    sizes = np.array([0, 1, 2, 1000, 2**40, 2**53, 2**62, 2**63 - 1], np.uint64)
+    for sign in (0, 1):
+        noise = DRAWS[kind][0](sizes << np.uint64(1) | np.uint64(sign))
+        assert (noise >= 0).all() if sign else (noise <= 0).all()
+        for k, z in zip(sizes, np.abs(noise), strict=True):
+            wanted = (mpmath.mpf(int(k)) + 0.5) / 2**64  # the chance of a larger value, by mpmath
+            assert abs(chance(mpmath.mpf(float(z))) / wanted - 1) < 1e-13
+
+
+def test_the_ends_of_the_tails_are_those_that_the_statement_names():
+    last = np.zeros(1, np.uint64)
+    assert f"{quantile_noise.normal(last)[0]:.1f} {quantile_noise.laplace(last)[0]:.1f}" == "-9.2 -44.4"
+
+
+def test_parts_of_a_key_differ_and_keys_of_the_system_differ():
+    key = report_key(7)
+    assert key == report_key(7) != report_key(8)
+    first, second = quantile_noise.words(key, 0, 1000), quantile_noise.words(key, 1, 1000)
+    assert not np.intersect1d(first, second).size
+    assert np.array_equal(quantile_noise.words(key, 0, 10), first[:10])
+    assert report_key(None) != report_key(None)
+    assert len(report_key(None)) == 32
+
+
+def test_words_are_those_of_the_keystream_from_the_counter_of_their_part():
+    key = bytes(range(32))
+    wanted = Keystream(key, 3 * 2**64).read(16)
+    assert quantile_noise.words(key, 3, 2).tolist() == [
+        int.from_bytes(wanted[:8], "little"),
+        int.from_bytes(wanted[8:], "little"),
+    ]

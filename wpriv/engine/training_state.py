@@ -1,0 +1,240 @@
+"""The state of a training and its files: checkpoints, the finished model and unpublished diagnostics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from wpriv.engine import checkpoint, distributed, ledger
+from wpriv.engine.job import Job, Schedule, optimizer_of
+from wpriv.engine.ledger import Ledger
+from wpriv.engine.noise_stream import Noise
+from wpriv.engine.sampler import Sampler, sampler
+from wpriv.errors import Unsupported, UsageError
+from wpriv.files import durable_writes
+from wpriv.randomness.seeds import Seeds, sampling_generator, stream_digest
+
+CHECKPOINT, LEDGER, MODEL, DIAGNOSTICS = "checkpoint.pt", "ledger.jsonl", "model.pt", "diagnostics.pt"
+Row = dict[str, Any]
+
+
+class TrainingState:
+    """Everything that determines how a training continues, and the files that hold it.
+
+    Args:
+        seeds: from which the first weights of the model were drawn already.
+        folder: of checkpoint, ledger and model; only the main process writes there.
+        identity: a fingerprint of the recipe and of its run; a checkpoint of another one is refused.
+        resume: continue from the checkpoint in the folder. fork: begin from the weights in the folder, behind their
+            ledger. Without ``resume`` the ledger must hold no line of this run.
+    Raises:
+        UsageError: the ledger does not fit: see ``Ledger`` and ``ledger.require``.
+        Unsupported: a private training would begin from weights that were trained without privacy.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        schedule: Schedule,
+        seeds: Seeds,
+        folder: Path,
+        device: torch.device,
+        *,
+        identity: str,
+        resume: bool = False,
+        fork: bool = False,
+    ):
+        self.job, self.schedule, self.folder, self.device, self.identity = job, schedule, folder, device, identity
+        generator = sampling_generator(seeds)
+        self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, generator, job.groups)
+        self.noise = Noise(seeds.noise, device)
+        self.weights = [p for p in job.model.parameters() if p.requires_grad]
+        self.optimizers = job.optimizers or {"model": optimizer_of(self.weights, schedule.optimizer)}
+        self.rates = {name: [group["lr"] for group in each.param_groups] for name, each in self.optimizers.items()}
+        self.resumed = resume
+        self.steps_done = 0
+        self.stream = stream_digest(seeds)
+        # whether the weights depend on records without noise, by this run or one before it
+        self.without_noise = schedule.step is None
+        self.rows: list[Row] = []
+        self.diagnostics = torch.zeros(3, device=device)
+        self.distances: list[Tensor] = []
+        self.ledger: Ledger | None = None
+        if distributed.is_main():
+            planned, words = self._releases(schedule.steps), {"adjacency": schedule.adjacency, "stream": self.stream}
+            self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words)
+        if resume:
+            self._restore()
+        if fork:
+            self._inherit()
+        distributed.broadcast_weights(job.model)
+
+    def save(self) -> None:
+        """Write a checkpoint of everything; the ledger is forced to disk first."""
+        self._force()
+        if distributed.is_main():
+            checkpoint.save(self.folder / CHECKPOINT, self._content())
+
+    def finish(self) -> None:
+        """Write the model and the diagnostics, and delete the checkpoint, from which noise could be drawn again.
+
+        The model holds the weights, which are made of noisy releases alone in a private training, and what is public:
+        how the gradients were clipped and the position in the ledger. What was computed from training records without
+        noise is in the diagnostics.
+        """
+        self._force()
+        if not distributed.is_main():
+            return
+        diagnostics: dict[str, Any] = {"identity": self.identity, **self._position(), "rows": json.dumps(self.rows)}
+        if self.distances:
+            diagnostics["distances"] = torch.stack(self.distances)
+            diagnostics["coordinates"] = sum(weight.numel() for weight in self.weights)
+        # before the model: where the model is, its diagnostics are
+        checkpoint.save(self.folder / DIAGNOSTICS, diagnostics)
+        model = {
+            "identity": checkpoint.recipe_digest(self.identity),
+            "step": self.steps_done,
+            **self._position(),
+            "weights": self.job.model.state_dict(),
+            "clipping": self.job.method,
+        }
+        checkpoint.save(self.folder / MODEL, model)
+        if self.job.save_artifacts is not None:
+            self.job.save_artifacts(self.folder)
+        durable_writes.remove(self.folder / CHECKPOINT)
+
+    def _releases(self, steps: int) -> int:
+        """Return the number of releases in the first ``steps`` steps."""
+        return min(steps, 1) if self.schedule.once else steps
+
+    def _force(self) -> None:
+        if self.ledger is not None:
+            self.ledger.force()
+
+    def _position(self) -> dict[str, Any]:
+        """Return the run, its position in the ledger, and whether the weights were trained without noise."""
+        assert self.ledger is not None
+        return {
+            "run": self.schedule.run,
+            "ledger": self.ledger.position().as_dict(),
+            "clear": self.without_noise,
+        }
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "identity": self.identity,
+            "step": self.steps_done,
+            **self._position(),
+            "weights": self.job.model.state_dict(),
+            "optimizers": {name: each.state_dict() for name, each in self.optimizers.items()},
+            "sampler": self.sampler.state(),
+            "noise": self.noise.state(),
+            "stream": self.stream,
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else torch.zeros(0),
+            "seen": self.diagnostics,
+            "rows": json.dumps(self.rows),
+            "distances": torch.stack(self.distances) if self.distances else torch.zeros(0),
+            "device": self.device.type,
+        }
+
+    def _restore(self) -> None:
+        stored = self._load_checkpoint()
+        self.job.model.load_state_dict(stored["weights"])
+        for name, each in self.optimizers.items():
+            each.load_state_dict(stored["optimizers"][name])
+        self.sampler.restore(stored["sampler"])
+        self.noise.restore(stored["noise"])
+        torch.set_rng_state(stored["torch"].cpu())
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(stored["cuda"].cpu(), self.device)
+        self.diagnostics, self.steps_done, self.rows = stored["seen"], stored["step"], json.loads(stored["rows"])
+        self.distances = list(stored["distances"].cpu())
+        self.without_noise, self.stream = stored["clear"], stored["stream"]
+        if self.ledger is not None:
+            self.ledger.stream = self.stream
+        self._require_ledger(stored, CHECKPOINT)
+        if self.ledger is not None and self.schedule.step is not None:
+            earlier = len(self.ledger.entries) - self.ledger.steps
+            if stored["ledger"]["lines"] != earlier + self._releases(self.steps_done):
+                raise UsageError(
+                    f"the checkpoint in {self.folder} was changed: its steps are not those of its ledger. "
+                    f"Begin again with --fresh"
+                )
+
+    def _load_checkpoint(self) -> dict[str, Any]:
+        path = self.folder / CHECKPOINT
+        stored = checkpoint.load(path, self.device)
+        if "sampler" not in stored:
+            raise UsageError(f"{path} is a finished model, not a checkpoint. Put the right one back, or use --fork")
+        checkpoint.require(stored, path, checkpoint.METRICS)
+        if (stored["identity"], stored["run"]) != (self.identity, self.schedule.run):
+            raise UsageError(
+                f"the checkpoint in {self.folder} is of another recipe; give that one, "
+                f"or --fork to continue from its weights"
+            )
+        device = stored["device"]
+        if device != self.device.type:
+            raise UsageError(
+                f"the checkpoint in {self.folder} was made on {device}, whose noise {self.device.type} cannot draw "
+                f"again. Give --device {device}, or --fork to continue with new noise at its cost"
+            )
+        return stored
+
+    def _inherit(self) -> None:
+        """Begin from the weights of the run before, whatever its recipe; its steps stay in the ledger."""
+        name, stored = inherit(self.job.model, self.folder, self.device)
+        self._require_ledger(stored, name)
+        if stored["clear"] and not self.without_noise:
+            raise Unsupported(
+                f"the weights in {self.folder / name} were trained without privacy: no private training can continue "
+                f"from them"
+            )
+        self.without_noise = self.without_noise or stored["clear"]
+
+    def _require_ledger(self, stored: dict[str, Any], name: str) -> None:
+        """Check that the ledger still holds every release that a file of this folder depends on."""
+        if self.ledger is not None:
+            position = ledger.Position(**stored["ledger"])
+            ledger.require(self.ledger.entries, position, self.ledger.path, f"{self.folder / name}")
+
+
+def inherit(model: nn.Module, folder: Path, device: torch.device) -> tuple[str, dict[str, Any]]:
+    """Load the weights in a folder into a model; return the name and the content of the file that holds them.
+
+    Raises:
+        UsageError: they do not fit the model, or cannot be read.
+    """
+    path = folder / CHECKPOINT if (folder / CHECKPOINT).is_file() else folder / MODEL
+    stored = checkpoint.load(path, device)
+    try:
+        model.load_state_dict(stored["weights"])
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise UsageError(
+            f"--fork continues from the weights in {path}, which do not fit this model ({reason}); keep the model"
+        ) from None
+    return path.name, stored
+
+
+def load_diagnostics(folder: Path, model: dict[str, Any]) -> dict[str, Any]:
+    """Return the identity, metrics and observed distances of a finished run.
+
+    Args:
+        model: the content of ``model.pt`` in that folder. Earlier versions kept its diagnostics there.
+    Raises:
+        UsageError: the diagnostics are missing, cannot be read, or are of another run than the model.
+    """
+    path = folder / DIAGNOSTICS
+    if "rows" in model:
+        return checkpoint.require(model, folder / MODEL, checkpoint.METRICS)
+    stored = checkpoint.load(path, fields=checkpoint.POSITION | checkpoint.METRICS)
+    if any(stored[key] != model[key] for key in checkpoint.POSITION if key != "identity"):
+        raise UsageError(
+            f"{path} is of another run than {folder / MODEL}; put the right one back, or begin again with --fresh"
+        )
+    return stored

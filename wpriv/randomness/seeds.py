@@ -1,0 +1,56 @@
+"""Seeds and keys: from the operating system by default, or from a fixed number, where a run is to be repeated exactly.
+
+Sampling, noise and initialisation have streams of their own. Whoever knows a fixed seed can subtract the noise again:
+such a run gives no privacy against those who know it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+
+from wpriv.randomness.keystream import KEY_BYTES, new_key
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seeds of a training: 128 bits for numpy's generator, the key of the noise, 64 bits for torch's generators."""
+
+    sampling: int
+    noise: bytes
+    model: int
+
+
+def training_seeds(fixed: int | None, run: int = 1) -> Seeds:
+    """Return three independent seeds, each from the operating system, or all from one fixed number.
+
+    Args:
+        run: the number of the run in its ledger. A fork must not repeat the noise of the run before it: the difference
+            of two sums with the same noise has none.
+    """
+    if fixed is None:
+        return Seeds(secrets.randbits(128), new_key(), secrets.randbits(64))
+    sampling, noise, model = np.random.SeedSequence([fixed, run] if run > 1 else fixed).spawn(3)
+    return Seeds(_number(sampling, 16), noise.generate_state(KEY_BYTES // 8, "<u8").tobytes(), _number(model, 8))
+
+
+def report_key(fixed: int | None) -> bytes:
+    """Return the key of the noise of local reports: from the operating system, or from a fixed number."""
+    return new_key() if fixed is None else hashlib.sha3_256(f"wpriv privatize, seed {fixed}".encode()).digest()
+
+
+def sampling_generator(seeds: Seeds) -> np.random.Generator:
+    """Return the numpy generator that draws the records of each step."""
+    return np.random.Generator(np.random.PCG64(seeds.sampling))
+
+
+def stream_digest(seeds: Seeds) -> str:
+    """Return a digest that names the noise of a run and does not reveal its key."""
+    return hashlib.sha256(b"wpriv.stream" + seeds.noise).hexdigest()[:16]
+
+
+def _number(sequence: np.random.SeedSequence, size: int) -> int:
+    return int.from_bytes(sequence.generate_state(size // 8, np.uint64).tobytes(), "little")
