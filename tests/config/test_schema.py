@@ -142,11 +142,6 @@ def test_grids_end_where_they_say():
     assert math.isclose(ends[2], 1.0)
 
 
-@pytest.mark.parametrize(("given", "number"), [("2^20", 2**20), ("2**3", 8), (1e6, 10**6), (7, 7)])
-def test_counts_may_be_written_as_powers(given, number):
-    assert sweep_values.to_int(given) == number
-
-
 def test_the_sampling_kinds_of_a_recipe_are_those_of_a_process():
     assert str(schema.Step.model_fields["sampling"].annotation).count("'") == 2 * len(SAMPLINGS)
     assert all(f"'{kind}'" in str(schema.Step.model_fields["sampling"].annotation) for kind in SAMPLINGS)

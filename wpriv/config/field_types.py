@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 from pydantic import BeforeValidator as BeforeValidator
 from pydantic import Field as Field
 
-from wpriv.config.sweep_values import expand_values, to_int
+from wpriv.config.sweep_values import expand_values
 from wpriv.core.parameters import MAX_COUNT
+from wpriv.numerics.parse_numbers import to_int
 
 
 def _is_grid(values: Any) -> Any:

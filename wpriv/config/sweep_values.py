@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from wpriv.numerics.parse_numbers import to_int
+
 MAX_POINTS = 10_000
-_POWER = re.compile(r"(\d{1,9})(?:\^|\*\*)(\d{1,2})\Z")
-
-
-def to_int(value: Any) -> Any:
-    """A whole number written as 65536, 1e6 or 2^16; anything else is handed on for pydantic to refuse."""
-    if isinstance(value, str) and (power := _POWER.match(value.replace(" ", ""))):
-        return int(power[1]) ** int(power[2])
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
 def expand_values(values: Any) -> list[float]:

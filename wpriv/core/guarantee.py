@@ -9,9 +9,9 @@ from itertools import accumulate
 from typing import Any
 
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.parameters import plain
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.parse_numbers import finite_number
 from wpriv.numerics.root_finding import smallest_meeting
 
 CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
@@ -162,11 +162,11 @@ class Curve:
         if (eps is None) == (delta is None):
             raise UsageError("give either eps or delta, not both: one of them is the question, the other the answer")
         if eps is not None:
-            eps = plain(eps, "eps")
+            eps = finite_number(eps, "eps")
             if eps < 0:
                 raise UsageError(f"eps must be a finite number of at least 0; found {eps}")
             return self._row(Bracket.exact(eps), self.delta(eps))
-        delta = plain(delta, "delta")
+        delta = finite_number(delta, "delta")
         if not 0 < delta < 1:
             raise UsageError(f"delta must lie strictly between 0 and 1; found {delta}")
         return self._row(self.epsilon(delta), Bracket.exact(delta))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UsageError
 from wpriv.hints import ALIASES, did_you_mean
+from wpriv.numerics.parse_numbers import number
 
 if TYPE_CHECKING:
     from wpriv.core.mechanism import Mechanism
@@ -127,10 +128,5 @@ def typed(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
         if isinstance(defaults[key], str):
             found[key] = str(value)
             continue
-        try:
-            found[key] = float(value)
-        except ValueError:
-            raise UsageError(f"{name}: {key} must be a number; found {value!r}") from None
-        if not abs(found[key]) < float("inf"):
-            raise UsageError(f"{name}: {key} must be a finite number; found {value!r}")
+        found[key] = number(value, f"{name}: {key}")
     return found

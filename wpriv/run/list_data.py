@@ -12,7 +12,7 @@ from wpriv import data
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
 from wpriv.errors import MissingResource
-from wpriv.run.parse_numbers import number
+from wpriv.numerics import parse_numbers
 
 
 def listing(root: Path | None = None) -> list[dict[str, Any]]:
@@ -62,7 +62,10 @@ def typed(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: no such reader, or a number that is none.
     """
     fields = {f.name: f for f in dataclasses.fields(registry.load("data", name).Params)}
-    return {key: _typed(fields[key], value) if key in fields else value for key, value in given.items()}
+    return {
+        key: parse_numbers.typed(value, type_words(fields[key]), key) if key in fields else value
+        for key, value in given.items()
+    }
 
 
 def _check_root(root: Path | None) -> None:
@@ -81,11 +84,3 @@ def _found(read: Any) -> dict[str, Any]:
     worst = next((v for v in ("unknown", "known", "published") if v in verdicts), "package")
     folders = list(dict.fromkeys(str(Path(file["path"]).parent) for file in found["files"]))
     return {**found, "status": "found", "where": folders, "checksums": worst}
-
-
-def _typed(field: dataclasses.Field[Any], value: Any) -> Any:
-    """Text from a flag in the type of its parameter."""
-    words = type_words(field)
-    if words == {"bool"} and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    return number(value, field.name) if words & {"int", "float"} else value

@@ -16,11 +16,11 @@ from wpriv.core import registry
 from wpriv.errors import UsageError
 from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
+from wpriv.numerics.parse_numbers import number
 from wpriv.run.accounting import build_process
 from wpriv.run.accounting.calibrate import unknown
 from wpriv.run.comparison import grid
 from wpriv.run.local import mechanism_plan
-from wpriv.run.parse_numbers import number
 
 
 @dataclass(frozen=True)

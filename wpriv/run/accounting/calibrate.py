@@ -10,11 +10,11 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.process import Process
 from wpriv.errors import UsageError
+from wpriv.numerics.parse_numbers import number, whole
 from wpriv.run.accounting import build_process, classical_formulas, evaluate
 from wpriv.run.accounting.budget import implausible
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import default_tol, solved
-from wpriv.run.parse_numbers import number, whole
 
 
 def calibrate(

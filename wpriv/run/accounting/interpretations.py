@@ -12,8 +12,8 @@ from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core.mechanism import ADJACENCIES
 from wpriv.core.process import SAMPLINGS
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.parse_numbers import number, shown
 from wpriv.run.accounting import build_process, evaluate
-from wpriv.run.parse_numbers import number, shown
 
 
 @dataclass(frozen=True)
