@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.config import resolve, schema, sweep_values, yaml_document
+from wpriv.config import recipe, schema, sweep_values, yaml_document
 from wpriv.core.process import SAMPLINGS
 from wpriv.errors import UsageError
 
@@ -29,7 +29,7 @@ quick: {sweep: {over: eps, values: [1]}}
 
 def faults(text: str) -> str:
     with pytest.raises(UsageError) as caught:
-        resolve.check(yaml_document.parse(text, "r.yaml"))
+        recipe.check(yaml_document.parse(text, "r.yaml"))
     return str(caught.value)
 
 
@@ -121,8 +121,8 @@ def test_a_faulty_recipe_is_refused_in_words(old, new, word):
 
 
 def test_quick_overrides_apply_only_when_asked():
-    whole = resolve.check(yaml_document.parse(SOUND, "r.yaml"))
-    quick = resolve.check(yaml_document.parse(SOUND, "r.yaml"), quick=True)
+    whole = recipe.check(yaml_document.parse(SOUND, "r.yaml"))
+    quick = recipe.check(yaml_document.parse(SOUND, "r.yaml"), quick=True)
     assert sweep_values.expand_values(whole.panels[0].sweep[0].values) == [0, 1, 2, 3, 4]
     assert sweep_values.expand_values(quick.panels[0].sweep[0].values) == [1]
 
@@ -130,7 +130,7 @@ def test_quick_overrides_apply_only_when_asked():
 def test_a_panel_inherits_what_it_does_not_say_and_replaces_the_question():
     panels = "panels:\n  - {name: b, delta: 1e-4, sweep: {over: n, values: {powers: [2, 0, 3]}}}\n"
     text = SOUND[: SOUND.index("expect:")] + panels
-    (panel,) = resolve.check(yaml_document.parse(text, "r.yaml")).panels
+    (panel,) = recipe.check(yaml_document.parse(text, "r.yaml")).panels
     assert (panel.accountants, panel.delta, panel.eps) == (["pld", "gdp"], 1e-4, None)
     assert sweep_values.expand_values(panel.sweep[0].values) == [1, 2, 4, 8]
 
@@ -171,7 +171,7 @@ def outcome(text: str) -> None:
     """Loads and checks a text: either is an answer, a refusal or a result; anything else is a bug and raises."""
     for quick in (False, True):
         try:
-            resolve.check(yaml_document.parse(text, "r.yaml"), quick=quick)
+            recipe.check(yaml_document.parse(text, "r.yaml"), quick=quick)
         except UsageError as error:
             refused = str(error)
             if not refused.startswith("r.yaml:"):

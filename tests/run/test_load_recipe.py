@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wpriv.errors import UsageError
-from wpriv.run import load_recipe
+from wpriv.run import flag_recipes, load_recipe, recipe_files
 from wpriv.run.results import read, write
 
 RECIPE = """\
@@ -25,21 +25,21 @@ eps: 0
 
 def test_a_shipped_recipe_is_found_by_its_name_with_or_without_folder_and_suffix():
     paths = {
-        load_recipe.find(name)
+        recipe_files.find(name)
         for name in ("plc/fig7-dpsgd", "fig7-dpsgd", "plc/fig7-dpsgd.yaml", "recipes/plc/fig7-dpsgd.yaml")
     }
-    assert {path.resolve() for path in paths} == {load_recipe.shipped()["plc/fig7-dpsgd"]}
+    assert {path.resolve() for path in paths} == {recipe_files.shipped()["plc/fig7-dpsgd"]}
 
 
 @pytest.mark.parametrize("name", ["plc/fig7-dpsgdd", "", "\0", "x" * 10_000, "/"])
 def test_an_unknown_recipe_is_refused_with_where_to_look(name):
     with pytest.raises(UsageError, match="recipe ls"):
-        load_recipe.find(name)
+        recipe_files.find(name)
 
 
 def test_a_near_miss_is_suggested():
     with pytest.raises(UsageError, match="did you mean 'plc/fig7-dpsgd'"):
-        load_recipe.find("plc/fig7-dpsdg")
+        recipe_files.find("plc/fig7-dpsdg")
 
 
 def test_files_of_a_step_are_read_beside_the_recipe(tmp_path: Path):
@@ -53,8 +53,8 @@ def test_files_of_a_step_are_read_beside_the_recipe(tmp_path: Path):
     ("step", "word"),
     [
         ("{mech: gauss, sigma: -1}", r"r.yaml:4:5: gauss: sigma must be greater than 0"),
-        ("{mech: gauss}", r"r.yaml:4:5: gauss needs --sigma"),
-        ("{mech: gauss, sigma: 1, rate: 0.1}", r"r.yaml:4:5: --rate needs --sampling"),
+        ("{mech: gauss}", r"r.yaml:4:5: gauss needs sigma"),
+        ("{mech: gauss, sigma: 1, rate: 0.1}", r"r.yaml:4:5: rate needs sampling"),
     ],
 )
 def test_what_a_mechanism_refuses_is_told_with_the_place_of_its_step(tmp_path, step, word):
@@ -73,7 +73,7 @@ def test_a_swept_parameter_need_not_be_given(tmp_path):
 
 
 def test_a_copy_takes_along_the_files_it_reads_and_overwrites_nothing(tmp_path):
-    copied = load_recipe.copy("plc/fig6-timing", tmp_path)
+    copied = recipe_files.copy("plc/fig6-timing", tmp_path)
     assert {path.name for path in copied} == {"fig6-timing.yaml", "synthetic-timing.csv"}
     assert (
         load_recipe.recipe(tmp_path / "fig6-timing.yaml")
@@ -81,7 +81,7 @@ def test_a_copy_takes_along_the_files_it_reads_and_overwrites_nothing(tmp_path):
         .startswith(str(tmp_path.resolve()))
     )
     with pytest.raises(UsageError, match="not overwritten"):
-        load_recipe.copy("plc/fig6-timing", tmp_path)
+        recipe_files.copy("plc/fig6-timing", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_a_copy_takes_along_the_files_it_reads_and_overwrites_nothing(tmp_path):
     ],
 )
 def test_an_axis_may_be_written_on_one_line(text, axis):
-    assert load_recipe.sweep(text) == axis
+    assert flag_recipes.sweep(text) == axis
 
 
 @pytest.mark.parametrize("text", ["", "n", "n=", "=1", "n=a", "n=1,,2", "n=nan", "eps=linspace:"])
 def test_a_faulty_axis_is_refused(text):
     with pytest.raises(UsageError):
-        load_recipe.sweep(text)
+        flag_recipes.sweep(text)
 
 
 ROWS = st.lists(

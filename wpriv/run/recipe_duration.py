@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wpriv.config.field_types import Time
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.run.training.plan import Plan
 
 KNOWN = {

@@ -6,14 +6,14 @@ import pytest
 
 from wpriv.core import registry
 from wpriv.errors import UsageError
-from wpriv.run import load_recipe
+from wpriv.run import flag_recipes
 from wpriv.run.comparison import grid
 
 GAUSS = {"mech": "gauss", "sigma": 2}
 
 
 def cells(**keys):
-    return grid.cells(load_recipe.from_flags(keys))
+    return grid.cells(flag_recipes.from_flags(keys))
 
 
 def test_a_grid_is_the_product_of_its_axes_cases_and_accountants():
