@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.config import recipe, schema, sweep_values, yaml_document
+from wpriv.config import field_types, recipe, schema, yaml_document
 from wpriv.core.process import SAMPLINGS
 from wpriv.errors import UsageError
 
@@ -46,7 +46,7 @@ def test_words_that_yaml_takes_for_booleans_stay_words():
 @pytest.mark.parametrize(
     ("text", "start", "word"),
     [
-        ("a: 1\na: 2", "r.yaml:2:1:", "duplicate key 'a'; it stands on line 1"),
+        ("a: 1\na: 2", "r.yaml:2:1:", "duplicate key 'a'; line 1"),
         ("a: &x 1\nb: *x", "r.yaml:1:4:", "anchors"),
         ("b: *x", "r.yaml:1:4:", "anchors"),
         ("a: !!python/object/apply:os.system [ls]", "r.yaml:1:4:", "tags"),
@@ -123,8 +123,8 @@ def test_a_faulty_recipe_is_refused_in_words(old, new, word):
 def test_quick_overrides_apply_only_when_asked():
     whole = recipe.check(yaml_document.parse(SOUND, "r.yaml"))
     quick = recipe.check(yaml_document.parse(SOUND, "r.yaml"), quick=True)
-    assert sweep_values.expand_values(whole.panels[0].sweep[0].values) == [0, 1, 2, 3, 4]
-    assert sweep_values.expand_values(quick.panels[0].sweep[0].values) == [1]
+    assert field_types.expand_values(whole.panels[0].sweep[0].values) == [0, 1, 2, 3, 4]
+    assert field_types.expand_values(quick.panels[0].sweep[0].values) == [1]
 
 
 def test_a_panel_inherits_what_it_does_not_say_and_replaces_the_question():
@@ -132,12 +132,12 @@ def test_a_panel_inherits_what_it_does_not_say_and_replaces_the_question():
     text = SOUND[: SOUND.index("expect:")] + panels
     (panel,) = recipe.check(yaml_document.parse(text, "r.yaml")).panels
     assert (panel.accountants, panel.delta, panel.eps) == (["pld", "gdp"], 1e-4, None)
-    assert sweep_values.expand_values(panel.sweep[0].values) == [1, 2, 4, 8]
+    assert field_types.expand_values(panel.sweep[0].values) == [1, 2, 4, 8]
 
 
 def test_grids_end_where_they_say():
-    assert sweep_values.expand_values({"linspace": [0, 1, 11]})[-1] == 1.0
-    ends = sweep_values.expand_values({"geomspace": [0.1, 10, 5]})
+    assert field_types.expand_values({"linspace": [0, 1, 11]})[-1] == 1.0
+    ends = field_types.expand_values({"geomspace": [0.1, 10, 5]})
     assert (ends[0], ends[-1]) == (0.1, 10)
     assert math.isclose(ends[2], 1.0)
 

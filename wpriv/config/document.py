@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError, WprivError
 
 MAX_DIAGNOSTICS = 20
 
@@ -18,10 +18,14 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """A fault of a document: its place, and what was wanted, what was found and what to change."""
+    """A fault of a document: its place, and what was wanted, what was found and what to change.
+
+    ``is_missing`` tells a file that does not exist from a fault of the document itself.
+    """
 
     place: Place
     text: str
+    is_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,12 @@ def of_data(name: str, data: dict[str, Any]) -> Document:
     return Document(name, [], data, {}, values)
 
 
-def refusal(document: Document, diagnostics: Iterable[Diagnostic]) -> UsageError:
-    """Make the error that lists diagnostics as ``name:line:column: text`` above the source line, in the order of the file."""
+def refusal(document: Document, diagnostics: Iterable[Diagnostic]) -> WprivError:
+    """Make the error that lists diagnostics as ``name:line:column: text`` above the source line, in the order of the file.
+
+    Returns:
+        MissingResource where nothing is wrong but that files do not exist, else UsageError.
+    """
     distinct = sorted(set(diagnostics))
     lines = []
     for diagnostic in distinct[:MAX_DIAGNOSTICS]:
@@ -96,4 +104,5 @@ def refusal(document: Document, diagnostics: Iterable[Diagnostic]) -> UsageError
             lines.append(f"    {line} | {source}")
     if len(distinct) > MAX_DIAGNOSTICS:
         lines.append(f"... and {len(distinct) - MAX_DIAGNOSTICS} more")
-    return UsageError("\n".join(lines))
+    kind = MissingResource if all(each.is_missing for each in distinct) else UsageError
+    return kind("\n".join(lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from wpriv.config import resolve_train
@@ -57,13 +58,16 @@ class Recipe:
     changed: bool = False
 
 
-def check(document: Document, *, quick: bool = False) -> Recipe:
+def check(document: Document, *, quick: bool = False, folder: Path | None = None) -> Recipe:
     """Resolve and validate a document, with or without its ``quick`` overrides.
 
+    Args:
+        folder: of the recipe, which files that mechanisms read are named relative to.
     Raises:
         UsageError: the recipe is faulty; the message lists every fault with its line and column.
+        MissingResource: it is sound, but files of observations that it names do not exist.
     """
-    resolved = resolve(document, quick=quick)
+    resolved = resolve(document, quick=quick, folder=folder)
     if diagnostics := validate(resolved):
         raise refusal(document, diagnostics)
     name = document.name.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or document.name

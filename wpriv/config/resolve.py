@@ -1,8 +1,9 @@
-"""Resolve a document: ``quick`` overrides applied, and panels of a comparison with all that they inherit."""
+"""Resolve a document: paths of files, ``quick`` overrides, and panels of a comparison with all that they inherit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from wpriv.config import resolve_train
@@ -27,16 +28,23 @@ class Resolved:
     quick: bool = False
 
 
-def resolve(document: Document, *, quick: bool = False) -> Resolved:
-    """Resolve a document, with or without its ``quick`` overrides, whatever it holds."""
-    kind = document.data.get("kind")
+def resolve(document: Document, *, quick: bool = False, folder: Path | None = None) -> Resolved:
+    """Resolve a document, with or without its ``quick`` overrides, whatever it holds.
+
+    Args:
+        folder: of the recipe, which files that mechanisms read are named relative to; their paths become absolute.
+    """
+    kind, panels = document.data.get("kind"), document.data.get("panels")
     if kind == "train":
-        return Resolved(document, (resolve_train.resolve(document, quick=quick),), quick)
-    if kind != "compare":
-        return Resolved(document, (document,), quick)
-    panels = document.data.get("panels")
-    paths: list[Key] = [("panels", i) for i in range(len(panels))] if isinstance(panels, list) else []
-    return Resolved(document, tuple(_merged(document, path, quick) for path in paths or [()]), quick)
+        parts = [resolve_train.resolve(document, quick=quick)]
+    elif kind == "compare":
+        paths: list[Key] = [("panels", i) for i in range(len(panels))] if isinstance(panels, list) else []
+        parts = [_merged(document, path, quick) for path in paths or [()]]
+    else:
+        parts = [document]
+    if folder is not None:
+        _locate_files(document.data, folder)
+    return Resolved(document, tuple(parts), quick)
 
 
 def panel(part: Document) -> Panel:
@@ -69,6 +77,23 @@ def _merged(document: Document, path: Key, quick: bool) -> Document:
     origins |= {key: (*path, key) for key in (*name, *expect)}
     merged = {**name, **data, **expect}
     return Document(document.name, document.lines, merged, document.keys, document.values, origins, root)
+
+
+def file_beside(folder: Path, file: Any) -> Path | None:
+    """Return the path of a file that lies in the folder of a recipe; None where there is no such file."""
+    is_file = isinstance(file, str) and "\0" not in file and (folder / file).is_file()
+    return folder / file if is_file else None
+
+
+def _locate_files(data: Any, folder: Path) -> None:
+    """Make the paths of files beside a recipe absolute, in every step inside some data."""
+    if isinstance(data, dict) and isinstance(data.get("mech"), str):
+        for key in ("file", "observed"):
+            if (file := file_beside(folder, data.get(key))) is not None:
+                data[key] = str(file.resolve())
+    elif isinstance(data, (dict, list)):
+        for inner in data.values() if isinstance(data, dict) else data:
+            _locate_files(inner, folder)
 
 
 def _mapping(document: Document, path: Key) -> dict[str, Any]:

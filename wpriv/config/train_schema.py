@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from wpriv.config.field_types import (
+    MAX_POINTS,
     Claim,
     Count,
     Expect,
@@ -20,7 +21,6 @@ from wpriv.config.field_types import (
     Word,
     as_list,
 )
-from wpriv.config.sweep_values import MAX_POINTS
 
 
 class DataSet(PluginRef):

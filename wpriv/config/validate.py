@@ -46,12 +46,10 @@ def validate(resolved: Resolved) -> list[Diagnostic]:
 
 def _name_diagnostics(document: Document) -> list[Diagnostic]:
     """Steps that cannot be built, and names of accountants, figures, tables and adjacencies that do not exist."""
-    steps = dict(_steps(document))
-    known = sorted({*ADJACENCIES, *(name for step in steps.values() for name in adjacencies(step.get("mech")))})
-    swept = set(_swept(document))
-    diagnostics = []
+    steps, swept, diagnostics = dict(_steps(document)), set(_swept(document)), []
     for path, step in steps.items():
         diagnostics += step_diagnostics(document, path, step, swept, document.data["kind"] == "calibrate")
+    known = sorted({*ADJACENCIES, *(name for step in steps.values() for name in adjacencies(step.get("mech")))})
     for path in document.values:
         value = document.at(path)
         if not isinstance(value, str) or not path:

@@ -8,11 +8,10 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from wpriv.config import panel_grid
 from wpriv.config.diagnostics import abbreviate, unknown_name
 from wpriv.config.document import Diagnostic, Document
 from wpriv.config.resolve import Resolved, panel
-from wpriv.config.schema import PROCESS_TABLES, Panel, Step
+from wpriv.config.schema import PROCESS_TABLES, Panel, Step, plugin_fields
 from wpriv.config.validate_expect import ALIASES, expect_diagnostics
 from wpriv.config.validate_steps import adjacencies, build
 from wpriv.core import registry
@@ -22,6 +21,8 @@ from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
 _LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part")
+# a sweep with more cells than this is a mistake in the recipe
+MAX_CELLS = 100_000
 _QUESTIONS = ("eps", "eps_per_n", "delta")
 _NOT_OF_LOSSES = (*_QUESTIONS, "accountants", "tol")
 _NOT_OF_PLUGINS = ("process", "cases", "adjacency", "bins", *_NOT_OF_LOSSES)
@@ -49,18 +50,16 @@ def diagnostics(resolved: Resolved, *, names_known: bool) -> list[Diagnostic]:
             continue
         combinations = list(_combinations(part, each, names_known))
         if names_known and not combinations:
-            count += panel_grid.cell_count(each)
-            if count > panel_grid.MAX_CELLS:
-                message = (
-                    f"{count:,} cells are more than {panel_grid.MAX_CELLS:,}; take fewer values, cases or accountants"
-                )
+            count += each.cell_count()
+            if count > MAX_CELLS:
+                message = f"{count:,} cells are more than {MAX_CELLS:,}; take fewer values, cases or accountants"
                 combinations.append(part.diagnostic(("sweep",), message, at_key=True))
                 count = 0
             else:
                 combinations += _swept_values(part, each)
         result += combinations
         columns = PROCESS_TABLES.get(each.table) or registry.load("tables", each.table).COLUMNS
-        labels = {*_LABELS, *ALIASES, *panel_grid.parameters(each), *panel_grid.options(each)}
+        labels = {*_LABELS, *ALIASES, *each.parameters(), *_numeric_options(each)}
         result += expect_diagnostics(part, each.expect, columns, labels)
     return result
 
@@ -71,16 +70,20 @@ def _combinations(part: Document, each: Panel, names_known: bool) -> Iterator[Di
         yield part.diagnostic(("sweep",), "each axis of a sweep needs a quantity of its own", at_key=True)
     if each.table in PROCESS_TABLES:
         yield from _process_table(part, each, swept)
-        known = {"n", "rate", "eps", "delta"} | panel_grid.parameters(each) | panel_grid.options(each)
+        known = {"n", "rate", "eps", "delta"} | each.parameters() | _numeric_options(each)
     else:
         yield from _useless_keys(part, each, _NOT_OF_PLUGINS)
         yield from _table_parameters(part, each)
-        known = set(panel_grid.fields("tables", each.table))
+        known = set(plugin_fields("tables", each.table))
     for name in swept if names_known else ():
         if name not in known:
             near = did_you_mean(name, sorted(known))
             message = f"cannot sweep over {name!r}{near}. Known: {', '.join(sorted(known)) or 'none'}"
             yield part.diagnostic(("sweep",), message, at_key=True)
+
+
+def _numeric_options(each: Panel) -> set[str]:
+    return {name for name, default in each.options(each.accountants or []).items() if not isinstance(default, str)}
 
 
 def _process_table(part: Document, each: Panel, swept: list[str]) -> Iterator[Diagnostic]:
@@ -91,7 +94,7 @@ def _process_table(part: Document, each: Panel, swept: list[str]) -> Iterator[Di
     if each.params is not None:
         message = f"'params' means nothing in a {each.table} table, whose parameters stand in its steps; remove it"
         yield part.diagnostic(("params",), message, at_key=True)
-    for name, steps in panel_grid.cases(each).items():
+    for name, steps in each.processes().items():
         known = {*ADJACENCIES, *(word for step in steps for word in adjacencies(step.mech))}
         if each.adjacency is not None and each.adjacency not in known:
             message = unknown_name("adjacency", each.adjacency, sorted(known)) + (
@@ -121,7 +124,7 @@ def _useless_keys(part: Document, each: Panel, keys: Iterable[str]) -> Iterator[
 
 def _table_parameters(part: Document, each: Panel) -> Iterator[Diagnostic]:
     """Parameters that a table plug-in does not have, text where it wants text, and parameters that it lacks."""
-    own, given = panel_grid.fields("tables", each.table), each.params or {}
+    own, given = plugin_fields("tables", each.table), each.params or {}
     for key, value in given.items():
         if key not in own:
             near = did_you_mean(key, list(own)) or f". {each.table} takes {', '.join(own) or 'no parameters'}"
@@ -137,7 +140,7 @@ def _table_parameters(part: Document, each: Panel) -> Iterator[Diagnostic]:
 
 def _swept_values(part: Document, each: Panel) -> Iterator[Diagnostic]:
     """Values of a sweep, or parameters of a table, that are out of range: the first of each step."""
-    axes = panel_grid.axes(each)
+    axes = each.axes()
     for name, values in axes:
         if each.table in PROCESS_TABLES and name in ("eps", "delta"):
             yield from _questions(part, name, values)
@@ -146,14 +149,15 @@ def _swept_values(part: Document, each: Panel) -> Iterator[Diagnostic]:
         key = "sweep" if axes and "sweep" in part.data else "params"
         yield from _first_refusal(part, key, axes, lambda point: params(**{**(each.params or {}), **point}))
         return
-    axes = [axis for axis in axes if axis[0] not in ("eps", "delta") and not panel_grid.is_option(each, axis[0])]
-    for steps in panel_grid.cases(each).values():
+    others = {"eps", "delta", *each.options(each.accountant_names())}
+    axes = [axis for axis in axes if axis[0] not in others]
+    for steps in each.processes().values():
         for name, _ in axes:
-            if not any(panel_grid.varies(step, name) for step in steps):
+            if not any(step.varies(name) for step in steps):
                 reason = "no step of the process has such a parameter (or is sampled, for 'rate')"
                 yield part.diagnostic(("sweep",), f"the sweep is over {name!r}, but {reason}", at_key=True)
         for step in steps:
-            yield from _step_values(part, step, [axis for axis in axes if panel_grid.varies(step, axis[0])])
+            yield from _step_values(part, step, [axis for axis in axes if step.varies(axis[0])])
 
 
 def _questions(part: Document, name: str, values: list[float]) -> Iterator[Diagnostic]:

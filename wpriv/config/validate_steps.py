@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Set
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,8 +12,8 @@ from pydantic import ValidationError
 from wpriv.config import observation_generator
 from wpriv.config.diagnostics import abbreviate, unknown_name, unknown_parameter
 from wpriv.config.document import Diagnostic, Document, Key
-from wpriv.config.panel_grid import fields
-from wpriv.config.schema import Step
+from wpriv.config.observation_generator import HELP, is_generator
+from wpriv.config.schema import Step, plugin_fields
 from wpriv.core import process, registry
 from wpriv.core.parameters import MAX_COUNT, type_words
 from wpriv.errors import UsageError
@@ -20,7 +21,7 @@ from wpriv.errors import UsageError
 
 def adjacencies(mech: Any) -> tuple[str, ...]:
     """Return the adjacencies of a mechanism; none where there is no such mechanism."""
-    return registry.mechanism(mech).adjacencies if fields("mechanisms", mech) else ()
+    return registry.mechanism(mech).adjacencies if plugin_fields("mechanisms", mech) else ()
 
 
 def step_diagnostics(
@@ -37,7 +38,7 @@ def step_diagnostics(
         return []  # a fault of form
     if mech not in known:
         return [document.diagnostic((*path, "mech"), unknown_name("mechanism", mech, known))]
-    diagnostics, own = [], fields("mechanisms", mech)
+    diagnostics, own = [], plugin_fields("mechanisms", mech)
     for key, value in step.items():
         if key in Step.model_fields:
             continue
@@ -53,12 +54,16 @@ def step_diagnostics(
         return diagnostics  # faults of form
     if not diagnostics:
         diagnostics = [document.diagnostic(path, message) for message in _messages(model, swept, calibrated)]
+    file = model.observed
+    if file is not None and not is_generator(file) and not Path(file).exists():
+        message = f"observed: no such file: {file[:300]}; wanted {HELP}"
+        diagnostics.append(Diagnostic(document.place((*path, "observed")), message, is_missing=True))
     return diagnostics
 
 
 def _messages(step: Step, swept: Set[str], calibrated: bool) -> list[str]:
     """Parameters that are missing or out of range, and contradictions about n and the rate."""
-    own, given = fields("mechanisms", step.mech), step.model_extra or {}
+    own, given = plugin_fields("mechanisms", step.mech), step.model_extra or {}
     values = {name: 1 for name in swept if name in own and name not in given and "str" not in type_words(own[name])}
     messages = [message for message in (_schedule(step, rate_needed=not calibrated),) if message]
     if calibrated:
@@ -71,7 +76,7 @@ def _messages(step: Step, swept: Set[str], calibrated: bool) -> list[str]:
         return [*messages, f"{step.mech} needs {' and '.join(missing)}; found none"]
     try:
         build(step, values)
-        if step.observed is not None and observation_generator.is_generator(step.observed):
+        if step.observed is not None and is_generator(step.observed):
             observation_generator.parse(step.observed)
     except UsageError as error:
         messages.append(str(error))
@@ -84,7 +89,7 @@ def build(step: Step, values: Mapping[str, Any]) -> process.Step:
     Raises:
         UsageError: a parameter, n or the rate is out of range.
     """
-    own = fields("mechanisms", step.mech)
+    own = plugin_fields("mechanisms", step.mech)
     given = {**(step.model_extra or {}), **{name: value for name, value in values.items() if name in own}}
     mechanism = registry.mechanism(step.mech)(**given)
     rate = values.get("rate", step.rate)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 from wpriv.config import yaml_document
-from wpriv.config.document import Document
-from wpriv.config.observation_generator import HELP, is_generator
 from wpriv.config.recipe import Recipe, check
-from wpriv.core import registry
-from wpriv.errors import MissingResource, UsageError
+from wpriv.config.resolve import file_beside
+from wpriv.errors import UsageError
 from wpriv.run.accounting import build_process
 from wpriv.run.recipe_files import find
 
@@ -25,9 +22,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
     """
     path = find(str(name))
     document = yaml_document.read(path)
-    _locate_files(document, path.parent)
-    loaded = check(document, quick=quick)
-    _require_observations(document)
+    loaded = check(document, quick=quick, folder=path.parent)
     if kind is not None and loaded.kind != kind:
         raise UsageError(
             f"{path} is a recipe of kind {loaded.kind!r}, not {kind!r}. Run it with `wpriv {loaded.kind} {name}`"
@@ -64,44 +59,8 @@ def privatize(name: str | Path) -> dict[str, Any]:
     given = {**data, **records, "data": source}
     arguments = {key: value for key, value in given.items() if key not in ("kind", "source") and value is not None}
     files = [key for key in ("data", "file", "public", "thresholds") if key in arguments]
-    return arguments | {key: str(_beside(folder, arguments[key]) or arguments[key]) for key in files}
+    return arguments | {key: str(file_beside(folder, arguments[key]) or arguments[key]) for key in files}
 
 
 def _question(data: dict[str, Any]) -> dict[str, float]:
     return {key: data[key] for key in ("eps", "delta", "tol") if data.get(key) is not None}
-
-
-def _beside(folder: Path, file: Any) -> Path | None:
-    """The path of a file that lies in the folder of a recipe; None where there is no such file."""
-    is_file = isinstance(file, str) and "\0" not in file and (folder / file).is_file()
-    return folder / file if is_file else None
-
-
-def _locate_files(document: Document, folder: Path) -> None:
-    """Make the paths of files that mechanisms read absolute, since recipes name them relative to themselves."""
-    known = registry.names("mechanisms")
-    for path in document.values:
-        step = document.at(path)
-        if not (isinstance(step, dict) and isinstance(step.get("mech"), str) and step["mech"] in known):
-            continue
-        keys = [f.name for f in dataclasses.fields(registry.mechanism(step["mech"])) if f.name == "file"]
-        if str(step.get("observed")).endswith((".npz", ".csv")):
-            keys.append("observed")
-        for key in keys:
-            if (file := _beside(folder, step.get(key))) is not None:
-                step[key] = str(file.resolve())
-
-
-def _require_observations(document: Document) -> None:
-    """Refuse files of observations that do not exist; the run reads the others.
-
-    Raises:
-        MissingResource: a file is missing.
-    """
-    for path in document.values:
-        text = document.at(path) if path[-1:] == ("observed",) else None
-        if isinstance(text, str) and not is_generator(text) and not Path(text).exists():
-            line, column = document.place(path)
-            raise MissingResource(
-                f"{document.name}:{line}:{column}: observed: no such file: {text[:300]}; wanted {HELP}"
-            )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,14 @@ from typing import Any
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
-from wpriv.core.guarantee import Curve, unit_notes
+from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, monotone, unit_notes
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import flag_recipes, load_recipe
-from wpriv.run.accounting import build_process, evaluate
+from wpriv.run.accounting import evaluate
+from wpriv.run.accounting.evaluate import EPS_DELTA
 from wpriv.run.accounting.interpretations import why
 from wpriv.run.comparison import grid, loss_tables
 from wpriv.run.comparison.grid import Cell
-from wpriv.run.comparison.monotone_rows import monotone_rows
 from wpriv.run.results import expectations, file_names, write
 from wpriv.run.results.expectations import Verdict
 
@@ -107,12 +106,13 @@ def run(
     """
     started = time.perf_counter()
     cells = grid.cells(recipe)
-    _read_observations(cells)
+    keys = [cell.key() for cell in cells]
+    grid.read_observations(cells)
     finished: dict[str, list[Row]] = {}
     if out is not None:
         write.claim(out, recipe, fresh=fresh)
         finished = write.finished(out)
-    rows_by_cell, reused = _compute_all(cells, finished, out, progress)
+    rows_by_cell, reused = _compute_all(cells, keys, finished, out, progress)
     rows = monotone_rows(cells, rows_by_cell)
     if all(row.get("reason") is not None for row in rows):
         raise Unsupported(f"no accountant has an answer anywhere on the grid; the first reason: {rows[0]['reason']}")
@@ -134,24 +134,15 @@ def readings(spec: dict[str, Any], **question: float) -> list[Row]:
     return why({k: v for k, v in spec.items() if v is not None}, **question)
 
 
-def _read_observations(cells: list[Cell]) -> None:
-    """Build the processes that observations belong to, so that a faulty file is reported before any work begins."""
-    observed = {cell.curve_key(): cell for cell in cells if any("observed" in spec for spec in cell.specs)}
-    for cell in observed.values():
-        with contextlib.suppress(Unsupported):  # the reason goes into the table
-            cell.process()
-
-
 def _compute_all(
-    cells: list[Cell], finished: dict[str, list[Row]], out: Path | None, progress: Progress | None
+    cells: list[Cell], keys: list[str], finished: dict[str, list[Row]], out: Path | None, progress: Progress | None
 ) -> tuple[list[list[Row]], int]:
     """The rows of each cell, computed where they are not finished and kept in ``out``; and how many cells were finished."""
     curves: dict[str, Curve | str] = {}
     rows, reused = [], 0
-    for count, cell in enumerate(cells):
+    for count, (cell, key) in enumerate(zip(cells, keys, strict=True)):
         if progress:
             progress(count, len(cells))
-        key = cell.key()
         if key in finished:
             reused += 1
         else:
@@ -189,50 +180,65 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
             table = registry.load("tables", cell.table)
             return [{**cell.labels, **row} for row in table.rows(table.Params(**cell.specs[0]))]
         process = cell.process()
-        labels = {**cell.labels, **_process_columns(cell)}
+        labels = {**cell.labels, **cell.process_columns()}
         if cell.table == "class":
             return [{**labels, **loss_tables.class_row(process)}]
         return [{**labels, **row} for row in loss_tables.loss_rows(process, cell.bins)]
     except Unsupported as error:
-        columns = _process_columns(cell) if cell.table in PROCESS_TABLES else {}
+        columns = cell.process_columns() if cell.table in PROCESS_TABLES else {}
         return [{**cell.labels, **columns, "reason": str(error)}]
 
 
 def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
-    row = {**cell.labels, **_process_columns(cell), "accountant": cell.accountant}
+    answer = _answer(cell, curves)
+    row = {**cell.labels, **cell.process_columns(), "accountant": cell.accountant}
     given = ("epsilon", cell.eps) if cell.eps is not None else ("delta", cell.delta)
-    refused = {**row, "asked": given[0], given[0]: given[1]}
-    key = cell.curve_key()
-    if key not in curves:
-        if len(curves) > MAX_CURVES:
-            curves.clear()  # a sweep over a parameter evaluates each curve once
-        curves[key] = _curve(cell)
-    curve = curves[key]
-    if isinstance(curve, str):
-        return {**refused, "reason": curve}
-    try:
-        guarantee = evaluate.ask(curve, eps=cell.eps, delta=cell.delta).as_dict()
-    except Unsupported as error:
-        return {**refused, "reason": str(error)}
-    names = ("adjacency", "notion", "claim", "process", "source", "warnings")
-    about = {name: guarantee[name] for name in names}
-    bounds = {name: _plain(guarantee[name]) for name in BOUND_COLUMNS}
+    if isinstance(answer, str):
+        return {**row, "asked": given[0], given[0]: given[1], "reason": answer}
+    about = {name: answer[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
+    # numpy's floats are not plain data, and -0.0 is 0
+    bounds = {name: None if answer[name] is None else float(answer[name]) + 0.0 for name in BOUND_COLUMNS}
     return {**row, "asked": given[0], **about, **bounds, "reason": None}
 
 
-def _curve(cell: Cell) -> Curve | str:
-    """The curve of a cell's process, or the reason why the accountant has none."""
+def _answer(cell: Cell, curves: dict[str, Curve | str]) -> dict[str, Any] | str:
+    """The guarantee of a cell as plain data, or the reason why the accountant has none."""
+    key = cell.curve_key()
+    if key not in curves and len(curves) > MAX_CURVES:
+        curves.clear()  # a sweep over a parameter evaluates each curve once
     try:
-        tol = cell.tol or evaluate.DEFAULT_TOL
-        return evaluate.curve(cell.process(), cell.accountant, tol, **dict(cell.options))
+        if key not in curves:
+            tol = cell.tol or evaluate.DEFAULT_TOL
+            curves[key] = evaluate.curve(cell.process(), cell.accountant, tol, **dict(cell.options))
+        curve = curves[key]
+        return curve if isinstance(curve, str) else evaluate.ask(curve, eps=cell.eps, delta=cell.delta).as_dict()
     except Unsupported as error:
+        curves.setdefault(key, str(error))
         return str(error)
 
 
-def _plain(value: float | None) -> float | None:
-    return None if value is None else float(value) + 0.0  # numpy's floats are not plain data, and -0.0 is 0
+def monotone_rows(cells: Sequence[Cell], rows_by_cell: Sequence[list[Row]]) -> list[Row]:
+    """Return all rows in order, with the brackets of each rigorous curve made monotone in the question.
+
+    Args:
+        cells: of a grid. rows_by_cell: the rows of each cell; rows that are no rigorous bounds of delta and eps stay as they are.
+    """
+    curves: dict[tuple[str, str], list[tuple[float, list[Row]]]] = {}
+    result = [list(rows) for rows in rows_by_cell]
+    for cell, rows in zip(cells, result, strict=True):
+        if cell.table == "bounds" and all(_is_rigorous(row) for row in rows):
+            column, argument = ("delta", cell.eps) if cell.eps is not None else ("epsilon", cell.delta)
+            curves.setdefault((cell.curve_key(), column), []).append((float(argument or 0.0), rows))
+    for (_, column), points in curves.items():
+        points.sort(key=lambda point: point[0])
+        ends = [f"{column}_{end}" for end in ("estimate", "lower", "upper")]
+        brackets = [Bracket(*(rows[0][end] for end in ends)) for _, rows in points]
+        for (_, rows), bracket in zip(points, monotone(brackets), strict=True):
+            values = (bracket.estimate, bracket.lower, bracket.upper)
+            rows[0] = {**rows[0], column: bracket.safe, **dict(zip(ends, values, strict=True))}
+    return [row for rows in result for row in rows]
 
 
-def _process_columns(cell: Cell) -> Row:
-    """The parameters of a single step, also those left at their defaults, or the number of several steps."""
-    return build_process.step(cell.specs[0]).describe() if len(cell.specs) == 1 else {"steps": len(cell.specs)}
+def _is_rigorous(row: Row) -> bool:
+    """Whether a row is a rigorous point of a curve of delta and eps."""
+    return row.get("reason") is None and row.get("claim") in RIGOROUS and row.get("notion") in EPS_DELTA

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from wpriv._version import __version__
-from wpriv.config import panel_grid
 from wpriv.config.recipe import Recipe
-from wpriv.config.schema import PROCESS_TABLES, Panel
+from wpriv.config.schema import PROCESS_TABLES, Panel, Step
 from wpriv.core import registry
 from wpriv.core.process import Process
+from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process
 
 
@@ -59,55 +60,64 @@ class Cell:
         """
         return build_process.process(self.specs, self.adjacency)
 
+    def process_columns(self) -> dict[str, Any]:
+        """Return the parameters of a single step, also those left at their defaults, or the number of several steps."""
+        return build_process.step(self.specs[0]).describe() if len(self.specs) == 1 else {"steps": len(self.specs)}
+
 
 def cells(recipe: Recipe) -> list[Cell]:
     """Return all cells of a comparison, in the order of its table."""
     return [cell for panel in recipe.panels for cell in _panel(panel)]
 
 
+def read_observations(cells: list[Cell]) -> None:
+    """Build the processes that observations belong to, so that a faulty file is reported before any work begins.
+
+    Raises:
+        UsageError, MissingResource: a file is faulty or missing.
+    """
+    observed = {cell.curve_key(): cell for cell in cells if any("observed" in spec for spec in cell.specs)}
+    for cell in observed.values():
+        with contextlib.suppress(Unsupported):  # the reason goes into the table
+            cell.process()
+
+
 def _panel(panel: Panel) -> Iterator[Cell]:
-    axes = [[(over, value) for value in values] for over, values in panel_grid.axes(panel)]
+    axes = [[(over, value) for value in values] for over, values in panel.axes()]
     if panel.table not in PROCESS_TABLES:
         for point in itertools.product(*axes):
             labels = ({"panel": panel.name} if panel.name else {}) | dict(point)
             yield Cell(panel.table, labels, ({**(panel.params or {}), **dict(point)},), None)
         return
-    cases = panel_grid.cases(panel).items()
-    for (case, steps), accountant in itertools.product(cases, panel_grid.accountants(panel)):
-        specs = [_spec({**step.model_dump(exclude_none=True), **(step.model_extra or {})}) for step in steps]
+    cases, accountants = panel.processes(), panel.accountant_names()
+    # an accountant without an option that others have keeps its value along the axis of that option
+    names = {over for over, _ in panel.axes()} - set(panel.options(accountants))
+    varied = {case: [{name for name in names if step.varies(name)} for step in cases[case]] for case in cases}
+    for (case, steps), accountant in itertools.product(cases.items(), accountants):
+        specs = [_spec(step) for step in steps]
         for point in itertools.product(*axes):
-            yield _cell(panel, case, specs, accountant, dict(point))
+            changed = (
+                {**spec, **{name: value for name, value in point if name in changes}}
+                for spec, changes in zip(specs, varied[case], strict=True)
+            )
+            yield _cell(panel, case, tuple(changed), accountant, dict(point))
 
 
-def _spec(step: dict[str, Any]) -> dict[str, Any]:
-    """A step as written in a recipe, with batch, records and epochs turned into n and rate."""
-    spec, _ = build_process.planned(step)
+def _spec(step: Step) -> dict[str, Any]:
+    """A step as plain data, with batch, records and epochs turned into n and rate."""
+    spec, _ = build_process.planned({**step.model_dump(exclude_none=True), **(step.model_extra or {})})
     spec["n"] = 1 if spec["n"] is None else spec["n"]
     return {key: value for key, value in spec.items() if value is not None or key not in build_process.STEP_KEYS}
 
 
-def _cell(panel: Panel, case: str, specs: list[dict[str, Any]], accountant: str, point: dict[str, Any]) -> Cell:
+def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant: str, point: dict[str, float]) -> Cell:
     eps, delta = point.pop("eps", panel.eps), point.pop("delta", panel.delta)
-    specs = [dict(spec) for spec in specs]
     known = registry.options(registry.accountant(accountant)[0]) if accountant else {}
     options = tuple((name, float(value)) for name, value in point.items() if name in known)
-    for name, value in point.items():
-        # an accountant without an option that others have keeps its value along the axis
-        if not panel_grid.is_option(panel, name):
-            _set(specs, name, value)
     if panel.eps_per_n is not None:
         eps = panel.eps_per_n * sum(spec["n"] for spec in specs)
     labels = {key: name for key, name in (("panel", panel.name), ("case", case)) if name} | point
-    process = (tuple(specs), panel.adjacency, accountant)
-    return Cell(panel.table, labels, *process, eps, delta, panel.tol, panel.bins, options)
-
-
-def _set(specs: list[dict[str, Any]], name: str, value: Any) -> None:
-    """Write one swept value into every step that it changes."""
-    for spec in specs:
-        is_sampled = spec.get("sampling", "none") != "none"
-        if is_sampled if name == "rate" else name == "n" or name in panel_grid.fields("mechanisms", spec["mech"]):
-            spec[name] = value
+    return Cell(panel.table, labels, specs, panel.adjacency, accountant, eps, delta, panel.tol, panel.bins, options)
 
 
 def _fingerprint(parts: list[Any]) -> str:
