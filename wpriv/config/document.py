@@ -88,7 +88,7 @@ def of_data(name: str, data: dict[str, Any]) -> Document:
 
 
 def refusal(document: Document, diagnostics: Iterable[Diagnostic]) -> WprivError:
-    """Make the error that lists diagnostics as ``name:line:column: text`` above the source line, in the order of the file.
+    """Make the error that lists diagnostics, in the order of the file, as ``name:line:column: text`` above the line.
 
     Returns:
         MissingResource where nothing is wrong but that files do not exist, else UsageError.

@@ -133,7 +133,7 @@ class Expect(StrictModel):
 
 
 class Claim(StrictModel):
-    """A statement of the source that does not hold here: what the paper says, what this program finds, and the reason."""
+    """A statement of the source that does not hold here, what this program finds instead, and the reason."""
 
     paper: Text = Field(description="what the paper says")
     found: Text = Field(description="what this program finds, with its numbers")

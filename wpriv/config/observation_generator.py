@@ -22,8 +22,10 @@ class Generator:
     """Gradients to draw at random, a fresh set of records at every step.
 
     Args:
-        kind: the distribution of a coordinate. shape: the Weibull shape, or the standard deviation of the normal distribution.
-        quantile: above 0, the quantile of a step's gradient norms that is its unit. clip: 1 clips the gradients to that unit.
+        kind: the distribution of a coordinate.
+        shape: the Weibull shape, or the standard deviation of the normal distribution.
+        quantile: above 0, the quantile of a step's gradient norms that is its unit.
+        clip: 1 clips the gradients to that unit.
     """
 
     kind: str

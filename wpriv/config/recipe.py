@@ -39,9 +39,11 @@ class Recipe:
     """A valid recipe.
 
     Args:
-        name: of its file, without folder and suffix. data: the recipe as resolved, as plain data; recipes with equal data are
-            the same run. panels: of a comparison. checks: published numbers. quick: whether ``quick`` overrides were applied.
-        training: the model of kind train. claims: statements of the source that do not hold here. time: how long it takes.
+        name: of its file, without folder and suffix.
+        data: the recipe as resolved, as plain data; recipes with equal data are the same run.
+        panels: of a comparison. checks: published numbers. training: the model of kind train.
+        quick: whether ``quick`` overrides were applied.
+        claims: statements of the source that do not hold here. time: how long the recipe takes.
         changed: whether keys were changed after it was read, so that ``time`` may be that of another run.
     """
 

@@ -19,8 +19,8 @@ _NOT_INHERITED = ("kind", "source", "panels", "quick", "expect", "name", "claims
 class Resolved:
     """A document as written, and the parts to run.
 
-    ``parts`` are the panels of a comparison, each with the keys around it merged in (a comparison without panels is one), or
-    the one document of another kind. Their places are those of the file. Nothing of a document has been validated here.
+    ``parts`` are the panels of a comparison, each with the keys around it merged in (a comparison without panels is
+    one), or the one document of another kind. Their places are those of the file. Nothing has been validated here.
     """
 
     document: Document
@@ -48,7 +48,7 @@ def resolve(document: Document, *, quick: bool = False, folder: Path | None = No
 
 
 def panel(part: Document) -> Panel:
-    """Return the model of one part of a comparison, whose form is sound; its name is empty where there are no panels."""
+    """Return the model of a part of a comparison with a sound form; its name is empty where there are no panels."""
     named = Panel.model_validate({"name": "-", **part.data})
     return named if "name" in part.data else named.model_copy(update={"name": ""})
 

@@ -45,7 +45,7 @@ def written_out(model: Train) -> dict[str, Any]:
 
 
 def merged(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge overrides into a mapping: inner mappings are merged, other values replaced; epochs and steps replace each other."""
+    """Merge overrides into a mapping and its inner mappings; epochs and steps replace each other."""
     result = dict(data)
     for one, other in (("epochs", "steps"), ("steps", "epochs")):
         if one in overrides and other not in overrides:

@@ -39,7 +39,7 @@ PROCESS_TABLES = {
 
 
 def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[Any]]:
-    """Return the parameters of a mechanism or a table, which stand beside the keys of a recipe; none for an unknown name."""
+    """Return the parameters of a mechanism or a table by name; none for an unknown plug-in."""
     if name not in registry.names(folder):
         return {}
     cls = registry.mechanism(name) if folder == "mechanisms" else registry.load(folder, name).Params
@@ -47,7 +47,7 @@ def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[Any]]:
 
 
 class Step(StrictModel):
-    """One step of a process; the mechanism's own parameters (sigma, scale, ...) stand beside these keys."""
+    """A step of a process; the mechanism's own parameters (sigma, scale, ...) stand beside these keys."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
@@ -63,7 +63,7 @@ class Step(StrictModel):
     )
 
     def varies(self, name: str) -> bool:
-        """Return whether an axis over ``name`` changes the step: n, the rate if it is sampled, or a mechanism's parameter."""
+        """Return whether an axis over ``name`` changes the step: n, a sampled step's rate, or a parameter."""
         if name == "rate":
             return self.sampling not in (None, "none")
         return name == "n" or name in plugin_fields("mechanisms", self.mech)
@@ -91,7 +91,7 @@ class Part(StrictModel):
     adjacency: Word | None = None
     table: Word = Field(
         "bounds",
-        description="bounds of accountants, class or loss (the privacy loss distribution), or a plug-in with its own parameters",
+        description="bounds of accountants; class or loss (the privacy loss distribution); or a plug-in",
     )
     params: dict[str, Any] | None = Field(
         None, description="parameters of a table that is neither bounds, class nor loss"
@@ -162,7 +162,7 @@ class Panel(Part):
 
 
 class Compare(Part):
-    """kind: compare. Accountants, or a table of another kind, over a grid, to a table and a figure."""
+    """kind: compare. Accountants, or a table of another kind, over a grid, with a table and a figure as results."""
 
     kind: Literal["compare"]
     source: str
@@ -211,7 +211,7 @@ class Rows(StrictModel):
 
 
 class Privatize(LocalNoise):
-    """kind: privatize. Noise on every record of a data set: local differential privacy for a target, or at a given noise."""
+    """kind: privatize. Noise on every record: local differential privacy, for a target or a given noise."""
 
     kind: Literal["privatize"]
     source: Word | None = None
@@ -229,7 +229,7 @@ MODELS: dict[str, type[StrictModel]] = {
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of all recipe kinds, told apart by ``kind``."""
+    """Return the JSON Schema of all kinds of recipe, discriminated by ``kind``."""
     kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train, Field(discriminator="kind")]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,7 +1,7 @@
-"""Validate a recipe in one pass: form, names, parameters and combinations, without computing anything private.
+"""Validate a recipe in one pass: form, names, parameters and combinations. Nothing is solved, drawn or composed.
 
-``validate`` returns every diagnostic, sorted by place; ``recipe.check`` raises them. What can only be known from input files
-(histograms, observations, data sets) is left to the run that reads them.
+``validate`` returns every diagnostic, sorted by place; ``recipe.check`` raises them. The contents of input files
+(histograms, observations, data sets) are validated by the run that reads them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def diagnostics(resolved: Resolved, *, names_known: bool) -> list[Diagnostic]:
     """Return what is wrong with the combinations of a comparison whose form is sound.
 
     Args:
-        names_known: whether all plug-ins and parameters that are named exist; where not, the values of sweeps are not tried.
+        names_known: whether all named plug-ins and parameters exist; if not, the values of sweeps are not tried.
     """
     document = resolved.document
     result = []

@@ -21,7 +21,7 @@ from wpriv.errors import UsageError
 
 
 def diagnostics(resolved: Resolved) -> list[Diagnostic]:
-    """Return what is wrong with the combinations and plug-ins of a recipe of kind train whose form is sound as written."""
+    """Return what is wrong with the combinations and plug-ins of a recipe of kind train with a sound form."""
     (part,) = resolved.parts
     if resolved.quick and (form := form_diagnostics(part, Train)):
         return [part.diagnostic(("quick",), f"in a quick run: {each.text}") for each in form]
@@ -118,7 +118,7 @@ def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnost
 
 
 def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Diagnostic]:
-    """Parameters that a model or a reader does not take. A model's ranges are validated when it is built, with torch."""
+    """Parameters that a model or a reader does not have. A model's ranges are validated when torch builds it."""
     known, result = _annotations(folder, name), []
     for word, value in given.items():
         if word not in known:
@@ -136,7 +136,7 @@ def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping
 
 
 def _annotations(folder: str, name: str) -> dict[str, set[str]]:
-    """The fields of a plug-in's ``Params`` and the words of their types, read from its file, since importing it loads torch."""
+    """The words of the types of a plug-in's parameters, read from its file, since importing it loads torch."""
     package = importlib.import_module(f"wpriv.{folder}")
     for place in package.__path__:
         path = Path(place) / f"{name.replace('-', '_')}.py"

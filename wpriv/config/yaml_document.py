@@ -1,7 +1,7 @@
 """Read and write strict YAML: plain data with the line and column of every key and value.
 
-Anything beyond plain data is refused (tags, anchors, several documents), and so is what YAML silently gets wrong: a duplicate
-key, ``1e-5`` read as text, ``no`` read as false.
+Anything beyond plain data is refused (tags, anchors, several documents), and so is what YAML silently gets wrong:
+a duplicate key, ``1e-5`` read as text, ``no`` read as false.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def read(path: Path, name: str | None = None) -> Document:
     """Read a YAML file of at most 1 MB.
 
     Raises:
-        UsageError: the file cannot be read, is too large, not UTF-8, or not strict YAML; the message lists every fault with
-            its line and column. MissingResource: the file may not be read.
+        UsageError: the file cannot be read, is too large, not UTF-8, or not strict YAML; the message lists every
+            fault with its line and column.
+        MissingResource: the user may not read the file.
     """
     name = name or str(path)
     try:

@@ -17,7 +17,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
     """Load a recipe by its path or its shipped name. Input files that it names are located but not read.
 
     Raises:
-        UsageError: the recipe is faulty, with every fault's file, line and column; or it is of another kind than ``kind``.
+        UsageError: the recipe is faulty (every fault with its place), or of another kind than ``kind``.
         MissingResource: the file may not be read.
     """
     path = find(str(name))
@@ -31,7 +31,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
 
 
 def budget(name: str | Path) -> tuple[build_process.Job, list[str], dict[str, float]]:
-    """Return the process of a recipe of kind budget, its accountants, and the question (eps or delta, and tol if given)."""
+    """Return the process of a recipe of kind budget, its accountants, and the question: eps or delta, and tol."""
     data = recipe(name, kind="budget").data
     job = build_process.job_of_steps(data["process"], data.get("adjacency"))
     return job, data.get("accountants") or ["pld"], _question(data)
@@ -46,7 +46,9 @@ def calibrate(name: str | Path) -> dict[str, Any]:
 
 
 def privatize(name: str | Path) -> dict[str, Any]:
-    """Return the arguments of the verb ``privatize`` that a recipe of that kind amounts to; its files are relative to it.
+    """Return the arguments of the verb ``privatize`` that a recipe of that kind amounts to.
+
+    Paths of files are relative to the recipe.
 
     Raises:
         UsageError: as ``recipe``; or the records are not named.

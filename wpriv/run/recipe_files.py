@@ -26,7 +26,7 @@ class Listed:
 
 
 def shipped() -> dict[str, Path]:
-    """Return the shipped recipes by name (``plc/fig7-dpsgd``), from the wheel or from the source tree around the package."""
+    """Return the shipped recipes by name (``plc/fig7-dpsgd``), from the wheel or the source tree."""
     package = Path(__file__).resolve().parent.parent
     for root in (package / "recipes", package.parent / "recipes"):
         if root.is_dir():

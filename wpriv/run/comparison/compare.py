@@ -63,10 +63,11 @@ def compare(
         flags: instead of a recipe, the keys of one: ``process`` (list of steps), ``accountants``, ``sweep``, ``eps`` or
             ``delta``.
     Returns:
-        The rows, one per cell of the grid; ``reason`` is set where an accountant has no answer. ``Comparison.require()``
-        raises if a published number was missed.
+        The rows, one per cell of the grid; ``reason`` is set where an accountant has no answer.
+        ``Comparison.require()`` raises if a published number was missed.
     Raises:
-        UsageError: the recipe is faulty, or ``out`` holds other results. Unsupported: no cell of the grid has an answer.
+        UsageError: the recipe is faulty, or ``out`` holds other results.
+        Unsupported: no cell of the grid has an answer.
 
     >>> rows = compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["gdp"], eps=1).rows
     >>> round(rows[0]["delta"], 6)
@@ -99,7 +100,8 @@ def run(
     """Compute a valid recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run resumes.
 
     Args:
-        fresh: discard what an earlier run left in ``out``. progress: called with the number of finished cells and of all.
+        fresh: discard what an earlier run left in ``out``.
+        progress: called with the number of finished cells and of all.
         draw: whether to draw the figure.
     Raises:
         UsageError: ``out`` holds other results. Unsupported: no cell of the grid has an answer.
@@ -137,7 +139,7 @@ def readings(spec: dict[str, Any], **question: float) -> list[Row]:
 def _compute_all(
     cells: list[Cell], keys: list[str], finished: dict[str, list[Row]], out: Path | None, progress: Progress | None
 ) -> tuple[list[list[Row]], int]:
-    """The rows of each cell, computed where they are not finished and kept in ``out``; and how many cells were finished."""
+    """The rows of each cell, kept in ``out`` as they are computed, and the number of cells that were finished."""
     curves: dict[str, Curve | str] = {}
     rows, reused = [], 0
     for count, (cell, key) in enumerate(zip(cells, keys, strict=True)):
@@ -221,7 +223,8 @@ def monotone_rows(cells: Sequence[Cell], rows_by_cell: Sequence[list[Row]]) -> l
     """Return all rows in order, with the brackets of each rigorous curve made monotone in the question.
 
     Args:
-        cells: of a grid. rows_by_cell: the rows of each cell; rows that are no rigorous bounds of delta and eps stay as they are.
+        cells: of a grid.
+        rows_by_cell: of each cell. Rows that are no rigorous bounds of delta and eps stay as they are.
     """
     curves: dict[tuple[str, str], list[tuple[float, list[Row]]]] = {}
     result = [list(rows) for rows in rows_by_cell]
