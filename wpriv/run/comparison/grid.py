@@ -13,7 +13,7 @@ from typing import Any
 
 from wpriv._version import __version__
 from wpriv.config.recipe import Recipe
-from wpriv.config.schema import PROCESS_TABLES, Panel, Step
+from wpriv.config.schema import PROCESS_TABLES, Panel
 from wpriv.core import registry
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
@@ -94,7 +94,8 @@ def _panel(panel: Panel) -> Iterator[Cell]:
     names = {over for over, _ in panel.axes()} - set(panel.options(accountants))
     varied = {case: [{name for name in names if step.varies(name)} for step in cases[case]] for case in cases}
     for (case, steps), accountant in itertools.product(cases.items(), accountants):
-        specs = [_spec(step) for step in steps]
+        written = [{**step.model_dump(exclude_none=True), **(step.model_extra or {})} for step in steps]
+        specs = [_spec(build_process.planned(step)[0]) for step in written]
         for point in itertools.product(*axes):
             changed = (
                 {**spec, **{name: value for name, value in point if name in changes}}
@@ -103,10 +104,9 @@ def _panel(panel: Panel) -> Iterator[Cell]:
             yield _cell(panel, case, tuple(changed), accountant, dict(point))
 
 
-def _spec(step: Step) -> dict[str, Any]:
-    """A step as plain data, with batch, records and epochs turned into n and rate."""
-    spec, _ = build_process.planned({**step.model_dump(exclude_none=True), **(step.model_extra or {})})
-    spec["n"] = 1 if spec["n"] is None else spec["n"]
+def _spec(planned: dict[str, Any]) -> dict[str, Any]:
+    """A step with n and rate, without keys of steps that have no value."""
+    spec = {**planned, "n": 1 if planned["n"] is None else planned["n"]}
     return {key: value for key, value in spec.items() if value is not None or key not in build_process.STEP_KEYS}
 
 
