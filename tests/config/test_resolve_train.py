@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wpriv.config import resolve, yaml_document
+from wpriv.config import recipe, yaml_document
 
 RECIPE = """\
 kind: train
@@ -30,7 +30,7 @@ def axis(found):
 
 
 def test_a_quick_sweep_given_as_a_mapping_replaces_the_whole_sweep():
-    quick = resolve.check(yaml_document.parse(RECIPE, "r.yaml"), quick=True)
+    quick = recipe.check(yaml_document.parse(RECIPE, "r.yaml"), quick=True)
     assert list(axis(quick.data)["settings"]) == ["narrow"]
     assert len(quick.training.sweep[0].points()) == 1
 
@@ -39,12 +39,12 @@ def test_a_quick_sweep_may_be_of_the_other_kind():
     text = RECIPE.replace(
         "sweep: {over: width, settings: {narrow: {model.width: 4}}}", "sweep: {over: model.width, values: [4]}"
     )
-    assert axis(resolve.check(yaml_document.parse(text, "r.yaml"), quick=True).data)["values"] == [4]
+    assert axis(recipe.check(yaml_document.parse(text, "r.yaml"), quick=True).data)["values"] == [4]
 
 
 def test_other_mappings_of_a_quick_run_are_merged():
     text = RECIPE.replace("quick: {epochs: 1", "quick: {model: {depth: 1}, epochs: 1")
-    assert resolve.check(yaml_document.parse(text, "r.yaml"), quick=True).data["model"] == {
+    assert recipe.check(yaml_document.parse(text, "r.yaml"), quick=True).data["model"] == {
         "name": "mlp",
         "width": 16,
         "depth": 1,

@@ -9,8 +9,8 @@ import pytest
 
 import wpriv
 from wpriv import data
-from wpriv.config.resolve import check
-from wpriv.config.yaml_document import Document
+from wpriv.config.document import Document
+from wpriv.config.recipe import check
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run.training import load_data, privatized_data, train

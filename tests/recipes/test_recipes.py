@@ -9,7 +9,7 @@ import pytest
 from tests.points import ROOT
 from wpriv.config.schema import PROCESS_TABLES
 from wpriv.core import registry
-from wpriv.run import load_recipe, recipe_duration
+from wpriv.run import load_recipe, recipe_duration, recipe_files
 from wpriv.run.comparison import compare, grid
 from wpriv.run.results import expectations, plot
 from wpriv.run.training import sweep, train
@@ -34,7 +34,7 @@ def test_recipes_are_found():
     assert len(FILES) >= 27
     assert len(TRAININGS) >= 12
     assert len(CLAIMING) >= 8
-    assert {path.resolve() for path in EVERY} == {path.resolve() for path in load_recipe.shipped().values()}
+    assert {path.resolve() for path in EVERY} == {path.resolve() for path in recipe_files.shipped().values()}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)

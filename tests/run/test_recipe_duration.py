@@ -7,7 +7,7 @@ import json
 import pytest
 
 from wpriv.cli.main import main
-from wpriv.run import load_recipe, recipe_duration
+from wpriv.run import recipe_duration, recipe_files
 
 TRAIN = """\
 kind: train
@@ -100,7 +100,7 @@ def test_a_duration_is_written_in_the_unit_in_which_it_is_read(seconds, words):
 
 
 def test_the_list_of_recipes_shows_kind_time_and_data(capsys):
-    rows = {row.name: row for row in load_recipe.listing()}
+    rows = {row.name: row for row in recipe_files.listing()}
     assert (rows["dpsgd/mnist"].kind, rows["dpsgd/mnist"].data) == ("train", "mnist")
     assert rows["dpswd/table1-mnist-usps"].data == "mnist to usps"
     assert rows["plc/fig6-timing"].data == "synthetic-timing.csv"

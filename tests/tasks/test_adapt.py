@@ -10,9 +10,9 @@ import torch
 import yaml
 
 from wpriv.config import resolve_train
-from wpriv.config.resolve import check
+from wpriv.config.document import Document
+from wpriv.config.recipe import check
 from wpriv.config.train_schema import Train
-from wpriv.config.yaml_document import Document
 from wpriv.core import registry
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.engine.release import Bounded

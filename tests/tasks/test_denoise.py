@@ -16,9 +16,9 @@ from scipy.stats import norm
 import wpriv
 from wpriv import data
 from wpriv.config import resolve_train
-from wpriv.config.resolve import check
+from wpriv.config.document import Document
+from wpriv.config.recipe import check
 from wpriv.config.train_schema import Optimizer
-from wpriv.config.yaml_document import Document
 from wpriv.data import RecordNoise
 from wpriv.engine import checkpoint
 from wpriv.errors import Interrupted, UsageError

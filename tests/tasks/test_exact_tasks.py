@@ -18,7 +18,7 @@ from wpriv.core import registry
 from wpriv.engine import checkpoint, job, loop
 from wpriv.engine.release import add_noise, exact_form
 from wpriv.errors import UsageError
-from wpriv.run import load_recipe
+from wpriv.run import load_recipe, recipe_files
 from wpriv.run.training import train
 from wpriv.tasks import merf
 
@@ -161,7 +161,7 @@ def test_adaptation_by_clipped_gradients_trains_with_exact_noise(root, releases)
 def private() -> dict[str, str]:
     """The shipped trainings with privacy, by name, and their tasks."""
     names = {}
-    for name, path in load_recipe.shipped().items():
+    for name, path in recipe_files.shipped().items():
         made = load_recipe.recipe(path)
         if made.training is not None and made.training.privacy is not None:
             names[name] = made.training.task
@@ -171,7 +171,7 @@ def private() -> dict[str, str]:
 def test_every_private_task_that_ships_takes_exact_noise_or_refuses_it_by_name():
     seen: dict[bool, set[str]] = {True: set(), False: set()}
     for name, task in private().items():
-        made = load_recipe.recipe(load_recipe.shipped()[name])
+        made = load_recipe.recipe(recipe_files.shipped()[name])
         mean = made.training.privacy.clip == "batch-mean"
         wanted = task in SUMS and not mean
         if task == "adapt":

@@ -54,7 +54,7 @@ def command(
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,65536 --accountant all
     """
     from wpriv.cli import comparison_output, terminal
-    from wpriv.run import load_recipe
+    from wpriv.run import flag_recipes, load_recipe
     from wpriv.run.comparison import compare
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
@@ -83,8 +83,8 @@ def command(
         )
         return
     else:
-        axes = [load_recipe.sweep(text) for text in sweep or []]
-        asked = load_recipe.from_flags(_recipe(job, history, observed, axes, flags.folded(figure)))
+        axes = [flag_recipes.sweep(text) for text in sweep or []]
+        asked = flag_recipes.from_flags(_recipe(job, history, observed, axes, flags.folded(figure)))
         if figure is not None and out is None:
             raise UsageError("--figure is drawn into the folder of the results; give --out DIR")
     with contextlib.nullcontext() if quiet else terminal.counting("cells") as progress:
@@ -97,11 +97,11 @@ def _recipe(
     job: flags.Job, history: str | None, observed: str | None, axes: list[dict[str, Any]], figure: str | None
 ) -> dict[str, Any]:
     """The keys of a recipe that the flags amount to."""
-    from wpriv.run import load_recipe
+    from wpriv.run import flag_recipes
 
     data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
     data |= {key: value for key, value in (("figure", figure), ("sweep", axes)) if value}
     swept = [axis["over"] for axis in axes]
-    return data | load_recipe.steps_of_flags(
+    return data | flag_recipes.steps_of_flags(
         job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed
     )

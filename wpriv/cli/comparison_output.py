@@ -7,7 +7,7 @@ from typing import Any
 from wpriv._version import __version__
 from wpriv.cli import guarantee_output, terminal
 from wpriv.cli.flags import as_flags
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.config.schema import Panel
 from wpriv.core import registry
 from wpriv.core.guarantee import SCHEMA, unit_notes

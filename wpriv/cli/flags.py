@@ -182,7 +182,7 @@ def no_flags(recipe: str, job: Job, **others: Any) -> None:
 
 def numbers(**values: Text) -> dict[str, float | None]:
     """Each flag's text as a finite number; None where it was not given."""
-    from wpriv.run.parse_numbers import number
+    from wpriv.numerics.parse_numbers import number
 
     return {
         name: None if text is None else number(text, f"--{name.replace('_', '-')}") for name, text in values.items()

@@ -38,11 +38,11 @@ def ls(beginning: Beginning = None) -> None:
     wpriv recipe ls plc
     """
     from wpriv.cli import guarantee_output, terminal
-    from wpriv.run import load_recipe, recipe_duration
+    from wpriv.run import recipe_duration, recipe_files
 
     rows = [
         [row.name, row.kind, recipe_duration.short(row.time), row.data or "-", row.source]
-        for row in load_recipe.listing(beginning)
+        for row in recipe_files.listing(beginning)
     ]
     terminal.print_table(guarantee_output.table(["recipe", "kind", "time", "data", "source"], rows))
 
@@ -86,7 +86,7 @@ def schema() -> None:
 def cp(recipe: Name, to: Target = Path()) -> None:
     """Copy a shipped recipe, and the files it reads, to change them."""
     from wpriv.cli import guarantee_output
-    from wpriv.run import load_recipe
+    from wpriv.run import recipe_files
 
-    for path in load_recipe.copy(recipe, to):
+    for path in recipe_files.copy(recipe, to):
         guarantee_output.emit(str(path))

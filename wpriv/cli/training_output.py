@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.cli import comparison_output, guarantee_output, terminal
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.numerics.safe_rounding import text
 from wpriv.run import recipe_duration
 from wpriv.run.results import expectations, file_names

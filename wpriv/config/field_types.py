@@ -1,20 +1,80 @@
-"""What recipes of several kinds are made of: numbers, words and grids, and the models that more than one kind holds."""
+"""Types of the values in recipes: numbers, words and grids, and the models that several kinds of recipe share."""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 
-# tasks declare their options with these two; nothing outside of config/ knows pydantic
+# tasks declare their options with these two; nothing outside of config/ imports pydantic
 from pydantic import BeforeValidator as BeforeValidator
 from pydantic import Field as Field
 
-from wpriv.config.sweep_values import expand_values, to_int
 from wpriv.core.parameters import MAX_COUNT
+from wpriv.numerics.parse_numbers import to_int
+
+MAX_POINTS = 10_000
+_SPREADS = {"linspace": "[0, 4, 81]", "geomspace": "[0.1, 10, 41]", "powers": "[2, 0, 16]"}
 
 
-def _is_grid(values: Any) -> Any:
+def expand_values(values: Any, *, whole: bool = False) -> list[float]:
+    """Expand the values of a sweep.
+
+    Args:
+        values: a list of numbers, or {linspace: [a, b, k]}, {geomspace: [a, b, k]}, {powers: [base, first, last]}.
+        whole: round the points of a linspace or geomspace, for a quantity such as n; equal points are merged.
+    Raises:
+        ValueError: the values are none of these, are empty or infinite, or more than 10,000.
+    """
+    if isinstance(values, list):
+        points = [to_int(value) for value in values]
+        if not all(isinstance(point, (int, float)) and not isinstance(point, bool) for point in points):
+            raise ValueError("a sweep's values must be numbers")
+    elif isinstance(values, dict) and len(values) == 1 and next(iter(values)) in _SPREADS:
+        points = _spread(*next(iter(values.items())))
+    else:
+        forms = ", ".join(f"{{{kind}: {example}}}" for kind, example in _SPREADS.items())
+        raise ValueError(f"a sweep's values are a list of numbers, or one of {forms}")
+    if not 1 <= len(points) <= MAX_POINTS:
+        raise ValueError(f"a sweep has from 1 to {MAX_POINTS:,} values; found {len(points):,}")
+    if whole and isinstance(values, dict) and "powers" not in values:
+        points = list(dict.fromkeys(round(point) for point in points))
+    return points
+
+
+def _spread(kind: str, numbers: Any) -> list[float]:
+    if not (isinstance(numbers, list) and len(numbers) == 3 and all(type(n) in (int, float) for n in numbers)):
+        raise ValueError(f"{kind} takes three numbers, as in {{{kind}: {_SPREADS[kind]}}}")
+    try:
+        points = _powers(*numbers) if kind == "powers" else _spaced(kind, *numbers)
+        is_finite = all(math.isfinite(point) for point in points)
+    except OverflowError:
+        is_finite = False
+    if not is_finite:
+        raise ValueError(f"{kind} reaches beyond the largest number that a computer holds (1.8e308)")
+    return points
+
+
+def _powers(base: float, first: float, last: float) -> list[float]:
+    are_exponents = all(exponent == int(exponent) and abs(exponent) <= 60 for exponent in (first, last))
+    if not (0 < base <= 1e6 and are_exponents and first <= last):
+        raise ValueError("powers takes a base > 0 and two whole exponents from -60 to 60, the lower first")
+    return [base**exponent for exponent in range(int(first), int(last) + 1)]
+
+
+def _spaced(kind: str, low: float, high: float, count: float) -> list[float]:
+    k = to_int(count)
+    if not isinstance(k, int) or not 2 <= k <= MAX_POINTS:
+        raise ValueError(f"{kind} needs from 2 to {MAX_POINTS:,} points; found {count}")
+    if kind == "linspace":
+        return [low + (high - low) * i / (k - 1) for i in range(k)]
+    if not (low > 0 and high > 0):
+        raise ValueError("geomspace needs ends greater than 0")
+    return [low ** (1 - i / (k - 1)) * high ** (i / (k - 1)) for i in range(k)]
+
+
+def _check_grid(values: Any) -> Any:
     expand_values(values)
     return values
 
@@ -29,31 +89,31 @@ Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Grid = Annotated[
     Any,
-    BeforeValidator(_is_grid),
+    BeforeValidator(_check_grid),
     WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"}),
 ]
 
 
 class StrictModel(BaseModel):
-    """Unknown keys, text for a number and a number for text are faults."""
+    """A model that refuses unknown keys, text for a number and a number for text."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def as_list(value: Any) -> Any:
-    """One mapping where a list of them may stand."""
+    """Wrap one mapping where a list of mappings may stand."""
     return [value] if isinstance(value, dict) else value
 
 
 class PluginRef(StrictModel):
-    """A plug-in by its file name; its own parameters stand beside the name."""
+    """A plug-in by name, with its own parameters beside the name."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     name: Word
 
     def parameters(self) -> dict[str, Any]:
-        """What stands beside the keys that every plug-in of its kind has."""
+        """Return the keys beside those that every plug-in of its kind has."""
         return dict(self.model_extra or {})
 
 
@@ -65,17 +125,15 @@ class Expect(StrictModel):
     where: dict[str, int | float | str | bool] = Field(default_factory=dict)
     within: Positive = Field(description="tolerance, relative unless absolute: true")
     absolute: bool = False
-    at_least: bool = Field(
-        False, description="more is as good: only what falls short by more than the tolerance is missed"
-    )
+    at_least: bool = Field(False, description="one-sided: missed only below the published number minus the tolerance")
     held: bool = Field(
-        True, description="false: shown beside ours and never missed, for a published number that cannot be reproduced"
+        True, description="false: compared but never missed, for a published number that cannot be reproduced"
     )
     source: Word
 
 
 class Claim(StrictModel):
-    """A statement of the source that is not borne out here: what the paper says, what this program finds, and the reason."""
+    """A statement of the source that does not hold here, what this program finds instead, and the reason."""
 
     paper: Text = Field(description="what the paper says")
     found: Text = Field(description="what this program finds, with its numbers")
@@ -83,17 +141,17 @@ class Claim(StrictModel):
 
 
 class Time(StrictModel):
-    """How long a recipe takes on one core, or on a GPU, and how that is known."""
+    """The time that a recipe takes on one core, or on a GPU, and how that is known."""
 
     seconds: Positive = Field(description="of the whole recipe, all trainings of a sweep together")
     known: Literal["measured", "extrapolated", "estimated"] = Field(
-        description="measured on a full run, extrapolated from a part of one, or estimated from the operations of its networks"
+        description="measured on a full run, extrapolated from part of one, or estimated from its networks' operations"
     )
     device: Literal["cpu", "cuda"] = Field("cpu", description="cpu: one core; cuda: one GPU")
 
 
 class LocalNoise(StrictModel):
-    """How every record is clipped and made noisy: for a target, or at a given noise."""
+    """Clipping and noise of every record, for a target or at a given noise."""
 
     mech: Literal["local-gauss", "local-laplace"]
     eps: Positive | None = None

@@ -1,75 +1,63 @@
-"""Recipes of kind ``train``: ``quick`` and single overrides merged in, plug-ins and their parameters checked, without loading torch."""
+"""Resolve recipes of kind train: overrides merged in, defaults written out, and what decides a run."""
 
 from __future__ import annotations
 
-import ast
-import importlib
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from wpriv.config.diagnostics import abbreviate, model_faults, unknown
+from wpriv.config.document import Document
 from wpriv.config.train_schema import Train
-from wpriv.config.yaml_document import Document, Fault, Key
 from wpriv.core import registry
-from wpriv.core.adjacency import PROVEN
 from wpriv.errors import UsageError
-from wpriv.hints import did_you_mean
 
-# keys of the published procedure alone
+# keys that only the published procedure (clip: batch-mean) has
 BATCH_MEAN = ("norm", "mask")
-# what says something about a run without changing it
+# keys that describe a run without changing its results
 COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "quick")
-
-# keys that hold one whole, of which a part means nothing beside parts of another
+# keys whose override replaces them as a whole: parts of two sweeps make no sense together
 REPLACED = ("sweep",)
 
 
-def resolve(document: Document, quick: bool, faults: list[Fault]) -> tuple[dict[str, Any], Train]:
-    """The data that a recipe comes down to, defaults written out, and its model; what is wrong is added to ``faults``."""
+def resolve(document: Document, *, quick: bool = False) -> Document:
+    """Merge the ``quick`` overrides of a recipe of kind train into it, or leave them out."""
     data = {key: value for key, value in document.data.items() if key != "quick"}
     if quick:
-        # what is expected and said of the whole run is not so of a quick one
-        over = document.data.get("quick") or {}
-        gone = {"expect", "claims", "time", *(key for key in REPLACED if key in over)}
-        data = merged({key: value for key, value in data.items() if key not in gone}, over)
-        written = Document(document.name, document.lines, data, document.keys, document.values)
-        faults += [
-            Fault(document.place(("quick",)), f"in a quick run: {fault.text}") for fault in model_faults(written, Train)
-        ]
-        if faults:
-            data = {key: value for key, value in document.data.items() if key != "quick"}
-            return data, Train.model_validate(data)
-    model = Train.model_validate(data)
-    faults += _combinations(document, model) + _plugins(document, model)
+        written = document.data.get("quick")
+        overrides = written if isinstance(written, Mapping) else {}
+        # published numbers, claims and the time are about the full run
+        dropped = {"expect", "claims", "time", *(key for key in REPLACED if key in overrides)}
+        data = merged({key: value for key, value in data.items() if key not in dropped}, overrides)
+    return Document(document.name, document.lines, data, document.keys, document.values)
+
+
+def written_out(model: Train) -> dict[str, Any]:
+    """Return the plain data of a valid recipe with its defaults, in the order in which recipes are written."""
     plain = model.model_dump(exclude_none=True, exclude={"privacy", "quick"})
     plain = {key: value for key, value in plain.items() if value != []}
-    private: Any = "none" if model.privacy is None else model.privacy.model_dump(exclude_none=True)
+    plain["privacy"] = "none" if model.privacy is None else model.privacy.model_dump(exclude_none=True)
     if model.privacy is not None and model.privacy.clip != "batch-mean":
-        private = {key: value for key, value in private.items() if key not in BATCH_MEAN}
+        for key in BATCH_MEAN:
+            del plain["privacy"][key]
     if model.privacy is not None and model.privacy.noise == "rounded":
-        # the default is left out, so that a run is the same under recipes from before there was a choice
-        del private["noise"]
-    # the order in which recipes are written
-    order = [key for key in Train.model_fields if key in {*plain, "privacy"}]
-    return {key: private if key == "privacy" else plain[key] for key in order}, model
+        # this default is left out, so that a run is the same under recipes from before there was a choice
+        del plain["privacy"]["noise"]
+    return {key: plain[key] for key in Train.model_fields if key in plain}
 
 
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping with another laid over it: inner mappings are merged, everything else is replaced; epochs and steps replace each other."""
-    found = dict(below)
+def merged(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge overrides into a mapping and its inner mappings; epochs and steps replace each other."""
+    result = dict(data)
     for one, other in (("epochs", "steps"), ("steps", "epochs")):
-        if one in above and other not in above:
-            found.pop(other, None)
-    for key, value in above.items():
-        inner = found.get(key)
-        found[key] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
-    return found
+        if one in overrides and other not in overrides:
+            result.pop(other, None)
+    for key, value in overrides.items():
+        inner = result.get(key)
+        result[key] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return result
 
 
 def overridden(data: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """The data with the value at one dotted path (``privacy.eps``) replaced or added.
+    """Return the data with the value at one dotted path (``privacy.eps``) replaced or added.
 
     Raises:
         UsageError: the path is empty, or goes through something that is no mapping.
@@ -77,159 +65,25 @@ def overridden(data: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]
     parts = path.split(".")
     if not all(parts):
         raise UsageError(f"a key is given by its path, as in privacy.eps; found {path[:80]!r}")
-    found: Any = value
+    overrides: Any = value
     for part in reversed(parts):
-        found = {part: found}
-    at: Any = data
+        overrides = {part: overrides}
+    inner: Any = data
     for part in parts[:-1]:
-        at = at.get(part, {}) if isinstance(at, Mapping) else None
-        if not isinstance(at, Mapping):
+        inner = inner.get(part, {}) if isinstance(inner, Mapping) else None
+        if not isinstance(inner, Mapping):
             raise UsageError(f"the recipe has no mapping at {part!r} in which {path!r} could stand")
-    return merged(data, found)
+    return merged(data, overrides)
 
 
 def essence(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the result of a training: two recipes are the same run where it is equal."""
+    """Return the keys that decide the result of a training: recipes with equal ones are the same run."""
     return {key: value for key, value in data.items() if key not in COSMETIC}
 
 
 def results(task: str) -> tuple[str, ...]:
-    """The columns of numbers that a task measures; none where there is no such task."""
+    """Return the columns of numbers that a task measures; none where there is no such task."""
     if task not in registry.names("tasks"):
         return ()
-    found: tuple[str, ...] = registry.load("tasks", task).RESULTS
-    return found
-
-
-def _combinations(document: Document, model: Train) -> list[Fault]:
-    """What must or must not stand together."""
-    faults = []
-
-    def wrong(path: Key, said: str) -> None:
-        faults.append(Fault(document.place(path, at_key=True), said))
-
-    if (model.epochs is None) == (model.steps is None):
-        wrong(("epochs",), "give either epochs or steps: how long to train")
-    private = model.privacy
-    if private is None:
-        return faults
-    if private.eps is None and private.sigma is None:
-        wrong(
-            ("privacy",),
-            "privacy needs a target (eps and delta), or the noise (sigma, and delta to price it); found neither eps nor sigma",
-        )
-    if private.delta is None:
-        wrong(("privacy",), "privacy needs delta, at which eps is asked or told")
-    if private.sampling != "none" and model.batch is None:
-        wrong(("privacy", "sampling"), f"{private.sampling} sampling needs 'batch', the number of records of a step")
-    if private.sampling == "none" and model.batch is not None:
-        wrong(("batch",), "without sampling every step uses all records; leave out batch, or sample (poisson, fixed)")
-    proven = PROVEN.get(private.sampling)
-    if proven and private.adjacency not in (None, *proven):
-        wrong(
-            ("privacy", "adjacency"),
-            f"{private.sampling} sampling is accounted under {proven[0]} neighbours; found {private.adjacency}",
-        )
-    if private.exact and private.method not in ("auto", "loop"):
-        asked = f"noise: exact clips one record after another (loop); found {private.method}. Leave method out"
-        wrong(("privacy", "method"), asked)
-    if private.clip != "batch-mean":
-        for key in BATCH_MEAN:
-            if key in private.model_fields_set:
-                wrong(("privacy", key), f"'{key}' belongs to the published procedure (clip: batch-mean); remove it")
-    elif private.eps is not None:
-        wrong(
-            ("privacy", "eps"),
-            "clip: batch-mean is the published procedure, whose noise is given (sigma), not calibrated; remove eps",
-        )
-    return faults
-
-
-def _plugins(document: Document, model: Train) -> list[Fault]:
-    """Names that no plug-in has, parameters that it does not take, and options that its task does not know."""
-    faults: list[Fault] = []
-    for key, folder, name, own in (
-        ("model", "models", model.model.name, model.model.parameters()),
-        ("data", "data", model.data.name, model.data.parameters()),
-    ):
-        known = registry.names(folder)
-        if name not in known:
-            faults.append(Fault(document.place((key, "name")), unknown(folder.rstrip("s"), name, known)))
-            continue
-        faults += _parameters(document, key, folder, name, own)
-    tasks = registry.names("tasks")
-    if model.task not in tasks:
-        return [*faults, Fault(document.place(("task",)), unknown("task", model.task, tasks))]
-    task = registry.load("tasks", model.task)
-    wrong = model_faults(_with_options(document, model), task.Options, ("options",))
-    if not wrong and not faults and hasattr(task, "validate"):
-        wrong = [Fault(document.place(path), said) for path, said in task.validate(model)]
-    faults += wrong
-    if not wrong and model.privacy is not None and model.privacy.exact and not _sums_exactly(task, model):
-        place = document.place(("privacy", "noise"))
-        reason = f"exact is for sums of records that are clipped one by one, and {_releases(model)}. Use rounded"
-        faults.append(Fault(place, reason))
-    named: list[tuple[Key, str]] = [(("accountants",), word) for word in model.accountants]
-    if model.privacy is not None and model.privacy.accountant is not None:
-        named.append((("privacy", "accountant"), model.privacy.accountant))
-    for path, word in named:
-        try:
-            registry.accountant(word)
-        except UsageError as error:
-            faults.append(Fault(document.place(path), str(error)))
-    return faults
-
-
-def _sums_exactly(task: Any, model: Train) -> bool:
-    """Whether all that a task releases under a recipe is a sum of records that are clipped one by one."""
-    return hasattr(task, "exact") and bool(task.exact(model))
-
-
-def _releases(model: Train) -> str:
-    """What stands in the way of exact noise, in words."""
-    if model.privacy is not None and model.privacy.clip == "batch-mean":
-        return "clip: batch-mean releases the clipped mean of a batch"
-    return f"the task {model.task} releases something else" + (" with these options" if model.options else "")
-
-
-def _with_options(document: Document, model: Train) -> Document:
-    return Document(document.name, document.lines, {"options": model.options}, document.keys, document.values)
-
-
-def _parameters(document: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Fault]:
-    """Parameters that a model or a reader does not take. A model's ranges are checked when it is built: its file loads torch."""
-    known, faults = _written(folder, name), []
-    for word, value in given.items():
-        if word not in known:
-            near = did_you_mean(word, list(known))
-            said = f"unknown key {word[:60]!r}{near or f'. {name} takes ' + (', '.join(known) or 'no parameters')}"
-            faults.append(Fault(document.place((key, word), at_key=True), said))
-        elif type(value).__name__ not in known[word] and not ("float" in known[word] and type(value) is int):
-            wanted = " or ".join(sorted(known[word] - {"None"}))
-            faults.append(
-                Fault(document.place((key, word)), f"{word} must be of type {wanted}; found {abbreviate(value)}")
-            )
-    if folder == "data" and not faults:
-        try:
-            registry.params(folder, name, given)
-        except UsageError as error:
-            faults.append(Fault(document.place((key,)), str(error)))
-    return faults
-
-
-def _written(folder: str, name: str) -> dict[str, set[str]]:
-    """The fields of a plug-in's ``Params`` and the words of their types, read from its file without running it."""
-    package = importlib.import_module(f"wpriv.{folder}")
-    for place in package.__path__:
-        path = Path(place) / f"{name.replace('-', '_')}.py"
-        if path.is_file():
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Params"]
-            body = [
-                node
-                for cls in classes
-                for node in cls.body
-                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-            ]
-            return {node.target.id: set(re.findall(r"\w+", ast.unparse(node.annotation))) for node in body}  # type: ignore[union-attr]
-    return {}
+    columns: tuple[str, ...] = registry.load("tasks", task).RESULTS
+    return columns

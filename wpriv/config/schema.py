@@ -1,7 +1,10 @@
-"""What a recipe may say: pydantic models of every kind; those of kind train stand in schema_train.py, what kinds share in fields.py."""
+"""The schema of recipes: pydantic models of every kind but train, which has a module of its own."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
@@ -20,11 +23,14 @@ from wpriv.config.field_types import (
     Tolerance,
     Word,
     as_list,
+    expand_values,
 )
 from wpriv.config.train_schema import Train
+from wpriv.core import registry
+from wpriv.core.parameters import type_words
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
-# tables of a process, with the columns that a published number may be about; all others are plug-ins, which name their own
+# tables of a process, with the columns that a published number may be about; plug-ins of tables name their own
 PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
     "class": ("mean", "variance", "third", "infinity"),
@@ -32,8 +38,16 @@ PROCESS_TABLES = {
 }
 
 
+def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[Any]]:
+    """Return the parameters of a mechanism or a table by name; none for an unknown plug-in."""
+    if name not in registry.names(folder):
+        return {}
+    cls = registry.mechanism(name) if folder == "mechanisms" else registry.load(folder, name).Params
+    return {field.name: field for field in dataclasses.fields(cls)}
+
+
 class Step(StrictModel):
-    """One step of a process; the mechanism's own parameters (sigma, scale, ...) stand beside these keys."""
+    """A step of a process; the mechanism's own parameters (sigma, scale, ...) stand beside these keys."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
@@ -47,6 +61,12 @@ class Step(StrictModel):
     observed: Word | None = Field(
         None, description="pair distances or gradients of the run: a .npz or .csv file, or weibull:shape=0.5,..."
     )
+
+    def varies(self, name: str) -> bool:
+        """Return whether an axis over ``name`` changes the step: n, a sampled step's rate, or a parameter."""
+        if name == "rate":
+            return self.sampling not in (None, "none")
+        return name == "n" or name in plugin_fields("mechanisms", self.mech)
 
 
 class Sweep(StrictModel):
@@ -62,7 +82,7 @@ Sweeps = Annotated[
 
 
 class Part(StrictModel):
-    """What a compare recipe, a panel of it, or its ``quick`` overrides may say."""
+    """The keys that a comparison, its panels and its ``quick`` overrides share."""
 
     process: Annotated[list[Step], Field(min_length=1)] | None = None
     cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(
@@ -71,7 +91,7 @@ class Part(StrictModel):
     adjacency: Word | None = None
     table: Word = Field(
         "bounds",
-        description="bounds of accountants, class or loss (the law of the privacy loss), or one that brings its own parameters",
+        description="bounds of accountants; class or loss (the privacy loss distribution); or a plug-in",
     )
     params: dict[str, Any] | None = Field(
         None, description="parameters of a table that is neither bounds, class nor loss"
@@ -92,20 +112,63 @@ class Part(StrictModel):
 
 
 class Panel(Part):
-    """One panel of a figure: its name, and what differs from the recipe around it."""
+    """A panel of a figure: its name, and the keys that differ from the recipe around it."""
 
     name: Word
     quick: Part | None = None
 
+    def processes(self) -> dict[str, list[Step]]:
+        """Return the cases by name; a single process has an empty name."""
+        return self.cases or {"": self.process or []}
+
+    def accountant_names(self) -> list[str]:
+        """Return the accountants with ``all`` expanded; one empty name for a table that no accountant computes."""
+        words = self.accountants or [] if self.table == "bounds" else [""]
+        return registry.names("accountants") if "all" in words else list(dict.fromkeys(words))
+
+    def axes(self) -> list[tuple[str, list[float]]]:
+        """Return each swept quantity with its values, whole numbers where the quantity takes no others."""
+        return [(axis.over, expand_values(axis.values, whole=self._is_whole(axis.over))) for axis in self.sweep or []]
+
+    def cell_count(self) -> int:
+        """Return the number of cells: cases times accountants times the values of each axis."""
+        return math.prod([len(self.processes()), len(self.accountant_names()), *(len(v) for _, v in self.axes())])
+
+    def parameters(self) -> set[str]:
+        """Return the parameters of all mechanisms, or the parameters and labels of a table of its own kind."""
+        if self.table not in PROCESS_TABLES:
+            labels = getattr(registry.load("tables", self.table), "LABELS", ())
+            return {*plugin_fields("tables", self.table), *labels}
+        steps = [step for steps in self.processes().values() for step in steps]
+        return {name for step in steps for name in plugin_fields("mechanisms", step.mech)}
+
+    def options(self, accountants: Iterable[str]) -> dict[str, Any]:
+        """Return the options of some accountants with their defaults; unknown accountants have none."""
+        names = {word.partition(":")[0] for word in accountants} & set(registry.names("accountants"))
+        modules = [registry.load("accountants", name) for name in sorted(names)]
+        return {name: default for module in modules for name, default in registry.options(module).items()}
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether a quantity takes whole numbers alone: n, or a parameter of that type."""
+        if self.table not in PROCESS_TABLES:
+            candidates = [plugin_fields("tables", self.table)]
+        elif name == "n":
+            return True
+        else:
+            steps = [step for steps in self.processes().values() for step in steps]
+            candidates = [plugin_fields("mechanisms", step.mech) for step in steps]
+        kinds = [type_words(fields[name]) for fields in candidates if name in fields]
+        return any("int" in words and "float" not in words for words in kinds)
+
 
 class Compare(Part):
-    """kind: compare. Accountants, or a table of another kind, over a grid, to a table and a figure."""
+    """kind: compare. Accountants, or a table of another kind, over a grid, with a table and a figure as results."""
 
     kind: Literal["compare"]
     source: str
     panels: Annotated[list[Panel], Field(min_length=1)] | None = None
     claims: list[Claim] = Field(
-        default_factory=list, description="statements of the paper that are not borne out, printed after the table"
+        default_factory=list, description="statements of the paper that do not hold, printed after the table"
     )
     time: Time | None = None
     quick: Part | None = None
@@ -148,7 +211,7 @@ class Rows(StrictModel):
 
 
 class Privatize(LocalNoise):
-    """kind: privatize. Noise on every record of a data set: local differential privacy for a target, or at a given noise."""
+    """kind: privatize. Noise on every record: local differential privacy, for a target or a given noise."""
 
     kind: Literal["privatize"]
     source: Word | None = None
@@ -166,7 +229,7 @@ MODELS: dict[str, type[StrictModel]] = {
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of all recipe kinds, told apart by ``kind``."""
+    """Return the JSON Schema of all kinds of recipe, discriminated by ``kind``."""
     kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train, Field(discriminator="kind")]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

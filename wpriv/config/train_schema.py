@@ -1,4 +1,4 @@
-"""What a recipe of kind train may say: pydantic models, ``Train`` the whole of them."""
+"""The schema of recipes of kind train; ``Train`` is its root."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from wpriv.config.field_types import (
+    MAX_POINTS,
     Claim,
     Count,
     Expect,
@@ -20,7 +21,6 @@ from wpriv.config.field_types import (
     Word,
     as_list,
 )
-from wpriv.config.sweep_values import MAX_POINTS
 
 
 class DataSet(PluginRef):
@@ -34,7 +34,7 @@ class DataSet(PluginRef):
     first: Count | None = Field(None, description="take only the first so many training records, and all test records")
     privatize: LocalNoise | None = Field(
         None,
-        description="put noise on the training records before the task sees them, as wpriv privatize does; for experiments",
+        description="put noise on the training records first, as wpriv privatize does; for experiments",
     )
 
 
@@ -52,7 +52,7 @@ Clip = Annotated[
 
 
 class Privacy(StrictModel):
-    """What is promised (eps and delta) or done (sigma). With eps, delta and sigma the run stops before eps is exceeded."""
+    """The target (eps and delta) or the noise (sigma). With all three the run stops before eps is exceeded."""
 
     eps: Positive | None = None
     delta: Probability | None = None
@@ -61,7 +61,7 @@ class Privacy(StrictModel):
     )
     accountant: Word | None = Field(
         None,
-        description="what finds the noise for eps (default pld); published ones, such as swd-tail:w=clt, may promise too much",
+        description="calibrates the noise for eps (default pld); published ones, such as swd-tail:w=clt, may be unsafe",
     )
     sampling: Literal["poisson", "fixed", "none"] = "poisson"
     adjacency: Literal["add-remove", "replace-one"] | None = None
@@ -81,12 +81,13 @@ class Privacy(StrictModel):
     noise: Literal["rounded", "exact"] = Field(
         "rounded",
         description="rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
-        "floating-point error, so that the guarantee is about the numbers that are released (one record at a time, slower)",
+        "floating-point error, so that the guarantee is about the numbers that are released "
+        "(one record at a time, slower)",
     )
 
     @property
     def exact(self) -> bool:
-        """Whether sums and noise are to be without floating-point error."""
+        """Whether sums and noise have no floating-point error."""
         return self.noise == "exact"
 
 
@@ -102,7 +103,7 @@ class Optimizer(StrictModel):
     decay: Literal["none", "linear", "cosine"] = Field("none", description="how lr falls to 0 over the run")
 
 
-def _none_is_a_word(value: Any) -> Any:
+def _no_privacy(value: Any) -> Any:
     if isinstance(value, dict) and value.get("eps") in ("inf", math.inf):
         return None  # an infinite eps promises nothing
     return None if value == "none" else value
@@ -110,19 +111,19 @@ def _none_is_a_word(value: Any) -> Any:
 
 NoPrivacy = Annotated[
     Privacy | None,
-    BeforeValidator(_none_is_a_word, json_schema_input_type=Privacy | Literal["none"]),
+    BeforeValidator(_no_privacy, json_schema_input_type=Privacy | Literal["none"]),
     Field(description="or the word none (eps: inf is the same): no clipping, no noise, no guarantee"),
 ]
 
 
 class Axis(StrictModel):
-    """One axis of a sweep over trainings: a key by its dotted path and its values, or settings that change several keys each."""
+    """An axis of a sweep over trainings: the values of one key, or named settings that change several keys each."""
 
     over: Word
     values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = None
     settings: Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
         None,
-        description="keys by their dotted paths and their values, by the name of the setting; 'over' is what tables call the column",
+        description="by name, keys (dotted paths) with their values; 'over' is the column of the names in tables",
     )
 
     @model_validator(mode="after")
@@ -132,14 +133,14 @@ class Axis(StrictModel):
         return self
 
     def points(self) -> list[tuple[int | float | str, dict[str, Any]]]:
-        """What tables show of each point, and the keys that it changes."""
+        """Return each point's label in tables, and the keys that it changes."""
         if self.settings is not None:
             return list(self.settings.items())
         return [(value, {self.over: value}) for value in self.values or []]
 
 
 class Train(StrictModel):
-    """kind: train. A model trained with (or without) differential privacy, and what it costs."""
+    """kind: train. A model trained with or without differential privacy, and its guarantee."""
 
     kind: Literal["train"]
     source: Word
@@ -171,7 +172,7 @@ class Train(StrictModel):
     title: str | None = None
     expect: list[Expect] = Field(default_factory=list)
     claims: list[Claim] = Field(
-        default_factory=list, description="statements of the paper that are not borne out, printed after results"
+        default_factory=list, description="statements of the paper that do not hold, printed after results"
     )
     time: Time | None = None
     sweep: (

@@ -1,27 +1,23 @@
-"""Strict YAML: plain data together with the line and column of every key and value.
+"""Read and write strict YAML: plain data with the line and column of every key and value.
 
-What YAML allows beyond plain data is refused (tags, anchors, several documents), and so is what it gets wrong silently: a
-duplicate key, ``1e-5`` read as text, ``no`` read as false.
+Anything beyond plain data is refused (tags, anchors, several documents), and so is what YAML silently gets wrong:
+a duplicate key, ``1e-5`` read as text, ``no`` read as false.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from wpriv.config.document import Diagnostic, Document, Key, Place, refusal
 from wpriv.errors import UsageError, of_file
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
-MAX_FAULTS = 20
-
-Key = tuple[str | int, ...]
-Place = tuple[int, int]
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?[0-9]+\Z")
@@ -30,75 +26,13 @@ _WORDS = {"": None, "~": None, "null": None, "true": True, "True": True, "false"
 _NOT_FINITE = {".inf", "-.inf", "+.inf", ".nan", "inf", "-inf", "+inf", "nan"}
 
 
-@dataclass(frozen=True)
-class Document:
-    """One YAML file: its name as the user wrote it, its lines, its data, and where each key and value of it stands."""
-
-    name: str
-    lines: list[str]
-    data: dict[str, Any]
-    keys: dict[Key, Place] = field(default_factory=dict)
-    values: dict[Key, Place] = field(default_factory=dict)
-
-    def at(self, path: Key) -> Any:
-        """The data at a path."""
-        found: Any = self.data
-        for part in path:
-            found = found[part]
-        return found
-
-    def place(self, path: Key, *, at_key: bool = False) -> Place:
-        """Line and column, from 1, of what stands at a path, or of the nearest thing that encloses it."""
-        if at_key and path in self.keys:
-            return self.keys[path]
-        while path and path not in self.values:
-            path = path[:-1]
-        return self.values.get(path, (1, 1))
-
-
-def of_data(name: str, data: dict[str, Any]) -> Document:
-    """A document of data that came from no file, whose faults have no lines to point at."""
-    values: dict[Key, Place] = {}
-
-    def walk(path: Key, value: Any) -> None:
-        values[path] = (1, 1)
-        inner = (
-            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
-        )
-        for key, below in inner:
-            walk((*path, key), below)
-
-    walk((), data)
-    return Document(name, [], data, {}, values)
-
-
-@dataclass(frozen=True, order=True)
-class Fault:
-    """What is wrong at one place of a document."""
-
-    place: Place
-    text: str
-
-
-def refuse(name: str, lines: list[str], faults: list[Fault]) -> UsageError:
-    """The error that reports every fault, each as ``name:line:column: text`` above its source line, in the order of the file."""
-    told = []
-    for fault in sorted(set(faults))[:MAX_FAULTS]:
-        line, column = fault.place
-        # what came from flags has no lines to point at
-        told.append(f"{name}:{line}:{column}: {fault.text}" if lines else f"{name}: {fault.text}")
-        if 1 <= line <= len(lines):
-            shown = "".join(c if c.isprintable() else "?" for c in lines[line - 1][:120])
-            told.append(f"    {line} | {shown}")
-    left = len(set(faults)) - MAX_FAULTS
-    return UsageError("\n".join(told + ([f"... and {left} more"] if left > 0 else [])))
-
-
 def read(path: Path, name: str | None = None) -> Document:
-    """Reads a YAML file of at most 1 MB strictly.
+    """Read a YAML file of at most 1 MB.
 
     Raises:
-        UsageError: it cannot be read, is too large, not UTF-8, or not strict YAML; every fault with its line and column.
+        UsageError: the file cannot be read, is too large, not UTF-8, or not strict YAML; the message lists every
+            fault with its line and column.
+        MissingResource: the user may not read the file.
     """
     name = name or str(path)
     try:
@@ -124,137 +58,140 @@ def read(path: Path, name: str | None = None) -> Document:
 
 
 def parse(text: str, name: str) -> Document:
-    """Parses YAML text; see ``read``."""
+    """Parse YAML text; see ``read``."""
     document = Document(name, text.splitlines() or [""], {})
-    faults: list[Fault] = []
+    diagnostics: list[Diagnostic] = []
     try:
-        events = iter(yaml.parse(text, Loader=_LOADER))
-        data = _root(events, document, faults)
+        data = _root(iter(yaml.parse(text, Loader=_LOADER)), document, diagnostics)
     except yaml.YAMLError as error:
-        raise refuse(name, document.lines, [*faults, _broken(error, text)]) from None
+        raise refusal(document, [*diagnostics, _syntax_error(error, text)]) from None
     if not isinstance(data, dict):
-        faults.append(Fault((1, 1), f"a recipe must be a mapping of keys to values; found {_kind_of(data)}"))
-    if faults:
-        raise refuse(name, document.lines, faults)
+        message = f"a recipe must be a mapping of keys to values; found {_kind_of(data)}"
+        diagnostics.append(Diagnostic((1, 1), message))
+    if diagnostics:
+        raise refusal(document, diagnostics)
     document.data.update(data)
     return document
 
 
-class _Stop(yaml.YAMLError):
-    """Reading further makes no sense: too deep, an alias, a second document."""
+class _StopError(yaml.YAMLError):
+    """A fault behind which nothing can be read: an alias, a second document, nesting that is too deep."""
 
     def __init__(self, event: Any, text: str):
         self.problem, self.problem_mark = text, event.start_mark
 
 
-def _root(events: Iterator[Any], document: Document, faults: list[Fault]) -> Any:
-    data, seen = None, False
+def _root(events: Iterator[Any], document: Document, diagnostics: list[Diagnostic]) -> Any:
+    data, documents = None, 0
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
-            if seen:
-                raise _Stop(event, "a recipe is one YAML document; found a second one. Remove the '---'")
-            seen = True
-            data = _node(next(events), events, document, faults, ())
+            documents += 1
+            if documents > 1:
+                raise _StopError(event, "a recipe is one YAML document; found a second one. Remove the '---'")
+            data = _node(next(events), events, document, diagnostics, ())
     return data
 
 
-def _node(event: Any, events: Iterator[Any], document: Document, faults: list[Fault], path: Key) -> Any:
-    place = event.start_mark.line + 1, event.start_mark.column + 1
+def _node(event: Any, events: Iterator[Any], document: Document, diagnostics: list[Diagnostic], path: Key) -> Any:
+    place = _place(event)
     document.values[path] = place
     if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-        raise _Stop(event, "anchors and aliases (& and *) are not allowed here; write the value out")
+        raise _StopError(event, "anchors and aliases (& and *) are not allowed here; write the value out")
     if len(path) > MAX_DEPTH:
-        raise _Stop(event, f"a recipe is nested up to {MAX_DEPTH} levels deep; found more")
+        raise _StopError(event, f"a recipe may be nested up to {MAX_DEPTH} levels deep; found more")
     if getattr(event, "tag", None):
-        faults.append(
-            Fault(place, f"tags are not allowed here; remove {event.tag.replace('tag:yaml.org,2002:', '!!')!r}")
-        )
+        tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+        diagnostics.append(Diagnostic(place, f"tags are not allowed here; remove {tag!r}"))
     if isinstance(event, yaml.ScalarEvent):
-        return _scalar(event, place, faults)
+        return _scalar(event, place, diagnostics)
     if isinstance(event, yaml.SequenceStartEvent):
         items: list[Any] = []
         while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            items.append(_node(event, events, document, faults, (*path, len(items))))
+            items.append(_node(event, events, document, diagnostics, (*path, len(items))))
         return items
-    return _mapping(events, document, faults, path)
+    return _mapping(events, document, diagnostics, path)
 
 
-def _mapping(events: Iterator[Any], document: Document, faults: list[Fault], path: Key) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _mapping(events: Iterator[Any], document: Document, diagnostics: list[Diagnostic], path: Key) -> dict[str, Any]:
+    mapping: dict[str, Any] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
-        place = event.start_mark.line + 1, event.start_mark.column + 1
+        place = _place(event)
         if not isinstance(event, yaml.ScalarEvent):
-            raise _Stop(event, "a key must be a plain word; found a list or a mapping")
+            raise _StopError(event, "a key must be a plain word; found a list or a mapping")
         if event.anchor or event.tag:
-            raise _Stop(event, "anchors and tags are not allowed here; write the key alone")
+            raise _StopError(event, "anchors and tags are not allowed here; write the key alone")
         key = event.value
         inner = (*path, key)
-        if key in found:
-            faults.append(
-                Fault(place, f"duplicate key {key[:60]!r}; it stands on line {document.keys[inner][0]} already")
-            )
+        if key in mapping:
+            message = f"duplicate key {key[:60]!r}; it already stands on line {document.keys[inner][0]}"
+            diagnostics.append(Diagnostic(place, message))
         document.keys[inner] = place
-        found[key] = _node(next(events), events, document, faults, inner)
-    return found
+        mapping[key] = _node(next(events), events, document, diagnostics, inner)
+    return mapping
 
 
-def _scalar(event: Any, place: Place, faults: list[Fault]) -> Any:
+def _place(event: Any) -> Place:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def _scalar(event: Any, place: Place, diagnostics: list[Diagnostic]) -> Any:
     text = event.value
     if not event.implicit[0]:
         return text
     if text in _WORDS:
         return _WORDS[text]
     if text in ("inf", ".inf"):
-        return "inf"  # a word: what wants a number refuses it, and an eps may be it
+        return "inf"  # a word: an eps may be infinite, and every other number refuses text
     if text.lower() in _NOT_FINITE:
-        faults.append(Fault(place, f"a number must be finite; found {text}"))
+        diagnostics.append(Diagnostic(place, f"a number must be finite; found {text}"))
     elif _INT.match(text):
         if len(text) <= 40:
             return int(text)
-        faults.append(Fault(place, f"a whole number may have up to 40 digits; found {len(text)}"))
+        diagnostics.append(Diagnostic(place, f"a whole number may have up to 40 digits; found {len(text)}"))
     elif _FLOAT.match(text):
         value = float(text)
         if abs(value) < float("inf"):
             return value
-        faults.append(Fault(place, f"the number {text[:40]} is beyond the largest one a computer holds (1.8e308)"))
+        message = f"the number {text[:40]} is beyond the largest one that a computer holds (1.8e308)"
+        diagnostics.append(Diagnostic(place, message))
     return text
 
 
-def plain(text: str) -> bool:
-    """Whether a text written without quotes is read as that text, not as a number, a truth value or a fault."""
+def _is_text(text: str) -> bool:
+    """Whether text written without quotes is read as text, not as a number, a truth value or a fault."""
     return not (text in _WORDS or text.lower() in _NOT_FINITE or _INT.match(text) or _FLOAT.match(text))
 
 
-def _broken(error: yaml.YAMLError, text: str) -> Fault:
+def _syntax_error(error: yaml.YAMLError, text: str) -> Diagnostic:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is not None:
-        said = getattr(error, "problem", None) or "not readable as YAML"
-        return Fault(
-            (mark.line + 1, mark.column + 1), said if isinstance(error, _Stop) else f"not readable as YAML: {said}"
-        )
+        problem = getattr(error, "problem", None) or "a syntax error"
+        message = problem if isinstance(error, _StopError) else f"not readable as YAML: {problem}"
+        return Diagnostic((mark.line + 1, mark.column + 1), message)
     position = getattr(error, "position", 0)
     before = text[:position]
-    said = "a character that is not allowed in text"
-    return Fault((before.count("\n") + 1, position - before.rfind("\n")), f"not readable as YAML: {said}")
+    place = before.count("\n") + 1, position - before.rfind("\n")
+    return Diagnostic(place, "not readable as YAML: a character that is not allowed in text")
 
 
 def _kind_of(data: Any) -> str:
     return "nothing" if data is None else "a list" if isinstance(data, list) else f"the single value {str(data)[:40]!r}"
 
 
-class _Plain(yaml.SafeDumper):
-    """Writes every value out, also one that stands in several places: the loader refuses anchors."""
+class _PlainDumper(yaml.SafeDumper):
+    """Writes a value that stands in several places out in each of them, since the reader refuses anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-# what our loader reads as a number is not always one to PyYAML: inf, 1e5
-_Plain.add_representer(
-    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain(text) else "'")
+# inf and 1e5 are numbers to the reader above but not to PyYAML, so that as text they need quotes
+_PlainDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if _is_text(text) else "'"),
 )
 
 
 def as_yaml(data: dict[str, Any]) -> str:
-    """A recipe's data as YAML, in its own order; reads back as the same data."""
-    return str(yaml.dump(data, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=140))
+    """Format the data of a recipe as YAML in their own order; ``read`` gives the same data back."""
+    return str(yaml.dump(data, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=140))

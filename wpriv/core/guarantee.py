@@ -9,9 +9,9 @@ from itertools import accumulate
 from typing import Any
 
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.parameters import plain
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.parse_numbers import finite_number
 from wpriv.numerics.root_finding import smallest_meeting
 
 CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
@@ -195,11 +195,11 @@ class Curve:
             given = "neither" if eps is None else "both"
             raise UsageError(f"give eps to learn delta, or delta to learn eps; found {given}")
         if eps is not None:
-            eps = plain(eps, "eps")
+            eps = finite_number(eps, "eps")
             if eps < 0:
                 raise UsageError(f"eps must be a finite number of at least 0; found {eps}")
             return self._row(Bracket.exact(eps), self.delta_bracket(eps))
-        delta = plain(delta, "delta")
+        delta = finite_number(delta, "delta")
         if not 0 < delta < 1:
             raise UsageError(f"delta must lie strictly between 0 and 1; found {delta}")
         return self._row(self.epsilon_bracket(delta), Bracket.exact(delta))

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import reprlib
 from dataclasses import dataclass, field
 from functools import cache
-from numbers import Integral, Real
 from typing import Any
 
 from wpriv.errors import UsageError
+from wpriv.numerics.parse_numbers import finite_number
 
 MAX_COUNT = 2**40
-
-
-def plain(value: Any, name: str, *, whole: bool = False) -> Any:
-    """Convert a finite real number of any type, numpy's included, to a float (an int where ``whole``); refuse text.
-
-    Raises:
-        UsageError: it is no such number; ``name`` stands in the message.
-    """
-    # the most frequent case, made cheap: neither nan nor inf lies in this range
-    if type(value) is (int if whole else float) and -MAX_COUNT <= value <= MAX_COUNT:
-        return value
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise UsageError(f"{name} must be a number; found {reprlib.repr(value)}")
-    try:
-        number = int(value) if isinstance(value, Integral) else float(value)
-        if not math.isfinite(number):
-            raise UsageError(f"{name} must be a finite number; found {number}")
-    except OverflowError:
-        raise UsageError(f"{name} is beyond the largest floating-point number (1.8e308)") from None
-    if whole and number != math.floor(number):
-        raise UsageError(f"{name} must be a whole number; found {number}")
-    return int(number) if whole else float(number)
 
 
 def type_words(f: dataclasses.Field[Any]) -> set[str]:
@@ -81,7 +58,7 @@ class Parameters:
                 raise UsageError(f"{self.name}: {name} must be true or false; found {reprlib.repr(value)}")
             if not words & {"int", "float"} or (value is None and "None" in words):
                 continue
-            value = plain(value, f"{self.name}: {name}", whole="float" not in words)
+            value = finite_number(value, f"{self.name}: {name}", whole="float" not in words)
             if exclusive_minimum is not None and not value > exclusive_minimum:
                 raise UsageError(f"{self.name}: {name} must be greater than {exclusive_minimum:g}; found {value:g}")
             if minimum is not None and not value >= minimum:

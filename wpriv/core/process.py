@@ -11,9 +11,10 @@ from wpriv.core.adjacency import PROVEN, SAMPLINGS, STANDARD_ADJACENCIES, Adjace
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
-from wpriv.core.parameters import MAX_COUNT, plain
+from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.subsampling import fixed, poisson
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.parse_numbers import finite_number
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Sampling:
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in SAMPLINGS:
             raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}; found {reprlib.repr(self.kind)}")
-        object.__setattr__(self, "rate", plain(self.rate, "the sampling rate"))
+        object.__setattr__(self, "rate", finite_number(self.rate, "the sampling rate"))
         if not 0 < self.rate <= 1:
             raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
         if self.kind == "none" and self.rate != 1:
@@ -76,7 +77,7 @@ class Step:
             raise UsageError(
                 f"the sampling of a step is given as Sampling('poisson', rate); found {reprlib.repr(self.sampling)}"
             )
-        object.__setattr__(self, "n", plain(self.n, "n, the number of compositions,", whole=True))
+        object.__setattr__(self, "n", finite_number(self.n, "n, the number of compositions,", whole=True))
         if not 1 <= self.n <= MAX_COUNT:
             raise UsageError(f"n, the number of compositions, must be a whole number from 1 to 2^40; found {self.n}")
         if self.observed is not None and 1 < self.observed.steps < self.n:

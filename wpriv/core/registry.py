@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import UnknownName, UsageError
 from wpriv.hints import ALIASES, did_you_mean
+from wpriv.numerics.parse_numbers import number
 
 if TYPE_CHECKING:
     from wpriv.core.mechanism import Mechanism
@@ -140,10 +141,5 @@ def typed(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
         if isinstance(defaults[key], str):
             values[key] = str(value)
             continue
-        try:
-            values[key] = float(value)
-        except ValueError:
-            raise UsageError(f"{name}: {key} must be a number; found {value!r}") from None
-        if not abs(values[key]) < float("inf"):
-            raise UsageError(f"{name}: {key} must be a finite number; found {value!r}")
+        values[key] = number(value, f"{name}: {key}")
     return values

@@ -1,4 +1,4 @@
-"""The verb ``data``: which data sets lie where, whether they are what they should be, and how to get the others."""
+"""The verb ``data``: where data sets are, whether their files are the published ones, and how to get missing ones."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from wpriv import data
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
 from wpriv.errors import MissingResource
-from wpriv.run.parse_numbers import number
+from wpriv.numerics import parse_numbers
 
 
 def listing(root: Path | None = None) -> list[dict[str, Any]]:
-    """One mapping for every reader, in order of name; what is there was read from end to end.
+    """Read every data set that is there, and return one mapping per reader, in order of name.
 
-    ``name`` is that of the reader. ``status`` is ``found``, ``missing`` or ``damaged`` (with ``reason``), or ``own`` where the
-    reader wants a file of the user's. ``checksums`` is the worst verdict of its files: published, known or unknown, and ``package``
-    where it has none.
+    Args:
+        root: the folder to look in first.
+    Returns:
+        ``name`` of the reader.
+        ``status``: ``found``, ``missing`` or ``damaged`` (with ``reason``), or ``own``: it needs a file of the user's.
+        ``checksums``: the worst verdict of its files (published, known, unknown), or ``package`` where it has none.
+    Raises:
+        MissingResource: ``root`` is no folder.
     """
     _check_root(root)
     rows = []
@@ -31,14 +36,14 @@ def listing(root: Path | None = None) -> list[dict[str, Any]]:
             rows.append({**row, "status": "own"})
             continue
         try:
-            rows.append({**_found(data.read(name, root=root)), **row})
+            rows.append({**_summary(data.read(name, root=root)), **row})
         except MissingResource as error:
-            rows.append({**row, "status": "damaged" if _there(reader, root) else "missing", "reason": str(error)})
+            rows.append({**row, "status": "damaged" if _has_files(reader, root) else "missing", "reason": str(error)})
     return rows
 
 
-def _there(reader: ModuleType, root: Path | None) -> bool:
-    """Whether all files of a data set that could not be read are there."""
+def _has_files(reader: ModuleType, root: Path | None) -> bool:
+    """Whether all files of a data set that could not be read exist."""
     try:
         return hasattr(reader, "FILES") and bool(reader.FILES.find(root))
     except MissingResource:
@@ -46,46 +51,44 @@ def _there(reader: ModuleType, root: Path | None) -> bool:
 
 
 def details(name: str, root: Path | None = None, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Everything about one data set, read with the given parameters (text is put into the type of the parameter).
+    """Read one data set and describe it.
+
+    Args:
+        given: parameters of the reader; text is converted to the type of the parameter.
 
     Raises:
         UsageError: no such reader or parameter. MissingResource: the files are missing or damaged.
     """
     _check_root(root)
-    return _found(data.read(name, root=root, **typed(name, given or {})))
+    return _summary(data.read(name, root=root, **typed(name, given or {})))
 
 
 def typed(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a reader, with text from flags in the type of each.
+    """Convert text from flags to the types of a reader's parameters.
 
     Raises:
-        UsageError: no such reader, or a number that is none.
+        UsageError: no such reader, or text for a number that is none.
     """
     fields = {f.name: f for f in dataclasses.fields(registry.load("data", name).Params)}
-    return {key: _typed(fields[key], value) if key in fields else value for key, value in given.items()}
+    return {
+        key: parse_numbers.typed(value, type_words(fields[key]), key) if key in fields else value
+        for key, value in given.items()
+    }
 
 
 def _check_root(root: Path | None) -> None:
-    """A root that was named must be a folder.
+    """Refuse a root that is no folder.
 
     Raises:
-        MissingResource: it is none.
+        MissingResource: there is no such folder.
     """
     if root is not None and not data.path_exists(root, "folder"):
         raise MissingResource(f"--data-root {str(root)[:300]!r}: no such folder; give the one that holds the data sets")
 
 
-def _found(read: Any) -> dict[str, Any]:
-    found: dict[str, Any] = read.describe()
-    verdicts = {file["verdict"] for file in found["files"]}
+def _summary(data_set: Any) -> dict[str, Any]:
+    description: dict[str, Any] = data_set.describe()
+    verdicts = {file["verdict"] for file in description["files"]}
     worst = next((v for v in ("unknown", "known", "published") if v in verdicts), "package")
-    folders = list(dict.fromkeys(str(Path(file["path"]).parent) for file in found["files"]))
-    return {**found, "status": "found", "where": folders, "checksums": worst}
-
-
-def _typed(field: dataclasses.Field[Any], value: Any) -> Any:
-    """Text from a flag in the type of its parameter."""
-    words = type_words(field)
-    if words == {"bool"} and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    return number(value, field.name) if words & {"int", "float"} else value
+    folders = list(dict.fromkeys(str(Path(file["path"]).parent) for file in description["files"]))
+    return {**description, "status": "found", "where": folders, "checksums": worst}

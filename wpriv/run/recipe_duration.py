@@ -1,4 +1,4 @@
-"""How long a recipe takes: what it says of itself, or a guess from the operations of its model, and how that is known."""
+"""The duration of a recipe: as it states, or estimated from the operations of its model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wpriv.config.field_types import Time
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.run.training.plan import Plan
 
 KNOWN = {
@@ -20,9 +20,11 @@ UNITS = ((3600.0, "h"), (60.0, "min"))
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds of one core (``device: cpu``) or one GPU (``cuda``), and how they are known, one of ``KNOWN``.
+    """A time on one core (``device: cpu``) or one GPU (``cuda``).
 
-    ``as_shipped``: the seconds are those of the recipe as it stands in its file, of which keys were changed.
+    Args:
+        known: how the time is known, a key of ``KNOWN``.
+        as_shipped: whether the time is that of the recipe in its file, although keys were changed since.
     """
 
     seconds: float
@@ -39,7 +41,7 @@ class Duration:
 
 
 def words(seconds: float) -> str:
-    """``65 s``, ``4.5 min`` or ``2.7 h``: two digits are all that is known.
+    """Format a time to the two digits that are known: ``65 s``, ``4.5 min`` or ``2.7 h``.
 
     >>> words(5.4), words(125), words(9700)
     ('5.4 s', '2.1 min', '2.7 h')
@@ -49,35 +51,35 @@ def words(seconds: float) -> str:
 
 
 def short(time: Time | None) -> str:
-    """``~2.7 h``: for a column; ``~`` stands before what was not measured on a full run."""
+    """Format a time for a column, as ``~2.7 h``; ``~`` marks times that were not measured on a full run."""
     if time is None:
         return "?"
     return f"{'' if time.known == 'measured' else '~'}{words(time.seconds)}{' (GPU)' if time.device == 'cuda' else ''}"
 
 
 def of_plan(plan: Plan) -> Duration | None:
-    """The duration of one training: as its recipe says, or a guess where keys were changed or it says nothing; None if neither is known."""
+    """Return the duration of one training as stated, or estimated if keys were changed; None if unknown."""
     stated, cost = of_recipe(plan.recipe, 1.0), plan.cost
     if stated is not None and not (stated.as_shipped and cost is not None):
         return stated
     return None if cost is None else Duration(float(f"{cost.seconds:.2g}"), "cpu", "estimated")
 
 
-def of_sweep(made: Recipe, plans: list[Plan], cells: int) -> Duration | None:
-    """The duration of some of the trainings of a sweep.
+def of_sweep(recipe: Recipe, plans: list[Plan], cells: int) -> Duration | None:
+    """Return the duration of some of the trainings of a sweep; None if it is unknown.
 
     Args:
-        made: the recipe of the sweep. plans: of the trainings that are to run. cells: how many the sweep has.
+        recipe: of the sweep. plans: of the trainings to run. cells: the number of trainings of the whole sweep.
     """
-    stated = of_recipe(made, len(plans) / cells)
+    stated = of_recipe(recipe, len(plans) / cells)
     if stated is not None and not stated.as_shipped:
         return stated
     seconds = [plan.cost.seconds for plan in plans if plan.cost is not None]
     return Duration(float(f"{sum(seconds):.2g}"), "cpu", "estimated") if len(seconds) == len(plans) else stated
 
 
-def of_recipe(made: Recipe, share: float) -> Duration | None:
-    """A share of the time that a recipe states; None where it states none."""
-    if made.time is None:
+def of_recipe(recipe: Recipe, share: float) -> Duration | None:
+    """Return a share of the time that a recipe states; None if it states none."""
+    if recipe.time is None:
         return None
-    return Duration(made.time.seconds * share, made.time.device, made.time.known, made.changed)
+    return Duration(recipe.time.seconds * share, recipe.time.device, recipe.time.known, recipe.changed)

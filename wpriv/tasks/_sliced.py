@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from wpriv import models
+from wpriv.config.document import Key
 from wpriv.config.field_types import Count, Field, Positive, StrictModel
 from wpriv.config.train_schema import Train
-from wpriv.config.yaml_document import Key
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError

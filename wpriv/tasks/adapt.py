@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from wpriv.config.document import Key
 from wpriv.config.train_schema import Train
-from wpriv.config.yaml_document import Key
 from wpriv.engine import release_spec
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv import models
+from wpriv.config.document import Key
 from wpriv.config.train_schema import Train
-from wpriv.config.yaml_document import Key
 from wpriv.core import registry
 from wpriv.data import scaled
 from wpriv.errors import UsageError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from wpriv.config.document import Key
 from wpriv.config.field_types import Count, Field, Share
 from wpriv.config.train_schema import Train
-from wpriv.config.yaml_document import Key
 from wpriv.data import scaled
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from wpriv.config.document import Key
 from wpriv.config.field_types import Count, Field, PluginRef, Positive, StrictModel
 from wpriv.config.train_schema import Train
-from wpriv.config.yaml_document import Key
 from wpriv.core import registry
 from wpriv.data import scaled
 from wpriv.errors import UsageError

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from wpriv.core.process import Sampling, Step
 from wpriv.errors import MissingResource, UsageError
 from wpriv.mechanisms.gauss import Gauss
+from wpriv.numerics.parse_numbers import number
 from wpriv.run.accounting import build_process
-from wpriv.run.parse_numbers import number
 
 POISSON = {"sampling": "poisson"}
 

@@ -133,8 +133,8 @@ def test_a_table_over_eps_falls_in_both_ends(capsys):
 
 
 def test_points_of_a_sweep_in_any_order_are_one_curve():
+    from wpriv.run.comparison.compare import monotone_rows
     from wpriv.run.comparison.grid import Cell
-    from wpriv.run.comparison.monotone_rows import monotone_rows
 
     def row(low: float, high: float) -> dict:
         ends = {"delta": high, "delta_lower": low, "delta_upper": high, "delta_estimate": high}

@@ -35,7 +35,7 @@ def recipe(tmp_path, monkeypatch):
 
 def test_rows_are_what_the_accountants_answer():
     rows = wpriv.compare(process=[GAUSS], accountants=["gdp"], sweep={"over": "n", "values": [1, 4]}, eps=0).rows
-    # the total variation of two normal laws a distance mu apart is 2 Phi(mu/2) - 1
+    # the total variation of two normal distributions a distance mu apart is 2 Phi(mu/2) - 1
     assert all(math.isclose(row["delta"], 2 * ndtr(math.sqrt(row["n"]) / 4) - 1, rel_tol=1e-12) for row in rows)
     assert [row["n"] for row in rows] == [1, 4]
 
@@ -48,7 +48,7 @@ def test_a_refusal_is_a_row_with_its_reason():
 
 
 def test_a_grid_without_any_answer_is_unsupported():
-    with pytest.raises(Unsupported, match="no accountant has an answer"):
+    with pytest.raises(Unsupported):
         wpriv.compare(process=[{"mech": "laplace", "scale": 1}], accountants=["gdp"], eps=0)
 
 
@@ -115,7 +115,7 @@ def test_a_missed_number_fails_the_check_after_everything_is_written(recipe):
     recipe.write_text(RECIPE.replace("0.126936737", "0.1269"))
     done = wpriv.compare(recipe)
     assert (done.out / file_names.TABLE).is_file()
-    with pytest.raises(CheckFailed, match=r"should be 0.1269 within 1e-08, found 0.126937"):
+    with pytest.raises(CheckFailed, match=r"0\.1269 .*1e-08.* 0\.126937"):
         done.require()
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from wpriv.config import resolve, yaml_document
+from wpriv.config import recipe, yaml_document
 from wpriv.run.results import expectations
 
 TEXT = """\
@@ -23,7 +23,7 @@ expect:
 
 
 def verdicts(rows, quick=False):
-    return expectations.verdicts(resolve.check(yaml_document.parse(TEXT, "r.yaml"), quick=quick), rows)
+    return expectations.verdicts(recipe.check(yaml_document.parse(TEXT, "r.yaml"), quick=quick), rows)
 
 
 def test_differences_are_relative_unless_said_and_grid_points_match_through_rounding():

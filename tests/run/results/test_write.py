@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wpriv.config import resolve, yaml_document
+from wpriv.config import recipe, yaml_document
 from wpriv.errors import UsageError
 from wpriv.run.results import file_names, write
 
@@ -14,7 +14,7 @@ TEXT = 'kind: compare\nsource: "a test"\nprocess: [{mech: gauss, sigma: 1}]\nacc
 
 
 def made(text: str = TEXT):
-    return resolve.check(yaml_document.parse(text, "r.yaml"))
+    return recipe.check(yaml_document.parse(text, "r.yaml"))
 
 
 def test_another_recipe_is_never_overwritten_silently(tmp_path):
@@ -41,7 +41,7 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
 def test_the_resolved_recipe_reads_back_as_the_same_run(tmp_path):
     panels = TEXT + "panels:\n  - {name: a, eps: 1e-300}\n  - {name: b, delta: 1e-5}\n"
     write.claim(tmp_path, made(panels))
-    assert resolve.check(yaml_document.read(tmp_path / file_names.RECIPE)).data == made(panels).data
+    assert recipe.check(yaml_document.read(tmp_path / file_names.RECIPE)).data == made(panels).data
 
 
 def test_a_line_cut_short_costs_only_its_own_cell(tmp_path):

@@ -16,10 +16,10 @@ from wpriv.core.parameters import MAX_COUNT, type_words
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.errors import UsageError, WprivError
 from wpriv.hints import did_you_mean
+from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.adaptive_history import PlannedRuns
 from wpriv.run.accounting.history import read_history
-from wpriv.run.parse_numbers import number, shown, whole
 
 STEP_KEYS = ("mech", "n", "sampling", "rate", "observed")
 # kinds of steps whose readings are listed

@@ -12,12 +12,12 @@ from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.process import Process, Sampling
 from wpriv.errors import UsageError
+from wpriv.numerics.parse_numbers import number, whole
 from wpriv.run.accounting import build_process, classical_formulas, evaluate
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import default_tol, solve_for
-from wpriv.run.parse_numbers import number, whole
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from wpriv.core import registry
 from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, Guarantee
-from wpriv.core.parameters import plain
 from wpriv.core.process import Process, log_finite, sandwich
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.parse_numbers import finite_number
 
 # default relative width of a bracket in a comparison
 DEFAULT_TOL = 1e-3
@@ -46,7 +46,7 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options
 
 def checked_tol(tol: float) -> float:
     """Return a relative width of a bracket, or raise UsageError if it is out of range."""
-    tol = plain(tol, "`tol`")
+    tol = finite_number(tol, "`tol`")
     if not 1e-9 <= tol <= 0.5:
         raise UsageError(f"`tol` is the relative width of the bracket, from 1e-9 to 0.5; found {tol:g}")
     return tol

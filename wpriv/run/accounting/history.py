@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv.errors import MissingResource, UsageError
+from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting.adaptive_history import PlannedRuns
-from wpriv.run.parse_numbers import number, shown, whole
 from wpriv.run.results import file_names
 
 if TYPE_CHECKING:

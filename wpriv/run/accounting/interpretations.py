@@ -11,8 +11,8 @@ from typing import Any
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.parse_numbers import number, shown
 from wpriv.run.accounting import build_process, evaluate
-from wpriv.run.parse_numbers import number, shown
 
 
 @dataclass(frozen=True)

@@ -9,25 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.core import registry
+from wpriv.config import observation_generator
+from wpriv.config.observation_generator import HELP
 from wpriv.core.pair_distances import Observed, of_distances, of_gradients
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import array_files, csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable
-from wpriv.hints import did_you_mean
 
 MAX_BYTES = 2_000_000_000
-MAX_VALUES = 200_000_000
-HELP = (
-    "a .npz (distances or gradients) or .csv (columns step,distance; or one gradient a row), or "
-    "weibull:shape=0.5,records=50,..."
-)
 _DRAWS: dict[str, Callable[[np.random.Generator, float, tuple[int, int]], Any]] = {
     "weibull": lambda rng, shape, size: rng.weibull(shape, size),
     "normal": lambda rng, shape, size: shape * rng.standard_normal(size),
 }
-# parameters of a generator; ``generate`` explains them
-_DEFAULTS = {"shape": 1.0, "records": 50, "coordinates": 1000, "steps": 1, "quantile": 0.0, "clip": 0, "seed": 0}
 
 
 def observed(value: Any) -> Observed:
@@ -40,8 +33,7 @@ def observed(value: Any) -> Observed:
         return value
     if isinstance(value, (str, Path)):
         text = str(value)
-        head, colon, _ = text.partition(":")
-        if colon and (head in _DRAWS or Path(text).suffix not in (".npz", ".csv")):
+        if observation_generator.is_generator(text):
             return generate(text)
         path = Path(text)
         try:
@@ -67,31 +59,16 @@ def generate(text: str) -> Observed:
     law. With ``quantile`` > 0 the unit of a step is that quantile of its gradient norms, and ``clip=1`` clips the
     gradients to it.
     """
-    kind, given = registry.split(text)
-    if kind not in _DRAWS:
-        near = did_you_mean(kind, list(_DRAWS))
-        raise UsageError(
-            f"no generator of gradients called {kind[:60]!r}{near or '.'} Known: {', '.join(_DRAWS)}; or give {HELP}"
-        )
-    plan = {**_DEFAULTS, **registry.typed(kind, given, _DEFAULTS)}
-    shape, quantile = float(plan["shape"]), float(plan["quantile"])
-    records, coordinates, steps, seed = (int(plan[k]) for k in ("records", "coordinates", "steps", "seed"))
-    sound = shape > 0 and records >= 2 and coordinates >= 1 and steps >= 1 and 0 <= quantile < 1 and seed >= 0
-    if not sound or plan["clip"] not in (0, 1) or (plan["clip"] and not quantile):
-        raise UsageError(
-            f"{text}: wanted shape > 0, records >= 2, coordinates >= 1, steps >= 1, quantile in [0, 1), seed >= 0, and "
-            f"clip 0 or 1 with a "
-            f"quantile to clip to"
-        )
-    if records * max(coordinates, records // 2) * steps > MAX_VALUES:
-        raise UsageError(f"{text} draws more than {MAX_VALUES:,} values; take fewer steps, records or coordinates")
-    rng = np.random.default_rng(seed)
+    plan = observation_generator.parse(text)
+    rng = np.random.default_rng(plan.seed)
     rows, units = [], []
-    for _ in range(steps):
-        gradients = _DRAWS[kind](rng, shape, (records, coordinates))
-        units.append(float(np.quantile(np.linalg.norm(gradients, axis=1), quantile)) if quantile else 1.0)
-        rows.append(of_gradients(gradients, unit=units[-1], clip=bool(plan["clip"])).distances[0])
-    return of_distances(np.array(rows), unit=np.array(units), coordinates=coordinates, origin=text, records=records)
+    for _ in range(plan.steps):
+        gradients = _DRAWS[plan.kind](rng, plan.shape, (plan.records, plan.coordinates))
+        units.append(float(np.quantile(np.linalg.norm(gradients, axis=1), plan.quantile)) if plan.quantile else 1.0)
+        rows.append(of_gradients(gradients, unit=units[-1], clip=bool(plan.clip)).distances[0])
+    return of_distances(
+        np.array(rows), unit=np.array(units), coordinates=plan.coordinates, origin=text, records=plan.records
+    )
 
 
 @functools.lru_cache(maxsize=8)

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
-from wpriv.core.guarantee import Curve, unit_notes
+from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, monotone, unit_notes
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run import load_recipe
-from wpriv.run.accounting import build_process, evaluate
+from wpriv.run import flag_recipes, load_recipe
+from wpriv.run.accounting import evaluate
+from wpriv.run.accounting.evaluate import EPS_DELTA
 from wpriv.run.accounting.interpretations import compare_interpretations
 from wpriv.run.comparison import grid, loss_tables
 from wpriv.run.comparison.grid import Cell
-from wpriv.run.comparison.monotone_rows import monotone_rows
 from wpriv.run.results import expectations, file_names, write
 from wpriv.run.results.expectations import Verdict
 
 Row = dict[str, Any]
 Progress = Callable[[int, int], None]
+MAX_CURVES = 64
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of the table, the verdicts on published numbers, and the files that were written."""
+    """The rows of the table, the verdicts on published numbers, and the files that were written.
+
+    ``reused`` counts the cells that an earlier run had finished.
+    """
 
     recipe: Recipe
     rows: list[Row]
@@ -38,7 +42,7 @@ class Comparison:
     reused: int = 0
 
     def require(self) -> None:
-        """Raises CheckFailed where a published number was missed."""
+        """Raise CheckFailed if a published number was missed."""
         expectations.require(self.verdicts)
 
 
@@ -50,18 +54,20 @@ def compare(
     fresh: bool = False,
     **flags: Any,
 ) -> Comparison:
-    """Puts accountants side by side, from a recipe or from keywords.
+    """Put accountants side by side, from a recipe or from keywords.
 
     Args:
         recipe: a path, or the name of a shipped recipe (``plc/fig7-dpsgd``).
         out: directory for table, figure, resolved recipe and provenance; a recipe's default is ``results/<name>``.
-        quick: apply the recipe's ``quick`` overrides. fresh: forget what an earlier run left in ``out``.
-        flags: instead of a recipe, the keys of one: ``process`` (list of steps), ``accountants``, ``sweep``, ``eps`` or ``delta``.
+        quick: apply the recipe's ``quick`` overrides. fresh: discard what an earlier run left in ``out``.
+        flags: instead of a recipe, the keys of one: ``process`` (list of steps), ``accountants``, ``sweep``, ``eps`` or
+            ``delta``.
     Returns:
-        The rows, one a cell of the grid; ``reason`` is set where an accountant refuses. ``Comparison.require()`` raises where a
-        published number was missed.
+        The rows, one per cell of the grid; ``reason`` is set where an accountant has no answer.
+        ``Comparison.require()`` raises if a published number was missed.
     Raises:
         UsageError: the recipe is faulty, or ``out`` holds other results.
+        Unsupported: no cell of the grid has an answer.
 
     >>> rows = compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["gdp"], eps=1).rows
     >>> round(rows[0]["delta"], 6)
@@ -70,81 +76,105 @@ def compare(
     if not isinstance(out, (str, Path, type(None))):
         raise UsageError(f"out is the path of a directory; found {out!r:.60}")
     if (recipe is None) == (not flags):
-        raise UsageError(
-            "compare takes a recipe, or the keys of one (process=..., accountants=..., eps=...); give one of the two"
-        )
+        keys = "process=..., accountants=..., eps=..."
+        raise UsageError(f"compare takes either a recipe, or the keys of one ({keys})")
     if recipe is None:
-        return run(load_recipe.from_flags(flags), None if out is None else Path(out), fresh=fresh)
-    job = load_recipe.recipe(recipe, quick=quick, kind="compare")
-    return run(job, default_out(job) if out is None else Path(out), fresh=fresh)
+        return run(flag_recipes.from_flags(flags), None if out is None else Path(out), fresh=fresh)
+    loaded = load_recipe.recipe(recipe, quick=quick, kind="compare")
+    return run(loaded, default_out(loaded) if out is None else Path(out), fresh=fresh)
 
 
-def default_out(job: Recipe) -> Path:
-    """``results/<name>``, and a directory of its own for a quick run, whose table is another one."""
-    return Path("results") / (f"{job.name}-quick" if job.quick else job.name)
+def default_out(recipe: Recipe) -> Path:
+    """Return ``results/<name>``, and a directory of its own for a quick run, whose table is another one."""
+    return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
 
 
 def run(
-    job: Recipe, out: Path | None = None, *, fresh: bool = False, progress: Progress | None = None, draw: bool = True
+    recipe: Recipe,
+    out: Path | None = None,
+    *,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    draw: bool = True,
 ) -> Comparison:
-    """Computes a checked recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run goes on from them.
+    """Compute a valid recipe cell by cell; with ``out``, finished cells are kept there and an interrupted run resumes.
 
+    Args:
+        fresh: discard what an earlier run left in ``out``.
+        progress: called with the number of finished cells and of all.
+        draw: whether to draw the figure.
     Raises:
         UsageError: ``out`` holds other results. Unsupported: no cell of the grid has an answer.
     """
-    started, todo = time.perf_counter(), grid.cells(job)
-    grid.check(todo)
+    started = time.perf_counter()
+    cells = grid.cells(recipe)
+    keys = [cell.key() for cell in cells]
+    grid.read_observations(cells)
+    finished: dict[str, list[Row]] = {}
     if out is not None:
-        write.claim(out, job, fresh=fresh)
-    done = {} if out is None else write.finished(out)
-    found: list[list[Row]] = []
-    curves: dict[str, Curve | str] = {}
-    reused = 0
-    for count, cell in enumerate(todo):
-        if progress:
-            progress(count, len(todo))
-        key = cell.key()
-        if key in done:
-            reused += 1
-        else:
-            done[key] = compute(cell, curves)
-            if out is not None:
-                write.keep(out, key, done[key])
-        found.append(done[key])
-    if progress:
-        progress(len(todo), len(todo))
-    rows = monotone_rows(todo, found)
-    if not any(row.get("reason") is None for row in rows):
+        write.claim(out, recipe, fresh=fresh)
+        finished = write.finished(out)
+    rows_by_cell, reused = _compute_all(cells, keys, finished, out, progress)
+    rows = monotone_rows(cells, rows_by_cell)
+    if all(row.get("reason") is not None for row in rows):
         raise Unsupported(f"no accountant has an answer anywhere on the grid; the first reason: {rows[0]['reason']}")
-    verdicts = expectations.verdicts(job, rows)
+    verdicts = expectations.verdicts(recipe, rows)
     files: tuple[Path, ...] = ()
     if out is not None:
-        about: dict[str, Any] = {
-            "recipe": job.name,
-            "source": job.source,
-            "quick": job.quick,
-            "cells": len(todo),
-            "reused": reused,
-        }
-        about |= {"accountants": {row["accountant"]: row["source"] for row in rows if row.get("source")}}
-        about |= {"claims": [claim.model_dump() for claim in job.claims]}
-        about |= {"notes": unit_notes(row.get("notion") for row in rows)}
+        about = _provenance(recipe, rows, cells=len(cells), reused=reused)
         write.results(out, rows, {**about, "wall_seconds": round(time.perf_counter() - started, 3)})
         files = (out / file_names.TABLE, out / file_names.RECIPE, out / file_names.PROVENANCE)
         if draw:
-            from wpriv.run.results import plot  # matplotlib only when drawing
+            from wpriv.run.results import plot  # loads matplotlib
 
-            files += tuple(plot.draw(rows, plot.panels_of(job), out, ("png",), asked=False))
-    return Comparison(job, rows, verdicts, out, files, reused)
+            files += tuple(plot.draw(rows, plot.panels_of(recipe), out, ("png",), asked=False))
+    return Comparison(recipe, rows, verdicts, out, files, reused)
 
 
 def readings(spec: dict[str, Any], **question: float) -> list[Row]:
-    """``compare --why``: see ``wpriv.run.accounting.interpretations``, which takes the question (eps or delta, and tol)."""
+    """Answer ``compare --why``: see ``wpriv.run.accounting.interpretations``; the question is eps or delta, and tol."""
     return compare_interpretations({k: v for k, v in spec.items() if v is not None}, **question)
 
 
+def _compute_all(
+    cells: list[Cell], keys: list[str], finished: dict[str, list[Row]], out: Path | None, progress: Progress | None
+) -> tuple[list[list[Row]], int]:
+    """The rows of each cell, kept in ``out`` as they are computed, and the number of cells that were finished."""
+    curves: dict[str, Curve | str] = {}
+    rows, reused = [], 0
+    for count, (cell, key) in enumerate(zip(cells, keys, strict=True)):
+        if progress:
+            progress(count, len(cells))
+        if key in finished:
+            reused += 1
+        else:
+            finished[key] = compute(cell, curves)
+            if out is not None:
+                write.keep(out, key, finished[key])
+        rows.append(finished[key])
+    if progress:
+        progress(len(cells), len(cells))
+    return rows, reused
+
+
+def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, Any]:
+    return {
+        "recipe": recipe.name,
+        "source": recipe.source,
+        "quick": recipe.quick,
+        **counts,
+        "accountants": {row["accountant"]: row["source"] for row in rows if row.get("source")},
+        "claims": [claim.model_dump() for claim in recipe.claims],
+        "notes": unit_notes(row.get("notion") for row in rows),
+    }
+
+
 def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
-    """The rows of one cell; ``curves`` keeps what cells share: a curve, or the reason why there is none."""
+    """Compute the rows of one cell.
+
+    Args:
+        curves: a cache for cells with the same process and accountant: their curve, or the reason why there is none.
+    """
     try:
         if cell.table == "bounds":
             return [_bound(cell, curves)]
@@ -152,52 +182,66 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
             table = registry.load("tables", cell.table)
             return [{**cell.labels, **row} for row in table.rows(table.Params(**cell.specs[0]))]
         process = cell.process()
-        about = {**cell.labels, **_process_columns(cell)}
+        labels = {**cell.labels, **cell.process_columns()}
         if cell.table == "class":
-            return [{**about, **loss_tables.class_row(process)}]
-        return [{**about, **row} for row in loss_tables.loss_rows(process, cell.bins)]
+            return [{**labels, **loss_tables.class_row(process)}]
+        return [{**labels, **row} for row in loss_tables.loss_rows(process, cell.bins)]
     except Unsupported as error:
-        about = _process_columns(cell) if cell.table in PROCESS_TABLES else {}
-        return [{**cell.labels, **about, "reason": str(error)}]
+        columns = cell.process_columns() if cell.table in PROCESS_TABLES else {}
+        return [{**cell.labels, **columns, "reason": str(error)}]
 
 
 def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
-    row = {**cell.labels, **_process_columns(cell), "accountant": cell.accountant}
-    asked = (
-        {"asked": "epsilon", "epsilon": cell.eps} if cell.eps is not None else {"asked": "delta", "delta": cell.delta}
-    )
+    answer = _answer(cell, curves)
+    row = {**cell.labels, **cell.process_columns(), "accountant": cell.accountant}
+    given = ("epsilon", cell.eps) if cell.eps is not None else ("delta", cell.delta)
+    if isinstance(answer, str):
+        return {**row, "asked": given[0], given[0]: given[1], "reason": answer}
+    about = {name: answer[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
+    # numpy's floats are not plain data, and -0.0 is 0
+    bounds = {name: None if answer[name] is None else float(answer[name]) + 0.0 for name in BOUND_COLUMNS}
+    return {**row, "asked": given[0], **about, **bounds, "reason": None}
+
+
+def _answer(cell: Cell, curves: dict[str, Curve | str]) -> dict[str, Any] | str:
+    """The guarantee of a cell as plain data, or the reason why the accountant has none."""
     key = cell.curve_key()
-    if key not in curves:
-        if len(curves) > 64:
-            curves.clear()  # a sweep over a parameter asks each curve once: keeping them all would only fill the memory
-        try:
-            curves[key] = evaluate.curve(
-                cell.process(), cell.accountant, cell.tol or evaluate.DEFAULT_TOL, **dict(cell.options)
-            )
-        except Unsupported as error:
-            curves[key] = str(error)
-    curve = curves[key]
-    if isinstance(curve, str):
-        return {**row, **asked, "reason": curve}
+    if key not in curves and len(curves) > MAX_CURVES:
+        curves.clear()  # a sweep over a parameter evaluates each curve once
     try:
-        found = evaluate.ask(curve, eps=cell.eps, delta=cell.delta)
+        if key not in curves:
+            tol = cell.tol or evaluate.DEFAULT_TOL
+            curves[key] = evaluate.curve(cell.process(), cell.accountant, tol, **dict(cell.options))
+        curve = curves[key]
+        return curve if isinstance(curve, str) else evaluate.ask(curve, eps=cell.eps, delta=cell.delta).as_dict()
     except Unsupported as error:
-        return {**row, **asked, "reason": str(error)}
-    told = found.as_dict()
-    about = {name: told[name] for name in ("adjacency", "notion", "claim", "process", "source", "warnings")}
-    return {
-        **row,
-        "asked": asked["asked"],
-        **about,
-        **{name: _plain(told[name]) for name in BOUND_COLUMNS},
-        "reason": None,
-    }
+        curves.setdefault(key, str(error))
+        return str(error)
 
 
-def _plain(value: float | None) -> float | None:
-    return None if value is None else float(value) + 0.0  # numpy's floats are not plain data, and -0.0 is 0
+def monotone_rows(cells: Sequence[Cell], rows_by_cell: Sequence[list[Row]]) -> list[Row]:
+    """Return all rows in order, with the brackets of each rigorous curve made monotone in the question.
+
+    Args:
+        cells: of a grid.
+        rows_by_cell: of each cell. Rows that are no rigorous bounds of delta and eps stay as they are.
+    """
+    curves: dict[tuple[str, str], list[tuple[float, list[Row]]]] = {}
+    result = [list(rows) for rows in rows_by_cell]
+    for cell, rows in zip(cells, result, strict=True):
+        if cell.table == "bounds" and all(_is_rigorous(row) for row in rows):
+            column, argument = ("delta", cell.eps) if cell.eps is not None else ("epsilon", cell.delta)
+            curves.setdefault((cell.curve_key(), column), []).append((float(argument or 0.0), rows))
+    for (_, column), points in curves.items():
+        points.sort(key=lambda point: point[0])
+        ends = [f"{column}_{end}" for end in ("estimate", "lower", "upper")]
+        brackets = [Bracket(*(rows[0][end] for end in ends)) for _, rows in points]
+        for (_, rows), bracket in zip(points, monotone(brackets), strict=True):
+            values = (bracket.estimate, bracket.lower, bracket.upper)
+            rows[0] = {**rows[0], column: bracket.safe, **dict(zip(ends, values, strict=True))}
+    return [row for rows in result for row in rows]
 
 
-def _process_columns(cell: Cell) -> Row:
-    """What ran, in columns where it is a single step; all of its parameters, also those left at their defaults."""
-    return build_process.step(cell.specs[0]).describe() if len(cell.specs) == 1 else {"steps": len(cell.specs)}
+def _is_rigorous(row: Row) -> bool:
+    """Whether a row is a rigorous point of a curve of delta and eps."""
+    return row.get("reason") is None and row.get("claim") in RIGOROUS and row.get("notion") in EPS_DELTA

@@ -1,8 +1,7 @@
-"""Tables about the privacy loss itself: its class, and its law after n compositions.
+"""Tables of the privacy loss distribution: its class, and its histogram after n compositions.
 
-These are for figures: a histogram of the composed loss, exact where the composition has a closed form; elsewhere each step's loss is
-first rounded to a cell, which adds width^2/12 to its variance. What a process guarantees is never read off it; that is what the
-accountants are for.
+Histograms are for figures. They are exact where the composition has a closed form; elsewhere each step's loss is first
+rounded to a cell, which adds width^2/12 to its variance. No guarantee is derived from them; accountants give those.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from wpriv.numerics.arrays import Array
 
 DEFAULT_BINS = 400
 MAX_FFT = 1 << 22
-SPREAD = 5.0  # a histogram reaches this many standard deviations of the composed loss either way, within its support
+SPREAD = 5.0  # half the width of a histogram, in standard deviations of the composed loss
 
 
 def class_row(process: Process) -> dict[str, Any]:
-    """Mean, variance and infinity mass of the composed loss given that it is finite, and E|Y - mean|^3 of one step's.
+    """Return mean and variance of the composed loss given that it is finite, its infinity mass, and E|Y - mean|^3.
 
-    The first order of the neighbours is shown; the third moment is that of a single step and empty for several kinds of step.
+    The first direction of the adjacency is shown. The third moment is that of a single step, None for different steps.
 
     Source:
         Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 4.
@@ -44,18 +43,18 @@ def _class(run: WeightedPairs) -> tuple[float, float, float]:
 
 
 def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, Any]]:
-    """A histogram of the composed loss under P, beside the normal law of its privacy loss class.
+    """Return a histogram of the composed loss under P, beside the normal distribution of its privacy loss class.
 
-    One row a cell: ``loss`` (its middle, nats), ``width``, ``mass``, ``density`` = mass / width, ``class_density``; and a last row
-    with ``part`` = "infinity", whose mass is that of the distinguishing events.
+    One row per cell: ``loss`` (its middle, in nats), ``width``, ``mass``, ``density`` = mass / width and
+    ``class_density``; and a last row with ``part`` = "infinity", whose mass is that of the distinguishing events.
 
     Raises:
         Unsupported: a cell of the histogram is too wide or too narrow for one step's losses.
     """
     run = process.directions()[0]
     mean, variance, infinity = _class(run)
-    whole = closed_form(run)
-    run = run if whole is None else [(whole, 1)]
+    composed = closed_form(run)
+    run = run if composed is None else [(composed, 1)]
     low, high = (sum(n * pair.support[i] for pair, n in run) for i in (0, 1))
     deviation = math.sqrt(variance)
     low, high = max(low, mean - SPREAD * deviation), min(high, mean + SPREAD * deviation)
@@ -66,7 +65,7 @@ def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, Any]]
     centres = (first + np.arange(mass.size)) * step
     shown = (centres > low - step) & (centres < high + step)
     edges = np.concatenate([centres - step / 2, centres[-1:] + step / 2])
-    # averaged over the cell, as the law itself is: a class narrower than a cell would be missed by its density at the middle
+    # averaged over the cell like the histogram, since a density at its middle misses a normal narrower than a cell
     normal = (1 - infinity) * np.diff(ndtr((edges - mean) / deviation)) / step
     rows = [
         _row(float(y), step, float(m), float(d))
@@ -91,19 +90,19 @@ def _infinity_row(infinity: float) -> dict[str, Any]:
     }
 
 
-def _step(run: WeightedPairs, wanted: float) -> float:
-    """The width wanted, or a little less so that the least atom falls on the middle of a cell."""
+def _step(run: WeightedPairs, width: float) -> float:
+    """A width of at most ``width`` that puts the smallest atom at the middle of a cell."""
     atoms = np.abs(np.concatenate([pair.atoms for pair, _ in run]))
     atoms = atoms[atoms > 0]
-    return float(atoms.min()) / math.ceil(atoms.min() / wanted) if atoms.size and atoms.min() >= wanted else wanted
+    return float(atoms.min()) / math.ceil(atoms.min() / width) if atoms.size and atoms.min() >= width else width
 
 
 def _composed(run: WeightedPairs, step: float, low: float, high: float) -> tuple[int, Array]:
-    """Masses of the cells around the multiples of ``step`` of the composed loss, by one FFT; the first cell's index."""
+    """The index of the first cell around a multiple of ``step``, and the masses of the composed loss, by one FFT."""
     parts = [(*_cells(pair, step), n) for pair, n in run]
     start = sum(first * n for first, _, n in parts)
     length = sum((mass.size - 1) * n for _, mass, n in parts) + 1
-    # a shorter window wraps around only what lies beyond its ends, so it must hold nearly all of the composed law
+    # a shorter window wraps the mass beyond its ends around, so it must hold nearly all of the composed PLD
     window = min(length, 4 * (math.ceil((high - low) / step) + 8))
     size = 1 << (max(window, *(mass.size for _, mass, _ in parts)) - 1).bit_length()
     if size > MAX_FFT:
@@ -119,7 +118,7 @@ def _composed(run: WeightedPairs, step: float, low: float, high: float) -> tuple
 
 
 def _cells(pair: LossPair, step: float) -> tuple[int, Array]:
-    """P-masses of the cells [i - 1/2, i + 1/2) step of one loss; tails below 1e-18 are left out."""
+    """The index of the first cell, and the P-masses of the cells [i - 1/2, i + 1/2) step, without tails below 1e-18."""
     low, high = _ends(pair)
     first, last = math.floor(low / step + 0.5), math.floor(high / step + 0.5)
     if last - first > MAX_FFT:

@@ -16,13 +16,13 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError
 from wpriv.hints import did_you_mean
 from wpriv.numerics import ball_projection, gaussian_calibration
+from wpriv.numerics.parse_numbers import number, shown
 from wpriv.numerics.safe_rounding import rounded
 from wpriv.run.accounting import build_process
 from wpriv.run.accounting.budget import budget
 from wpriv.run.accounting.calibrate import calibrate
 from wpriv.run.accounting.solve_parameter import TOL
 from wpriv.run.local.records import Records
-from wpriv.run.parse_numbers import number, shown
 
 Array = NDArray[Any]
 FORMULAS = ("analytic", "eq4")

@@ -21,12 +21,12 @@ from wpriv.errors import UsageError
 from wpriv.files.durable_writes import PART, reported
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.numerics import ball_projection
+from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.randomness import quantile_noise
 from wpriv.randomness.seeds import report_key
 from wpriv.run.local import local_statement, mechanism_plan
 from wpriv.run.local.mechanism_plan import Plan
 from wpriv.run.local.records import Records, records
-from wpriv.run.parse_numbers import number, shown, whole
 
 Array = NDArray[Any]
 # numbers that are worked on together; also the blocks of the noise stream, so that a seed gives the same file whatever the memory

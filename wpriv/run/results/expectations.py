@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.config.resolve import Check, Recipe
+from wpriv.config.recipe import Check, Recipe
 from wpriv.errors import CheckFailed
 
 # a grid point and the number it is named by may differ by rounding: linspace(0, 4, 81) holds 0.30000000000000004

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.config import yaml_document
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import durable_writes

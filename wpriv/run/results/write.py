@@ -14,7 +14,7 @@ from typing import Any
 
 from wpriv._version import __version__
 from wpriv.config import yaml_document
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
 from wpriv.run.results import file_names

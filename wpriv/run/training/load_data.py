@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.core import registry
 from wpriv.errors import UsageError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.config import yaml_document
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.core import registry
 from wpriv.files import durable_writes
 from wpriv.run.results import file_names, plot, read, write

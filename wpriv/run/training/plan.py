@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.core import registry
 from wpriv.core.guarantee import Guarantee

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.data import Data, RecordNoise, scaled
 from wpriv.errors import UsageError
 from wpriv.run.local import local_statement

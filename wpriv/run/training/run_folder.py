@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.config import resolve_train, yaml_document
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.core.process import Process
 from wpriv.engine import ledger
 from wpriv.errors import Unsupported, UsageError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.config.resolve import Recipe
+from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.config import resolve_train, yaml_document
-from wpriv.config.resolve import Recipe, check
+from wpriv.config import document, resolve_train
+from wpriv.config.recipe import Recipe, check
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
@@ -98,7 +98,7 @@ def changed(made: Recipe, changes: Mapping[str, Any]) -> Recipe:
     for path, value in changes.items():
         data = resolve_train.overridden(data, path, value)
     told = ", ".join(f"{path}={value}" for path, value in changes.items())
-    found = check(yaml_document.of_data(f"{made.name} with {told}", data))
+    found = check(document.of_data(f"{made.name} with {told}", data))
     return replace(found, name=made.name, quick=made.quick, changed=True)
 
 

@@ -1,0 +1,150 @@
+"""Validate a recipe in one pass: form, names, parameters and combinations. Nothing is solved, drawn or composed.
+
+``validate`` returns every diagnostic, sorted by place; ``recipe.check`` raises them. The contents of input files
+(histograms, observations, data sets) are validated by the run that reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wpriv.config import validate_compare, validate_train
+from wpriv.config.diagnostics import abbreviate, form_diagnostics, unknown_name
+from wpriv.config.document import Diagnostic, Document, Key
+from wpriv.config.resolve import Resolved
+from wpriv.config.schema import MODELS, PROCESS_TABLES, Budget, Privatize
+from wpriv.config.validate_steps import adjacencies, step_diagnostics
+from wpriv.core import registry
+from wpriv.core.adjacency import STANDARD_ADJACENCIES
+from wpriv.errors import UsageError
+from wpriv.numerics import ball_projection
+
+# keys whose value is the name of a plug-in: the folder, and names that are no plug-ins
+_NAMED: dict[str, tuple[str, tuple[str, ...]]] = {"figure": ("figures", ()), "table": ("tables", tuple(PROCESS_TABLES))}
+
+
+def validate(resolved: Resolved) -> list[Diagnostic]:
+    """Return all that is wrong with a recipe, sorted by line and column; an empty list for a sound recipe."""
+    document = resolved.document
+    kind, known = document.data.get("kind"), ", ".join(MODELS)
+    if "kind" not in document.data:
+        return [document.diagnostic(("kind",), f"the key 'kind' is missing; it is one of {known}")]
+    if not isinstance(kind, str) or kind not in MODELS:
+        return [document.diagnostic(("kind",), f"kind must be one of {known}; found {kind!r}")]
+    form = form_diagnostics(document, MODELS[kind])
+    names = _name_diagnostics(document)
+    combinations: list[Diagnostic] = []
+    if not form and kind == "train":
+        combinations = validate_train.diagnostics(resolved)
+    elif not form and kind == "compare":
+        combinations = validate_compare.diagnostics(resolved, names_known=not names)
+    elif not form:
+        combinations = _privatize(document) if kind == "privatize" else _single(document)
+    return sorted({*form, *names, *combinations})
+
+
+def _name_diagnostics(document: Document) -> list[Diagnostic]:
+    """Steps that cannot be built, and names of accountants, figures, tables and adjacencies that do not exist."""
+    steps, swept, diagnostics = dict(_steps(document)), set(_swept(document)), []
+    for path, step in steps.items():
+        diagnostics += step_diagnostics(document, path, step, swept, document.data["kind"] == "calibrate")
+    known = sorted(
+        {*STANDARD_ADJACENCIES, *(name for step in steps.values() for name in adjacencies(step.get("mech")))}
+    )
+    for path in document.values:
+        value = document.at(path)
+        if not isinstance(value, str) or not path:
+            continue
+        if path[-1] == "adjacency" and value not in known:
+            diagnostics.append(document.diagnostic(path, unknown_name("adjacency", value, known)))
+        elif path[-2:-1] == ("accountants",):
+            diagnostics += _accountant(document, path, value)
+        elif path[-1] in _NAMED:
+            folder, others = _NAMED[str(path[-1])]
+            names = [*others, *registry.names(folder)]
+            if value not in names:
+                diagnostics.append(document.diagnostic(path, unknown_name(folder[:-1], value, names)))
+    return diagnostics
+
+
+def _steps(document: Document) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """The steps of processes and of cases anywhere in a document, with their paths."""
+    for path in document.values:
+        value = document.at(path)
+        if isinstance(value, dict) and (path[-2:-1] == ("process",) or path[-3:-2] == ("cases",)):
+            yield path, value
+
+
+def _swept(document: Document) -> Iterator[str]:
+    """The quantities that sweeps anywhere in a document vary."""
+    for path in document.values:
+        if path[-1:] == ("over",) and "sweep" in path[-3:-1] and isinstance(document.at(path), str):
+            yield document.at(path)
+
+
+def _accountant(document: Document, path: Key, word: str) -> list[Diagnostic]:
+    name, colon, _ = word.partition(":")
+    known = registry.names("accountants")
+    if word == "all":
+        return []
+    if name not in known:
+        return [document.diagnostic(path, unknown_name("accountant", name, ["all", *known]))]
+    try:
+        registry.accountant(word if colon else name)
+    except UsageError as error:
+        return [document.diagnostic(path, str(error))]
+    return []
+
+
+def _single(document: Document) -> list[Diagnostic]:
+    """Combinations of the kinds budget and calibrate."""
+    model = MODELS[document.data["kind"]].model_validate(document.data)
+    assert isinstance(model, Budget)
+    diagnostics = []
+    if model.kind == "budget":
+        if (model.eps is None) == (model.delta is None):
+            message = "give either eps or delta: one of them is the question, the other the answer"
+            diagnostics.append(document.diagnostic((), message))
+        return diagnostics
+    if len(model.process) > 1:
+        message = f"calibrate solves for one step; found {len(model.process)}"
+        diagnostics.append(document.diagnostic(("process",), message))
+    if len(model.accountants or ["pld"]) != 1 or model.accountants == ["all"]:
+        message = f"calibrate solves by one accountant; found {abbreviate(model.accountants)}"
+        diagnostics.append(document.diagnostic(("accountants",), message))
+    return diagnostics
+
+
+def _privatize(document: Document) -> list[Diagnostic]:
+    """Combinations of target, noise and formula of kind privatize."""
+    model = Privatize.model_validate(document.data)
+    is_gauss = model.mech == "local-gauss"
+    own, other = ("sigma", "scale") if is_gauss else ("scale", "sigma")
+    noise = getattr(model, own)
+    messages = []
+    if getattr(model, other) is not None:
+        messages.append(f"{model.mech} has a {own}, not a {other}; give {own}, or the other mechanism")
+    elif (noise is None) == (model.eps is None):
+        count = "neither" if noise is None else "both"
+        messages.append(f"give a target (eps) or the noise itself ({own}); found {count}")
+    if model.formula is not None and noise is not None:
+        messages.append(f"formula chooses the noise for a target; remove formula or {own}")
+    if is_gauss and model.delta is None:
+        messages.append(
+            "Gaussian noise has no finite eps at delta = 0: give delta, well below 1 / records, such as 1e-5"
+        )
+    if not is_gauss and model.nonnegative:
+        messages.append(
+            "nonnegative saves no Laplace noise: the l1 diameter of the nonnegative part is 2 radii as well. Remove it"
+        )
+    if not is_gauss and model.formula == "eq4":
+        messages.append("formula eq4 is about Gaussian noise; Laplace noise is exact as it is. Remove it")
+    if not messages and model.radius is not None:
+        try:
+            # noise of the size of the radius stands for noise that is solved for
+            ball_projection.check(model.radius, model.radius if noise is None else noise)
+            registry.mechanism(model.mech)(**{"radius": model.radius, own: noise or model.radius})
+        except UsageError as error:
+            messages.append(str(error))
+    return [document.diagnostic((), message) for message in messages]

@@ -1,0 +1,184 @@
+"""Validate comparisons: keys that belong together, the values of sweeps, and the rows of published numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from wpriv.config.diagnostics import abbreviate, unknown_name
+from wpriv.config.document import Diagnostic, Document
+from wpriv.config.resolve import Resolved, panel
+from wpriv.config.schema import PROCESS_TABLES, Panel, Step, plugin_fields
+from wpriv.config.validate_expect import ALIASES, expect_diagnostics
+from wpriv.config.validate_steps import adjacencies, build
+from wpriv.core import registry
+from wpriv.core.adjacency import STANDARD_ADJACENCIES
+from wpriv.core.parameters import type_words
+from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
+
+_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part")
+# a sweep with more cells than this is a mistake in the recipe
+MAX_CELLS = 100_000
+_QUESTIONS = ("eps", "eps_per_n", "delta")
+_NOT_OF_LOSSES = (*_QUESTIONS, "accountants", "tol")
+_NOT_OF_PLUGINS = ("process", "cases", "adjacency", "bins", *_NOT_OF_LOSSES)
+
+
+def diagnostics(resolved: Resolved, *, names_known: bool) -> list[Diagnostic]:
+    """Return what is wrong with the combinations of a comparison whose form is sound.
+
+    Args:
+        names_known: whether all named plug-ins and parameters exist; if not, the values of sweeps are not tried.
+    """
+    document = resolved.document
+    result = []
+    names = [entry["name"] for entry in document.data.get("panels") or []]
+    if len(set(names)) < len(names):
+        message = f"panels need different names; found {', '.join(names)}"
+        result.append(document.diagnostic(("panels",), message))
+    if names and document.data.get("expect"):
+        message = "with panels, 'expect' stands inside the panel it is about"
+        result.append(document.diagnostic(("expect",), message, at_key=True))
+    count = 0
+    for part in resolved.parts:
+        each = panel(part)
+        if each.table not in (*PROCESS_TABLES, *registry.names("tables")):
+            continue
+        combinations = list(_combinations(part, each, names_known))
+        if names_known and not combinations:
+            count += each.cell_count()
+            if count > MAX_CELLS:
+                message = f"{count:,} cells are more than {MAX_CELLS:,}; take fewer values, cases or accountants"
+                combinations.append(part.diagnostic(("sweep",), message, at_key=True))
+                count = 0
+            else:
+                combinations += _swept_values(part, each)
+        result += combinations
+        columns = PROCESS_TABLES.get(each.table) or registry.load("tables", each.table).COLUMNS
+        labels = {*_LABELS, *ALIASES, *each.parameters(), *_numeric_options(each)}
+        result += expect_diagnostics(part, each.expect, columns, labels)
+    return result
+
+
+def _combinations(part: Document, each: Panel, names_known: bool) -> Iterator[Diagnostic]:
+    swept = [axis.over for axis in each.sweep or []]
+    if len(set(swept)) < len(swept):
+        yield part.diagnostic(("sweep",), "each axis of a sweep needs a quantity of its own", at_key=True)
+    if each.table in PROCESS_TABLES:
+        yield from _process_table(part, each, swept)
+        known = {"n", "rate", "eps", "delta"} | each.parameters() | _numeric_options(each)
+    else:
+        yield from _useless_keys(part, each, _NOT_OF_PLUGINS)
+        yield from _table_parameters(part, each)
+        known = set(plugin_fields("tables", each.table))
+    for name in swept if names_known else ():
+        if name not in known:
+            near = did_you_mean(name, sorted(known))
+            message = f"cannot sweep over {name!r}{near}. Known: {', '.join(sorted(known)) or 'none'}"
+            yield part.diagnostic(("sweep",), message, at_key=True)
+
+
+def _numeric_options(each: Panel) -> set[str]:
+    return {name for name, default in each.options(each.accountants or []).items() if not isinstance(default, str)}
+
+
+def _process_table(part: Document, each: Panel, swept: list[str]) -> Iterator[Diagnostic]:
+    """Keys that a table of a process lacks, or that mean nothing in it."""
+    if (each.process is None) == (each.cases is None):
+        message = "give either 'process', a list of steps, or 'cases', several of them by name"
+        yield part.diagnostic(("cases",), message, at_key=True)
+    if each.params is not None:
+        message = f"'params' means nothing in a {each.table} table, whose parameters stand in its steps; remove it"
+        yield part.diagnostic(("params",), message, at_key=True)
+    for name, steps in each.processes().items():
+        known = {*STANDARD_ADJACENCIES, *(word for step in steps for word in adjacencies(step.mech))}
+        if each.adjacency is not None and each.adjacency not in known:
+            message = unknown_name("adjacency", each.adjacency, sorted(known)) + (
+                f" in the case {name}" if name else ""
+            )
+            yield part.diagnostic(("adjacency",), message)
+    if each.table != "bounds":
+        yield from _useless_keys(part, each, _NOT_OF_LOSSES)
+        return
+    questions = [key for key in _QUESTIONS if getattr(each, key) is not None]
+    questions += [name for name in swept if name in ("eps", "delta")]
+    if len(questions) != 1:
+        count = " and ".join(questions) or "none"
+        message = f"ask at one eps or at one delta, fixed or swept (eps, eps_per_n, delta); found {count}"
+        yield part.diagnostic(("sweep",), message, at_key=True)
+    if each.accountants is None:
+        message = "the key 'accountants' is missing; it lists the accountants to compare, as [pld, rdp]"
+        yield part.diagnostic(("accountants",), message, at_key=True)
+
+
+def _useless_keys(part: Document, each: Panel, keys: Iterable[str]) -> Iterator[Diagnostic]:
+    for key in keys:
+        if getattr(each, key) is not None:
+            message = f"'{key}' means nothing in a {each.table} table; remove it"
+            yield part.diagnostic((key,), message, at_key=True)
+
+
+def _table_parameters(part: Document, each: Panel) -> Iterator[Diagnostic]:
+    """Parameters that a table plug-in does not have, text where it wants text, and parameters that it lacks."""
+    own, given = plugin_fields("tables", each.table), each.params or {}
+    for key, value in given.items():
+        if key not in own:
+            near = did_you_mean(key, list(own)) or f". {each.table} takes {', '.join(own) or 'no parameters'}"
+            yield part.diagnostic(("params",), f"unknown parameter {key[:60]!r}{near}", at_key=True)
+        elif "str" in type_words(own[key]) and not isinstance(value, str):
+            yield part.diagnostic(("params",), f"{key} must be text; found {abbreviate(value)}", at_key=True)
+    present = {*given, *(axis.over for axis in each.sweep or [])}
+    missing = [f.name for f in own.values() if f.default is dataclasses.MISSING and f.name not in present]
+    if missing:
+        message = f"{each.table} needs {', '.join(missing)} under 'params'"
+        yield part.diagnostic(("params",), message, at_key=True)
+
+
+def _swept_values(part: Document, each: Panel) -> Iterator[Diagnostic]:
+    """Values of a sweep, or parameters of a table, that are out of range: the first of each step."""
+    axes = each.axes()
+    for name, values in axes:
+        if each.table in PROCESS_TABLES and name in ("eps", "delta"):
+            yield from _questions(part, name, values)
+    if each.table not in PROCESS_TABLES:
+        params = registry.load("tables", each.table).Params
+        key = "sweep" if axes and "sweep" in part.data else "params"
+        yield from _first_refusal(part, key, axes, lambda point: params(**{**(each.params or {}), **point}))
+        return
+    others = {"eps", "delta", *each.options(each.accountant_names())}
+    axes = [axis for axis in axes if axis[0] not in others]
+    for steps in each.processes().values():
+        for name, _ in axes:
+            if not any(step.varies(name) for step in steps):
+                reason = "no step of the process has such a parameter (or is sampled, for 'rate')"
+                yield part.diagnostic(("sweep",), f"the sweep is over {name!r}, but {reason}", at_key=True)
+        for step in steps:
+            yield from _step_values(part, step, [axis for axis in axes if step.varies(axis[0])])
+
+
+def _questions(part: Document, name: str, values: list[float]) -> Iterator[Diagnostic]:
+    wanted = "lie strictly between 0 and 1" if name == "delta" else "be a finite number of at least 0"
+    for value in values:
+        if not (0 < value < 1 if name == "delta" else 0 <= value < math.inf):
+            message = f"{name} must {wanted}; found {value:g} in the sweep"
+            yield part.diagnostic(("sweep",), message, at_key=True)
+            return
+
+
+def _step_values(part: Document, step: Step, axes: list[tuple[str, list[float]]]) -> Iterator[Diagnostic]:
+    if axes:
+        yield from _first_refusal(part, "sweep", axes, lambda point: build(step, point))
+
+
+def _first_refusal(part: Document, key: str, axes: list[tuple[str, list[float]]], make: Any) -> Iterator[Diagnostic]:
+    """The first UsageError that making something at the points of a grid raises."""
+    for values in itertools.product(*(values for _, values in axes)):
+        try:
+            make(dict(zip((name for name, _ in axes), values, strict=True)))
+        except UsageError as error:
+            yield part.diagnostic((key,), str(error), at_key=True)
+            return

@@ -1,0 +1,138 @@
+"""Validate the steps of a process: the mechanism, its parameters, and how often and on which records it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from wpriv.config import observation_generator
+from wpriv.config.diagnostics import abbreviate, unknown_name, unknown_parameter
+from wpriv.config.document import Diagnostic, Document, Key
+from wpriv.config.observation_generator import HELP, is_generator
+from wpriv.config.schema import Step, plugin_fields
+from wpriv.core import process, registry
+from wpriv.core.parameters import MAX_COUNT, type_words
+from wpriv.errors import UsageError
+
+
+def adjacencies(mech: Any) -> tuple[str, ...]:
+    """Return the adjacencies of a mechanism; none where there is no such mechanism."""
+    return registry.mechanism(mech).adjacencies if plugin_fields("mechanisms", mech) else ()
+
+
+def step_diagnostics(
+    document: Document, path: Key, step: Mapping[str, Any], swept: Set[str], calibrated: bool
+) -> list[Diagnostic]:
+    """Return what is wrong with one step beyond its form.
+
+    Args:
+        path: of the step. swept: parameters that a sweep sets, which may be missing.
+        calibrated: whether one of the noise, n and the rate must be missing, to be solved for.
+    """
+    mech, known = step.get("mech"), registry.names("mechanisms")
+    if not isinstance(mech, str):
+        return []  # a fault of form
+    if mech not in known:
+        return [document.diagnostic((*path, "mech"), unknown_name("mechanism", mech, known))]
+    diagnostics, own = [], plugin_fields("mechanisms", mech)
+    for key, value in step.items():
+        if key in Step.model_fields:
+            continue
+        if key not in own:
+            message = unknown_parameter(mech, key, own, Step.model_fields)
+            diagnostics.append(document.diagnostic((*path, key), message, at_key=True))
+        elif type_words(own[key]) & {"float", "int"} and type(value) not in (int, float):
+            message = f"{key} must be a number; found {abbreviate(value)}"
+            diagnostics.append(document.diagnostic((*path, key), message))
+    try:
+        model = Step.model_validate(step)
+    except ValidationError:
+        return diagnostics  # faults of form
+    if not diagnostics:
+        diagnostics = [document.diagnostic(path, message) for message in _messages(model, swept, calibrated)]
+    file = model.observed
+    if file is not None and not is_generator(file) and not Path(file).exists():
+        message = f"observed: no such file: {file[:300]}; wanted {HELP}"
+        diagnostics.append(Diagnostic(document.place((*path, "observed")), message, is_missing=True))
+    return diagnostics
+
+
+def _messages(step: Step, swept: Set[str], calibrated: bool) -> list[str]:
+    """Parameters that are missing or out of range, and contradictions about n and the rate."""
+    own, given = plugin_fields("mechanisms", step.mech), step.model_extra or {}
+    values = {name: 1 for name in swept if name in own and name not in given and "str" not in type_words(own[name])}
+    messages = [message for message in (_schedule(step, rate_needed=not calibrated),) if message]
+    if calibrated:
+        noise = registry.mechanism(step.mech).noise
+        values |= {noise: 1} if noise is not None and noise not in given else {}
+        messages += [message for message in (_unsolvable(step, noise),) if message and not messages]
+    required = [f for f in own.values() if f.default is dataclasses.MISSING and f.name not in {**given, **values}]
+    if required:
+        missing = [f"{f.name} ({f.metadata.get('help', 'a parameter of the mechanism')})" for f in required]
+        return [*messages, f"{step.mech} needs {' and '.join(missing)}; found none"]
+    try:
+        build(step, values)
+        if step.observed is not None and is_generator(step.observed):
+            observation_generator.parse(step.observed)
+    except UsageError as error:
+        messages.append(str(error))
+    return messages
+
+
+def build(step: Step, values: Mapping[str, Any]) -> process.Step:
+    """Build a step with some values replaced, so that what is out of range raises; observations are not read.
+
+    Raises:
+        UsageError: a parameter, n or the rate is out of range.
+    """
+    own = plugin_fields("mechanisms", step.mech)
+    given = {**(step.model_extra or {}), **{name: value for name, value in values.items() if name in own}}
+    mechanism = registry.mechanism(step.mech)(**given)
+    rate = values.get("rate", step.rate)
+    sampled = step.sampling is not None and rate is not None
+    sampling = process.Sampling(str(step.sampling), rate) if sampled else process.Sampling()
+    return process.Step(mechanism, values.get("n", step.n or 1), sampling)
+
+
+def _schedule(step: Step, *, rate_needed: bool) -> str | None:
+    """The first contradiction among n, epochs, rate, batch and records."""
+    is_sampled = step.sampling not in (None, "none")
+    rate = step.rate
+    if step.batch is not None:
+        if step.rate is not None:
+            return "rate and batch both set the sampling rate; give one of them"
+        if step.records is None:
+            return "batch needs records (the data-set size): the rate is batch / records"
+        if step.batch > step.records:
+            return f"batch must lie between 1 and records; found {step.batch} of {step.records} records"
+        rate = step.batch / step.records
+    if rate is not None and not is_sampled:
+        key = "rate" if step.batch is None else "batch"
+        return f"{key} needs sampling: poisson (each record by itself) or fixed (batches without replacement)"
+    if step.epochs is not None:
+        if step.n is not None:
+            return "n and epochs both set the number of compositions; give one of them"
+        if rate is None:
+            return "epochs needs a sampling rate: give batch and records, or rate (one epoch is 1 / rate steps)"
+        if not step.epochs / rate <= MAX_COUNT:
+            return f"epochs: {step.epochs:g} at this rate is {step.epochs / rate:g} steps; wanted 1 to 2^40"
+    if is_sampled and rate is None and rate_needed:
+        return f"{step.sampling} sampling needs a rate: give rate, or batch and records"
+    return None
+
+
+def _unsolvable(step: Step, noise: str | None) -> str | None:
+    """Why calibrate cannot solve for the one of the noise, n and the rate that is missing: none is, or two are."""
+    no_noise = noise is not None and noise not in (step.model_extra or {})
+    no_n = step.n is None and step.epochs is None
+    no_rate = step.sampling not in (None, "none") and step.rate is None and step.batch is None
+    if no_rate and (no_noise or no_n):
+        return f"{noise if no_noise else 'n'} and the sampling rate are both missing; give one of them"
+    if no_noise or no_n or no_rate:
+        return None
+    others = "" if noise is None else f"{noise}, "
+    return f"nothing is left to solve for; remove {others}n or (with sampling) the rate, or use kind: budget"

@@ -1,0 +1,152 @@
+"""Validate recipes of kind train: keys that belong together, plug-ins and their parameters, without loading torch."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from wpriv.config import resolve_train
+from wpriv.config.diagnostics import abbreviate, form_diagnostics, unknown_name, unknown_parameter
+from wpriv.config.document import Diagnostic, Document, Key
+from wpriv.config.resolve import Resolved
+from wpriv.config.schema import BOUND_COLUMNS
+from wpriv.config.train_schema import Privacy, Train
+from wpriv.config.validate_expect import expect_diagnostics
+from wpriv.core import registry
+from wpriv.errors import UsageError
+
+
+def diagnostics(resolved: Resolved) -> list[Diagnostic]:
+    """Return what is wrong with the combinations and plug-ins of a recipe of kind train with a sound form."""
+    (part,) = resolved.parts
+    if resolved.quick and (form := form_diagnostics(part, Train)):
+        return [part.diagnostic(("quick",), f"in a quick run: {each.text}") for each in form]
+    model = Train.model_validate(part.data)
+    columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *resolve_train.results(model.task))
+    labels = {"accountant", *(axis.over for axis in model.sweep or [])}
+    return [
+        *_combinations(part, model),
+        *_plugins(part, model),
+        *expect_diagnostics(part, model.expect, columns, labels),
+    ]
+
+
+def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
+    """Keys that must or must not stand together."""
+    if (model.epochs is None) == (model.steps is None):
+        yield part.diagnostic(("epochs",), "give either epochs or steps: how long to train", at_key=True)
+    for path, message in () if model.privacy is None else _privacy(model, model.privacy):
+        yield part.diagnostic(path, message, at_key=True)
+
+
+def _privacy(model: Train, private: Privacy) -> Iterator[tuple[Key, str]]:
+    if private.eps is None and private.sigma is None:
+        message = "privacy needs a target (eps and delta), or the noise (sigma, and the delta at which eps is reported)"
+        yield ("privacy",), f"{message}; found neither eps nor sigma"
+    if private.delta is None:
+        yield ("privacy",), "privacy needs delta, at which eps is asked or reported"
+    if private.sampling != "none" and model.batch is None:
+        message = f"{private.sampling} sampling needs 'batch', the number of records of a step"
+        yield ("privacy", "sampling"), message
+    if private.sampling == "none" and model.batch is not None:
+        yield ("batch",), "without sampling every step uses all records; leave out batch, or sample (poisson, fixed)"
+    proven = {"poisson": "add-remove", "fixed": "replace-one"}.get(private.sampling)
+    if proven and private.adjacency not in (None, proven):
+        message = f"{private.sampling} sampling is accounted for under {proven} adjacency; found {private.adjacency}"
+        yield ("privacy", "adjacency"), message
+    if private.exact and private.method not in ("auto", "loop"):
+        message = f"noise: exact clips one record after another (loop); found {private.method}. Leave method out"
+        yield ("privacy", "method"), message
+    if private.clip != "batch-mean":
+        for key in resolve_train.BATCH_MEAN:
+            if key in private.model_fields_set:
+                message = f"'{key}' belongs to the published procedure (clip: batch-mean); remove it"
+                yield ("privacy", key), message
+    elif private.eps is not None:
+        message = (
+            "clip: batch-mean is the published procedure, whose noise is given (sigma), not calibrated; remove eps"
+        )
+        yield ("privacy", "eps"), message
+
+
+def _plugins(part: Document, model: Train) -> list[Diagnostic]:
+    """Names that no plug-in has, parameters that it does not take, and options that its task does not know."""
+    result: list[Diagnostic] = []
+    for key, folder, plugin in (("model", "models", model.model), ("data", "data", model.data)):
+        known = registry.names(folder)
+        if plugin.name in known:
+            result += _parameters(part, key, folder, plugin.name, plugin.parameters())
+        else:
+            result.append(part.diagnostic((key, "name"), unknown_name(folder.rstrip("s"), plugin.name, known)))
+    for path, word in _accountants(model):
+        try:
+            registry.accountant(word)
+        except UsageError as error:
+            result.append(part.diagnostic(path, str(error)))
+    tasks = registry.names("tasks")
+    if model.task not in tasks:
+        return [*result, part.diagnostic(("task",), unknown_name("task", model.task, tasks))]
+    return result + _task(part, model, plugins_known=not result)
+
+
+def _accountants(model: Train) -> Iterator[tuple[Key, str]]:
+    yield from ((("accountants",), word) for word in model.accountants)
+    if model.privacy is not None and model.privacy.accountant is not None:
+        yield ("privacy", "accountant"), model.privacy.accountant
+
+
+def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnostic]:
+    """Options that a task does not have, and what it rules out itself."""
+    task = registry.load("tasks", model.task)
+    options = Document(part.name, part.lines, {"options": model.options}, part.keys, part.values)
+    result = form_diagnostics(options, task.Options, ("options",))
+    if not result and plugins_known and hasattr(task, "validate"):
+        result = [part.diagnostic(path, message) for path, message in task.validate(model)]
+    is_exact = hasattr(task, "exact") and bool(task.exact(model))
+    if not result and model.privacy is not None and model.privacy.exact and not is_exact:
+        if model.privacy.clip == "batch-mean":
+            reason = "clip: batch-mean releases the clipped mean of a batch"
+        else:
+            reason = f"the task {model.task} releases something else" + (" with these options" if model.options else "")
+        message = f"exact is for sums of records that are clipped one by one, and {reason}. Use rounded"
+        result = [part.diagnostic(("privacy", "noise"), message)]
+    return result
+
+
+def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Diagnostic]:
+    """Parameters that a model or a reader does not have. A model's ranges are validated when torch builds it."""
+    known, result = _annotations(folder, name), []
+    for word, value in given.items():
+        if word not in known:
+            result.append(part.diagnostic((key, word), unknown_parameter(name, word, known), at_key=True))
+        elif type(value).__name__ not in known[word] and not ("float" in known[word] and type(value) is int):
+            wanted = " or ".join(sorted(known[word] - {"None"}))
+            message = f"{word} must be of type {wanted}; found {abbreviate(value)}"
+            result.append(part.diagnostic((key, word), message))
+    if folder == "data" and not result:
+        try:
+            registry.params(folder, name, given)
+        except UsageError as error:
+            result.append(part.diagnostic((key,), str(error)))
+    return result
+
+
+def _annotations(folder: str, name: str) -> dict[str, set[str]]:
+    """The words of the types of a plug-in's parameters, read from its file, since importing it loads torch."""
+    package = importlib.import_module(f"wpriv.{folder}")
+    for place in package.__path__:
+        path = Path(place) / f"{name.replace('-', '_')}.py"
+        if path.is_file():
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Params"]
+            return {
+                node.target.id: set(re.findall(r"\w+", ast.unparse(node.annotation)))
+                for cls in classes
+                for node in cls.body
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+            }
+    return {}

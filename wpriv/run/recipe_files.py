@@ -1,0 +1,122 @@
+"""Files of recipes: shipped ones by name, found by path or name, listed and copied."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wpriv.config import yaml_document
+from wpriv.config.field_types import Time
+from wpriv.errors import UsageError
+from wpriv.files import durable_writes
+from wpriv.hints import did_you_mean
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A row of ``wpriv recipe ls``: name, kind, how long the recipe takes, the data that it needs, and its source."""
+
+    name: str
+    kind: str
+    time: Time | None
+    data: str
+    source: str
+
+
+def shipped() -> dict[str, Path]:
+    """Return the shipped recipes by name (``plc/fig7-dpsgd``), from the wheel or the source tree."""
+    package = Path(__file__).resolve().parent.parent
+    for root in (package / "recipes", package.parent / "recipes"):
+        if root.is_dir():
+            return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
+    return {}
+
+
+def find(name: str) -> Path:
+    """Find a recipe by its path, or a shipped one by its name, with or without its folder and its ``.yaml``.
+
+    Raises:
+        UsageError: there is none of that name, or several.
+    """
+    with_suffix = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
+    try:
+        for candidate in (Path(name), Path(with_suffix)):
+            if candidate.is_file():
+                return candidate
+    except (OSError, ValueError):
+        pass  # a name that is too long or holds a null byte is no file
+    known = shipped()
+    bare = with_suffix.rpartition(".")[0].removeprefix("recipes/")
+    matches = [key for key in known if bare in (key, key.rpartition("/")[2])]
+    if len(matches) == 1:
+        return known[matches[0]]
+    if matches:
+        raise UsageError(f"several recipes are called {name!r}: {', '.join(matches)}. Give the folder as well")
+    near = did_you_mean(bare[:100], list(known)) or "."
+    message = f"no recipe {name[:200]!r}: neither a file nor a shipped recipe{near}"
+    raise UsageError(f"{message} `wpriv recipe ls` lists the shipped ones")
+
+
+def listing(beginning: str | None = None) -> list[Listed]:
+    """List the shipped recipes by name.
+
+    Args:
+        beginning: list only the recipes of a paper (``plc``), or whose names begin so (``plc/fig7``, ``fig7``).
+    Raises:
+        UsageError: no name begins so.
+    """
+    known = shipped()
+    if beginning is not None:
+        start = beginning.lower().removeprefix("recipes/")
+        papers = list(dict.fromkeys(name.partition("/")[0] for name in known))
+        known = {
+            name: path
+            for name, path in known.items()
+            if name.startswith(start) or name.rpartition("/")[2].startswith(start)
+        }
+        if not known:
+            near = did_you_mean(beginning[:100], papers) or "."
+            raise UsageError(f"no shipped recipe begins with {beginning[:100]!r}{near} Papers: {', '.join(papers)}")
+    return [_listed(name, yaml_document.read(path).data) for name, path in known.items()]
+
+
+def _listed(name: str, data: dict[str, Any]) -> Listed:
+    time = None if data.get("time") is None else Time.model_validate(data["time"])
+    return Listed(name, str(data["kind"]), time, _data_of(data), str(data.get("source", "")))
+
+
+def _data_of(data: dict[str, Any]) -> str:
+    """The data set of a recipe, or the files that its mechanisms read; empty where there is none."""
+    data_set = data.get("data") or {}
+    if data_set.get("name") == "pair":
+        sides = [str(data_set.get(side)).partition("/")[0] for side in ("source", "target")]
+        return " to ".join(dict.fromkeys(sides))
+    steps = [*(data.get("process") or []), *(step for case in (data.get("cases") or {}).values() for step in case)]
+    files = [step["file"] for step in steps if isinstance(step.get("file"), str)]
+    return str(data_set.get("name") or data_set.get("file") or ", ".join(dict.fromkeys(files)))
+
+
+def copy(name: str, to: Path) -> list[Path]:
+    """Copy a recipe, and the files its steps read; return what was written.
+
+    Args:
+        to: the new file, ending in .yaml or .yml, or a directory; missing folders are created.
+    Raises:
+        UsageError: no such recipe, or a target exists: nothing is overwritten. MissingResource: it cannot be written.
+    """
+    path = find(name)
+    recipe = yaml_document.read(path)
+    steps = [value for value in map(recipe.at, recipe.values) if isinstance(value, dict)]
+    files = {step[key] for step in steps for key in ("file", "observed") if isinstance(step.get(key), str)}
+    target = to if to.suffix in (".yaml", ".yml") and not to.is_dir() else to / path.name
+    beside = [(path.parent / file, target.parent / file) for file in sorted(files) if (path.parent / file).is_file()]
+    pairs = [(path, target), *beside]
+    for _, new in pairs:
+        if os.path.lexists(new):
+            raise UsageError(f"{new} exists and is not overwritten; name another file or directory")
+    for old, new in pairs:
+        durable_writes.make_folder(new.parent)
+        durable_writes.replace(new, old.read_bytes())
+    return [new for _, new in pairs]
