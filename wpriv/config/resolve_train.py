@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import re
+import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from wpriv.config.diagnostics import abbreviate, model_faults, unknown
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Document, Fault, Key
 from wpriv.core import registry
+from wpriv.core.parameters import type_words
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
@@ -196,39 +194,21 @@ def _with_options(document: Document, model: Train) -> Document:
 
 
 def _parameters(document: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Fault]:
-    """Parameters that a model or a reader does not take. A model's ranges are checked when it is built: its file loads torch."""
-    known, faults = _written(folder, name), []
+    """Faults of the parameters that a recipe gives a model or a data set: unknown keys, wrong types, values out of range."""
+    params, faults = registry.load(folder, name).Params, []
+    known = {field.name: type_words(field) for field in dataclasses.fields(params)}
     for word, value in given.items():
         if word not in known:
             near = did_you_mean(word, list(known))
-            said = f"unknown key {word[:60]!r}{near or f'. {name} takes ' + (', '.join(known) or 'no parameters')}"
-            faults.append(Fault(document.place((key, word), at_key=True), said))
+            message = f"unknown key {word[:60]!r}{near or f'. {name} takes ' + (', '.join(known) or 'no parameters')}"
+            faults.append(Fault(document.place((key, word), at_key=True), message))
         elif type(value).__name__ not in known[word] and not ("float" in known[word] and type(value) is int):
-            wanted = " or ".join(sorted(known[word] - {"None"}))
-            faults.append(
-                Fault(document.place((key, word)), f"{word} must be of type {wanted}; found {abbreviate(value)}")
-            )
-    if folder == "data" and not faults:
+            types = " or ".join(sorted(known[word] - {"None"}))
+            message = f"{word} must be of type {types}; found {abbreviate(value)}"
+            faults.append(Fault(document.place((key, word)), message))
+    if not faults:
         try:
             registry.params(folder, name, given)
         except UsageError as error:
             faults.append(Fault(document.place((key,)), str(error)))
     return faults
-
-
-def _written(folder: str, name: str) -> dict[str, set[str]]:
-    """The fields of a plug-in's ``Params`` and the words of their types, read from its file without running it."""
-    package = importlib.import_module(f"wpriv.{folder}")
-    for place in package.__path__:
-        path = Path(place) / f"{name.replace('-', '_')}.py"
-        if path.is_file():
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Params"]
-            body = [
-                node
-                for cls in classes
-                for node in cls.body
-                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-            ]
-            return {node.target.id: set(re.findall(r"\w+", ast.unparse(node.annotation))) for node in body}  # type: ignore[union-attr]
-    return {}

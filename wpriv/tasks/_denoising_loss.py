@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from wpriv.models._parts import Offset
+from wpriv.models._layers import OutputOffset
 from wpriv.transport import cosine
 from wpriv.transport.exact import exact
 from wpriv.transport.sinkhorn import divergence, entropic
@@ -54,8 +54,8 @@ class Meeting(nn.Module):
         """Starts the generator at the mean of the noisy records, which is that of the clear ones but for a little noise."""
         mean = self.shown(noisy.mean(0, keepdim=True))[0]
         for layer in self.generator.modules():
-            if isinstance(layer, Offset):
-                layer.begin(mean)
+            if isinstance(layer, OutputOffset):
+                layer.set_mean(mean)
 
     def made(self, latents: Tensor) -> Tensor:
         """[count, *shape] generated records, as the clear ones are."""
