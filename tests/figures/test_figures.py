@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import wpriv
+from wpriv import tasks
 from wpriv.core import registry
 
 GAUSS = {"mech": "gauss", "sigma": 2, "sampling": "poisson", "rate": 0.1, "n": 16}
@@ -86,8 +87,8 @@ def entries(axes):
 
 def test_every_figure_there_is_has_a_table_here():
     # what trainings and their tasks draw is no comparison's: it has tests of its own
-    tasks = [registry.load("tasks", name) for name in registry.names("tasks")]
-    trained = {*TRAINED, *(figure for task in tasks for figure in getattr(task, "FIGURES", {}).values())}
+    specs = [tasks.load(name) for name in registry.names("tasks")]
+    trained = {*TRAINED, *(figure for spec in specs for figure in spec.figures.values())}
     assert set(registry.names("figures")) == {*TABLES, *trained}
     assert len(TABLES) >= 7
 

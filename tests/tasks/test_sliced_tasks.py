@@ -275,7 +275,7 @@ def test_a_representation_is_priced_by_its_groups_and_leaves_codes(ran, tmp_path
     asked = {"bound": 2, "lipschitz_x": 1.4, "size_x": parts[0], "size_z": parts[1], "alpha": 0.5, "clip": 10}
     assert wpriv.budget("wgrad", sigma=sigma, **asked, sampling="fixed", rate=rate, n=6, delta=1e-5).epsilon.lower <= 2
     row = done.metrics[-1]
-    assert set(represent.RESULTS) <= set(row)
+    assert set(represent.TASK.results) <= set(row)
     assert 0.5 < row["group_accuracy"] <= 1
     rows = table(tmp_path / "done" / "codes.csv")
     assert {row["group"] for row in rows} == {"0", "1"}

@@ -94,8 +94,8 @@ def results(task: str) -> tuple[str, ...]:
     """The columns of numbers that a task measures; none where there is no such task."""
     if task not in registry.names("tasks"):
         return ()
-    found: tuple[str, ...] = registry.load("tasks", task).RESULTS
-    return found
+    columns: tuple[str, ...] = registry.load("tasks", task).TASK.results
+    return columns
 
 
 def _combinations(document: Document, model: Train) -> list[Fault]:
@@ -157,12 +157,12 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
     tasks = registry.names("tasks")
     if model.task not in tasks:
         return [*faults, Fault(document.place(("task",)), unknown("task", model.task, tasks))]
-    task = registry.load("tasks", model.task)
-    wrong = model_faults(_with_options(document, model), task.Options, ("options",))
-    if not wrong and not faults and hasattr(task, "validate"):
+    task = registry.load("tasks", model.task).TASK
+    wrong = model_faults(_with_options(document, model), task.options, ("options",))
+    if not wrong and not faults:
         wrong = [Fault(document.place(path), said) for path, said in task.validate(model)]
     faults += wrong
-    if not wrong and model.privacy is not None and model.privacy.exact and not _sums_exactly(task, model):
+    if not wrong and model.privacy is not None and model.privacy.exact and not task.supports_exact_noise(model):
         place = document.place(("privacy", "noise"))
         reason = f"exact is for sums of records that are clipped one by one, and {_releases(model)}. Use rounded"
         faults.append(Fault(place, reason))
@@ -175,11 +175,6 @@ def _plugins(document: Document, model: Train) -> list[Fault]:
         except UsageError as error:
             faults.append(Fault(document.place(path), str(error)))
     return faults
-
-
-def _sums_exactly(task: Any, model: Train) -> bool:
-    """Whether all that a task releases under a recipe is a sum of records that are clipped one by one."""
-    return hasattr(task, "exact") and bool(task.exact(model))
 
 
 def _releases(model: Train) -> str:

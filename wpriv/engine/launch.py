@@ -62,7 +62,7 @@ def launch(
         )
     own = distributed.broadcast(seeds.seeds(recipe.seed, schedule.run))
     seeds.seed_model(own)
-    job = registry.load("tasks", recipe.task).build_job(recipe, data, where, adjacency=schedule.adjacency)
+    job = registry.load("tasks", recipe.task).TASK.build_job(recipe, data, where, adjacency=schedule.adjacency)
     if distributed.size() > 1 and (job.custom_step is not None or job.groups):
         raise Unsupported(f"the task {recipe.task} needs every batch whole in one process; run it without torchrun")
     if fork:

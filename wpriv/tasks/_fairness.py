@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from wpriv.errors import UsageError
 from wpriv.tasks import _point_csv
 
+MEASURES = ("disparate_impact", "parity_gap", "eo0", "eo1", "odds_gap", "od0", "od1")
 BINS = 40
 POINTS = 1000
 Labels = NDArray[np.int64]

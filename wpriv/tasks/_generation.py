@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # shares of test images that classifiers get right which learnt from samples alone, and the sliced distance of samples to test images
 RESULTS = ("logistic", "mlp", "sliced")
 FIGURES = {"samples.npz": "samples"}
-PUBLISH = {"samples.npz": "made by the generator alone: post-processing"}
+PUBLISHABLE = {"samples.npz": "made by the generator alone: post-processing"}
 # of these an epoch is measured; the end of the run by as many as the recipe says
 AN_EPOCH = 1000
 COMPARED, DIRECTIONS = 1000, 200

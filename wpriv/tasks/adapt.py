@@ -17,6 +17,7 @@ from wpriv.engine import release_spec
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
+from wpriv.tasks import TaskSpec
 from wpriv.tasks._adapt_options import RADIUS, TENSORS, Options, claimed, penalty
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 # the numbers it measures: the share of the target's held-out records that is labelled rightly, that of the target records which were
 # adapted to, and that of (up to 2000 records of) the source; and of the published DP-SWD the eps of its noise by the bound of its program
-RESULTS = ("accuracy", "transductive", "on_source", "claimed")
 PRIVATE = ("dp-dann", "dp-swd")
 UNIT = (
     "one record of the target (private) data set; the source data set is public, and the target's labels are not used"
@@ -111,7 +111,7 @@ def _dann(train: Train, own: Options, records: int) -> release_spec.ReleaseSpec:
     return replace(found, at=at, sensitivity=norm, clipped=told)
 
 
-def exact(train: Train) -> bool:
+def supports_exact_noise(train: Train) -> bool:
     """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
     own = Options.model_validate(train.options)
     return own.method == "dp-dann" and own.variant == "sound"
@@ -201,3 +201,14 @@ def build_job(train: Train, data: Any, device: torch.device, *, adjacency: str) 
     from wpriv.tasks import _adapt
 
     return _adapt.job(train, Options.model_validate(train.options), data, device, adjacency)
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=("accuracy", "transductive", "on_source", "claimed"),
+    build_job=build_job,
+    validate=validate,
+    release=release,
+    supports_exact_noise=supports_exact_noise,
+    remarks=remarks,
+)

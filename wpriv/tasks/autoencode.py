@@ -21,7 +21,7 @@ from wpriv.data import scaled
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import Unsupported
-from wpriv.tasks import _quality, _sliced
+from wpriv.tasks import TaskSpec, _quality, _sliced
 
 if TYPE_CHECKING:
     import torch
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job
 
-RESULTS = ("reconstruction", "distance", *_quality.SCORES, "loss")
-FIGURES = {"samples.npz": "samples", "reconstructions.npz": "samples"}
-PUBLISH = {"samples.npz": "made by the decoder from drawn codes alone: post-processing"}
 SHOWN, ACROSS = 100, 12  # samples, and pairs of test images with what becomes of them, that are left for figures
 EVALUATED = 2000  # test records that are measured, at most
 UNIT = "one training record: the values of one, replaced by any other"
@@ -152,3 +149,14 @@ def _penalty(recipe: Train, records: int) -> Penalty:
     options = Options.model_validate(recipe.options)
     batch = release_spec.drawn(recipe, records)[1]
     return _sliced.penalty(recipe, options, options.alpha, (batch, batch), fixed=True, private="x")
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=("reconstruction", "distance", *_quality.SCORES, "loss"),
+    build_job=build_job,
+    validate=validate,
+    release=release,
+    figures={"samples.npz": "samples", "reconstructions.npz": "samples"},
+    publishable={"samples.npz": "made by the decoder from drawn codes alone: post-processing"},
+)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.config.field_types import Count, Field, Positive
 from wpriv.config.train_schema import Privacy, Train
+from wpriv.config.yaml_document import Key
 from wpriv.engine import release_spec
-from wpriv.tasks import _generation
+from wpriv.tasks import TaskSpec, _generation
 
 if TYPE_CHECKING:
     import torch
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job, ReleaseGate
     from wpriv.engine.release import Bounded
-
-RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
 
 
 class Options(_generation.Options):
@@ -37,9 +36,9 @@ class Options(_generation.Options):
     )
 
 
-def validate(train: Train) -> list[tuple[tuple[str, ...], str]]:
+def validate(train: Train) -> list[tuple[Key, str]]:
     """What does not go together."""
-    found: list[tuple[tuple[str, ...], str]] = []
+    found: list[tuple[Key, str]] = []
     if train.privacy is not None and (train.privacy.clip == "batch-mean" or train.privacy.mask):
         found.append(
             (
@@ -57,7 +56,7 @@ def release(train: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     return release_spec.gradients(train, sizes["records"])
 
 
-def exact(train: Train) -> bool:
+def supports_exact_noise(train: Train) -> bool:
     """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
     return True
 
@@ -139,3 +138,15 @@ def _loss(outputs: Tensor, targets: Tensor | float) -> Tensor:
     told = outputs[:, 0]
     wanted = targets if isinstance(targets, torch.Tensor) else torch.full_like(told, targets)
     return binary_cross_entropy_with_logits(told, wanted, reduction="none")
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=_generation.RESULTS,
+    build_job=build_job,
+    validate=validate,
+    release=release,
+    supports_exact_noise=supports_exact_noise,
+    figures=_generation.FIGURES,
+    publishable=_generation.PUBLISHABLE,
+)

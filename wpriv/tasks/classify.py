@@ -11,7 +11,7 @@ from wpriv import models
 from wpriv.config.field_types import StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.engine import cost_estimate, release_spec
-from wpriv.tasks import _normalisation
+from wpriv.tasks import TaskSpec, _normalisation
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from wpriv.engine.job import Job
 
 # the numbers it measures, under the names that `expect:` knows
-RESULTS = ("accuracy", "loss")
 EVALUATED_AT_ONCE = 1000
 # of data sets of ten classes whose shape is known before they are read
 SHAPES = {
@@ -43,12 +42,12 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec
     return release_spec.gradients(recipe, sizes["records"])
 
 
-def exact(recipe: Train) -> bool:
+def supports_exact_noise(recipe: Train) -> bool:
     """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
     return recipe.privacy is not None and recipe.privacy.clip != "batch-mean"
 
 
-def guess(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost_estimate.Guess | None:
+def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost_estimate.Guess | None:
     """The time and memory of a training, for a dry run; None where model or data set are not among those that are known."""
     shape = SHAPES.get(recipe.data.name)
     found = None if shape is None else cost_estimate.of(recipe.model.name, recipe.model.parameters(), shape, 10)
@@ -118,3 +117,13 @@ def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torc
     return _normalisation.normalised(_normalisation.floats(x, device), options.normalise), torch.tensor(
         y, device=device
     ).long()
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=("accuracy", "loss"),
+    build_job=build_job,
+    release=release,
+    supports_exact_noise=supports_exact_noise,
+    estimate_cost=estimate_cost,
+)

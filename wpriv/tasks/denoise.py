@@ -21,7 +21,7 @@ from wpriv.config.yaml_document import Key
 from wpriv.core import registry
 from wpriv.data import scaled
 from wpriv.errors import UsageError
-from wpriv.tasks import _quality
+from wpriv.tasks import TaskSpec, _quality
 from wpriv.tasks._denoise_options import Options
 
 if TYPE_CHECKING:
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from wpriv.tasks._denoising_loss import Meeting
 
 # variance: of the generated numbers, their mean over the places of a record; the last three are means over the plans of an epoch
-RESULTS = ("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged")
-FIGURES = {"samples.npz": "samples"}
-FILES = ("generated.npz",)
-PUBLISH = {"generated.npz": "made by the generator alone: post-processing"}
-TESTED = False  # whoever trains on privatised records may have no others
 ACROSS, DOWN = 20, 6  # images in a row of the picture, and rows of generated ones
 
 
@@ -179,3 +174,16 @@ def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: t
         "samples": np.concatenate([part.cpu().numpy() for _, part in rows]),
         "names": np.array([name for name, _ in rows]),
     }
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged"),
+    build_job=build_job,
+    validate=validate,
+    warnings=warnings,
+    figures={"samples.npz": "samples"},
+    files=("generated.npz",),
+    publishable={"generated.npz": "made by the generator alone: post-processing"},
+    needs_test_records=False,
+)

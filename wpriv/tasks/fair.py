@@ -16,7 +16,7 @@ from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
-from wpriv.tasks import _fairness, _point_csv, _sliced
+from wpriv.tasks import TaskSpec, _fairness, _point_csv, _sliced
 
 if TYPE_CHECKING:
     import torch
@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job
 
-RESULTS = (
-    "accuracy",
-    "disparate_impact",
-    "parity_gap",
-    "eo0",
-    "eo1",
-    "odds_gap",
-    "od0",
-    "od1",
-    "risk",
-    "distance",
-    "loss",
-)
-FIGURES = {"scores.csv": "scores"}
 # where responses lie; scores are compared about the middle
 MIDDLE = 0.5
 EVALUATED_ALONG = 32
@@ -218,3 +204,15 @@ def _targets(options: Options, data: Any) -> tuple[Any, Any]:
                 f"responses must lie in [0, 1]; found {numbers.min():g} to {numbers.max():g} in {data.name}"
             )
     return data.response_train, data.response_test
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=("accuracy", *_fairness.MEASURES, "risk", "distance", "loss"),
+    build_job=build_job,
+    validate=validate,
+    release=release,
+    declared_sizes=declared_sizes,
+    sizes=sizes,
+    figures={"scores.csv": "scores"},
+)

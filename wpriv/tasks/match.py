@@ -21,7 +21,7 @@ from wpriv.data import scaled
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
-from wpriv.tasks import _point_csv, _sliced
+from wpriv.tasks import TaskSpec, _point_csv, _sliced
 
 if TYPE_CHECKING:
     import torch
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job, ReleaseGate
 
-RESULTS = ("distance", "loss")
-FIGURES = {"points.csv": "points"}
 POINTS = 1000
 UNIT = {
     "both": "the values of one training record of either class, of those that are moved or of those that they are moved to",
@@ -184,3 +182,14 @@ def _classes(data: Any, labels: Any) -> list[Any]:
 def _penalty(recipe: Train, counts: Sequence[int]) -> Penalty:
     options = Options.model_validate(recipe.options)
     return _sliced.penalty(recipe, options, 1.0, _sliced.shares(recipe, counts), fixed=True, private=options.private)
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=("distance", "loss"),
+    build_job=build_job,
+    validate=validate,
+    release=release,
+    sizes=sizes,
+    figures={"points.csv": "points"},
+)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.config.field_types import Count, Field, Positive
 from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.core.process import Sampling
 from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
-from wpriv.tasks import _generation
+from wpriv.tasks import TaskSpec, _generation
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from wpriv.engine.job import Job, ReleaseGate
     from wpriv.engine.release import Bounded
 
-RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
 # features have norm 1; those of a record and its replacement are at most this far apart
 SENSITIVITY = 2.0
 
@@ -43,10 +43,10 @@ class Options(_generation.Options):
     moves: Count = Field(100, description="moves of the generator in what the engine counts as a step")
 
 
-def validate(train: Train) -> list[tuple[tuple[str, ...], str]]:
+def validate(train: Train) -> list[tuple[Key, str]]:
     """What does not go together."""
     options = Options.model_validate(train.options)
-    found: list[tuple[tuple[str, ...], str]] = []
+    found: list[tuple[Key, str]] = []
     if train.batch is not None:
         found.append(
             (
@@ -86,7 +86,7 @@ def release(train: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
     )
 
 
-def exact(train: Train) -> bool:
+def supports_exact_noise(train: Train) -> bool:
     """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
     return True
 
@@ -168,3 +168,15 @@ def _exact_sum(x: torch.Tensor, y: torch.Tensor, frequencies: torch.Tensor, opti
         sums[label].add([_features(image.unsqueeze(0).clone(), frequencies)])
     columns = [total.bounded("replace-one").parts[0] for total in sums]
     return Bounded([torch.stack(columns, dim=1)], SENSITIVITY, "replace-one", sums[0].grid, frequencies.dtype)
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=_generation.RESULTS,
+    build_job=build_job,
+    validate=validate,
+    release=release,
+    supports_exact_noise=supports_exact_noise,
+    figures=_generation.FIGURES,
+    publishable=_generation.PUBLISHABLE,
+)

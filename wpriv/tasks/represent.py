@@ -15,15 +15,13 @@ from wpriv.data import scaled
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
-from wpriv.tasks import _code_probe, _fairness, _point_csv, _sliced
+from wpriv.tasks import TaskSpec, _code_probe, _fairness, _point_csv, _sliced
 
 if TYPE_CHECKING:
     import torch
 
     from wpriv.engine.job import Job
 
-RESULTS = ("reconstruction", "core", "distance", "accuracy", "disparate_impact", "parity_gap", "group_accuracy", "loss")
-FIGURES = {"codes.csv": "codes"}
 POINTS = 1000
 UNIT = "all values of one training record within its group"
 
@@ -131,3 +129,23 @@ def _told(codes: Any, groups: Any, labels: Any) -> dict[str, float]:
 def _penalty(recipe: Train, counts: Sequence[int]) -> Penalty:
     options = Options.model_validate(recipe.options)
     return _sliced.penalty(recipe, options, options.alpha, _sliced.shares(recipe, counts))
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=(
+        "reconstruction",
+        "core",
+        "distance",
+        "accuracy",
+        "disparate_impact",
+        "parity_gap",
+        "group_accuracy",
+        "loss",
+    ),
+    build_job=build_job,
+    validate=validate,
+    release=release,
+    sizes=sizes,
+    figures={"codes.csv": "codes"},
+)

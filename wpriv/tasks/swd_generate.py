@@ -26,9 +26,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wpriv.config.train_schema import Train
+from wpriv.config.yaml_document import Key
 from wpriv.engine.release_spec import ONE_RECORD, ReleaseSpec, drawn
 from wpriv.mechanisms.projection import Projection
-from wpriv.tasks import _generation
+from wpriv.tasks import TaskSpec, _generation
 from wpriv.tasks._swd_generate_options import SENSITIVITY, Options
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job
 
-RESULTS, FIGURES, PUBLISH = _generation.RESULTS, _generation.FIGURES, _generation.PUBLISH
 HOW = {
     "appended": "the image with its one-hot label behind it (the label is private)",
     "joint": "the image in the place of its class, zeros in those of the others (the label is private)",
@@ -45,10 +45,10 @@ HOW = {
 }
 
 
-def validate(train: Train) -> list[tuple[tuple[str, ...], str]]:
+def validate(train: Train) -> list[tuple[Key, str]]:
     """What does not go together."""
     options = Options.model_validate(train.options)
-    found: list[tuple[tuple[str, ...], str]] = []
+    found: list[tuple[Key, str]] = []
     if train.privacy is not None:
         if train.privacy.sampling != "fixed":
             why = "a release has a row for every record drawn, so that its shape would tell how many there were"
@@ -162,3 +162,14 @@ def _groups(y: torch.Tensor, options: Options, train: Train) -> list[Any]:
             f"options: smallest: the recipe counts on {options.smallest} records of the smallest class; found {least}"
         )
     return [(places, train.batch // options.classes) for places in found]
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=_generation.RESULTS,
+    build_job=build_job,
+    validate=validate,
+    release=release,
+    figures=_generation.FIGURES,
+    publishable=_generation.PUBLISHABLE,
+)

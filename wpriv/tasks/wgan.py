@@ -18,7 +18,7 @@ from wpriv.config.yaml_document import Key
 from wpriv.core import registry
 from wpriv.data import scaled
 from wpriv.errors import UsageError
-from wpriv.tasks import _quality
+from wpriv.tasks import TaskSpec, _quality
 
 if TYPE_CHECKING:
     import torch
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from wpriv.engine.job import Job, ReleaseGate
 
 # loss: the critic's, an estimate of W_1 with its sign turned. logistic: of a classifier fitted to conditional samples
-RESULTS = ("loss", *_quality.SCORES, "logistic", "noisy_distance", "wavelet_distance")
-FIGURES = {"samples.npz": "samples"}
-TESTED = False  # whoever trains on privatised records may have no others
 SHOWN, ROWS = 20, 3
 
 
@@ -181,3 +178,14 @@ def _pictured(made: Any, clear: Any, others: dict[str, Any]) -> dict[str, Any]:
         "samples": np.concatenate([*rows.values(), *new]),
         "names": np.array([*rows, "generated", *[""] * (len(new) - 1)]),
     }
+
+
+TASK = TaskSpec(
+    options=Options,
+    results=("loss", *_quality.SCORES, "logistic", "noisy_distance", "wavelet_distance"),
+    build_job=build_job,
+    validate=validate,
+    warnings=warnings,
+    figures={"samples.npz": "samples"},
+    needs_test_records=False,
+)

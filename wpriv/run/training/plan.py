@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from wpriv import tasks
 from wpriv.config.resolve import Recipe
 from wpriv.config.train_schema import Privacy, Train
-from wpriv.core import registry
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.engine import release_spec
@@ -76,11 +76,7 @@ class Plan:
 
     def guess(self) -> Guess | None:
         """The time and memory that it takes, roughly; None where its task knows none."""
-        task = registry.load("tasks", self.train.task)
-        found: Guess | None = (
-            task.guess(self.train, self.sizes, self.steps, self.batch) if hasattr(task, "guess") else None
-        )
-        return found
+        return tasks.load(self.train.task).estimate_cost(self.train, self.sizes, self.steps, self.batch)
 
     @cached_property
     def epoch_ends(self) -> list[int]:
@@ -130,7 +126,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
     release = None
     try:
         if train.privacy is not None:
-            release = registry.load("tasks", train.task).release(train, sizes)
+            release = tasks.load(train.task).release(train, sizes)
             sampling, batch = release.sampling, release.batch
         else:
             sampling, batch = release_spec.drawn(train, sizes["records"])
