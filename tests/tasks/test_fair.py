@@ -53,7 +53,7 @@ def recipe(tmp_path, monkeypatch):
 def test_decisions_are_measured_as_the_paper_defines_it():
     groups, labels = np.array([0] * 5 + [1] * 5), np.array([0, 0, 1, 1, 1, 0, 0, 1, 1, 1])
     chosen = np.array([1, 0, 1, 0, 0, 1, 1, 1, 1, 0], bool)
-    found = _fairness.decisions(chosen, groups, labels)
+    found = _fairness.decision_measures(chosen, groups, labels)
     # by hand: of group 0 are chosen 2 of 5, of group 1 4 of 5; of label 0 1 of 2 and 2 of 2, of label 1 1 of 3 and 2 of 3
     expected = {"accuracy": 4 / 10, "disparate_impact": 0.5, "parity_gap": 0.4, "eo0": 0.5, "eo1": 0.5, "odds_gap": 0.5}
     assert found == pytest.approx(expected)
@@ -61,34 +61,34 @@ def test_decisions_are_measured_as_the_paper_defines_it():
 
 def test_what_is_not_defined_is_left_out():
     groups, labels = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    none = _fairness.decisions(np.zeros(4, bool), groups, labels)
+    none = _fairness.decision_measures(np.zeros(4, bool), groups, labels)
     assert none.keys() == {"accuracy", "parity_gap", "odds_gap"}
-    one_sided = _fairness.decisions(np.array([True, True, False, False]), groups, labels)
+    one_sided = _fairness.decision_measures(np.array([True, True, False, False]), groups, labels)
     assert one_sided["disparate_impact"] == math.inf
-    alone = _fairness.decisions(np.ones(2, bool), np.zeros(2, int), np.array([0, 1]))
+    alone = _fairness.decision_measures(np.ones(2, bool), np.zeros(2, int), np.array([0, 1]))
     assert alone == {"accuracy": 0.5}
 
 
 def test_the_best_decision_of_the_made_up_data_has_the_disparate_impact_of_its_law():
     """Y itself: P(Y = 1 | A = 0) / P(Y = 1 | A = 1) = (1 - p) / p, and no gap between odds."""
     made = data.read("synthetic-fairness")
-    found = _fairness.decisions(made.y_test == 1, made.sensitive_test, made.y_test)
+    found = _fairness.decision_measures(made.y_test == 1, made.sensitive_test, made.y_test)
     assert found["disparate_impact"] == pytest.approx(3 / 7, abs=0.02)
     assert found["odds_gap"] == 0
-    assert _fairness.halves(made.y_test == 1, made.sensitive_test) == pytest.approx({"od0": 0.3, "od1": 0.7}, abs=0.02)
+    assert _fairness.shares_above_antidiagonal(made.y_test == 1, made.sensitive_test) == pytest.approx({"od0": 0.3, "od1": 0.7}, abs=0.02)
 
 
 def test_densities_of_scores_add_up_to_one_and_points_are_few():
     rng = np.random.default_rng(0)
     values, groups, labels = rng.random((500, 1)), rng.integers(0, 2, 500), rng.integers(0, 2, 500)
-    rows = _fairness.spread(values, groups, labels)
+    rows = _fairness.score_rows(values, groups, labels)
     for group in (0, 1):
         for label in (0, 1):
             own = [row["density"] for row in rows if (row["group"], row["label"]) == (group, label)]
             assert sum(own) / _fairness.BINS == pytest.approx(1)
-    assert all("label" not in row for row in _fairness.spread(values, groups, None))
-    plane = _fairness.spread(rng.random((5000, 2)), rng.integers(0, 2, 5000), None)
-    assert len(plane) == 2 * _fairness.POINTS
+    assert all("label" not in row for row in _fairness.score_rows(values, groups, None))
+    plane = _fairness.score_rows(rng.random((5000, 2)), rng.integers(0, 2, 5000), None)
+    assert len(plane) == 2 * _fairness.POINTS_SHOWN
 
 
 # -------------------------------------------------------------------------------------------------------------------------- trainings
@@ -192,7 +192,7 @@ def test_data_that_cannot_be_compared_are_refused(recipe):
 
 def test_columns_are_brought_from_their_ranges_and_cut():
     x = np.array([[10.0, 5.0], [90.0, 7.0]], np.float32)
-    found = fair._ranged(x, ("age", "rest"), fair.Options(alpha=0.5, ranges={"age": [20, 60]}))
+    found = fair._to_unit_ranges(x, ("age", "rest"), fair.Options(alpha=0.5, ranges={"age": [20, 60]}))
     assert found.tolist() == [[0.0, 5.0], [1.0, 7.0]]
 
 

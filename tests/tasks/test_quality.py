@@ -34,7 +34,7 @@ def data() -> Data:
 
 @pytest.fixture(scope="module")
 def judge(data):
-    return _quality.judge(data)
+    return _quality.fit_judge(data)
 
 
 def floats(x: np.ndarray) -> torch.Tensor:
@@ -92,7 +92,7 @@ def test_w2_of_moved_images_is_the_length_of_the_move():
 
 def test_the_judge_is_the_same_for_the_same_seed_and_moves_no_global_random_number(data, judge):
     before = torch.get_rng_state()
-    again = _quality.judge(data)
+    again = _quality.fit_judge(data)
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(a, b) for a, b in zip(judge.network.parameters(), again.network.parameters(), strict=True))
     assert torch.equal(judge.reference, again.reference)
@@ -102,7 +102,7 @@ def test_the_judge_looks_at_no_training_record(data, judge):
     import dataclasses
 
     other = dataclasses.replace(data, x_train=255 - data.x_train)
-    again = _quality.judge(other)
+    again = _quality.fit_judge(other)
     assert all(torch.equal(a, b) for a, b in zip(judge.network.parameters(), again.network.parameters(), strict=True))
 
 
@@ -121,7 +121,7 @@ def test_data_without_classes_or_images_has_no_judge(data):
     one = dataclasses.replace(data, y_train=0 * data.y_train, y_test=0 * data.y_test, classes=("a",))
     for wrong in (rows, one, dataclasses.replace(data, x_test=data.x_test[:7], y_test=data.y_test[:7])):
         with pytest.raises(Unsupported, match="judged by a classifier of held-out images"):
-            _quality.judge(wrong)
+            _quality.fit_judge(wrong)
 
 
 @pytest.mark.parametrize("learner", _quality.DOWNSTREAM)

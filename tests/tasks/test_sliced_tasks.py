@@ -172,15 +172,15 @@ def test_logistic_regression_is_that_of_a_general_optimizer():
 
     # oracle: BFGS of scipy, which knows nothing of Newton steps
     exact = optimize.minimize(cost, np.zeros(3), tol=1e-10)
-    np.testing.assert_allclose(_code_probe.logistic(x, y), exact.x, atol=1e-5)
+    np.testing.assert_allclose(_code_probe.fit_logistic(x, y), exact.x, atol=1e-5)
 
 
 def test_logistic_regression_stays_finite_where_the_classes_are_apart():
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.normal(-50, 1, (100, 2)), rng.normal(50, 1, (100, 2))])
     labels = np.repeat([0, 1], 100)
-    assert (_code_probe.chosen(points, labels) == labels[_code_probe.split(200)[1]]).all()
-    assert _code_probe.chosen(np.zeros((10, 2)), np.arange(10) % 2).shape == (4,)
+    assert (_code_probe.predict(points, labels) == labels[_code_probe.split(200)[1]]).all()
+    assert _code_probe.predict(np.zeros((10, 2)), np.arange(10) % 2).shape == (4,)
 
 
 def test_points_of_the_ball_are_uniform():
@@ -196,7 +196,7 @@ def test_points_of_the_ball_are_uniform():
 def test_the_distance_of_a_translation_is_that_of_its_projections():
     x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
     shift = torch.tensor([1.0, -2.0, 0.5])
-    axes = random_directions(3, _sliced.EVALUATED_ALONG, torch.Generator().manual_seed(0))
+    axes = random_directions(3, _sliced.EVALUATION_DIRECTIONS, torch.Generator().manual_seed(0))
     assert _sliced.distance(x, x + shift) == pytest.approx(float((shift @ axes).square().mean()), rel=1e-4)
 
 
@@ -211,7 +211,7 @@ def objective(alpha, clip=100.0, **own):
         alpha=alpha, bound=1e3, lipschitz=1e3, sizes=((12, 9),), clip=clip, fixed=True, private="x", **own
     )
     goal, axes = torch.randn(9, 2), random_directions(2, 7, torch.Generator().manual_seed(3))
-    loss = _sliced.squared if alpha < 1 else None
+    loss = _sliced.squared_errors if alpha < 1 else None
     return Objective(model, loss, lambda places: (x[torch.from_numpy(places)],) * 2, penalty, lambda outputs: outputs[0], lambda: axes,
                      lambda places: goal), x, goal, axes  # fmt: skip
 

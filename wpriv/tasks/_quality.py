@@ -66,7 +66,7 @@ class Judge:
         }
 
 
-def judge(data: Data, *, seed: int = 0) -> Judge:
+def fit_judge(data: Data, *, seed: int = 0) -> Judge:
     """The judge of a data set of images; a few seconds, and the same for the same records and seed.
 
     Raises:
@@ -89,10 +89,10 @@ def judge(data: Data, *, seed: int = 0) -> Judge:
     return Judge(network, len(data.classes), x[1::2][order], right)
 
 
-def judge_if_any(data: Data) -> Judge | None:
+def fit_judge_if_possible(data: Data) -> Judge | None:
     """The judge of a data set; None where it has too few images for one, or none."""
     try:
-        return judge(data)
+        return fit_judge(data)
     except Unsupported:
         return None
 

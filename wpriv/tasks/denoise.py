@@ -82,7 +82,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
     # the same latents at every look, so that two epochs differ by the weights alone
     looks = meeting.looks(options.compared, device)
-    judge = _quality.judge_if_any(data)
+    judge = _quality.fit_judge_if_possible(data)
 
     def custom_step(places: Any, door: ReleaseGate) -> torch.Tensor:
         own = torch.from_numpy(places).to(device)

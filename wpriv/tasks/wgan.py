@@ -99,7 +99,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     optimizers = {name: optimizer_of(part.parameters(), recipe.optimizer) for name, part in pair.parts()}
     # the same latents and labels at every look, so that two epochs differ by the weights alone
     looks, wanted = pair.latents(options.compared), torch.arange(options.compared) % max(classes, 1)
-    judge = _quality.judge_if_any(data)
+    judge = _quality.fit_judge_if_possible(data)
 
     def custom_step(places: Any, door: ReleaseGate) -> torch.Tensor:
         own = torch.from_numpy(places).to(device)
