@@ -120,7 +120,7 @@ def test_data_without_classes_or_images_has_no_judge(data):
     )
     one = dataclasses.replace(data, y_train=0 * data.y_train, y_test=0 * data.y_test, classes=("a",))
     for wrong in (rows, one, dataclasses.replace(data, x_test=data.x_test[:7], y_test=data.y_test[:7])):
-        with pytest.raises(Unsupported, match="judged by a classifier of held-out images"):
+        with pytest.raises(Unsupported, match="test images"):
             _quality.fit_judge(wrong)
 
 
@@ -138,24 +138,24 @@ def test_samples_under_wrong_labels_teach_what_is_wrong(data, learner):
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "told"),
+    ("x", "y", "message"),
     [
-        (torch.zeros(3, 1, 8, 7), torch.zeros(3, dtype=torch.int64), r"wanted samples \[n, 1, 8, 8\]"),
-        (torch.zeros(0, 1, 8, 8), torch.zeros(0, dtype=torch.int64), "wanted samples"),
-        (torch.full((3, 1, 8, 8), math.nan), torch.zeros(3, dtype=torch.int64), "must be finite"),
+        (torch.zeros(3, 1, 8, 7), torch.zeros(3, dtype=torch.int64), r"\[n, 1, 8, 8\]; found"),
+        (torch.zeros(0, 1, 8, 8), torch.zeros(0, dtype=torch.int64), "found"),
+        (torch.full((3, 1, 8, 8), math.nan), torch.zeros(3, dtype=torch.int64), "finite"),
         (torch.zeros(3, 1, 8, 8), torch.full((3,), CLASSES), "a label from 0 to 3"),
         (torch.zeros(3, 1, 8, 8), torch.zeros(2, dtype=torch.int64), "a label from 0 to 3"),
         (torch.zeros(3, 1, 8, 8), torch.zeros(3), "a label from 0 to 3"),
     ],
 )
-def test_samples_that_do_not_fit_are_refused(data, x, y, told):
-    with pytest.raises(UsageError, match=told):
+def test_samples_that_do_not_fit_are_refused(data, x, y, message):
+    with pytest.raises(UsageError, match=message):
         _quality.downstream(x, y, data)
 
 
 def test_an_unknown_learner_is_refused(data):
     x, y = bars(8, 0)
-    with pytest.raises(UsageError, match="logistic, mlp; found 'forest'"):
+    with pytest.raises(UsageError, match=r"learner.*forest"):
         _quality.downstream(floats(x), torch.from_numpy(y), data, "forest")
 
 

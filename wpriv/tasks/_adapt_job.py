@@ -1,4 +1,4 @@
-"""The job of domain adaptation: networks, the step of the chosen method and its measurements, on a pair of data sets."""
+"""The job of domain adaptation: networks, the step of the chosen method, and measurements on a pair of data sets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def build_job(recipe: Train, options: Options, data: Any, device: torch.device, 
     """Build the networks of a recipe, its step and its measurements.
 
     Raises:
-        UsageError: the data are not a pair of data sets, or the model does not fit. Unsupported: a layer cannot be clipped.
+        UsageError: the data are not a pair of data sets, or the model does not fit.
+        Unsupported: a layer cannot be clipped.
     """
     if not isinstance(data, Pair):
         raise UsageError(

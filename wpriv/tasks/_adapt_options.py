@@ -15,7 +15,7 @@ from wpriv.tasks import _normalisation
 RADIUS = 0.5
 """Norm to which features are clipped before they are projected, so that those of two records are at most 1 apart."""
 TENSORS = 8
-"""Weights and biases of two feature layers and two discriminator layers, clipped one by one in the published DP-DANN."""
+"""Tensors of two feature layers and two discriminator layers, clipped one by one in the published DP-DANN."""
 
 
 class Published(StrictModel):

@@ -1,4 +1,4 @@
-"""Steps of domain adaptation, one function per method: how records of the target change the weights, and their bound."""
+"""Steps of domain adaptation, one function per method: how target records change the weights, and their bound."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dann(run: Adaptation, inputs: Tensor, add_noise: AddNoise) -> Tensor:
 
 
 def dp_dann(run: Adaptation, inputs: Tensor, add_noise: AddNoise) -> Tensor:
-    """DANN with noise: gradients on target records are clipped one by one and summed; those on the source are not private."""
+    """DANN with noise on the sum of clipped gradients on target records; gradients on the source are not private."""
     nets, adversary = run.nets, run.adversary
     zeros = inputs.new_zeros(len(inputs))
     if run.options.variant == "sound":
@@ -89,12 +89,12 @@ def published_swd(run: Adaptation, inputs: Tensor, add_noise: AddNoise) -> Tenso
 
 
 def gradient_swd(run: Adaptation, inputs: Tensor, add_noise: AddNoise) -> Tensor:
-    """Release a clipped gradient of the sliced distance; the Jacobians of the features at target records are bounded too.
+    """Release a clipped gradient of the sliced distance; Jacobians of the features at target records are bounded too.
 
-    Each direction gives one score per record, centred at the source's mean, in units of the source's standard deviation
-    and clipped to ``bound``. Its Jacobian is clipped to ``lipschitz`` times the median norm of the source's Jacobians at
-    the previous step. Both units depend on the source and on released weights alone, so that using them costs no privacy.
-    The sum over directions is expressed in them, which makes its sensitivity the same at every step.
+    Each direction gives one score per record, centred at the source's mean, in units of the source's standard
+    deviation and clipped to ``bound``. Its Jacobian is clipped to ``lipschitz`` times the median norm of the source's
+    Jacobians at the previous step. Both units depend on the source and on released weights alone, so that using them
+    costs no privacy. The sum over directions is expressed in them, which makes its sensitivity the same at every step.
     """
     nets, options = run.nets, run.options
     source_inputs, labels = run.source_batch()
@@ -181,10 +181,10 @@ def _clipped_gradient(
 ) -> tuple[Bounded, list[nn.Parameter]]:
     """The mean over directions of clipped gradients, in units of both bounds, and the weights that it belongs to.
 
-    Projections on k directions are the k coordinates of scores, and coordinates are compared one by one: along the axes.
-    Each coordinate is clipped to ``bound``, and its row of the Jacobian to ``unit``, which the penalty for vectors of
-    length k expresses as unit sqrt(k). Thus each coordinate is bounded as a number is, and the mean of k of them is
-    bounded as one is; a bound for vectors would be k times larger.
+    Projections on k directions are the k coordinates of scores, and coordinates are compared one by one: along the
+    axes. Each coordinate is clipped to ``bound``, and its row of the Jacobian to ``unit``, which the penalty for
+    vectors of length k expresses as unit sqrt(k). Thus each coordinate is bounded as a number is, and the mean of k of
+    them is bounded as one is; a bound for vectors would be k times larger.
     """
     nets, options = run.nets, run.options
     unit, count = float(nets.norm) * options.lipschitz, directions.shape[1]

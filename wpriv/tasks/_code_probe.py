@@ -23,7 +23,7 @@ def split(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def predict(codes: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Predict whether the label is 1 for the second part of ``split``, by logistic regression fitted to the first part."""
+    """Predict whether the label is 1 for the second part of ``split``, by logistic regression on the first part."""
     fitted, predicted = split(len(codes))
     features = codes.astype(np.float64)
     mean, scale = features[fitted].mean(axis=0), features[fitted].std(axis=0)

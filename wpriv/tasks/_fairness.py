@@ -49,9 +49,9 @@ def decision_measures(decisions: NDArray[np.bool_], groups: Labels, labels: Labe
     """Measure how decisions 0 or 1 agree with labels 0 or 1, and how they differ between groups 0 and 1.
 
     Returns:
-        ``accuracy``; ``disparate_impact`` P(1 | group 0) / P(1 | group 1) and ``parity_gap``, the absolute difference of
-        the two; ``eo0``, ``eo1``: the same ratio among the records of label 0 or 1, and ``odds_gap``: the larger absolute
-        difference. Undefined values (0 / 0, or no such record) are left out; a ratio to 0 is infinite.
+        ``accuracy``; ``disparate_impact`` P(1 | group 0) / P(1 | group 1) and ``parity_gap``, the absolute difference
+        of the two; ``eo0``, ``eo1``: the same ratio among the records of label 0 or 1, and ``odds_gap``: the larger
+        absolute difference. Undefined values (0 / 0, or no such record) are left out; a ratio to 0 is infinite.
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), (17), (19), (20). The gaps are those of Hardt, Price, Srebro (2016).
     """

@@ -48,8 +48,9 @@ def validate(recipe: Train) -> list[tuple[Key, str]]:
 
 
 def batch_sizes(recipe: Train, counts: Sequence[int]) -> list[int]:
-    """Return how many records of each group a step takes: in proportion, rounded down (so that no rate exceeds the
-    recipe's), and at least 1.
+    """Return how many records of each group a step takes.
+
+    In proportion to the groups, rounded down so that no rate exceeds the recipe's, and at least 1.
 
     Raises:
         UsageError: the batch is larger than all groups together.

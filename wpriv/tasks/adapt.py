@@ -36,8 +36,8 @@ NOT_COVERED = (
 )
 # why the published procedures do not hold what the paper says; lines of the statement
 SWD_GAPS = (
-    "The published gradient passes through the Jacobian of the features at each private record, which is not a function "
-    "of the noisy projections: a record whose Jacobian is not 0 is identified among records whose Jacobian is "
+    "The published gradient passes through the Jacobian of the features at each private record, which is not a "
+    "function of the noisy projections: a record whose Jacobian is not 0 is identified among records whose Jacobian is "
     "(Rodriguez-Vitores et al. 2025, Remark 4.3)",
     "Features are divided by twice the largest norm of the private batch, so that one record moves all of them",
     "For digits the paper's figure counts d = 784, the pixels, but the features that are projected are 320: more noise "
@@ -48,10 +48,10 @@ SWD_GAPS = (
     "Bernstein bound of its program has the number of directions squared",
 )
 DANN_GAPS = (
-    "DP-DANN as in the published program: each tensor of a record's gradient is clipped by itself, and noise is added to "
-    "each record's gradient before their mean is taken; the eps given here is that of their sum. The program clips and "
-    "adds noise again for each module that a tensor lies in, which leaves almost nothing of the gradient; that is not "
-    "done here",
+    "DP-DANN as in the published program: each tensor of a record's gradient is clipped by itself, and noise is added "
+    "to each record's gradient before their mean is taken; the eps given here is that of their sum. The program clips "
+    "and adds noise again for each module that a tensor lies in, which leaves almost nothing of the gradient; that is "
+    "not done here",
 )
 
 
@@ -187,8 +187,8 @@ def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
     eps, printed = claimed_eps(options), ""
     if eps is not None and options.published is not None:
         printed = (
-            f"the paper prints eps = {options.published.eps:g}, and the bound of its program gives {eps:.4g} at delta = "
-            f"{options.published.delta:g} for this noise; "
+            f"the paper prints eps = {options.published.eps:g}, and the bound of its program gives {eps:.4g} at "
+            f"delta = {options.published.delta:g} for this noise; "
         )
     claim = f"NOT differentially private: {printed}it satisfies no finite eps at any delta below 1, for these reasons"
     return (sides, claim, *SWD_GAPS)

@@ -1,7 +1,7 @@
 """Private sliced-Wasserstein autoencoder: codes are pulled to the uniform distribution on a ball, for generation.
 
-A step releases the gradient of (1 - alpha) mean squared error + alpha sliced W_2^2 between codes and fresh points of the
-ball. The decoder maps points of the ball to samples.
+A step releases the gradient of (1 - alpha) mean squared error + alpha sliced W_2^2 between codes and fresh points of
+the ball. The decoder maps points of the ball to samples.
 
 Source:
     Kolouri, Pope, Martin, Rohde (2018) for the autoencoder; Rodriguez-Vitores, Lalanne, Loubes (2025), Theorem A.1, for
@@ -63,7 +63,7 @@ def validate(recipe: Train) -> list[tuple[Key, str]]:
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
-    """Return the release of a step: the penalised gradient over a batch of fixed size; points of the ball are public."""
+    """Return the release of a step: the penalised gradient over a batch of fixed size and public points of the ball."""
     penalty = _penalty(recipe, sizes["records"])
     drawn = (
         "every step takes a fresh uniformly random set of exactly the batch size, without replacement: all records are "

@@ -69,7 +69,9 @@ def declared_sizes(recipe: Train) -> dict[str, int] | None:
 
 
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
-    """Return the numbers of records, in all and of each group, pair by pair: public, as neighbouring data sets share them.
+    """Return the numbers of records, in all and of each group, pair by pair.
+
+    They are public, since neighbouring data sets share them.
 
     Raises:
         UsageError: they are not those that the recipe declares (unless it limits the data), or there are no two groups.
@@ -96,8 +98,8 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
     """Build the model of a recipe on its data.
 
-    A classifier has the scores sigmoid(output) and binary cross-entropy as loss; a regression has sigmoid(outputs) - 1/2
-    and the squared distance of sigmoid(outputs) from the response.
+    A classifier has the scores sigmoid(output) and binary cross-entropy as loss; a regression has sigmoid(outputs) -
+    1/2 and the squared distance of sigmoid(outputs) from the response.
 
     Raises:
         UsageError, Unsupported: the data have no two groups, two classes or responses in [0, 1], or the model does not

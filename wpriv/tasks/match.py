@@ -1,9 +1,10 @@
-"""Matching: a network moves the points of one class to the distribution of another by the private sliced Wasserstein
-gradient.
+"""Matching: a network moves points of one class to the distribution of another, privately.
 
-Both classes may be private. Unlike the noise that enters a generator, the moved points are records themselves: they pass
-through the network that is trained, so that the Jacobian of each is clipped. The goal's records pass through nothing, and
-replacing one of them changes the gradient less.
+A step releases the sliced Wasserstein gradient between the moved points and the goal.
+
+Both classes may be private. Unlike the noise that enters a generator, the moved points are records themselves: they
+pass through the network that is trained, so that the Jacobian of each is clipped. The goal's records pass through
+nothing, and replacing one of them changes the gradient less.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
-    """Return the release of a step: the gradient of the sliced distance over fixed numbers of records of both classes."""
+    """Return the release of a step: the gradient of the sliced distance over fixed numbers of records per class."""
     options = Options.model_validate(recipe.options)
     counts = _sliced.group_counts(sizes)
     penalty = _penalty(recipe, counts)
