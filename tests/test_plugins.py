@@ -93,6 +93,44 @@ def read(root, params):
     return Data("synthetic-parity", x, y, x, y, ("even", "odd"), "made up")
 '''
 
+MEAN = '''
+"""A model of logits whose loss is their mean square; records are not used."""
+
+import numpy as np
+
+from wpriv.config.field_types import StrictModel
+from wpriv.tasks import TaskSpec
+
+
+class Options(StrictModel):
+    weight: float = 1.0
+
+
+def build_job(recipe, data, device, *, adjacency):
+    import torch
+
+    from wpriv import models
+    from wpriv.engine.job import Job, optimizer_of
+
+    model = models.build(recipe.model, data.shape, 2)
+    optimizer = optimizer_of(model.parameters(), recipe.optimizer)
+
+    def custom_step(places, gate):
+        loss = model(torch.ones(1, *data.shape)).square().mean() * Options.model_validate(recipe.options).weight
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return torch.tensor([len(places), 0.0, 0.0])
+
+    return Job(
+        model, None, lambda: {"size": 1.0}, custom_step=custom_step, optimizers={"all": optimizer},
+        save_artifacts=lambda folder: (folder / "notes.txt").write_text("none"),
+    )
+
+
+TASK = TaskSpec(options=Options, results=("size",), build_job=build_job, files=("notes.txt",))
+'''
+
 
 @pytest.fixture
 def drop(tmp_path, monkeypatch):
@@ -166,6 +204,18 @@ def test_a_data_set_in_one_new_file_is_read_and_listed(drop, capsys):
     assert wpriv.data.read("parity").y_train.tolist() == [0, 1] * 4
     assert main(["data", "show", "parity"]) == 0
     assert capsys.readouterr().out.startswith("synthetic-parity: 8 to train on and 8 to test on, 3 float32")
+
+
+def test_a_task_in_one_new_file_is_trained_by_a_recipe(drop, tmp_path):
+    drop("tasks", "mean_square", MEAN)
+    recipe = tmp_path / "r.yaml"
+    text = (
+        "kind: train\nsource: s\ntask: mean-square\ndata: {name: toy, points: 20, tests: 5}\nmodel: {name: logistic}\n"
+    )
+    recipe.write_text(text + "privacy: none\noptimizer: {lr: 0.1}\nbatch: 5\nsteps: 2\nseed: 0\n")
+    wpriv.train(recipe, out=tmp_path / "out")
+    assert (tmp_path / "out" / "notes.txt").read_text() == "none"
+    assert "size" in (tmp_path / "out" / "metrics.csv").read_text()
 
 
 @pytest.mark.parametrize(("folder", "smallest_count"), FOLDERS.items())

@@ -47,7 +47,7 @@ def test_a_step_reaches_every_parameter_and_images_lie_from_0_to_1(name, given):
 @pytest.mark.parametrize("given", [{}, {"out": "sigmoid"}, {"depth": 0}])
 def test_a_generator_begins_at_the_mean_it_is_given(given):
     model, mean = build("mlp-generator", (5,), **given), torch.linspace(0.1, 0.9, 5)
-    model[-1].begin(mean)
+    model[-1].set_mean(mean)
     torch.testing.assert_close(model[-1](torch.zeros(1, 5))[0], mean)
 
 
@@ -58,7 +58,5 @@ def test_without_hidden_layers_it_is_affine():
 
 
 def test_records_of_another_shape_are_refused_in_words():
-    with pytest.raises(
-        UsageError, match=r"dcgan-28 takes images of shape \[C, 28, 28\]; found examples of shape \[2\]"
-    ):
+    with pytest.raises(UsageError, match=r"dcgan-28.*\[C, 28, 28\].*\[2\]"):
         build("dcgan-28", (2,))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -34,6 +36,15 @@ def build(name: str, shape=None, **given) -> nn.Module:
 def test_every_model_has_its_size_here():
     assert set(SIZES) <= set(NAMES)
     assert len(NAMES) >= 7
+
+
+def test_importing_every_model_loads_no_torch():
+    code = (
+        "import sys; from wpriv.core import registry; "
+        "[registry.load('models', name).Params for name in registry.names('models')]; print('torch' in sys.modules)"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == "False\n"
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))

@@ -129,16 +129,16 @@ def test_a_run_carries_the_promise_of_its_records_and_leaves_what_it_made(tmp_pa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "toy.yaml").write_text(json.dumps(RECIPE))
     done = wpriv.train("toy.yaml", out="out")
-    said, told = done.statement, (tmp_path / "out" / "statement.md").read_text()
-    assert not said["private"]
+    statement, text = done.statement, (tmp_path / "out" / "statement.md").read_text()
+    assert not statement["private"]
     assert (
-        said["reports"]["guarantees"][0]["epsilon"]
+        statement["reports"]["guarantees"][0]["epsilon"]
         == wpriv.budget("local-gauss", sigma=1, radius=5, delta=1e-3).epsilon.safe
     )
-    assert "post-processing" in said["promise"]
-    assert said["promise"] in told
-    assert any("test records" in line for line in said["not_covered"])
-    assert any("seed is fixed" in line for line in said["warnings"])
+    assert "post-processing" in statement["promise"]
+    assert statement["promise"] in text
+    assert any("test records" in line for line in statement["not_covered"])
+    assert any("seed is fixed" in line for line in statement["warnings"])
     left = {path.name for path in done.files}
     assert {"generated.npz", "samples.npz", "samples.png"} <= left
     assert np.load("out/generated.npz")["x"].shape == (40, 2)
@@ -160,7 +160,7 @@ def test_a_file_of_reports_is_trained_on_with_or_without_records_to_compare_with
     assert seeing.metrics[-1]["w2"] > 0
 
 
-def test_plans_that_do_not_converge_are_told(tmp_path, monkeypatch):
+def test_plans_that_do_not_converge_give_a_warning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "toy.yaml").write_text(
         json.dumps({**RECIPE, "options": {**RECIPE["options"], "most": 1, "lam": 0.05, "tol": 1e-4}})
@@ -203,7 +203,7 @@ def test_in_the_cosine_domain_images_are_met_where_their_noise_lies():
     torch.manual_seed(1)
     value = job.model.loss(torch.from_numpy(images))
     torch.manual_seed(1)
-    x = job.model.generator(job.model.latents(60, torch.device("cpu"))).detach()
+    x = job.model.generator(job.model.draw_latents(60, torch.device("cpu"))).detach()
     # scipy's transform of what was generated
     coefficients = torch.from_numpy(dctn(x.numpy(), axes=(-2, -1), norm="ortho")).flatten(1)
     expected = entropic(coefficients, torch.from_numpy(images).flatten(1), 2.0, 1, tol=1e-3).value
@@ -211,41 +211,41 @@ def test_in_the_cosine_domain_images_are_met_where_their_noise_lies():
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
-        ({"privacy": {"eps": 1, "delta": 1e-5}}, "have their noise already"),
+        ({"privacy": {"eps": 1, "delta": 1e-5}}, "privacy: none"),
         ({"options": {"loss": "plain", "lam": 1.0}}, "leave out lam"),
-        ({"options": {"lam": "corollary-2"}}, "lam: must be a number above 0, theorem"),
+        ({"options": {"lam": "corollary-2"}}, "lam: .*theorem"),
         ({"options": {"most": 0}}, "most"),
         ({"data__privatize": {"mech": "local-gaus"}}, "mech"),
         ({"data__privatize": {"radios": 1}}, "did you mean 'radius'"),
     ],
 )
-def test_what_does_not_go_together_is_told_at_its_place(changes, told):
-    with pytest.raises(UsageError, match=told):
+def test_conflicting_keys_of_a_recipe_are_refused(changes, message):
+    with pytest.raises(UsageError, match=message):
         made(**changes)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
-        ({"model": {"name": "mlp", "depth": 1}}, "mlp is none; take dcgan-28"),
+        ({"model": {"name": "mlp", "depth": 1}}, "mlp.*dcgan-28"),
         ({"options": {"p": 1}}, "noise of order 2"),
-        ({"options": {"lam": "corollary-1"}}, "about Laplace noise"),
+        ({"options": {"lam": "corollary-1"}}, "corollary-1"),
     ],
 )
-def test_what_only_the_data_show_is_told_before_training(changes, told):
-    with pytest.raises(UsageError, match=told):
+def test_options_that_do_not_fit_the_data_are_refused_before_training(changes, message):
+    with pytest.raises(UsageError, match=message):
         job_of(made(**changes), noisy(np.zeros((50, 1)), "gauss", 1.0))
 
 
 def test_data_whose_noise_is_not_known_need_a_lambda():
     clear = dataclasses.replace(noisy(np.zeros((50, 1)), "gauss", 1.0), noise=None)
-    with pytest.raises(UsageError, match="privatise them"):
+    with pytest.raises(UsageError, match="lam"):
         job_of(made(), clear)
-    assert denoise.problem_of(denoise.Options(lam=3.0), None) == (2, 3.0)
-    assert denoise.problem_of(denoise.Options(lam="corollary-1"), RecordNoise(1, 4.0, "as read", {})) == (
+    assert denoise.transport_problem(denoise.Options(lam=3.0), None) == (2, 3.0)
+    assert denoise.transport_problem(denoise.Options(lam="corollary-1"), RecordNoise(1, 4.0, "as read", {})) == (
         1,
         0.25,
     )  # as printed; theory says 4
-    assert denoise.problem_of(denoise.Options(), RecordNoise(1, 4.0, "as read", {})) == (1, 4.0)
+    assert denoise.transport_problem(denoise.Options(), RecordNoise(1, 4.0, "as read", {})) == (1, 4.0)

@@ -1,4 +1,4 @@
-"""``privacy: {noise: exact}``: tasks that add up clipped records train with it and say so; all others refuse it by name."""
+"""``privacy: {noise: exact}``: tasks that sum clipped records train with it and state it; all others refuse it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.tasks import test_adapt as adaptation
 from tests.tasks import test_generation as generation
 from tests.tasks.test_adapt import root  # noqa: F401
 from tests.tasks.test_generation import bars  # noqa: F401
+from wpriv import tasks
 from wpriv.cli.main import main
 from wpriv.core import registry
 from wpriv.engine import checkpoint, job, loop
@@ -20,7 +21,7 @@ from wpriv.engine.release import add_noise, exact_form
 from wpriv.errors import UsageError
 from wpriv.run import load_recipe, recipe_files
 from wpriv.run.training import train
-from wpriv.tasks import merf
+from wpriv.tasks import TaskSpec, merf
 
 SUMS = {"classify", "cgan", "merf"}
 CLASSIFY = """\
@@ -208,5 +209,6 @@ def test_a_fork_goes_from_rounded_to_exact_noise_and_both_are_paid_for(tmp_path)
 
 
 def test_every_task_that_knows_of_exact_noise_decides_it_from_the_recipe():
-    known = {name for name in registry.names("tasks") if hasattr(registry.load("tasks", name), "exact")}
+    default = TaskSpec.supports_exact_noise
+    known = {name for name in registry.names("tasks") if tasks.load(name).supports_exact_noise is not default}
     assert known == {*SUMS, "adapt"}

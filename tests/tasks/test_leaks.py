@@ -1,4 +1,4 @@
-"""Every task that passes private records through a model refuses one that leaks, before its folder is written; the others allow it."""
+"""Models that leak records into each other or into buffers are refused by every task that takes gradients of records."""
 
 from __future__ import annotations
 

@@ -85,5 +85,5 @@ def results(task: str) -> tuple[str, ...]:
     """Return the columns of numbers that a task measures; none where there is no such task."""
     if task not in registry.names("tasks"):
         return ()
-    columns: tuple[str, ...] = registry.load("tasks", task).RESULTS
+    columns: tuple[str, ...] = registry.load("tasks", task).TASK.results
     return columns

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import re
+import dataclasses
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from wpriv.config import resolve_train
@@ -17,6 +14,8 @@ from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.config.validate_expect import expect_diagnostics
 from wpriv.core import registry
+from wpriv.core.adjacency import PROVEN
+from wpriv.core.parameters import type_words
 from wpriv.errors import UsageError
 
 
@@ -54,9 +53,9 @@ def _privacy(model: Train, private: Privacy) -> Iterator[tuple[Key, str]]:
         yield ("privacy", "sampling"), message
     if private.sampling == "none" and model.batch is not None:
         yield ("batch",), "without sampling every step uses all records; leave out batch, or sample (poisson, fixed)"
-    proven = {"poisson": "add-remove", "fixed": "replace-one"}.get(private.sampling)
-    if proven and private.adjacency not in (None, proven):
-        message = f"{private.sampling} sampling is accounted for under {proven} adjacency; found {private.adjacency}"
+    proven = PROVEN.get(private.sampling, ())
+    if proven and private.adjacency not in (None, *proven):
+        message = f"{private.sampling} sampling is accounted for under {proven[0]} adjacency; found {private.adjacency}"
         yield ("privacy", "adjacency"), message
     if private.exact and private.method not in ("auto", "loop"):
         message = f"noise: exact clips one record after another (loop); found {private.method}. Leave method out"
@@ -101,13 +100,12 @@ def _accountants(model: Train) -> Iterator[tuple[Key, str]]:
 
 def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnostic]:
     """Options that a task does not have, and what it rules out itself."""
-    task = registry.load("tasks", model.task)
+    task = registry.load("tasks", model.task).TASK
     options = Document(part.name, part.lines, {"options": model.options}, part.keys, part.values)
-    result = form_diagnostics(options, task.Options, ("options",))
-    if not result and plugins_known and hasattr(task, "validate"):
+    result = form_diagnostics(options, task.options, ("options",))
+    if not result and plugins_known:
         result = [part.diagnostic(path, message) for path, message in task.validate(model)]
-    is_exact = hasattr(task, "exact") and bool(task.exact(model))
-    if not result and model.privacy is not None and model.privacy.exact and not is_exact:
+    if not result and model.privacy is not None and model.privacy.exact and not task.supports_exact_noise(model):
         if model.privacy.clip == "batch-mean":
             reason = "clip: batch-mean releases the clipped mean of a batch"
         else:
@@ -118,8 +116,9 @@ def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnost
 
 
 def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Diagnostic]:
-    """Parameters that a model or a reader does not have. A model's ranges are validated when torch builds it."""
-    known, result = _annotations(folder, name), []
+    """Parameters that a model or a reader does not have, of the wrong type, or out of range."""
+    fields, result = dataclasses.fields(registry.load(folder, name).Params), []
+    known = {field.name: type_words(field) for field in fields}
     for word, value in given.items():
         if word not in known:
             result.append(part.diagnostic((key, word), unknown_parameter(name, word, known), at_key=True))
@@ -127,26 +126,9 @@ def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping
             wanted = " or ".join(sorted(known[word] - {"None"}))
             message = f"{word} must be of type {wanted}; found {abbreviate(value)}"
             result.append(part.diagnostic((key, word), message))
-    if folder == "data" and not result:
+    if not result:
         try:
             registry.params(folder, name, given)
         except UsageError as error:
             result.append(part.diagnostic((key,), str(error)))
     return result
-
-
-def _annotations(folder: str, name: str) -> dict[str, set[str]]:
-    """The words of the types of a plug-in's parameters, read from its file, since importing it loads torch."""
-    package = importlib.import_module(f"wpriv.{folder}")
-    for place in package.__path__:
-        path = Path(place) / f"{name.replace('-', '_')}.py"
-        if path.is_file():
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Params"]
-            return {
-                node.target.id: set(re.findall(r"\w+", ast.unparse(node.annotation)))
-                for cls in classes
-                for node in cls.body
-                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-            }
-    return {}

@@ -67,7 +67,7 @@ def launch(
     seeds: Seeds = distributed.broadcast(training_seeds(recipe.seed, schedule.run))
     # models draw their first weights, and dropout its masks, from torch's global generators
     torch.manual_seed(seeds.model)
-    job = registry.load("tasks", recipe.task).build_job(recipe, data, torch_device, adjacency=schedule.adjacency)
+    job = registry.load("tasks", recipe.task).TASK.build_job(recipe, data, torch_device, adjacency=schedule.adjacency)
     if distributed.size() > 1 and (job.custom_step is not None or job.groups):
         raise Unsupported(f"the task {recipe.task} needs each whole batch in one process; run it without torchrun")
     if fork:

@@ -1,7 +1,9 @@
-"""Networks to train, one file each, by the name users type: ``Params``, ``SOURCE`` and ``build(params, shape, classes)``.
+"""Networks to train, one file each, named as users type them.
 
-A module works on each example by itself, as per-example clipping needs, unless a parameter asks for the published form of a paper
-that does not. Nothing is done in place. Weights come from torch's global generator, which the caller seeds.
+Each file has ``Params``, ``SOURCE`` and ``build(params, shape, classes)``. Importing a model does
+not load torch, so that recipes are checked without it: ``build`` imports what it needs. Unless a parameter asks for the
+published form of a paper that mixes examples, a model processes each example independently, as per-example clipping
+requires. No layer works in place. Initial weights are drawn from torch's global generator, which the caller seeds.
 """
 
 from __future__ import annotations
@@ -14,11 +16,10 @@ from wpriv.core import registry
 
 
 def build(model: PluginRef, shape: Sequence[int], classes: int) -> Any:
-    """The model that a recipe names, for examples of a shape.
+    """Build the model that a recipe names for examples of shape ``shape``.
 
     Raises:
-        UsageError: no such model or parameter, or it takes no such examples.
+        UsageError: there is no such model or parameter, or the model does not accept examples of this shape.
     """
-    return registry.load("models", model.name).build(
-        registry.params("models", model.name, model.parameters()), tuple(shape), classes
-    )
+    params = registry.params("models", model.name, model.parameters())
+    return registry.load("models", model.name).build(params, tuple(shape), classes)

@@ -1,4 +1,4 @@
-"""What makes images of codes: the one form that the tasks which train generators know."""
+"""Generators of labelled images, as the tasks merf, cgan and swd-generate train them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch.nn.functional import one_hot
 
 
 class Generator(nn.Module):
-    """Normal codes with the one-hot class beside them, [N, latent + classes], to images [N, C, H, W] in [0, 1].
+    """Map normal latents with the one-hot class appended, [N, latent + classes], to images [N, C, H, W] in [0, 1].
 
     Args:
-        latent: how many normal numbers an image is made of. classes: how many there are; 0 makes images of no class.
+        latent: normal numbers per image. classes: number of classes; 0 for images without a class. body: the network.
     """
 
     def __init__(self, latent: int, classes: int, body: nn.Module):
@@ -19,14 +19,18 @@ class Generator(nn.Module):
         self.latent, self.classes, self.body = latent, classes, body
 
     def forward(self, inputs: Tensor) -> Tensor:
-        found: Tensor = self.body(inputs)
-        return found
+        images: Tensor = self.body(inputs)
+        return images
 
     def inputs(self, labels: Tensor, random: torch.Generator | None = None) -> Tensor:
-        """Fresh codes for images of these classes [N]; from torch's global generator, or from one of the CPU."""
-        codes = (
+        """Draw fresh inputs for images of the classes ``labels`` [N].
+
+        Args:
+            random: a generator on the CPU to draw from; torch's global generator if None.
+        """
+        latents = (
             torch.randn(len(labels), self.latent, device=labels.device)
             if random is None
             else torch.randn(len(labels), self.latent, generator=random).to(labels.device)
         )
-        return torch.cat([codes, one_hot(labels, self.classes).to(codes.dtype)], dim=1) if self.classes else codes
+        return torch.cat([latents, one_hot(labels, self.classes).to(latents.dtype)], dim=1) if self.classes else latents

@@ -1,15 +1,17 @@
-"""The network of Rakotomamonjy and Ralaivola for adaptation between digits: 320 features, and a classifier of them."""
+"""Network of Rakotomamonjy and Ralaivola (2021) for domain adaptation between digits: 320 features and a classifier."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.models._parts import image
+from wpriv.models._shapes import image_channels
+
+if TYPE_CHECKING:
+    from torch import nn
 
 SOURCE = "Rakotomamonjy, Ralaivola 2021, appendix 8.5.2, digits"
 WIDTH = 20 * 4 * 4
@@ -17,7 +19,7 @@ WIDTH = 20 * 4 * 4
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """How much is dropped in training."""
+    """Dropout in training."""
 
     dropout: bool = parameter(
         "drop half of the second layer's channels and of the classifier's units, as published", default=False
@@ -25,8 +27,13 @@ class Params(Parameters):
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
-    """[N, C, 28, 28] to [N, classes] logits, as ``features`` (to [N, 320], 0 to 1) and ``classifier``; 49,962 parameters for digits."""
-    channels = image(params.name, shape, 28)
+    """Map [N, C, 28, 28] to logits [N, classes], by ``features`` (to [N, 320] in [0, 1]) and ``classifier``.
+
+    49,962 parameters for one channel and ten classes.
+    """
+    from torch import nn
+
+    channels = image_channels(params.name, shape, 28)
     features = nn.Sequential(
         *(nn.Conv2d(channels, 32, 5), nn.MaxPool2d(2), nn.ReLU()),  # to 12 x 12
         nn.Conv2d(32, 20, 5),

@@ -1,22 +1,24 @@
-"""The networks of Rakotomamonjy and Ralaivola for adaptation between features that somebody extracted."""
+"""Networks of Rakotomamonjy and Ralaivola (2021) for domain adaptation between extracted features."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.models._parts import inputs
+from wpriv.models._shapes import example_size
+
+if TYPE_CHECKING:
+    from torch import nn
 
 SOURCE = "Rakotomamonjy, Ralaivola 2021, appendix 8.5.2, Office 31 and VisDA"
 
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Widths of the layers; the defaults are those of Office 31."""
+    """Widths of the layers; the defaults are those for Office 31."""
 
     hidden: int = parameter("units of the first layer", default=100, minimum=1)
     width: int = parameter("features that are compared and classified (100 for VisDA)", default=50, minimum=1)
@@ -25,17 +27,22 @@ class Params(Parameters):
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
-    """[N, *shape] to [N, classes] logits, as ``features`` (to [N, width]) and ``classifier``; 88,210 parameters for 800 inputs."""
-    features = [
+    """Map [N, *shape] to logits [N, classes], by ``features`` (to [N, width]) and ``classifier``.
+
+    88,210 parameters for 800 inputs and ten classes.
+    """
+    from torch import nn
+
+    feature_layers = [
         nn.Flatten(),
-        nn.Linear(inputs(shape), params.hidden),
+        nn.Linear(example_size(shape), params.hidden),
         nn.ReLU(),
         nn.Linear(params.hidden, params.width),
     ]
-    classifier = [nn.Linear(params.width, params.width), nn.ReLU(), *([nn.Dropout()] if params.dropout else [])]
+    hidden_layers = [nn.Linear(params.width, params.width), nn.ReLU(), *([nn.Dropout()] if params.dropout else [])]
     return nn.Sequential(
         OrderedDict(
-            features=nn.Sequential(*features, *([nn.ReLU()] if params.relu else [])),
-            classifier=nn.Sequential(*classifier, nn.Linear(params.width, classes)),
+            features=nn.Sequential(*feature_layers, *([nn.ReLU()] if params.relu else [])),
+            classifier=nn.Sequential(*hidden_layers, nn.Linear(params.width, classes)),
         )
     )

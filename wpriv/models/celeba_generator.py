@@ -1,16 +1,16 @@
-"""The generator of 64x64 colour images with which private sliced distances were tried on CelebA."""
+"""Generator of 64x64 colour images, used with private sliced Wasserstein distances on CelebA."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.models._generator import Generator
-from wpriv.models._parts import image
+from wpriv.models._shapes import image_channels
+
+if TYPE_CHECKING:
+    from wpriv.models._generator import Generator
 
 SOURCE = "Rakotomamonjy, Ralaivola 2021, Table 5"
 WIDTHS = (512, 256, 128, 64)
@@ -18,26 +18,25 @@ WIDTHS = (512, 256, 128, 64)
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """How many random numbers an image is made of."""
+    """Dimension of the latents."""
 
     latent: int = parameter("normal numbers", default=32, minimum=1)
 
 
-class _Lift(nn.Module):
-    """From the range of the hyperbolic tangent to [0, 1]."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return (x + 1) / 2
-
-
 def build(params: Params, shape: Sequence[int], classes: int) -> Generator:
-    """[N, latent] to [N, C, 64, 64] in [0, 1], without classes; 3,020,617 parameters for three channels.
+    """Map [N, latent] to [N, C, 64, 64] in [0, 1], without classes; 3,020,617 parameters for three channels.
 
-    The first layer makes 4 x 4 cells of a code and each further one doubles them: strides of 2, where Table 5 prints 1, by which
-    16 x 16 cells would come out and not the 64 x 64 that it names.
+    The first layer gives 4 x 4 cells and each of the four others doubles the side. Their stride is 2: with the stride
+    of 1 that Table 5 prints, the images would have 16 x 16 pixels instead of the 64 x 64 that the table names.
     """
-    channels = image(params.name, shape, 64)
+    from torch import nn
+
+    from wpriv.models._generator import Generator
+    from wpriv.models._layers import ToUnitInterval
+
+    channels = image_channels(params.name, shape, 64)
     layers: list[nn.Module] = [nn.Unflatten(1, (params.latent, 1, 1)), nn.ConvTranspose2d(params.latent, WIDTHS[0], 4)]
-    for before, after in zip(WIDTHS, (*WIDTHS[1:], channels), strict=True):
-        layers += [nn.BatchNorm2d(before), nn.ReLU(), nn.ConvTranspose2d(before, after, 4, stride=2, padding=1)]
-    return Generator(params.latent, 0, nn.Sequential(*layers, nn.BatchNorm2d(channels), nn.Tanh(), _Lift()))
+    for width, next_width in zip(WIDTHS, (*WIDTHS[1:], channels), strict=True):
+        layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.ConvTranspose2d(width, next_width, 4, stride=2, padding=1)]
+    body = nn.Sequential(*layers, nn.BatchNorm2d(channels), nn.Tanh(), ToUnitInterval())
+    return Generator(params.latent, 0, body)

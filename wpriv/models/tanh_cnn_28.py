@@ -1,29 +1,33 @@
-"""The small convolutional network with tanh that is the reference for DP-SGD on MNIST and Fashion-MNIST."""
+"""Small convolutional network with tanh, the reference for DP-SGD on MNIST and Fashion-MNIST."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from wpriv.core.parameters import Parameters
-from wpriv.models._parts import image
+from wpriv.models._shapes import image_channels
+
+if TYPE_CHECKING:
+    from torch import nn
 
 SOURCE = "Papernot, Thakurta, Song, Chien, Erlingsson 2021, Table 1; Tramer, Boneh 2021"
 
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """It has none."""
+    """No parameters."""
 
 
 def build(params: Params, shape: Sequence[int], classes: int) -> nn.Module:
-    """[N, C, 28, 28] to [N, classes] logits; 26,010 parameters for one channel and ten classes.
+    """Map [N, C, 28, 28] to logits [N, classes]; 26,010 parameters for one channel and ten classes.
 
-    Bounded activations keep the gradients of examples near one norm, so that clipping takes less of them away.
+    Bounded activations keep the gradient norms of examples close to each other, so that clipping removes less of them.
     """
-    channels = image(params.name, shape, 28)
+    from torch import nn
+
+    channels = image_channels(params.name, shape, 28)
     return nn.Sequential(
         nn.Conv2d(channels, 16, 8, stride=2, padding=3),  # to 14 x 14
         nn.Tanh(),

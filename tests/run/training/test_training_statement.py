@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import wpriv
+from wpriv import tasks
 from wpriv.core import registry
 from wpriv.run.local import local_statement
 from wpriv.run.results import file_names, publication
@@ -122,8 +123,8 @@ def test_a_training_without_privacy_leaves_its_settings_alone_to_publish(tmp_pat
 
 @pytest.mark.parametrize("task", registry.names("tasks"))
 def test_every_task_names_files_of_its_own_alone_for_publication(task):
-    module = registry.load("tasks", task)
-    assert set(getattr(module, "PUBLISH", {})) <= {*getattr(module, "FIGURES", {}), *getattr(module, "FILES", ())}
+    spec = tasks.load(task)
+    assert set(spec.publishable) <= {*spec.figures, *spec.files}
     found = {entry["file"]: entry for entry in publication.of_training(task, private=True, reports=False, seed=None)}
     assert set(file_names.of_training(task)) <= set(found)
     # test records are in these pictures

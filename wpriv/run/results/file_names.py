@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wpriv.core import registry
+from wpriv import tasks
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
 METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
@@ -16,6 +16,6 @@ TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, DIAGNOSTICS, LEDG
 
 def of_training(task: str) -> tuple[str, ...]:
     """The files of a finished training: those of every task, its own, and the pictures drawn from them."""
-    module = registry.load("tasks", task)
-    drawn = tuple(getattr(module, "FIGURES", {}))
-    return (*TRAINING, *getattr(module, "FILES", ()), *drawn, *(f"{Path(name).stem}.png" for name in drawn))
+    spec = tasks.load(task)
+    drawn = tuple(spec.figures)
+    return (*TRAINING, *spec.files, *drawn, *(f"{Path(name).stem}.png" for name in drawn))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wpriv import tasks
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.core import registry
@@ -81,7 +82,7 @@ def plot(
 def made(path: Path, task: str, formats: Sequence[str], *, out: Path | None = None) -> list[Path]:
     """Draws what a training of a task left in a folder beside its metrics, each file under its own name."""
     files = []
-    for name, figure in getattr(registry.load("tasks", task), "FIGURES", {}).items():
+    for name, figure in tasks.load(task).figures.items():
         if (path / name).is_file():
             rows = read.arrays(path / name) if name.endswith(".npz") else read.table(path / name)
             panels = [View(panel, figure) for panel in _panels(rows)]

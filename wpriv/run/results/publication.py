@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import registry
+from wpriv import tasks
 from wpriv.run.results import file_names
 
 CENTRAL = [
@@ -69,7 +69,8 @@ def of_training(task: str, *, private: bool, reports: bool, seed: int | None, br
     Returns:
         For each file ``file``, ``publish`` (``yes`` or ``no``) and ``why``.
     """
-    made = getattr(registry.load("tasks", task), "PUBLISH", {})
+    spec = tasks.load(task)
+    made = dict(spec.publishable)
     answers: dict[str, tuple[str, str]] = {
         file_names.STATEMENT: ("yes", STATED),
         file_names.STATEMENT_TEXT: ("yes", STATED),
@@ -83,7 +84,7 @@ def of_training(task: str, *, private: bool, reports: bool, seed: int | None, br
     }
     if reports:
         answers |= {file_names.MODEL: ("yes", REPORTS), file_names.METRICS: ("no", FIGURE)}
-        made = {name: why for name, why in made.items() if name in getattr(registry.load("tasks", task), "FILES", ())}
+        made = {name: why for name, why in made.items() if name in spec.files}
     for name in file_names.of_training(task):
         if name not in answers:
             source = next((file for file in made if Path(file).stem == Path(name).stem), None)

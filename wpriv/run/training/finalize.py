@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.core import registry
+from wpriv import tasks
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process
@@ -107,9 +107,8 @@ def conclude(job: Plan, place: Folder, about: dict[str, Any], before: dict[str, 
     said = training_statement.statement(job, process, rows, refused, provenance, before)
     said |= _parameters(job, process, entries, rows, said)
     said |= _spent(job, process, entries, path, said)
-    metrics, task = read.table(path / file_names.METRICS), registry.load("tasks", job.train.task)
-    told = task.warnings(metrics) if hasattr(task, "warnings") else []
-    said = json.loads(json.dumps({**said, "warnings": said.get("warnings", []) + told}))
+    metrics, task = read.table(path / file_names.METRICS), tasks.load(job.train.task)
+    said = json.loads(json.dumps({**said, "warnings": said.get("warnings", []) + task.warnings(metrics)}))
     durable_writes.replace(path / file_names.STATEMENT_TEXT, training_statement.to_markdown(said))
     plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
     plot.made(path, job.train.task, ("png",))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from wpriv import tasks
 from wpriv.config.recipe import Recipe
-from wpriv.core import registry
 from wpriv.errors import UsageError
 
 UNLIKE = 50.0  # how many times larger a column may be than another, or than 1, before a warning
@@ -18,11 +18,11 @@ def sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
     """The sizes that a training's privacy hangs on: as the recipe tells them, or of the data."""
     assert made.training is not None
     asked = made.training.data
-    task = registry.load("tasks", made.training.task)
-    whole = asked.limit is asked.first is None
-    if hasattr(task, "declared_sizes") and whole and (told := task.declared_sizes(made.training)) is not None:
-        return dict(told)
-    if asked.records is not None and not hasattr(task, "sizes"):
+    task = tasks.load(made.training.task)
+    declared = task.declared_sizes(made.training) if asked.limit is asked.first is None else None
+    if declared is not None:
+        return dict(declared)
+    if asked.records is not None and task.sizes is None:
         return {"records": min(asked.records, asked.limit or asked.records, asked.first or asked.records)}
     return sizes_of(made, data(made, root))
 
@@ -30,9 +30,8 @@ def sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
 def sizes_of(made: Recipe, read: Any) -> Mapping[str, int]:
     """The sizes that a training's privacy hangs on, of its data."""
     assert made.training is not None
-    task = registry.load("tasks", made.training.task)
-    found: Mapping[str, int] = task.sizes(made.training, read) if hasattr(task, "sizes") else {"records": read.records}
-    return found
+    task = tasks.load(made.training.task)
+    return {"records": read.records} if task.sizes is None else task.sizes(made.training, read)
 
 
 def unlike_scales(made: Recipe, read: Any) -> str | None:
@@ -79,7 +78,7 @@ def data(made: Recipe, root: str | Path | None) -> Any:
     if asked.records is not None and found.records != asked.records:
         told = f"{made.name}: data: records: the recipe counts on {asked.records} training records"
         raise UsageError(f"{told}; found {found.records} in {found.name}")
-    if not len(found.x_test) and getattr(registry.load("tasks", made.training.task), "TESTED", True):
+    if not len(found.x_test) and tasks.load(made.training.task).needs_test_records:
         raise UsageError(
             f"{made.name}: data: {found.name} has no test records, on which a training is measured; give some"
         )

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from wpriv import tasks
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
-from wpriv.core import registry
 from wpriv.files import durable_writes
 from wpriv.run.results import file_names, plot, read, write
 
@@ -19,7 +19,7 @@ Labels = Mapping[str, Any]
 def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list[Path]:
     """Puts the tables of finished cells together in ``out`` and draws them, and the sweep's own table where the recipe names a figure.
 
-    Of metrics.csv the last axis is the case and those before it the panel; of what the task leaves (``FIGURES``) every cell is a panel,
+    Of metrics.csv the last axis is the case and those before it the panel; of what the task leaves (its ``figures``) every cell is a panel,
     or as many as its own table has. Arrays stay with their cells.
 
     Args:
@@ -38,7 +38,7 @@ def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list
     if not rows:
         return []
     durable_writes.replace(out / file_names.METRICS, write.csv_text(rows))
-    for name in getattr(registry.load("tasks", train.task), "FIGURES", {}):
+    for name in tasks.load(train.task).figures:
         if name.endswith(".csv"):
             own = [
                 {**row, "panel": ", ".join([*axis_labels(labels), *([str(row["panel"])] if row.get("panel") else [])])}

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from wpriv import tasks
 from wpriv.config.recipe import Recipe
 from wpriv.config.train_schema import Privacy, Train
-from wpriv.core import registry
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.engine import release_spec
@@ -77,11 +77,7 @@ class Plan:
     @cached_property
     def cost(self) -> CostEstimate | None:
         """A rough estimate of time and memory, which imports torch; None where the task has none."""
-        task = registry.load("tasks", self.train.task)
-        estimate: CostEstimate | None = None
-        if hasattr(task, "estimate_cost"):
-            estimate = task.estimate_cost(self.train, self.sizes, self.steps, self.batch)
-        return estimate
+        return tasks.load(self.train.task).estimate_cost(self.train, self.sizes, self.steps, self.batch)
 
     @cached_property
     def epoch_ends(self) -> list[int]:
@@ -131,7 +127,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
     release = None
     try:
         if train.privacy is not None:
-            release = registry.load("tasks", train.task).release(train, sizes)
+            release = tasks.load(train.task).release(train, sizes)
             sampling, batch = release.sampling, release.batch
         else:
             sampling, batch = release_spec.sampling_of(train, sizes["records"])

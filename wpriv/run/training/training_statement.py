@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.core import registry
+from wpriv import tasks
 from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
@@ -87,14 +87,14 @@ def statement(
         **({"groups": groups} if (groups := {k: n for k, n in plan.sizes.items() if k != "records"}) else {}),
         **{k: about[k] for k in ("data_source",) if k in about},
     }
-    task = registry.load("tasks", train.task)
+    task = tasks.load(train.task)
     reports = before is not None and private is None
     seed = before["seed"] if before is not None and private is None else train.seed
     broken = private is not None and private.clip == "batch-mean"
     head["publish"] = publication.of_training(
         train.task, private=private is not None, reports=reports, seed=seed, broken=broken
     )
-    head["remarks"] = list(task.remarks(train, plan.sizes)) if hasattr(task, "remarks") else []
+    head["remarks"] = list(task.remarks(train, plan.sizes))
     tail: dict[str, Any] = {"seed": train.seed, "versions": versions, "data": data}
     if private is None or process is None:
         # a published procedure with noise that promises nothing says so by itself
