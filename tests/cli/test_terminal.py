@@ -146,7 +146,7 @@ def test_what_scripts_read_has_no_colour_even_on_a_terminal(tmp_path, form):
 # the work does not go on before its display is up, so that no test hangs on the speed of the machine
 WAITS = """
 import sys, threading
-import wpriv.cli.terminal as t, wpriv.run.MODULE as k
+import wpriv.cli.terminal as t, MODULE as k
 t.DELAY, bars, up = 0.01, t._bars, threading.Event()
 def noted(*columns):
     display = bars(*columns)
@@ -164,19 +164,20 @@ t._bars, k.WORK = noted, waiting(k.WORK)
 
 
 @pytest.mark.parametrize(
-    ("words", "work", "shown"),
+    ("words", "module", "work", "shown"),
     [
-        (COMPARE, "compute", rf"cells +{BARS} +\d+ of \d+"),
+        (COMPARE, "wpriv.run.comparison.compare", "compute", rf"cells +{BARS} +\d+ of \d+"),
         (
             ["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"],
+            "wpriv.run.accounting.calibrate",
             "calibrate",
             r"calibrating +[-\\|/] 0:00:0\d",
         ),
     ],
     ids=["compare", "calibrate"],
 )
-def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, work, shown):
-    slow = WAITS.replace("MODULE", words[0]).replace("WORK", work)
+def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, module, work, shown):
+    slow = WAITS.replace("MODULE", module).replace("WORK", work)
     _, seen, code = run(tmp_path / "a", *words, err=True, code=slow)
     assert code == 0
     assert re.search(shown, ESCAPES.sub("", seen))

@@ -188,7 +188,7 @@ def test_a_run_that_was_killed_before_its_statement_is_concluded_and_not_made_ag
 ):
     recipe.write_text(RECIPE.replace("seed: 1\n", ""))
     with monkeypatch.context() as patch:
-        patch.setattr(finalize.statement, "statement", killed)
+        patch.setattr(finalize.training_statement, "statement", killed)
         with pytest.raises(Killed):
             run(capsys, recipe, "--out", "done")
     before, lines = weights(tmp_path / "done"), (tmp_path / "done" / file_names.LEDGER).read_text()

@@ -87,7 +87,7 @@ def test_what_a_claim_of_a_recipe_quotes_is_what_the_recipe_expects(path):
 
 def may_hold(cell, where):
     given = {**cell.specs[0], **cell.labels}
-    return all(expectations._same(given[k], v) for k, v in where.items() if k in given)
+    return all(expectations.is_same(given[k], v) for k, v in where.items() if k in given)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
@@ -112,7 +112,7 @@ def test_published_numbers_of_a_recipe_lie_on_its_whole_grid(path):
             for row in rows + [row for c in own for row in compare.compute(c, {})]
             if row.get("panel", "") == check.panel
         ]
-        hits = [row for row in found if all(expectations._same(row.get(k), v) for k, v in where.items())]
+        hits = [row for row in found if all(expectations.is_same(row.get(k), v) for k, v in where.items())]
         assert len(hits) == 1, f"{check.where} names {len(hits)} rows"
 
 

@@ -19,7 +19,7 @@ from wpriv.hints import did_you_mean
 from wpriv.run.accounting import build_process
 from wpriv.run.accounting.calibrate import unknown
 from wpriv.run.comparison import grid
-from wpriv.run.local import mechanism_plan
+from wpriv.run.local import local_mechanism
 from wpriv.run.parse_numbers import number
 
 
@@ -297,7 +297,8 @@ def _priced(found: Document) -> list[Fault]:
         return []
     keys = ("radius", "eps", "delta", "sigma", "scale", "formula", "nonnegative")
     try:
-        mechanism_plan.priced(data["mech"], **{key: data[key] for key in keys if data.get(key) is not None})
+        given = {key: data[key] for key in keys if data.get(key) is not None}
+        local_mechanism.calibrated(local_mechanism.LocalMechanism(mech=data["mech"], **given), data["radius"])
     except UsageError as error:
         return [Fault(found.place(()), str(error))]
     return []
