@@ -76,7 +76,10 @@ def test_a_recipe_is_the_same_as_its_flags_wherever_it_is_run_from(folder, monke
 
 def test_a_recipe_may_name_a_data_set_with_the_parameters_of_its_reader(folder):
     (folder / "people.csv").write_text("age,income\n20,0\n41,1\n33,0\n58,1\n27,0\n")
-    asked = "kind: privatize\ndata: {name: table, file: people.csv, target: income}\nmech: local-laplace\nscale: 2\nradius: 60\n"
+    asked = (
+        "kind: privatize\ndata: {name: table, file: people.csv, target: income}\n"
+        "mech: local-laplace\nscale: 2\nradius: 60\n"
+    )
     (folder / "t.yaml").write_text(asked)
     assert main(shlex.split("privatize t.yaml --out a.npz")) == 0
     assert np.load("a.npz")["x"].shape == (4, 1)

@@ -43,7 +43,7 @@ WHY = [
 
 
 def run(folder, *words, out=False, err=False, code="", **env):
-    """Standard output, standard error and exit code of a command whose streams are terminals where asked, else pipes."""
+    """Standard output, standard error and exit code of a command; its streams are terminals if asked, else pipes."""
     clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM", "COLORTERM", "FORCE_COLOR")}
     folder.mkdir(exist_ok=True)
     streams = [Stream(on) for on in (out, err)]
@@ -110,7 +110,10 @@ def test_a_training_shows_a_bar_with_steps_and_eps_on_a_terminal_and_the_same_li
 
 @pytest.mark.slow
 def test_a_sweep_counts_its_trainings_on_a_terminal_in_one_process_and_in_two(tmp_path):
-    recipe = "kind: train\nsource: s\ntask: classify\ndata: {name: digits, limit: 200}\nmodel: {name: logistic}\nprivacy: none\n"
+    recipe = (
+        "kind: train\nsource: s\ntask: classify\ndata: {name: digits, limit: 200}\n"
+        "model: {name: logistic}\nprivacy: none\n"
+    )
     recipe += "optimizer: {name: sgd, lr: 0.5}\nbatch: 50\nsteps: 3\nseed: 1\nsweep: [{over: seed, values: [1, 2]}]\n"
     for jobs in ("1", "2"):
         folder = tmp_path / jobs

@@ -22,7 +22,7 @@ class ReaderGone(WprivError):
 
 
 class _Stream:
-    """A text stream that writes characters missing from its encoding as escapes, and else acts as the wrapped stream."""
+    """A text stream that writes characters missing from its encoding as escapes."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream

@@ -138,7 +138,8 @@ def test_a_center_moves_the_ball_and_the_result_alike():
     asked = {**GAUSS, "seed": 1}
     about = released(x, center=7.0, **asked)
     np.testing.assert_allclose(about, released(x - 7, **asked) + 7, atol=1e-14)
-    # the published experiments clip no norms: then the ball is that around the box of pixels, whose diameter is 28 = sqrt(784)
+    # the published experiments clip no norms: then the ball is that around the box of pixels, whose diameter is 28 =
+    # sqrt(784)
     box = {"mech": "local-gauss", "radius": 14, "center": 0.5, "sigma": 0.1887 * 2, "delta": 1e-4}
     said = wpriv.privatize(np.zeros((2, 784)), dry_run=True, **box).statement
     assert said["noise"]["sensitivity"] == 28
@@ -380,9 +381,9 @@ ODD = [
     np.array([1, 2]), np.bool_(True), Path("/"), print,
 ]  # fmt: skip
 ARGUMENTS = (
-    "data", "mech", "eps", "delta", "sigma", "scale", "radius", "center", "formula", "quantile", "public", "thresholds", "seed", "dtype",
-    "limit", "array", "root", "out",
-)  # fmt: skip
+    *("data", "mech", "eps", "delta", "sigma", "scale", "radius", "center", "formula", "quantile", "public"),
+    *("thresholds", "seed", "dtype", "limit", "array", "root", "out"),
+)
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
