@@ -1,6 +1,7 @@
 """The documented forms of budget and calibrate: what they print, and that it is true.
 
-Oracles: golden values (mpmath), closed forms of the Gauss mechanism, and figures that other tools agree on (named where used).
+Oracles: golden values (mpmath), closed forms of the Gauss mechanism, and figures that other tools agree on (named where
+used).
 """
 
 from __future__ import annotations
@@ -220,7 +221,8 @@ def test_explain_shows_formula_sources_readings_and_the_loss_class(capsys):
 
 
 def test_compare_classical_shows_the_older_formulas(capsys):
-    # eq. (4) at eps 25, delta 1e-4: 0.2412 and the exact 0.2294 (both per unit of sensitivity; published figures of the ldp paper)
+    # eq. (4) at eps 25, delta 1e-4: 0.2412 and the exact 0.2294 (both per unit of sensitivity; published figures of the
+    # ldp paper)
     found = as_json(capsys, "calibrate --mech gauss --eps 25 --delta 1e-4 --compare-classical")
     assert found["calibrated"]["value"] == pytest.approx(0.2294, abs=1e-4)
     classical, zhao = found["classical"]

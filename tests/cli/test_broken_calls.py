@@ -1,7 +1,7 @@
 """Thousands of broken calls, drawn from fixed seeds: never a traceback, a bug, a result or an exit code of 0.
 
-Every call is a sound one with something broken in it: a flag, a recipe, a file of results. What a mutation leaves sound by chance (a
-flipped byte in a comment) may be answered; what is broken for certain must be refused.
+Every call is a sound one with something broken in it: a flag, a recipe, a file of results. What a mutation leaves sound
+by chance (a flipped byte in a comment) may be answered; what is broken for certain must be refused.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def require(words: list[str], *, certain: bool) -> None:
 
 @pytest.fixture(scope="module")
 def files(folder):
-    """Sound files of every kind that a verb reads, each with the calls that read it and whether any change makes it unsound."""
+    """Valid files of every kind that a verb reads, with the calls that read them and whether any change is an error."""
     again = ["train", "quick/digits", "--set", "epochs=1", "--set", "expect=[]", "--out", "run"]
     compared = [
         "compare",

@@ -1,4 +1,4 @@
-"""What a recipe says of claims of its paper that are not borne out: printed after the table, in JSON and in the results folder."""
+"""Tests of recipes whose ``claims`` are not reproduced: screen, JSON and results folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full disks, wrong places and damaged files: every verb says which file it is about and ends with the exit code of its kind."""
+"""Tests of full disks, wrong paths and damaged files: every verb names the file and sets the exit code."""
 
 from __future__ import annotations
 

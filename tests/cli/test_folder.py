@@ -255,7 +255,10 @@ def test_of_several_processes_at_once_one_trains_and_no_step_is_lost(out, capsys
 
 
 def test_a_lock_is_free_again_after_its_holder_was_killed(tmp_path):
-    script = "import os, sys, pathlib; from wpriv.files.file_lock import locked\nwith locked(pathlib.Path(sys.argv[1]), ''): os._exit(9)"
+    script = (
+        "import os, sys, pathlib; from wpriv.files.file_lock import locked\n"
+        "with locked(pathlib.Path(sys.argv[1]), ''): os._exit(9)"
+    )
     path = tmp_path / "a" / file_lock.LOCK
     done = subprocess.run([sys.executable, "-c", script, str(path)], env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert (done.returncode, path.exists()) == (9, True)
@@ -363,7 +366,8 @@ def test_runs_with_the_same_noise_have_no_figure_together(out, capsys):
 
 
 def test_steps_under_other_neighbours_are_not_added_up(out, capsys):
-    # replacing a record moves a sum twice as far as adding one: its steps cost more than the ledger of the first run says
+    # replacing a record moves a sum twice as far as adding one: its steps cost more than the ledger of the first run
+    # says
     recipe = RECIPE.replace("delta: 1e-5", "delta: 1e-5, sampling: none, adjacency: ADJ").replace("batch: 10\n", "")
     (out.parent / "toy.yaml").write_text(recipe.replace("ADJ", "add-remove"))
     assert run(capsys)[0] == 0

@@ -1,4 +1,4 @@
-"""Any flags at all: never a traceback, never an exit code of 0 with a number that is negative, infinite or no number."""
+"""Tests of random flags: no traceback, and no exit code 0 with a negative, infinite or missing number."""
 
 from __future__ import annotations
 

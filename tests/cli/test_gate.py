@@ -1,6 +1,7 @@
 """``--max-eps``: one figure is computed, printed in every format and decided on; and only guarantees are decided on.
 
-Oracle of the decision: the number that the same call printed. Oracle of the figures: 2.300765, by Laplace inversion in high precision.
+Oracle of the decision: the number that the same call printed. Oracle of the figures: 2.300765, by Laplace inversion in
+high precision.
 """
 
 from __future__ import annotations
@@ -140,7 +141,8 @@ def test_calibrating_by_an_estimate_carries_its_warning(capsys, accountant):
     assert "guarantee" not in call(capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --quiet")[2]
 
 
-# --- what is printed is true as printed ---------------------------------------------------------------------------------
+# --- what is printed is true as printed
+# ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("eps", ["1.0000001", "0.1", "3", "1e-07", "2.718281828459045"])

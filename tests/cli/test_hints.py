@@ -1,4 +1,4 @@
-"""Words of other programs and papers lead to the word for them here; names are accepted in any case; nothing is read twice."""
+"""Tests of hints for words of other programs and papers, of names in any case, and of repeated flags."""
 
 from __future__ import annotations
 

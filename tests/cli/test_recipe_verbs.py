@@ -1,4 +1,4 @@
-"""budget and calibrate run recipes of their kind: the same output as flags, and no flag that says what the recipe says."""
+"""Tests of recipes of budget and calibrate: the same output as flags, and no flags beside a recipe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import pytest
 
 from wpriv.cli.main import main
 
-BUDGET = "kind: budget\nprocess: [{mech: gauss, sigma: 4, sampling: poisson, batch: 600, records: 60000, n: 1e3}]\ndelta: 1e-4\n"
+BUDGET = (
+    "kind: budget\n"
+    "process: [{mech: gauss, sigma: 4, sampling: poisson, batch: 600, records: 60000, n: 1e3}]\n"
+    "delta: 1e-4\n"
+)
 BUDGET_FLAGS = "--mech gauss --sigma 4 --sampling poisson --batch 600 --records 60000 --n 1000 --delta 1e-4"
 CALIBRATE = "kind: calibrate\nprocess: [{mech: laplace, sensitivity: 2, n: 100}]\neps: 1\ndelta: 1e-5\ntol: 1e-3\n"
 CALIBRATE_FLAGS = "--mech laplace --sensitivity 2 --n 100 --eps 1 --delta 1e-5 --tol 1e-3"

@@ -1,4 +1,4 @@
-"""Output that is closed, full or of another encoding: text degrades, results are never lost silently, nothing is called a bug."""
+"""Tests of output streams that are closed, full or of another encoding."""
 
 from __future__ import annotations
 

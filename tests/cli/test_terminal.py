@@ -43,7 +43,7 @@ WHY = [
 
 
 def run(folder, *words, out=False, err=False, code="", **env):
-    """Standard output, standard error and exit code of a command whose streams are terminals where asked, else pipes."""
+    """Standard output, standard error and exit code of a command; its streams are terminals if asked, else pipes."""
     clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM", "COLORTERM", "FORCE_COLOR")}
     folder.mkdir(exist_ok=True)
     streams = [Stream(on) for on in (out, err)]
@@ -110,7 +110,10 @@ def test_a_training_shows_a_bar_with_steps_and_eps_on_a_terminal_and_the_same_li
 
 @pytest.mark.slow
 def test_a_sweep_counts_its_trainings_on_a_terminal_in_one_process_and_in_two(tmp_path):
-    recipe = "kind: train\nsource: s\ntask: classify\ndata: {name: digits, limit: 200}\nmodel: {name: logistic}\nprivacy: none\n"
+    recipe = (
+        "kind: train\nsource: s\ntask: classify\ndata: {name: digits, limit: 200}\n"
+        "model: {name: logistic}\nprivacy: none\n"
+    )
     recipe += "optimizer: {name: sgd, lr: 0.5}\nbatch: 50\nsteps: 3\nseed: 1\nsweep: [{over: seed, values: [1, 2]}]\n"
     for jobs in ("1", "2"):
         folder = tmp_path / jobs
@@ -146,7 +149,7 @@ def test_what_scripts_read_has_no_colour_even_on_a_terminal(tmp_path, form):
 # the work does not go on before its display is up, so that no test hangs on the speed of the machine
 WAITS = """
 import sys, threading
-import wpriv.cli.terminal as t, wpriv.run.MODULE as k
+import wpriv.cli.terminal as t, MODULE as k
 t.DELAY, bars, up = 0.01, t._bars, threading.Event()
 def noted(*columns):
     display = bars(*columns)
@@ -164,19 +167,20 @@ t._bars, k.WORK = noted, waiting(k.WORK)
 
 
 @pytest.mark.parametrize(
-    ("words", "work", "shown"),
+    ("words", "module", "work", "shown"),
     [
-        (COMPARE, "compute", rf"cells +{BARS} +\d+ of \d+"),
+        (COMPARE, "wpriv.run.comparison.compare", "compute", rf"cells +{BARS} +\d+ of \d+"),
         (
             ["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5"],
+            "wpriv.run.accounting.calibrate",
             "calibrate",
             r"calibrating +[-\\|/] 0:00:0\d",
         ),
     ],
     ids=["compare", "calibrate"],
 )
-def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, work, shown):
-    slow = WAITS.replace("MODULE", words[0]).replace("WORK", work)
+def test_work_that_takes_long_is_shown_until_it_is_done(tmp_path, words, module, work, shown):
+    slow = WAITS.replace("MODULE", module).replace("WORK", work)
     _, seen, code = run(tmp_path / "a", *words, err=True, code=slow)
     assert code == 0
     assert re.search(shown, ESCAPES.sub("", seen))

@@ -132,7 +132,7 @@ class Trial:
 def no_pictures(plot: ModuleType) -> None:
     """Leaves the figures out, which take most of the time of so short a training."""
     plot.draw = lambda *_: []  # type: ignore[attr-defined]
-    plot.made = lambda *_: []  # type: ignore[attr-defined]
+    plot.task_files = lambda *_: []  # type: ignore[attr-defined]
 
 
 def finished(trial: Trial) -> None:

@@ -87,7 +87,7 @@ def test_numbers_quoted_by_claims_are_expected_by_the_recipe(path):
 
 def may_hold(cell, where):
     given = {**cell.specs[0], **cell.labels}
-    return all(expectations._same(given[k], v) for k, v in where.items() if k in given)
+    return all(expectations.is_same(given[k], v) for k, v in where.items() if k in given)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
@@ -109,7 +109,7 @@ def test_each_published_number_names_one_row_of_the_full_grid(path):
         ]
         computed = [row for c in table_cells for row in compare.compute(c, {})]
         candidates = [row for row in rows + computed if row.get("panel", "") == check.panel]
-        hits = [row for row in candidates if all(expectations._same(row.get(k), v) for k, v in where.items())]
+        hits = [row for row in candidates if all(expectations.is_same(row.get(k), v) for k, v in where.items())]
         assert len(hits) == 1, f"{check.where} names {len(hits)} rows"
 
 

@@ -1,4 +1,4 @@
-"""compare, plot and recipe from the command line: what goes where, and with which exit code."""
+"""Tests of compare, plot and recipe on the command line: output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -118,21 +118,21 @@ def test_why_prints_every_reading(capsys):
 @pytest.mark.parametrize(
     ("argv", "code", "word"),
     [
-        (["compare"], 2, "takes a recipe"),
-        (["compare", "nope"], 2, "no recipe 'nope'"),
+        (["compare"], 2, "--mech"),
+        (["compare", "nope"], 2, "'nope'"),
         (["compare", "r.yaml", "--n", "3"], 2, "leave out --n"),
         (["compare", "r.yaml", "--why"], 2, "leave out --why"),
-        (["compare", *JOB], 2, "ask at one eps or at one delta"),
-        (["compare", *JOB, "--eps", "1", "--delta", "0.1"], 2, "ask at one eps or at one delta"),
+        (["compare", *JOB], 2, "delta"),
+        (["compare", *JOB, "--eps", "1", "--delta", "0.1"], 2, "delta"),
         (["compare", *JOB, "--eps", "1", "--accountant", "pdl"], 2, "did you mean 'pld'"),
-        (["compare", *JOB, "--eps", "1", "--sweep", "n"], 2, "--sweep wants name=values"),
-        (["compare", *JOB, "--eps", "1", "--sweep", "scale=1,2"], 2, "cannot sweep over 'scale'"),
+        (["compare", *JOB, "--eps", "1", "--sweep", "n"], 2, "--sweep"),
+        (["compare", *JOB, "--eps", "1", "--sweep", "scale=1,2"], 2, "'scale'"),
         (
             ["compare", "--mech", "laplace", "--scale", "1", "--eps", "1", "--accountant", "gdp"],
             3,
-            "no accountant has an answer",
+            "gdp",
         ),
-        (["plot", "nope"], 2, "cannot be read"),
+        (["plot", "nope"], 2, "nope"),
         (["recipe", "check", "bad.yaml"], 2, "bad.yaml:1:1: unknown key 'knd'; did you mean 'kind'?"),
         (["recipe", "show", "nope"], 2, "recipe ls"),
     ],

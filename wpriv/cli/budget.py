@@ -13,16 +13,14 @@ Curve = Annotated[bool, typer.Option("--curve", help="A table of 41 points, up t
 MaxEps = Annotated[
     flags.Text,
     typer.Option(
-        "--max-eps",
-        metavar="X",
-        help="Exit with 1 where eps exceeds X; guarantees of (eps, delta)-DP alone are decided on.",
+        "--max-eps", metavar="X", help="Exit with 1 where eps exceeds X; only guarantees of (eps, delta)-DP can pass."
     ),
 ]
-
-
 Adaptive = Annotated[
     bool,
-    typer.Option("--adaptive", help="What holds where noise, rates or the number of steps depend on earlier outputs."),
+    typer.Option(
+        "--adaptive", help="The guarantee where noise, rates or the number of steps depend on earlier outputs."
+    ),
 ]
 
 
@@ -40,7 +38,7 @@ def command(
     quiet: flags.Quiet = False,
     explain: flags.Explain = False,
 ) -> None:
-    """What a process costs: eps at --delta, delta at --eps, or the whole curve.
+    """Compute the privacy cost of a process: eps at --delta, delta at --eps, or the whole curve.
 
     wpriv budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4
     """
@@ -50,57 +48,58 @@ def command(
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
     if recipe is None:
         names, question = job.accountant or ["pld"], job.question()
-        made = build_process.described_process(
+        process = build_process.described_process(
             job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history, observed=observed
         )
     else:
         from wpriv.run import load_recipe
 
         flags.no_flags(recipe, job, history=history, observed=observed)
-        made, names, question = load_recipe.budget(recipe)
+        process, names, question = load_recipe.budget(recipe)
     if limit is not None and ("delta" not in question or curve):
-        raise UsageError("--max-eps is about the eps at one --delta; give --delta, and no --curve")
+        raise UsageError("--max-eps limits the eps at one delta; give --delta, and leave out --curve")
     if curve and (quiet or explain):
-        raise UsageError("--curve is a table; leave out --quiet and --explain")
+        raise UsageError(f"--curve prints a table; leave out --{'quiet' if quiet else 'explain'}")
     if (quiet or curve) and (len(names) > 1 or names == ["all"]):
-        raise UsageError("--quiet and --curve show one accountant; give one --accountant")
+        raise UsageError(f"--{'quiet' if quiet else 'curve'} shows one accountant; give --accountant once")
     if adaptive and (curve or names != ["pld"]):
         raise UsageError(
-            "--adaptive answers one question by an accountant of its own; leave out --curve and --accountant"
+            "--adaptive has an accountant of its own and gives one number; leave out --curve and --accountant"
         )
     if curve:
-        _curve(made, names[0], question, mode)
+        _print_curve(process, names[0], question, mode)
     else:
-        _answer(made, names, question | ({"adaptive": True} if adaptive else {}), limit, mode, explain)
+        _print_answer(process, names, question | ({"adaptive": True} if adaptive else {}), limit, mode, explain)
 
 
-def _curve(job: Any, name: str, question: dict[str, Any], mode: str) -> None:
+def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -> None:
     from wpriv.cli import guarantee_output
     from wpriv.run.accounting import tabulate
 
-    guarantee_output.points(tabulate.along_eps(job, name, **question), mode)
+    guarantee_output.print_curve(tabulate.along_eps(process, name, **question), mode)
 
 
-def _answer(
-    job: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool
+def _print_answer(
+    process: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool
 ) -> None:
     from wpriv.cli import guarantee_output
     from wpriv.run.accounting import budget, evaluate, gate, plausibility, tabulate
 
     single = len(names) == 1 and names != ["all"]
     if single:
-        answers = tabulate.AnswerTable([budget.answer(job, names[0], attack=mode in ("text", "json"), **question)], [])
+        answers = tabulate.AnswerTable(
+            [budget.answer(process, names[0], attack=mode in ("text", "json"), **question)], []
+        )
     else:
-        answers = tabulate.by_accountants(job, names, **question)
-    rows = answers.rows if limit is None else gate.narrow_to_decide(job, answers.rows, limit, question.get("tol"))
-    rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, job.records)) for row in rows]
+        answers = tabulate.by_accountants(process, names, **question)
+    rows = answers.rows if limit is None else gate.narrow_to_decide(process, answers.rows, limit, question.get("tol"))
+    rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, process.records)) for row in rows]
     rows = [_explained(row) for row in rows] if explain else rows
     if single:
-        guarantee_output.one(rows[0], mode, limit)
+        guarantee_output.print_guarantee(rows[0], mode, limit)
     else:
-        guarantee_output.several(
-            rows, [{"accountant": r.accountant, "reason": r.reason} for r in answers.refused], mode, limit
-        )
+        refused = [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in answers.refused]
+        guarantee_output.print_guarantees(rows, refused, mode, limit)
     if limit is not None:
         gate.check_max_eps(rows, limit)
 

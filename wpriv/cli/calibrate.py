@@ -25,10 +25,10 @@ def command(
     quiet: flags.Quiet = False,
     explain: flags.Explain = False,
 ) -> None:
-    """Solve for what a target allows: the least noise, or the largest n or rate.
+    """Solve for the least noise that meets a target, or for the largest n or rate.
 
-    What is left out is solved for: the noise; with the noise given n; with both given the rate. The answer is rounded to the safe
-    side and was priced as printed.
+    The parameter that is not given is solved for: the noise; with the noise given n; with both given the rate. The
+    answer is rounded to the safe side, and the guarantee is that of the rounded value.
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
     """
@@ -37,26 +37,26 @@ def command(
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     if recipe is None:
-        asked = _asked(job)
+        arguments = _arguments(job)
     else:
         from wpriv.run import load_recipe
 
         flags.no_flags(recipe, job)
-        asked = load_recipe.calibrate(recipe)
+        arguments = load_recipe.calibrate(recipe)
     with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):
-        row = calibrate(**asked, compare_classical=compare_classical).guarantee
+        row = calibrate(**arguments, compare_classical=compare_classical).guarantee
     if explain:
-        from wpriv.run.accounting.explain import explain as explained
+        from wpriv.run.accounting.explain import explain as explanation
 
-        row = row.with_extra(explain=explained(row))
-    guarantee_output.one(row, mode)
+        row = row.with_extra(explain=explanation(row))
+    guarantee_output.print_guarantee(row, mode)
 
 
-def _asked(job: flags.Job) -> dict[str, Any]:
+def _arguments(job: flags.Job) -> dict[str, Any]:
     """The arguments of the verb, from flags."""
     names = job.accountant or ["pld"]
     if len(names) > 1 or names == ["all"]:
-        raise UsageError("calibrate solves by one accountant; give one --accountant")
+        raise UsageError("calibrate uses one accountant; give --accountant once, with one name")
     return {
         "mech": job.mech,
         **job.params(),

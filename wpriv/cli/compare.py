@@ -18,17 +18,19 @@ Sweep = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Where results go (a recipe's default: results/<name>).")
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Folder of the results (a recipe's default: results/<name>)."),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick overrides: a small grid.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again, replacing what DIR holds.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again, replacing the results in DIR.")]
 Why = Annotated[
-    bool, typer.Option("--why", help="The same job under every reading, with the assumption that moves each figure.")
+    bool,
+    typer.Option("--why", help="One job under every interpretation, with the assumption that changes each figure."),
 ]
 Figure = Annotated[
-    str | None, typer.Option("--figure", metavar="NAME", help="The figure to draw, instead of the natural one.")
+    str | None, typer.Option("--figure", metavar="NAME", help="The figure to draw instead of the default one.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print no table: files and exit code say it all.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print no table, only write files and set the exit code.")]
 
 
 @flags.with_job
@@ -47,56 +49,56 @@ def command(
     as_csv: flags.Csv = False,
     quiet: Quiet = False,
 ) -> None:
-    """Put accountants side by side over a grid, from a recipe or from flags; or one job under every reading (--why).
+    """Compare accountants over a grid, from a recipe or from flags; or one job under every interpretation (--why).
 
     wpriv compare plc/fig7-dpsgd
 
-    wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,65536 --accountant all
+    wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,65536 --accountant
+    all
     """
     from wpriv.cli import comparison_output, terminal
     from wpriv.run import flag_recipes, load_recipe
     from wpriv.run.comparison import compare
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
+    source = {"history": history, "observed": observed, "sweep": sweep, "figure": figure}
     if recipe is not None:
-        flags.no_flags(recipe, job, history=history, observed=observed, sweep=sweep, figure=figure, why=why)
-        asked = load_recipe.recipe(recipe, quick=quick, kind="compare")
-        out = out or compare.default_out(asked)
-    elif quick or not (any(vars(job).values()) or history or observed or sweep or figure or why):
+        flags.no_flags(recipe, job, **source, why=why)
+        loaded = load_recipe.recipe(recipe, quick=quick, kind="compare")
+        out = out or compare.default_out(loaded)
+    elif quick or not (any(vars(job).values()) or any(source.values()) or why):
         raise UsageError(
-            "compare takes a recipe (`wpriv recipe ls` lists them), or a job in flags, as in --mech gauss --sigma 4"
+            "compare needs a recipe (`wpriv recipe ls` lists them) or a job in flags, such as --mech gauss --sigma 4"
         )
     elif why:
-        others = {
-            "history": history,
-            "observed": observed,
-            "accountant": job.accountant,
-            "sweep": sweep,
-            "figure": figure,
-            "out": out,
-            "fresh": fresh,
-        }
-        if given := [name for name, value in others.items() if value]:
-            raise UsageError(f"--why reads one mechanism in its own set of ways; leave out --{given[0]}")
-        comparison_output.why(
-            compare.readings({"mech": job.mech, **job.params(), **job.schedule()}, **job.question()), mode
-        )
+        _print_interpretations(job, {**source, "accountant": job.accountant, "out": out, "fresh": fresh}, mode)
         return
     else:
         axes = [flag_recipes.sweep(text) for text in sweep or []]
-        asked = flag_recipes.from_flags(_recipe(job, history, observed, axes, flags.folded(figure)))
+        loaded = flag_recipes.from_flags(_recipe(job, history, observed, axes, flags.folded(figure)))
         if figure is not None and out is None:
-            raise UsageError("--figure is drawn into the folder of the results; give --out DIR")
+            raise UsageError("--figure draws into the folder of the results; give --out DIR")
     with contextlib.nullcontext() if quiet else terminal.counting("cells") as progress:
-        done = compare.run(asked, out, fresh=fresh, progress=progress)
-    comparison_output.comparison(done, mode)
-    done.require()
+        comparison = compare.run(loaded, out, fresh=fresh, progress=progress)
+    comparison_output.print_comparison(comparison, mode)
+    comparison.require()
+
+
+def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) -> None:
+    """Print one job under every interpretation; ``others`` are flags that have no place there."""
+    from wpriv.cli import comparison_output
+    from wpriv.run.comparison import compare
+
+    if given := [name for name, value in others.items() if value]:
+        raise UsageError(f"--why chooses the accountants and assumptions for one mechanism; leave out --{given[0]}")
+    process = {"mech": job.mech, **job.params(), **job.schedule()}
+    comparison_output.print_interpretations(compare.readings(process, **job.question()), mode)
 
 
 def _recipe(
     job: flags.Job, history: str | None, observed: str | None, axes: list[dict[str, Any]], figure: str | None
 ) -> dict[str, Any]:
-    """The keys of a recipe that the flags amount to."""
+    """The keys of a recipe that says what the flags say."""
     from wpriv.run import flag_recipes
 
     data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}

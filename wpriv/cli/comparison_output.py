@@ -1,12 +1,13 @@
-"""Comparisons on the screen: one table a panel, published numbers beside ours, readings of one job."""
+"""Print comparisons: one table for each panel, published numbers beside ours, the interpretations of one job."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wpriv._version import __version__
-from wpriv.cli import guarantee_output, terminal
-from wpriv.cli.flags import as_flags
+from wpriv.cli import output
+from wpriv.cli.guarantee_output import TABLE_SCHEMA
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import Panel
 from wpriv.core import registry
@@ -16,187 +17,186 @@ from wpriv.run.comparison.compare import Comparison, Row
 from wpriv.run.results.expectations import Verdict
 from wpriv.run.results.write import csv_text
 
-MAX_ROWS = 24  # of a recipe's panel; the table on disk has them all
+MAX_ROWS = 24  # of a recipe's panel on the screen; table.csv holds all
 MAX_WARNINGS = 8
-NAMES = {"epsilon": "eps"}
-
-
-def comparison(found: Comparison, mode: str) -> None:
-    """Prints a comparison: text, json or csv; nothing with quiet, where files and exit code speak."""
-    notes = unit_notes(row.get("notion") for row in found.rows)
-    if mode == "json":
-        rows = [{"schema": SCHEMA, **row, "version": __version__} for row in found.rows]
-        verdicts = [v.as_dict() for v in found.verdicts]
-        files = [str(path) for path in found.files]
-        more = {
-            "expect": verdicts,
-            "claims": [claim.model_dump() for claim in found.recipe.claims],
-            "notes": notes,
-            "files": files,
-            "version": __version__,
-        }
-        guarantee_output.emit(guarantee_output.as_json({"schema": guarantee_output.TABLE_SCHEMA, "rows": rows, **more}))
-    elif mode == "csv":
-        guarantee_output.emit(csv_text(found.rows).rstrip("\n"))
-    elif mode == "text":
-        for panel in found.recipe.panels:
-            own = [row for row in found.rows if row.get("panel", "") == panel.name]
-            lines = _panel(panel, own, None if found.out is None else MAX_ROWS)
-            guarantee_output.emit(guarantee_output.bold(panel.title or panel.name or found.recipe.source or _job(own)))
-            terminal.print_table(f"{lines}\n")
-        if found.verdicts:
-            terminal.print_table(expected(found.verdicts))
-        claims(found.recipe)
-    for note in notes:
-        guarantee_output.say("note", note)
-    for path in found.files if mode == "text" else ():
-        guarantee_output.say("wrote", str(path))
-    warnings = list(
-        dict.fromkeys(w if isinstance(w, str) else str(w) for row in found.rows for w in row.get("warnings") or [])
-    )
-    for line in warnings[:MAX_WARNINGS]:
-        guarantee_output.say("warning", line)
-    if len(warnings) > MAX_WARNINGS:
-        guarantee_output.say(
-            "warning", f"and {len(warnings) - MAX_WARNINGS} more; --json has them all, each with its row"
-        )
-    for line in dict.fromkeys(
-        f"{row.get('accountant', 'no answer')}: {row['reason']}" for row in found.rows if row.get("reason")
-    ):
-        guarantee_output.say("note", line)
-
-
-def why(rows: list[Row], mode: str) -> None:
-    """Prints one job under every reading."""
-    if mode == "json":
-        guarantee_output.emit(
-            guarantee_output.as_json(
-                {
-                    "schema": guarantee_output.TABLE_SCHEMA,
-                    "rows": [{"schema": SCHEMA, **row} for row in rows],
-                    "version": __version__,
-                }
-            )
-        )
-    elif mode == "csv":
-        guarantee_output.emit(csv_text(rows).rstrip("\n"))
-    elif mode == "text":
-        answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
-        header = [NAMES.get(answer, answer), "claim", "sampling", "n", "neighbours", "accountant", "assumption"]
-        body = []
-        for row in rows:
-            value = "-" if row["reason"] else text(row[answer], up=True, digits=4)
-            told = row["assumption"] + (f" ({as_flags(row['reason'])})" if row["reason"] else "")
-            body.append(
-                [
-                    value,
-                    row.get("claim") or "-",
-                    row["sampling"],
-                    str(row["n"]),
-                    row["adjacency"],
-                    row["accountant"],
-                    told,
-                ]
-            )
-        terminal.print_table(guarantee_output.table(header, body))
-
-
-def _panel(panel: Panel, rows: list[Row], most: int | None) -> str:
-    """One panel as text: the sweep downwards, cases and accountants across; or the rows themselves where there is no sweep."""
-    axes = [NAMES_IN_ROWS.get(axis.over, axis.over) for axis in panel.sweep or []]
-    if panel.table != "bounds":
-        columns = list(
-            dict.fromkeys([*axes, *(["case"] if panel.cases else []), *(SHOWN.get(panel.table) or _shown(panel.table))])
-        )
-        return guarantee_output.table(
-            columns, [[_plain(row.get(name)) for name in columns] for row in thin(rows, most)]
-        )
-    answer = "epsilon" if rows[0]["asked"] == "delta" else "delta"
-    if not axes:
-        body = [
-            [*_who(row), row.get("claim") or "no answer", _safe(row.get(answer)), _ends(row, answer)] for row in rows
-        ]
-        return guarantee_output.table([*_who_columns(rows), "claim", NAMES.get(answer, answer), "bracket"], body)
-    series = list(dict.fromkeys(tuple(_who(row)) for row in rows))
-    points: dict[tuple[Any, ...], dict[tuple[str, ...], Any]] = {}
-    for row in rows:
-        points.setdefault(tuple(row[a] for a in axes), {})[tuple(_who(row))] = row.get(answer)
-    chosen = thin(list(points), most)
-    body = [[*(f"{v:.6g}" for v in point), *(_safe(points[point].get(s)) for s in series)] for point in chosen]
-    header = [*(NAMES.get(a, a) for a in axes), *(" ".join(s) for s in series)]
-    return f"{NAMES.get(answer, answer)} by\n{guarantee_output.table(header, body)}"
-
-
-NAMES_IN_ROWS = {"eps": "epsilon"}
-SHOWN = {
+NAMES = {"epsilon": "eps"}  # columns as headers show them
+COLUMNS = {"eps": "epsilon"}  # axes of a sweep as columns of the rows
+COLUMNS_OF_TABLES = {
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("part", "loss", "mass", "density", "class_density"),
 }
 
 
-def _shown(table: str) -> tuple[str, ...]:
+def print_comparison(comparison: Comparison, mode: str) -> None:
+    """Print a comparison; notes, warnings and the names of written files go to standard error.
+
+    Args:
+        mode: text, json, csv, or quiet, which prints no table.
+    """
+    notes = unit_notes(row.get("notion") for row in comparison.rows)
+    if mode == "json":
+        output.emit_rows(
+            [{"schema": SCHEMA, **row, "version": __version__} for row in comparison.rows],
+            TABLE_SCHEMA,
+            expect=[verdict.as_dict() for verdict in comparison.verdicts],
+            claims=[claim.model_dump() for claim in comparison.recipe.claims],
+            notes=notes,
+            files=[str(path) for path in comparison.files],
+        )
+    elif mode == "csv":
+        output.emit(csv_text(comparison.rows).rstrip("\n"))
+    elif mode == "text":
+        _print_panels(comparison)
+        print_verdicts(comparison.verdicts)
+        print_claims(comparison.recipe)
+    for note in notes:
+        output.say("note", note)
+    for path in comparison.files if mode == "text" else ():
+        output.say("wrote", str(path))
+    _print_warnings(comparison.rows)
+
+
+def print_interpretations(rows: list[Row], mode: str) -> None:
+    """Print one job under every interpretation.
+
+    Args:
+        mode: text, json, csv, or quiet, which prints nothing.
+    """
+    if mode == "json":
+        output.emit_rows([{"schema": SCHEMA, **row} for row in rows], TABLE_SCHEMA)
+    elif mode == "csv":
+        output.emit(csv_text(rows).rstrip("\n"))
+    elif mode == "text":
+        answer = _answer(rows)
+        header = [NAMES.get(answer, answer), "claim", "sampling", "n", "neighbours", "accountant", "assumption"]
+        body = []
+        for row in rows:
+            value = "-" if row["reason"] else text(row[answer], up=True, digits=4)
+            assumption = row["assumption"] + (f" ({row['reason']})" if row["reason"] else "")
+            words = [row.get("claim") or "-", row["sampling"], str(row["n"]), row["adjacency"], row["accountant"]]
+            body.append([value, *words, assumption])
+        output.emit_table(header, body)
+
+
+def print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    """Print published numbers beside ours; nothing where the recipe expects none."""
+    body = []
+    for verdict in verdicts:
+        place = {**({"panel": verdict.panel} if verdict.panel else {}), **verdict.where}
+        body.append(
+            [
+                ", ".join(f"{NAMES.get(name, name)} {value}" for name, value in place.items()),
+                NAMES.get(verdict.column, verdict.column),
+                f"{verdict.paper:.6g}",
+                "none" if verdict.ours is None else f"{verdict.ours:.6g}",
+                "" if verdict.difference is None else f"{verdict.difference:+.1e}",
+                f"{verdict.within:g}" + (" absolute" if verdict.absolute else ""),
+                verdict.word,
+                verdict.source,
+            ]
+        )
+    if body:
+        output.emit_table(["expected at", "column", "paper", "ours", "difference", "within", "", "source"], body)
+
+
+def print_claims(recipe: Recipe) -> None:
+    """Print the statements of the paper that could not be reproduced, with our finding and its reason."""
+    for claim in recipe.claims:
+        output.emit(f"\nthe paper says: {claim.paper}\nwe find: {claim.found}\nbecause: {claim.because}")
+
+
+def thin(items: list[Any], count: int | None) -> list[Any]:
+    """Return at most ``count`` of the items, evenly spaced, with both ends among them; all of them for None."""
+    if count is None or len(items) <= count:
+        return items
+    return [items[round(i * (len(items) - 1) / (count - 1))] for i in range(count)]
+
+
+def _print_panels(comparison: Comparison) -> None:
+    for panel in comparison.recipe.panels:
+        rows = [row for row in comparison.rows if row.get("panel", "") == panel.name]
+        output.emit_bold(panel.title or panel.name or comparison.recipe.source or _job(rows))
+        _print_panel(panel, rows, None if comparison.out is None else MAX_ROWS)
+
+
+def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> None:
+    """Print one panel: the sweep downwards, cases and accountants across; or the rows where there is no sweep."""
+    axes = [COLUMNS.get(axis.over, axis.over) for axis in panel.sweep or []]
+    if panel.table != "bounds":
+        names = COLUMNS_OF_TABLES.get(panel.table) or _columns_of(panel.table)
+        columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *names]))
+        body = [[_cell(row.get(name)) for name in columns] for row in thin(rows, count)]
+        output.emit_table(columns, body, below="\n")
+        return
+    answer = _answer(rows)
+    if not axes:
+        body = [[*_series(row), row.get("claim") or "no answer", *_answer_cells(row, answer)] for row in rows]
+        output.emit_table([*_series_columns(rows), "claim", NAMES.get(answer, answer), "bracket"], body, below="\n")
+        return
+    series = list(dict.fromkeys(tuple(_series(row)) for row in rows))
+    points: dict[tuple[Any, ...], dict[tuple[str, ...], Any]] = {}
+    for row in rows:
+        points.setdefault(tuple(row[axis] for axis in axes), {})[tuple(_series(row))] = row.get(answer)
+    body = [
+        [*(f"{value:.6g}" for value in point), *(_safe(points[point].get(words)) for words in series)]
+        for point in thin(list(points), count)
+    ]
+    header = [*(NAMES.get(axis, axis) for axis in axes), *(" ".join(words) for words in series)]
+    output.emit_table(header, body, above=f"{NAMES.get(answer, answer)} by\n", below="\n")
+
+
+def _print_warnings(rows: list[Row]) -> None:
+    """Print up to ``MAX_WARNINGS`` warnings, and why accountants have no answer."""
+    warnings = list(dict.fromkeys(str(line) for row in rows for line in row.get("warnings") or []))
+    output.warn(warnings[:MAX_WARNINGS])
+    if len(warnings) > MAX_WARNINGS:
+        output.say("warning", f"and {len(warnings) - MAX_WARNINGS} more; --json gives all, each with its row")
+    reasons = (f"{row.get('accountant', 'no answer')}: {row['reason']}" for row in rows if row.get("reason"))
+    for line in dict.fromkeys(reasons):
+        output.say("note", line)
+
+
+def _answer(rows: list[Row]) -> str:
+    """The column of the quantity that was computed."""
+    return "epsilon" if rows[0]["asked"] == "delta" else "delta"
+
+
+def _columns_of(table: str) -> tuple[str, ...]:
     """The columns that a table of its own kind prints: those it names, or its labels and its numbers."""
     module = registry.load("tables", table)
     return getattr(module, "SHOWN", None) or (*getattr(module, "LABELS", ()), *module.COLUMNS)
 
 
 def _job(rows: list[Row]) -> str:
-    """What was priced, where no recipe gives it a name: the mechanism as far as it is the same in all rows."""
+    """A title where the recipe gives none: the mechanism, and those of its parameters that are the same in all rows."""
     kinds = [row["mech"] for row in rows if row.get("mech")]
-    shown = ("sigma", "scale", "sampling", "rate", "n")
-    fixed = [f"{k} {rows[0][k]}" for k in rows[0] if k in shown and len({row.get(k) for row in rows}) == 1]
+    names = ("sigma", "scale", "sampling", "rate", "n")
+    fixed = [f"{k} {rows[0][k]}" for k in rows[0] if k in names and len({row.get(k) for row in rows}) == 1]
     return ", ".join([kinds[0] if kinds else f"{rows[0].get('steps')} kinds of step", *fixed])
 
 
-def _who_columns(rows: list[Row]) -> list[str]:
+def _series_columns(rows: list[Row]) -> list[str]:
     return (["case"] if "case" in rows[0] else []) + ["accountant"]
 
 
-def _who(row: Row) -> list[str]:
-    """Case and accountant; another notion than approximate DP is named, for its figures are not to be compared with the others'."""
+def _series(row: Row) -> list[str]:
+    """Case and accountant, and the notion unless it is approximate DP, whose figures others cannot be compared with."""
     notion = row.get("notion") or "approximate-dp"
-    own = [str(row[name]) for name in _who_columns([row])]
-    return own if notion == "approximate-dp" else [*own[:-1], f"{own[-1]} [{notion}]"]
+    words = [str(row[name]) for name in _series_columns([row])]
+    return words if notion == "approximate-dp" else [*words[:-1], f"{words[-1]} [{notion}]"]
 
 
-def _ends(row: Row, answer: str) -> str:
-    low, high = row.get(f"{answer}_lower"), row.get(f"{answer}_upper")
-    return "" if low is None or high is None else f"[{text(low, up=False)}, {text(high, up=True)}]"
+def _answer_cells(row: Row, answer: str) -> list[str]:
+    """The safe end and the bracket of an answer."""
+    lower, upper = row.get(f"{answer}_lower"), row.get(f"{answer}_upper")
+    bracket = "" if lower is None or upper is None else f"[{text(lower, up=False)}, {text(upper, up=True)}]"
+    return [_safe(row.get(answer)), bracket]
 
 
-def _safe(value: float | None) -> str:
+def _safe(bound: float | None) -> str:
     """A bound, rounded up."""
-    return "" if value is None else text(value, up=True)
+    return "" if bound is None else text(bound, up=True)
 
 
-def _plain(value: Any) -> str:
+def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
-
-
-def claims(recipe: Recipe) -> None:
-    """Prints the statements of the paper that are not borne out, with what is found in their place and why."""
-    for claim in recipe.claims:
-        guarantee_output.emit(f"\nthe paper says: {claim.paper}\nwe find: {claim.found}\nbecause: {claim.because}")
-
-
-def thin(items: list[Any], most: int | None) -> list[Any]:
-    """At most ``most`` of the items, evenly spaced, both ends among them."""
-    if most is None or len(items) <= most:
-        return items
-    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
-
-
-def expected(found: list[Verdict]) -> str:
-    body = []
-    for v in found:
-        where = ", ".join(
-            f"{NAMES.get(k, k)} {x}" for k, x in {**({"panel": v.panel} if v.panel else {}), **v.where}.items()
-        )
-        difference = "" if v.difference is None else f"{v.difference:+.1e}"
-        ours = "none" if v.ours is None else f"{v.ours:.6g}"
-        told = f"{v.within:g}" + (" absolute" if v.absolute else "")
-        column = NAMES.get(v.column, v.column)
-        body.append([where, column, f"{v.paper:.6g}", ours, difference, told, v.word, v.source])
-    return guarantee_output.table(
-        ["expected at", "column", "paper", "ours", "difference", "within", "", "source"], body
-    )

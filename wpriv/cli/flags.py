@@ -1,24 +1,26 @@
-"""The flags that several commands share, and what text they accept."""
+"""Flags that several commands share, and how their text is read."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
+from wpriv.cli.typer_internals import expand_record
 from wpriv.errors import UsageError
 from wpriv.hints import fold
 
-# every value arrives as text and is read by run/build.py, so that 1e-5, 2^20 and 256/60000 work everywhere and errors read alike
+# values stay text and are read by wpriv/run/parse_numbers.py: 1e-5, 2^20 and 256/60000 work everywhere, with the same
+# errors
 Text = str | None
 Recipe = Annotated[
     Text,
-    typer.Argument(metavar="RECIPE", help="Instead of flags, a recipe: a path, or a shipped one as plc/fig7-dpsgd."),
+    typer.Argument(
+        metavar="RECIPE", help="Instead of flags: the path or the name of a recipe, such as plc/fig7-dpsgd."
+    ),
 ]
 Mech = Annotated[
     Text, typer.Option("--mech", metavar="NAME", help="Mechanism: gauss, laplace, randomized-response, ...")
@@ -83,7 +85,7 @@ Explain = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The flags that say what runs and what is asked of it, as text: all that a recipe says as well."""
+    """The flags that describe a process and the question about it, as text; a recipe can hold the same."""
 
     mech: Mech = None
     sigma: Sigma = None
@@ -102,21 +104,27 @@ class Job:
     accountant: Accountant = None
     tol: Tol = None
 
+    def __post_init__(self) -> None:
+        for name in ("mech", "sampling", "adjacency"):
+            object.__setattr__(self, name, folded(getattr(self, name)))
+        accountants = [text.partition(":") for text in self.accountant or ()]
+        names = [folded(name) + colon + options for name, colon, options in accountants]
+        object.__setattr__(self, "accountant", names or None)
+
     def params(self) -> dict[str, Any]:
-        """The mechanism's parameters, from their own flags and from --param."""
+        """Return the mechanism's parameters, from their own flags and from --param."""
         return params(self.param, sigma=self.sigma, scale=self.scale, sensitivity=self.sensitivity)
 
     def schedule(self) -> dict[str, Any]:
-        """How often the mechanism runs, on which share of the records."""
+        """Return the number of compositions and the sampling."""
         keys = ("n", "epochs", "rate", "batch", "records")
-        return {
-            "sampling": "none" if self.sampling is None else self.sampling,
-            **{key: getattr(self, key) for key in keys},
-        }
+        sampling = "none" if self.sampling is None else self.sampling
+        return {"sampling": sampling} | {key: getattr(self, key) for key in keys}
 
     def question(self) -> dict[str, float]:
-        """eps, delta and tol, as far as they were given."""
-        return {name: x for name, x in numbers(eps=self.eps, delta=self.delta, tol=self.tol).items() if x is not None}
+        """Return eps, delta and tol as numbers, as far as they were given."""
+        values = numbers(eps=self.eps, delta=self.delta, tol=self.tol)
+        return {name: value for name, value in values.items() if value is not None}
 
 
 # an argument in a message: its name, and a value
@@ -144,44 +152,32 @@ def as_flags(message: str, options: Collection[str] | None = None) -> str:
 
 
 def with_job(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with one flag for each field of ``Job`` in place of its parameter ``job``: typer reads flags from the signature."""
-    types = get_type_hints(Job, include_extras=True)
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    job = [
-        inspect.Parameter(f.name, kind, default=f.default, annotation=types[f.name]) for f in dataclasses.fields(Job)
-    ]
-    own = inspect.signature(command, eval_str=True).parameters
-    together = [p for name, parameter in own.items() for p in (job if name == "job" else [parameter])]
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        given |= {name: folded(given[name]) for name in ("mech", "sampling", "adjacency")}
-        words = [word.partition(":") for word in given["accountant"] or ()]
-        given["accountant"] = [folded(name) + colon + options for name, colon, options in words] or None
-        command(job=Job(**{f.name: given.pop(f.name) for f in dataclasses.fields(Job)}), **given)
-
-    run.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in together}
-    return run
+    """Give a command one flag for each field of ``Job`` in place of its parameter ``job``."""
+    return expand_record("job", Job)(command)
 
 
 def folded(name: str | None) -> Any:
-    """A name in the form in which names are known: ``GAUSS`` is gauss, ``replace_one`` is replace-one."""
+    """Return a name as names are known: ``GAUSS`` becomes gauss, ``replace_one`` becomes replace-one."""
     return None if name is None else fold(name)
 
 
 def no_flags(recipe: str, job: Job, **others: Any) -> None:
-    """Raises UsageError where a recipe is given together with a flag that says what the recipe says itself."""
+    """Refuse flags beside a recipe that says the same things.
+
+    Raises:
+        UsageError: a recipe and such a flag are given together.
+    """
     given = [name for name, value in {**vars(job), **others}.items() if value]
     if given:
         flag = f"--{given[0].replace('_', '-')}"
         raise UsageError(
-            f"the recipe {recipe} says itself what runs, and so does {flag}; leave out {flag}, or leave out {recipe}"
+            f"the recipe {recipe} describes the whole job, and {flag} would change it; "
+            f"leave out {flag}, or leave out {recipe}"
         )
 
 
 def numbers(**values: Text) -> dict[str, float | None]:
-    """Each flag's text as a finite number; None where it was not given."""
+    """Return each flag's text as a finite number, and None where it was not given."""
     from wpriv.numerics.parse_numbers import number
 
     return {
@@ -190,34 +186,34 @@ def numbers(**values: Text) -> dict[str, float | None]:
 
 
 def params(param: Sequence[str] | None, **named: Text) -> dict[str, Any]:
-    """The mechanism's parameters, from flags of their own and from ``--param name=value``.
+    """Return the mechanism's parameters, from flags of their own and from ``--param name=value``.
 
     Raises:
-        UsageError: an entry without '=', or a parameter given twice.
+        UsageError: an entry has no '=', or a parameter is given twice.
     """
-    found: dict[str, Any] = {name: text for name, text in named.items() if text is not None}
+    values: dict[str, Any] = {name: text for name, text in named.items() if text is not None}
     for entry in param or ():
         name, equals, value = entry.partition("=")
         if not equals or not name.strip():
             raise UsageError(f"--param wants name=value, as in --param eps0=0.5; found {entry!r}")
         name = name.strip().replace("-", "_")
-        if name in found:
+        if name in values:
             raise UsageError(f"the parameter {name} is given twice; give it once")
         if name in ("mech", "n", "sampling", "rate"):
-            raise UsageError(f"--param {name}=... : use --{name}")
-        found[name] = value
-    return found
+            raise UsageError(f"--param cannot set {name}; use --{name}")
+        values[name] = value
+    return values
 
 
 def output(*, json: bool, csv: bool, quiet: bool, explain: bool = False) -> str:
-    """The one format asked for: json, csv, quiet or text.
+    """Return the output format: json, csv, quiet or text.
 
     Raises:
-        UsageError: two are asked for at once.
+        UsageError: the flags ask for two formats.
     """
-    asked = [name for name, on in (("json", json), ("csv", csv), ("quiet", quiet)) if on]
-    if len(asked) > 1:
-        raise UsageError(f"--{' and --'.join(asked)} ask for different outputs; give one of them")
+    formats = [name for name, given in (("json", json), ("csv", csv), ("quiet", quiet)) if given]
+    if len(formats) > 1:
+        raise UsageError(f"--{' and --'.join(formats)} are different output formats; give one of them")
     if explain and (csv or quiet):
-        raise UsageError(f"--explain has no room in the output of --{asked[0]}; leave one of them out")
-    return asked[0] if asked else "text"
+        raise UsageError(f"--explain needs text or JSON output; leave out --explain or --{formats[0]}")
+    return formats[0] if formats else "text"

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-Source = Annotated[Path, typer.Argument(metavar="DIR|TABLE.CSV", help="A results directory of compare, or one table.")]
+Source = Annotated[
+    Path, typer.Argument(metavar="DIR|TABLE.CSV", help="A results folder of compare or train, or one table.")
+]
 Figure = Annotated[
-    str | None, typer.Option("--figure", metavar="NAME", help="Draw this figure, whatever the recipe named.")
+    str | None, typer.Option("--figure", metavar="NAME", help="Draw this figure instead of the recipe's.")
 ]
 Format = Annotated[str, typer.Option("--format", metavar="LIST", help="Any of png,pdf,svg.")]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Where the files go (default: beside the table).")
-]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder of the files (default: the table's).")]
 
 
 def command(source: Source, figure: Figure = None, formats: Format = "png", out: Out = None) -> None:
@@ -22,10 +22,9 @@ def command(source: Source, figure: Figure = None, formats: Format = "png", out:
 
     wpriv plot results/fig7-dpsgd --format pdf,svg
     """
-    from wpriv.cli import flags, guarantee_output
+    from wpriv.cli import flags, output
     from wpriv.run.results import plot
 
-    for path in plot.plot(
-        source, figure=flags.folded(figure), formats=[f.strip() for f in formats.split(",") if f.strip()], out=out
-    ):
-        guarantee_output.emit(str(path))
+    names = [name.strip() for name in formats.split(",") if name.strip()]
+    for path in plot.plot(source, figure=flags.folded(figure), formats=names, out=out):
+        output.emit(str(path))

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 Recipe = Annotated[flags.Text, typer.Argument(metavar="RECIPE", help="Instead of flags, a recipe of kind privatize.")]
 Data = Annotated[
     flags.Text,
-    typer.Option("--data", metavar="NAME|FILE", help="mnist, mnist:test, or a .npz, .npy or .csv, a record a row."),
+    typer.Option("--data", metavar="NAME|FILE", help="mnist, mnist:test, or a .npz, .npy or .csv, one record a row."),
 ]
 Root = Annotated[
-    Path | None, typer.Option("--data-root", metavar="DIR", help="Where data sets lie (before $WPRIV_DATA).")
+    Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE.npz", help="Where the noisy records go; the statement goes beside it."),
+    typer.Option("--out", metavar="FILE.npz", help="File of the noisy records; the statement is written beside it."),
 ]
 Mech = Annotated[
     flags.Text,
@@ -35,12 +35,10 @@ Sigma = Annotated[
 Scale = Annotated[flags.Text, typer.Option("--scale", metavar="X", help="Instead of --eps: scale b of Laplace noise.")]
 Radius = Annotated[
     flags.Text,
-    typer.Option(
-        "--radius", metavar="X", help="Norm to which every record is clipped, chosen without looking at the records."
-    ),
+    typer.Option("--radius", metavar="X", help="Norm that records are clipped to, chosen without looking at them."),
 ]
 Center = Annotated[
-    flags.Text, typer.Option("--center", metavar="X", help="Middle of the ball, for every number (default 0).")
+    flags.Text, typer.Option("--center", metavar="X", help="Center of the ball, for every number (default 0).")
 ]
 Formula = Annotated[
     flags.Text,
@@ -57,13 +55,14 @@ Public = Annotated[
     flags.Text, typer.Option("--public", metavar="NAME|FILE", help="Public records of the same shape, for --quantile.")
 ]
 Thresholds = Annotated[
-    flags.Text, typer.Option("--thresholds", metavar="FILE", help="Instead: what each number is clamped to.")
+    flags.Text,
+    typer.Option("--thresholds", metavar="FILE", help="Instead of --quantile: the bound of each number."),
 ]
 Limit = Annotated[flags.Text, typer.Option("--limit", metavar="K", help="Only the first K records.")]
-Named = Annotated[
+ArrayName = Annotated[
     flags.Text, typer.Option("--array", metavar="NAME", help="The array of a .npz with several (default x).")
 ]
-Labels = Annotated[bool, typer.Option("--public-labels", help="The labels are public: write them too, as they are.")]
+Labels = Annotated[bool, typer.Option("--public-labels", help="The labels are public: write them too, unchanged.")]
 Param = Annotated[
     list[str] | None,
     typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the reader of --data; repeatable."),
@@ -71,9 +70,9 @@ Param = Annotated[
 Dtype = Annotated[flags.Text, typer.Option("--dtype", metavar="NAME", help="float32 (default) or float64.")]
 Seed = Annotated[
     flags.Text,
-    typer.Option("--seed", metavar="K", help="Repeatable noise, for tests: whoever knows K takes it off again."),
+    typer.Option("--seed", metavar="K", help="Repeatable noise, for tests: whoever knows K can remove it."),
 ]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done and what it would cost.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done and what it would cost.")]
 
 
 def command(
@@ -95,7 +94,7 @@ def command(
     public: Public = None,
     thresholds: Thresholds = None,
     limit: Limit = None,
-    array: Named = None,
+    array: ArrayName = None,
     public_labels: Labels = False,
     param: Param = None,
     dtype: Dtype = None,
@@ -103,44 +102,30 @@ def command(
     dry_run: Dry = False,
     as_json: flags.Json = False,
 ) -> None:
-    """Clip every record and put noise on it, once: local differential privacy for the records of a data set.
+    """Clip every record and add noise to it, once: local differential privacy for the records of a data set.
 
-    What is computed from the result afterwards is post-processing and costs nothing more.
+    Everything computed from the result is post-processing and has no further cost.
 
     wpriv privatize --data mnist --mech local-gauss --radius 8 --eps 35 --delta 1e-4 --out private.npz
     """
-    from wpriv.cli import guarantee_output
     from wpriv.run.local.privatize import privatize
 
     given = {
-        "data": data, "mech": mech, "eps": eps, "delta": delta, "sigma": sigma, "scale": scale, "radius": radius, "center": center,
-        "formula": formula, "nonnegative": nonnegative, "dct": dct, "quantile": quantile, "public": public, "thresholds": thresholds,
-        "limit": limit, "array": array, "public_labels": public_labels, "dtype": dtype, "seed": seed,
-    }  # fmt: skip
-    given["mech"] = flags.folded(mech)
-    asked = _asked(given, param) if recipe is None else _of_recipe(recipe, given, param)
+        **{"data": data, "mech": flags.folded(mech), "eps": eps, "delta": delta, "sigma": sigma, "scale": scale},
+        **{"radius": radius, "center": center, "formula": formula, "nonnegative": nonnegative, "dct": dct},
+        **{"quantile": quantile, "public": public, "thresholds": thresholds, "limit": limit, "array": array},
+        **{"public_labels": public_labels, "dtype": dtype, "seed": seed},
+    }
+    arguments = _of_flags(given, param) if recipe is None else _of_recipe(recipe, given, param)
     if out is None and not dry_run:
-        raise UsageError("give --out FILE.npz, where the noisy records go (or --dry-run)")
-    root = asked.pop("root", None) if data_root is None else data_root
-    done = privatize(
-        **{**asked, "root": root}, out=out, dry_run=dry_run, say=lambda line: guarantee_output.say("note", line)
-    )
-    if as_json:
-        guarantee_output.emit(
-            guarantee_output.as_json({**done.statement, "written": [str(file) for file in done.files]})
-        )
-    else:
-        _tell(done, dry_run)
-    for line in done.statement["warnings"]:
-        guarantee_output.say("warning", line)
-    guarantee_output.say(
-        "note",
-        "all that is made of the noisy records is post-processing; noise put on the same records again is paid for again",
-    )
+        raise UsageError("give --out FILE.npz for the noisy records, or --dry-run")
+    if data_root is not None:
+        arguments["root"] = data_root
+    _print(privatize(**arguments, out=out, dry_run=dry_run, say=_note), dry_run, as_json)
 
 
-def _asked(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
-    """What the flags ask for, the parameters of the data set's reader in their types."""
+def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
+    """The arguments that the flags give, the parameters of the data set's reader in their types."""
     from wpriv.run.list_data import typed
 
     if given["data"] is None:
@@ -150,24 +135,39 @@ def _asked(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
 
 
 def _of_recipe(recipe: str, given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
-    """What a recipe asks for, beside which no flag may say anything."""
+    """The arguments that a recipe gives; flags beside it that say the same things are refused."""
     from wpriv.run import load_recipe
 
     flags.no_flags(recipe, flags.Job(param=param), **given)
     return load_recipe.privatize(recipe)
 
 
-def _tell(done: Privatized, dry_run: bool) -> None:
-    """Says what was done to how many records, and where the files are."""
-    from wpriv.cli import guarantee_output
+def _note(line: str) -> None:
+    from wpriv.cli import output
+
+    output.say("note", line)
+
+
+def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
+    """Print the guarantee, the facts of the statement and the written files."""
+    from wpriv.cli import output
     from wpriv.run.local import local_statement
 
-    said = done.statement
-    count = f"{said['data']['records']} records of {' x '.join(str(side) for side in said['data']['shape'])}"
-    guarantee_output.emit(
-        guarantee_output.bold(f"{count} {'would be ' * dry_run}privatised: {local_statement.headline(said)}")
+    statement = result.statement
+    if as_json:
+        output.emit_json({**statement, "written": [str(file) for file in result.files]})
+    else:
+        shape = " x ".join(str(side) for side in statement["data"]["shape"])
+        action = "would be privatised" if dry_run else "privatised"
+        records = f"{statement['data']['records']} records of {shape}"
+        output.emit_bold(f"{records} {action}: {local_statement.headline(statement)}")
+        for name, fact in local_statement.facts(statement):
+            output.emit(f"{name}: {fact}")
+        for file in result.files:
+            output.emit(f"written: {file}")
+    output.warn(statement["warnings"])
+    output.say(
+        "note",
+        "everything computed from the noisy records is post-processing; "
+        "adding noise to the same records again costs privacy again",
     )
-    for word, line in local_statement.facts(said):
-        guarantee_output.emit(f"{word}: {line}")
-    for file in done.files:
-        guarantee_output.emit(f"written: {file}")

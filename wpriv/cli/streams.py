@@ -1,7 +1,7 @@
 """Standard output and standard error as the command line uses them: full, closed and of any encoding.
 
-Results go to standard output: where they cannot be written, the command fails. Notes, warnings and progress go to standard error:
-where those cannot be written they are dropped, so that a training does not end because nobody watches it.
+Results go to standard output: if they cannot be written, the command fails. Notes, warnings and progress go to standard
+error: if those cannot be written they are dropped, so that a training does not end because nobody watches it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from wpriv.errors import MissingResource, WprivError
 
 
 class ReaderGone(WprivError):
-    """Whoever read the results has closed the pipe, as ``head`` does; the exit code is that of SIGPIPE in a shell."""
+    """The reader of the results has closed the pipe, as ``head`` does; the exit code is that of SIGPIPE in a shell."""
 
     exit_code = 141
 
 
 class _Stream:
-    """A text stream that writes characters its encoding lacks as escapes; everything else is that of the stream inside."""
+    """A text stream that writes characters missing from its encoding as escapes."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
 
     def __getattr__(self, name: str) -> Any:
-        if (
-            name == "buffer"
-        ):  # the parser's library would write its help there, past this guard, where the encoding is ASCII
+        # the parser would write its help to the buffer, past this guard, if the encoding is ASCII
+        if name == "buffer":
             raise AttributeError(name)
         return getattr(self._stream, name)
 
@@ -55,7 +54,7 @@ class Results(_Stream):
     """Standard output.
 
     Raises:
-        ReaderGone: the reader has closed the pipe. MissingResource: the text cannot be written, for example on a full disk.
+        ReaderGone: the reader has closed the pipe. MissingResource: the text cannot be written, as on a full disk.
     """
 
     def write(self, text: str) -> int:
@@ -78,12 +77,12 @@ class Results(_Stream):
             _discard(self._stream)
             reason = getattr(error, "strerror", None) or error
             raise MissingResource(
-                f"standard output cannot be written: {reason}. Free the disk, or send the results somewhere else"
+                f"standard output cannot be written: {reason}. Free the disk, or send the results to another place"
             ) from None
 
 
 class Notes(_Stream):
-    """Standard error: what cannot be written there is dropped."""
+    """Standard error: text that cannot be written is dropped."""
 
     def write(self, text: str) -> int:
         try:
@@ -101,7 +100,7 @@ class Notes(_Stream):
 
 
 def _discard(stream: TextIO) -> None:
-    """Send what is left in the buffer of a stream to nowhere: the interpreter writes it out at its end, which must not fail again."""
+    """Drop the buffer of a stream, which the interpreter would write at exit, with the same error."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
@@ -113,7 +112,7 @@ def _discard(stream: TextIO) -> None:
 def notes() -> Iterator[None]:
     """Guard ``sys.stderr`` while a block runs."""
     outer = sys.stderr
-    sys.stderr = cast(TextIO, Notes(_nowhere(2) if outer is None else outer))
+    sys.stderr = cast(TextIO, Notes(_null_stream(2) if outer is None else outer))
     try:
         yield
     finally:
@@ -122,15 +121,15 @@ def notes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def results() -> Iterator[None]:
-    """Guard ``sys.stdout`` while a block runs; what was written has left the process at its end.
+    """Guard ``sys.stdout`` while a block runs, and flush it at the end.
 
     Raises:
-        MissingResource: standard output is closed, which is found before any work is done.
+        MissingResource: standard output is closed; this is detected before any work is done.
     """
     outer = sys.stdout
     if outer is None:
-        _nowhere(1)  # or the next file that is opened becomes standard output
-        raise MissingResource("standard output is closed, and results go there. Send them to a file, or to /dev/null")
+        _null_stream(1)  # or the next file that is opened becomes standard output
+        raise MissingResource("results need standard output, and it is closed. Send them to a file, or to /dev/null")
     sys.stdout = cast(TextIO, Results(outer))
     try:
         yield
@@ -139,8 +138,8 @@ def results() -> Iterator[None]:
         sys.stdout = outer
 
 
-def _nowhere(number: int) -> TextIO:
-    """A stream that takes the place of a closed one, so that no file of the program gets its number."""
+def _null_stream(number: int) -> TextIO:
+    """Return a stream in place of a closed one, so that no file of the program gets its number."""
     null = os.open(os.devnull, os.O_WRONLY)
     if null < number:  # a lower one is closed as well
         os.dup2(null, number)

@@ -1,7 +1,7 @@
 """Colour and live progress, on a terminal only.
 
-The words and numbers of an answer are the same on a terminal and off it; a terminal adds colour, and on standard error progress that
-vanishes when the work is done. rich is imported where a stream is a terminal, and nowhere else.
+Words and numbers do not depend on the terminal, which adds colour, and on standard error progress that vanishes when
+the work is done. rich is imported only if a stream is a terminal.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-DELAY = 1.0  # seconds before work that is usually short shows how far it is
+DELAY = 1.0  # seconds before work that is usually short shows its progress
 BAR_WIDTH = 24
-STYLES = {  # of cells in tables: columns stand at least two blanks apart
+# of table cells, which are at least two blanks apart
+STYLES = {
     "certified|exact|ok|holds": "green",
     "upper-bound": "cyan",
     "approximate|as-published|statistical|not reached": "yellow",
@@ -41,7 +42,7 @@ def print_table(table: str) -> None:
     """Print a table to standard output, on a terminal with a bold header and coloured claims and verdicts.
 
     Args:
-        table: its lines, the header first, columns at least two blanks apart.
+        table: the lines of the table, the header first, columns at least two blanks apart.
     """
     if not has_colour(sys.stdout):
         print(table)
@@ -49,9 +50,8 @@ def print_table(table: str) -> None:
     from rich.text import Text
 
     text = Text(table)
-    header = re.match(
-        r"(?:.* by\n)?.*", table
-    )  # of a sweep's table, a line that names the answer stands above the columns
+    # the table of a sweep has a line above its header, which names the computed quantity
+    header = re.match(r"(?:.* by\n)?.*", table)
     text.stylize("bold", 0, header.end() if header else 0)
     for words, style in STYLES.items():
         text.highlight_regex(rf"(?m)(?:(?<=  )|(?<=^))(?:{words})(?=  |$)", style)
@@ -65,7 +65,7 @@ def _console(stream: TextIO) -> Any:
 
 
 def _bars(*columns: Any) -> Progress:
-    """A display on standard error that is gone when it stops, and leaves what others write to the streams alone."""
+    """Return a display on standard error that vanishes when it stops, and does not redirect other output."""
     from rich.progress import Progress
 
     return Progress(
@@ -76,7 +76,7 @@ def _bars(*columns: Any) -> Progress:
 class Training:
     """Progress of trainings: a bar with steps, eps and the time left, below the lines that stay.
 
-    It is called with a line, as ``wpriv.run.training.progress`` calls any listener, and is one of its meters.
+    It is a listener and a meter of ``wpriv.run.training.progress``.
     """
 
     def __init__(self) -> None:
@@ -88,14 +88,14 @@ class Training:
         self.sweep: TaskID | None = None
 
     def __call__(self, line: str, stays: bool) -> None:
-        """Print a line that stays; one that does not is what the bar shows."""
+        """Print a line that stays; the bar shows the others."""
         from rich.text import Text
 
         if stays:
             self.bars.console.print(Text(f"wpriv: {line}"), soft_wrap=True)
 
     def advance(self, step: int, steps: int, eps: float | None) -> None:
-        """Show that a step is done, and what was spent by the end of the last epoch."""
+        """Show that a step is done, and eps at the end of the last epoch."""
         spent = "" if eps is None else f"eps {eps:.4g}"
         if self.task is None:
             self.bars.start()
@@ -115,7 +115,7 @@ class Training:
 
 @contextlib.contextmanager
 def training() -> Iterator[Callable[[str, bool], None]]:
-    """Yield what is told of the progress of trainings: a bar on a terminal, else the lines that stay and nothing more."""
+    """Yield a listener to the progress of trainings: a bar on a terminal, else it prints the lines that stay."""
     if not is_live(sys.stderr):
         yield _line
         return
@@ -133,7 +133,7 @@ def _line(line: str, stays: bool) -> None:
 
 @contextlib.contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function of (done, total) that shows a bar on a terminal once the work has taken ``DELAY`` seconds; None off a terminal."""
+    """Yield a function of (done, total) that shows a bar after ``DELAY`` seconds; None off a terminal."""
     if not is_live(sys.stderr):
         yield None
         return
@@ -144,7 +144,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show on a terminal that work goes on, and for how long, once it has taken ``DELAY`` seconds."""
+    """Show on a terminal how long work has taken, after ``DELAY`` seconds."""
     if not is_live(sys.stderr):
         yield
         return
@@ -154,7 +154,7 @@ def waiting(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
-    """Start a display after ``DELAY`` seconds in a thread of its own, unless the work is done by then; yields its update function."""
+    """Start a display after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
     lock = threading.Lock()
     shown: list[tuple[Progress, TaskID]] = []
     over = False

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wpriv.cli import flags
 from wpriv.errors import UsageError
 
+if TYPE_CHECKING:
+    from wpriv.config.recipe import Recipe as LoadedRecipe
+
 Recipe = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A recipe of kind train: a path, or a shipped one as dpsgd/mnist.")
+    str,
+    typer.Argument(metavar="RECIPE", help="The path or the name of a recipe of kind train, such as dpsgd/mnist."),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu or cuda.")]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Where everything goes (default results/<name>).")
+    Path | None, typer.Option("--out", metavar="DIR", help="Folder of all results (default results/<name>).")
 ]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key: privacy.eps=2; repeatable.")
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick overrides.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run, or begin one; sweeps always do.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished run, or begin one; sweeps always do.")]
 Fork = Annotated[
-    bool, typer.Option("--fork", help="Go on from the weights in DIR under a changed recipe; both runs are paid for.")
+    bool,
+    typer.Option("--fork", help="Continue from the weights in DIR with a changed recipe; both runs count."),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Begin again; what DIR holds is moved aside.")]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done and what it would cost.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Begin again; earlier results in DIR are moved aside.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done and what it would cost.")]
 Root = Annotated[
-    Path | None, typer.Option("--data-root", metavar="DIR", help="Where the data set lies (before $WPRIV_DATA).")
+    Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
 ]
-
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Trainings of a sweep at once.")]
 Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Only this part of a sweep: 3/16.")]
 Backend = Annotated[
@@ -55,7 +59,7 @@ def command(
     backend: Backend = "loky",
     as_json: flags.Json = False,
 ) -> None:
-    """Train with differential privacy, and account for what really ran.
+    """Train with differential privacy, and account for the releases that really happened.
 
     wpriv train quick/digits
 
@@ -63,51 +67,67 @@ def command(
     """
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.cli import terminal, training_output
-    from wpriv.run.training import process_group, sweep, train
+    from wpriv.run.training import sweep, train
 
     if device not in ("cpu", "cuda"):
-        raise UsageError(f"--device is cpu or cuda; found {device!r}")
+        raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     sweep.check_backend(backend)
-    made = train.recipe_of(recipe, quick=quick, changes=_changes(changes or []))
-    where = out or train.default_out(made)
-    how: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
-    if made.training is not None and made.training.sweep is not None:
+    loaded = train.recipe_of(recipe, quick=quick, changes=_changes(changes or []))
+    folder = out or train.default_out(loaded)
+    if loaded.training is not None and loaded.training.sweep is not None:
         if fork or fresh:
-            told = "--fork and --fresh are for one training, and a sweep's many each go on where they were"
-            raise UsageError(f"{told}. Name another folder with --out to begin all of it again")
-        if dry_run:
-            training_output.dry_sweep(
-                made, sweep.planned(made, where, part=shard or "1/1", root=data_root), where, as_json
+            raise UsageError(
+                f"--{'fork' if fork else 'fresh'} is for one training, and a sweep continues all of its trainings. "
+                f"Name another folder with --out to begin all of them again"
             )
-            return
-        with terminal.training() as say:
-            swept = sweep.run(
-                made, where, jobs=jobs, part=shard or "1/1", backend=backend, device=device, root=data_root, say=say
-            )
-        training_output.swept(swept, as_json)
-        return
-    if shard is not None or jobs > 1:
-        raise UsageError("--jobs and --shard split a sweep, and the recipe has no 'sweep'")
+        options = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
+        _sweep(loaded, folder, data_root, dry_run, as_json, options)
+    elif shard is not None or jobs > 1:
+        raise UsageError("--jobs and --shard need a recipe with the key 'sweep'; this recipe has none. Leave them out")
+    else:
+        _train(loaded, folder, data_root, dry_run, as_json, device, resume=resume, fork=fork, fresh=fresh)
+
+
+def _sweep(
+    recipe: LoadedRecipe, out: Path, root: Path | None, dry_run: bool, as_json: bool, options: dict[str, Any]
+) -> None:
+    from wpriv.cli import terminal, training_output
+    from wpriv.run.training import sweep
+
     if dry_run:
-        plan, place = train.planned(made, where, root=data_root, **how)
-        training_output.dry(plan, place, as_json)
+        planned = sweep.planned(recipe, out, part=options["part"], root=root)
+        training_output.print_sweep_plan(recipe, planned, out, as_json)
         return
     with terminal.training() as say:
-        done = train.run(made, where, device=device, root=data_root, say=say, **how)
-    if process_group.is_main():  # of several processes (torchrun) one speaks
-        training_output.results(done, as_json)
-    done.require()
+        result = sweep.run(recipe, out, **options, root=root, say=say)
+    training_output.print_sweep(result, as_json)
 
 
-def _changes(written: list[str]) -> dict[str, Any]:
-    """``privacy.eps=2`` as a path and a value, read as in a recipe."""
+def _train(
+    recipe: LoadedRecipe, out: Path, root: Path | None, dry_run: bool, as_json: bool, device: str, **start: Any
+) -> None:
+    from wpriv.cli import terminal, training_output
+    from wpriv.run.training import process_group, train
+
+    if dry_run:
+        plan, folder = train.planned(recipe, out, root=root, **start)
+        training_output.print_plan(plan, folder, as_json)
+        return
+    with terminal.training() as say:
+        trained = train.run(recipe, out, device=device, root=root, say=say, **start)
+    if process_group.is_main():  # only the first of several processes (torchrun) prints
+        training_output.print_training(trained, as_json)
+    trained.require()
+
+
+def _changes(entries: list[str]) -> dict[str, Any]:
+    """Paths and values of ``privacy.eps=2``, each value read as in a recipe."""
     from wpriv.config import yaml_document
 
-    found: dict[str, Any] = {}
-    for text in written:
+    changes: dict[str, Any] = {}
+    for text in entries:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
             raise UsageError(f"--set wants key=value, as in privacy.eps=2; found {text[:80]!r}")
-        found[path.strip()] = yaml_document.parse(f"value: {value}", f"--set {text[:80]}").data["value"]
-    return found
+        changes[path.strip()] = yaml_document.parse(f"value: {value}", f"--set {text[:80]}").data["value"]
+    return changes

@@ -1,4 +1,4 @@
-"""A training on the screen: its plan and its results."""
+"""Print the plan and the results of a training or of a sweep of trainings."""
 
 from __future__ import annotations
 
@@ -7,105 +7,167 @@ import os
 from pathlib import Path
 from typing import Any
 
-from wpriv.cli import comparison_output, guarantee_output, terminal
+from wpriv.cli import comparison_output, guarantee_output, output
 from wpriv.config.recipe import Recipe
 from wpriv.numerics.safe_rounding import text
 from wpriv.run import recipe_duration
 from wpriv.run.results import expectations, file_names
-from wpriv.run.training import run_folder, sweep
+from wpriv.run.training import sweep
 from wpriv.run.training.plan import Plan
-from wpriv.run.training.sweep import Cell, Swept
+from wpriv.run.training.run_folder import RunFolder
+from wpriv.run.training.sweep import PlannedCell, SweepResult
 from wpriv.run.training.train import Trained
 
-MOST_EPOCHS = 12
+MAX_EPOCHS = 12  # lines of the table of eps after each epoch
+# columns of metrics.csv that are no measured result, or are measured on training records
+NO_RESULTS = ("epoch", "step", "seconds", "loss", "clipped")
 
 
-def dry(plan: Plan, place: run_folder.Folder, as_json: bool) -> None:
-    """Prints what a training would do."""
-    ends = plan.epoch_ends
-    shown = comparison_output.thin(list(enumerate(ends, start=1)), MOST_EPOCHS)
-    rows: list[dict[str, Any]] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in shown]
-    private = plan.private
-    about: dict[str, Any] = {
-        "schema": "wpriv.plan/1",
-        "recipe": plan.recipe.name,
-        "records": plan.records,
-        "batch": plan.batch,
-        "steps": plan.steps,
-        "sampling": plan.sampling.kind,
-        "rate": plan.sampling.rate,
-        "noise_multiplier": plan.multiplier if private else None,
-        "adjacency": plan.adjacency if private else None,
-        "delta": private.delta if private else None,
-        "epsilon": plan.eps(),
-        "epochs": rows,
-        "guess": _guessed(plan),
-        "time": None if (time := recipe_duration.of_plan(plan)) is None else time.as_dict(),
-        "folder": str(place.path),
-        "files": [str(place.path / name) for name in file_names.of_training(plan.train.task)],
-        "notes": list(plan.notes),
-    }
+def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
+    """Print what a training would do and cost."""
+    epochs = comparison_output.thin(list(enumerate(plan.epoch_ends, start=1)), MAX_EPOCHS)
+    rows: list[dict[str, Any]] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
+    duration = recipe_duration.of_plan(plan)
+    estimate = _cost_estimate(plan)
     if as_json:
-        guarantee_output.emit(json.dumps(about))
+        private = plan.private
+        output.emit_json(
+            {
+                "schema": "wpriv.plan/1",
+                "recipe": plan.recipe.name,
+                "records": plan.records,
+                "batch": plan.batch,
+                "steps": plan.steps,
+                "sampling": plan.sampling.kind,
+                "rate": plan.sampling.rate,
+                "noise_multiplier": plan.multiplier if private else None,
+                "adjacency": plan.adjacency if private else None,
+                "delta": private.delta if private else None,
+                "epsilon": plan.eps(),
+                "epochs": rows,
+                "guess": estimate,
+                "time": None if duration is None else duration.as_dict(),
+                "folder": str(folder.path),
+                "files": [str(folder.path / name) for name in file_names.of_training(plan.train.task)],
+                "notes": list(plan.notes),
+            }
+        )
         return
-    sampled = (
-        "all records each step"
-        if plan.sampling.kind == "none"
-        else f"{plan.sampling.kind} sampling at rate {plan.sampling.rate:.6g}"
-    )
-    guarantee_output.emit(
-        guarantee_output.bold(
-            f"{plan.recipe.name}: {plan.steps} steps of {plan.batch} of {plan.records} records, {sampled}"
-        )
-    )
-    if private is None or plan.release is None:
-        guarantee_output.emit("privacy: none")
-    else:
-        eps, clip = plan.eps(), "batch-mean" if private.clip == "batch-mean" else f"{plan.release.clip:g}"
-        cost = "no finite eps" if eps is None else f"eps = {text(eps, up=True)}"
-        guarantee_output.emit(
-            f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours"
-        )
-        guarantee_output.emit(
-            f"noise: multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity), clipping {clip}"
-        )
-        lines = [
-            [str(r["epoch"]), str(r["step"]), "none" if r["epsilon"] is None else text(float(r["epsilon"]), up=True)]
-            for r in rows
-        ]
-        terminal.print_table(guarantee_output.table(["epoch", "step", "eps"], lines))
+    sampling = f"{plan.sampling.kind} sampling at rate {plan.sampling.rate:.6g}"
+    sampling = "all records each step" if plan.sampling.kind == "none" else sampling
+    output.emit_bold(f"{plan.recipe.name}: {plan.steps} steps of {plan.batch} of {plan.records} records, {sampling}")
+    _print_privacy(plan, rows)
     for note in plan.notes:
-        guarantee_output.emit(f"read as: {note}")
-    guarantee_output.emit(_taken(time, about["guess"], plan))
-    guarantee_output.emit(f"writes: {place.path}{os.sep} {', '.join(file_names.of_training(plan.train.task))}")
+        output.emit(f"read as: {note}")
+    output.emit(_cost_line(duration, estimate, plan))
+    output.emit(f"writes: {folder.path}{os.sep} {', '.join(file_names.of_training(plan.train.task))}")
 
 
-def dry_sweep(made: Recipe, planned: list[tuple[Cell, Plan, bool]], out: Path, as_json: bool) -> None:
-    """Prints what the trainings of a sweep would do, a line each."""
-    rows, name = [], made.name
-    time = recipe_duration.of_sweep(made, [plan for _, plan, done in planned if not done], len(sweep.cells(made)))
-    for cell, plan, done in planned:
-        about = {"steps": plan.steps, "sigma": plan.multiplier if plan.private else None, "epsilon": plan.eps()}
-        rows.append(
-            {**cell.labels, **about, "seconds": (_guessed(plan) or {}).get("seconds_of_one_core"), "done": done}
-        )
+def print_sweep_plan(recipe: Recipe, planned: list[PlannedCell], out: Path, as_json: bool) -> None:
+    """Print what the trainings of a sweep would do, one line each."""
+    open_plans = [cell.plan for cell in planned if not cell.done]
+    duration = recipe_duration.of_sweep(recipe, open_plans, len(sweep.cells(recipe)))
+    rows = []
+    for cell in planned:
+        plan = cell.plan
+        numbers = {"steps": plan.steps, "sigma": plan.multiplier if plan.private else None, "epsilon": plan.eps()}
+        seconds = (_cost_estimate(plan) or {}).get("seconds_of_one_core")
+        rows.append({**cell.cell.labels, **numbers, "seconds": seconds, "done": cell.done})
     if as_json:
-        taken = None if time is None else time.as_dict()
-        guarantee_output.emit(json.dumps({"schema": "wpriv.plans/1", "rows": rows, "time": taken, "folder": str(out)}))
+        time = None if duration is None else duration.as_dict()
+        output.emit_json({"schema": "wpriv.plans/1", "rows": rows, "time": time, "folder": str(out)})
         return
-    guarantee_output.emit(
-        guarantee_output.bold(f"{name}: {len(rows)} trainings, {sum(done for *_, done in planned)} of them done")
-    )
+    output.emit_bold(f"{recipe.name}: {len(rows)} trainings, {sum(row['done'] for row in rows)} of them done")
     if not rows:
-        guarantee_output.emit("nothing falls to this shard")
+        output.emit("this shard has no trainings")
         return
     columns = [key for key in rows[0] if key != "seconds" or any(row[key] for row in rows)]
-    terminal.print_table(guarantee_output.table(columns, [[_plain(row[key]) for key in columns] for row in rows]))
-    guarantee_output.emit(f"takes: {'not known' if time is None else time} (the trainings that are not done)")
-    guarantee_output.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
+    output.emit_table(columns, [[output.cell(row[key]) for key in columns] for row in rows])
+    output.emit(f"takes: {'not known' if duration is None else duration} (the trainings that are not done)")
+    output.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
 
 
-def _guessed(plan: Plan) -> dict[str, Any] | None:
+def print_training(trained: Trained, as_json: bool) -> None:
+    """Print the results of a training beside the published numbers."""
+    recipe, last = trained.plan.recipe, trained.metrics[-1]
+    if as_json:
+        output.emit_json(
+            {
+                "schema": "wpriv.training/1",
+                "metrics": last,
+                "statement": trained.statement,
+                "expect": [verdict.as_dict() for verdict in trained.verdicts],
+                "files": [str(path) for path in trained.files],
+                "claims": [claim.model_dump() for claim in recipe.claims],
+            }
+        )
+        return
+    results = [f"{key} {last[key]:.4g}" for key in last if key not in (*NO_RESULTS, "epsilon")]
+    output.emit_bold(f"{recipe.name}: {', '.join(results)} after {last['step']} steps")
+    for row in trained.guarantees:
+        output.emit(guarantee_output.headline(row))
+    if trained.plan.private is None:
+        reports = "reports" in trained.statement
+        output.emit(f"promise: {trained.statement['promise']}" if reports else "trained without privacy: no guarantee")
+    comparison_output.print_verdicts(trained.verdicts)
+    comparison_output.print_claims(recipe)
+    for refusal in trained.refused:
+        output.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
+    output.warn(trained.statement.get("warnings", []))
+    output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
+    path = json.dumps(str(trained.out / file_names.MODEL), ensure_ascii=False)
+    load = f'torch.load({path}, weights_only=True)["weights"]'
+    output.say("note", f"the weights of {trained.plan.train.model.name}: {load}, a state_dict")
+
+
+def print_sweep(result: SweepResult, as_json: bool) -> None:
+    """Print the table of the finished trainings of a sweep.
+
+    Raises:
+        CheckFailed: all are finished and a published number was missed.
+    """
+    verdicts = result.verdicts
+    if as_json:
+        output.emit_json(
+            {
+                "schema": "wpriv.sweep/1",
+                "rows": result.rows,
+                "cells": result.cells,
+                "claims": [claim.model_dump() for claim in result.recipe.claims],
+                "expect": [verdict.as_dict() for verdict in verdicts],
+            }
+        )
+    else:
+        output.emit_bold(f"{result.recipe.name}: {len(result.rows)} of {result.cells} trainings are done")
+        if result.rows:
+            columns = [name for name in result.rows[0] if name not in (*NO_RESULTS, "delta")]
+            output.emit_table(columns, [[output.cell(row.get(name)) for name in columns] for row in result.rows])
+        comparison_output.print_verdicts(verdicts)
+        comparison_output.print_claims(result.recipe)
+        output.say("wrote", str(result.table))
+    expectations.require(verdicts)
+
+
+def _print_privacy(plan: Plan, rows: list[dict[str, Any]]) -> None:
+    """Print eps after each epoch and the noise."""
+    private = plan.private
+    if private is None or plan.release is None:
+        output.emit("privacy: none")
+        return
+    eps = plan.eps()
+    cost = "no finite eps" if eps is None else f"eps = {text(eps, up=True)}"
+    output.emit(f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours")
+    clip = "batch-mean" if private.clip == "batch-mean" else f"{plan.release.clip:g}"
+    multiplier = f"multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity)"
+    output.emit(f"noise: {multiplier}, clipping {clip}")
+    body = []
+    for row in rows:
+        epsilon = "none" if row["epsilon"] is None else text(float(row["epsilon"]), up=True)
+        body.append([str(row["epoch"]), str(row["step"]), epsilon])
+    output.emit_table(["epoch", "step", "eps"], body)
+
+
+def _cost_estimate(plan: Plan) -> dict[str, Any] | None:
     cost = plan.cost
     if cost is None:
         return None
@@ -117,77 +179,12 @@ def _guessed(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def _taken(time: recipe_duration.Duration | None, guess: dict[str, Any] | None, plan: Plan) -> str:
-    """What a training takes, as far as that is known."""
-    if time is None:
-        return f"takes: not known for the model {plan.train.model.name} on {plan.train.data.name} in the task {plan.train.task}"
-    if guess is None:
-        return f"takes: {time}"
-    size = f"{guess['weights']:,} weights, up to {guess['records_at_once']} records through the model at once"
-    return f"takes: {time}; about {guess['megabytes']:.0f} MB; {size}"
-
-
-def results(done: Trained, as_json: bool) -> None:
-    """Prints what came out, beside what was published."""
-    if as_json:
-        about: dict[str, Any] = {"schema": "wpriv.training/1", "metrics": done.metrics[-1], "statement": done.statement}
-        about |= {"expect": [v.as_dict() for v in done.verdicts], "files": [str(path) for path in done.files]}
-        about |= {"claims": [claim.model_dump() for claim in done.plan.recipe.claims]}
-        guarantee_output.emit(json.dumps(about))
-        return
-    last = done.metrics[-1]
-    # what is measured on training records is told while it runs, and is no result
-    measured = [key for key in last if key not in ("epoch", "step", "epsilon", "seconds", "loss", "clipped")]
-    told = ", ".join(f"{key} {last[key]:.4g}" for key in measured)
-    guarantee_output.emit(guarantee_output.bold(f"{done.plan.recipe.name}: {told} after {last['step']} steps"))
-    for row in done.guarantees:
-        guarantee_output.emit(guarantee_output.headline(row))
-    if done.plan.private is None:
-        guarantee_output.emit(
-            "trained without privacy: no guarantee"
-            if "reports" not in done.statement
-            else f"promise: {done.statement['promise']}"
-        )
-    if done.verdicts:
-        terminal.print_table(comparison_output.expected(done.verdicts))
-    comparison_output.claims(done.plan.recipe)
-    for refusal in done.refused:
-        guarantee_output.say("note", f"{refusal.accountant} has no answer: {refusal.reason}")
-    for warning in done.statement.get("warnings", []):
-        guarantee_output.say("warning", warning)
-    guarantee_output.say("wrote", f"{done.out}{os.sep} {', '.join(path.name for path in done.files)}")
-    model = json.dumps(str(done.out / file_names.MODEL), ensure_ascii=False)
-    guarantee_output.say(
-        "note",
-        f'the weights of {done.plan.train.model.name}: torch.load({model}, weights_only=True)["weights"], a state_dict',
-    )
-
-
-def swept(done: Swept, as_json: bool) -> None:
-    """Prints the table of a sweep, as far as it is done."""
-    if as_json:
-        about: dict[str, Any] = {"schema": "wpriv.sweep/1", "rows": done.rows, "cells": done.cells}
-        about |= {"claims": [claim.model_dump() for claim in done.recipe.claims]}
-        guarantee_output.emit(json.dumps({**about, "expect": [v.as_dict() for v in done.verdicts]}))
-    else:
-        guarantee_output.emit(
-            guarantee_output.bold(f"{done.recipe.name}: {len(done.rows)} of {done.cells} trainings are done")
-        )
-        if done.rows:
-            names = [
-                name for name in done.rows[0] if name not in ("epoch", "step", "seconds", "loss", "clipped", "delta")
-            ]
-            terminal.print_table(
-                guarantee_output.table(names, [[_plain(row.get(name)) for name in names] for row in done.rows])
-            )
-        if done.verdicts:
-            terminal.print_table(comparison_output.expected(done.verdicts))
-        comparison_output.claims(done.recipe)
-        guarantee_output.say("wrote", str(done.table))
-    expectations.require(done.verdicts)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+def _cost_line(duration: recipe_duration.Duration | None, estimate: dict[str, Any] | None, plan: Plan) -> str:
+    """The time and memory that a training takes, as far as known."""
+    if duration is None:
+        train = plan.train
+        return f"takes: not known for the model {train.model.name} on {train.data.name} in the task {train.task}"
+    if estimate is None:
+        return f"takes: {duration}"
+    size = f"{estimate['weights']:,} weights, up to {estimate['records_at_once']} records through the model at once"
+    return f"takes: {duration}; about {estimate['megabytes']:.0f} MB; {size}"

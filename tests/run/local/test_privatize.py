@@ -1,4 +1,4 @@
-"""privatize: the law of what is published, the clip, the seed, the transform, the price, the statement; what it refuses."""
+"""Tests of ``privatize``: the distribution of the reports, clipping, seed, transform, cost, statement and errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wpriv.errors import MissingResource, Unsupported, UsageError, WprivError
 from wpriv.numerics import gaussian_calibration
 from wpriv.run.local import local_statement, mechanism_plan, privatize
 
-LEVEL = 1e-9  # chance that a test on noise of the operating system fails though the law is right
+LEVEL = 1e-9  # chance that a test on noise of the operating system fails though the distribution is right
 GAUSS = {"mech": "local-gauss", "radius": 1.0, "eps": 2.0, "delta": 1e-5}
 LAPLACE = {"mech": "local-laplace", "radius": 1.0, "eps": 2.0}
 SIZED = {"local-gauss": ("sigma", {"delta": 1e-5}), "local-laplace": ("scale", {})}
@@ -138,7 +138,8 @@ def test_a_center_moves_the_ball_and_the_result_alike():
     asked = {**GAUSS, "seed": 1}
     about = released(x, center=7.0, **asked)
     np.testing.assert_allclose(about, released(x - 7, **asked) + 7, atol=1e-14)
-    # the published experiments clip no norms: then the ball is that around the box of pixels, whose diameter is 28 = sqrt(784)
+    # the published experiments clip no norms: then the ball is that around the box of pixels, whose diameter is 28 =
+    # sqrt(784)
     box = {"mech": "local-gauss", "radius": 14, "center": 0.5, "sigma": 0.1887 * 2, "delta": 1e-4}
     said = wpriv.privatize(np.zeros((2, 784)), dry_run=True, **box).statement
     assert said["noise"]["sensitivity"] == 28
@@ -233,10 +234,9 @@ def test_the_statement_says_what_is_protected_and_what_is_not():
     said = wpriv.privatize(records(8, 3), seed=4, **GAUSS).statement
     told = local_statement.to_markdown(said)
     for words in (
-        "every record by itself", "any two inputs are neighbours", "to an l2 norm of 1, exactly", "the least noise that suffices", "eps = ",
-        "at delta = 1e-05", "post-processing", "several records of one person", "AES-256", "Seed: 4 (fixed)", "whoever knows it can draw",
-        "8 records of 3",
-    ):  # fmt: skip
+        *("every record by itself", "any-two", "to an l2 norm of 1", "eps = ", "at delta = 1e-05", "post-processing"),
+        *("AES-256", "Seed: 4 (fixed)", "seed is fixed", "8 records of 3"),
+    ):
         assert words in told
     assert said["schema"] == "wpriv.statement/1"
     quiet = wpriv.privatize(records(8, 3), **LAPLACE).statement
@@ -253,11 +253,11 @@ def test_nothing_in_the_statement_was_computed_from_the_records():
 def test_a_file_that_is_there_is_not_overwritten_and_an_interruption_leaves_nothing(tmp_path):
     wpriv.privatize(records(5, 2), out=tmp_path / "a.npz", **GAUSS)
     before = (tmp_path / "a.npz").read_bytes()
-    with pytest.raises(UsageError, match=r"a\.npz is there already"):
+    with pytest.raises(UsageError, match=r"a\.npz"):
         wpriv.privatize(records(5, 2), out=tmp_path / "a.npz", **GAUSS)
     assert (tmp_path / "a.npz").read_bytes() == before
     (tmp_path / "b.statement.md").write_text("mine")
-    with pytest.raises(UsageError, match=r"b\.statement\.md is there already"):
+    with pytest.raises(UsageError, match=r"b\.statement\.md"):
         wpriv.privatize(records(5, 2), out=tmp_path / "b.npz", **GAUSS)
 
     def stop(line):
@@ -274,49 +274,49 @@ def test_a_file_that_is_there_is_not_overwritten_and_an_interruption_leaves_noth
     ("change", "error", "told"),
     [
         ({"mech": "local-gaus"}, UsageError, "did you mean 'local-gauss'"),
-        ({"mech": None}, UsageError, "privatize needs --mech"),
-        ({"mech": ["x"]}, UsageError, "privatize needs --mech"),
-        ({"delta": None}, UsageError, "Gauss noise has no finite eps at delta = 0"),
-        ({"delta": 0.0}, UsageError, "--delta must lie strictly between 0 and 1"),
-        ({"eps": None}, UsageError, "give a target .* or the noise itself .* found neither"),
-        ({"sigma": 1.0}, UsageError, "found both"),
-        ({"eps": None, "scale": 1.0}, UsageError, "local-gauss has a sigma, not a scale"),
-        ({"eps": 0.0}, UsageError, "greater than 0; found 0"),
-        ({"eps": "x"}, UsageError, "--eps must be a number"),
-        ({"eps": -1.0}, UsageError, "greater than 0; found -1"),
-        ({"radius": 0.0}, UsageError, "must be greater than 0; found 0"),
-        ({"radius": None}, UsageError, "give --radius"),
-        ({"radius": 1e-40}, UsageError, "radius must lie between 1e-9 and 1e9"),
-        ({"eps": None, "sigma": 1e-9}, UsageError, "hides nothing"),
-        ({"eps": None, "sigma": 1e38, "radius": 1e9}, UsageError, "overflows float32"),
-        ({"dtype": "float16"}, UsageError, "--dtype is float32 or float64"),
-        ({"formula": "paper"}, UsageError, "analytic or eq4; found 'paper'"),
-        ({"formula": "eq4", "delta": 0.5}, UsageError, "below 1/2"),
-        ({"formula": "eq4", "eps": None, "sigma": 1.0}, UsageError, "and --sigma"),
-        ({"dct": True, "nonnegative": True}, UsageError, "both signs"),
-        ({"dct": True, "center": 0.5}, UsageError, "leave it out, or --dct"),
-        ({"center": 1e10}, UsageError, "--center must lie"),
-        ({"quantile": 0.8}, UsageError, "would itself tell of them"),
-        ({"public": np.ones((4, 3))}, UsageError, "say which by --quantile"),
-        ({"public": np.ones((4, 3)), "quantile": 1.5}, UsageError, "above 0 and up to 1"),
-        ({"public": np.ones((4, 2)), "quantile": 0.5}, UsageError, r"must have the shape .* \[3\]"),
-        ({"thresholds": np.ones(2)}, UsageError, "thresholds are 3 numbers"),
-        ({"thresholds": -np.ones(3)}, UsageError, "thresholds are 3 numbers of at least 0"),
-        ({"thresholds": np.ones(3), "quantile": 0.5}, UsageError, "leave out --quantile"),
-        ({"seed": -1}, UsageError, "--seed is a whole number"),
-        ({"limit": 0}, UsageError, "at least 1; found 0"),
-        ({"public_labels": True}, UsageError, "has no labels to publish"),
-        ({"out": "a.npy"}, UsageError, r"ending in \.npz"),
-        ({"data": np.array([[1.0, np.nan, 0]])}, MissingResource, "record 0 has one that is not"),
-        ({"data": np.array([[0, 0, 0], [1.0, np.inf, 0]])}, MissingResource, "record 1 has one that is not"),
-        ({"data": np.array([["a", "b", "c"]])}, MissingResource, "wanted numbers"),
-        ({"data": np.zeros((0, 3))}, MissingResource, "no records"),
-        ({"data": np.zeros((3, 0))}, MissingResource, "no records"),
-        ({"data": np.float64(3)}, UsageError, "data is an array"),
-        ({"data": "nowhere.npz"}, MissingResource, "no such file"),
+        ({"mech": None}, UsageError, "--mech"),
+        ({"mech": ["x"]}, UsageError, "--mech"),
+        ({"delta": None}, UsageError, "--delta"),
+        ({"delta": 0.0}, UsageError, "--delta"),
+        ({"eps": None}, UsageError, "--eps.*--sigma"),
+        ({"sigma": 1.0}, UsageError, "--eps.*--sigma"),
+        ({"eps": None, "scale": 1.0}, UsageError, "local-gauss.*--sigma"),
+        ({"eps": 0.0}, UsageError, "--eps.*found 0"),
+        ({"eps": "x"}, UsageError, "--eps.*'x'"),
+        ({"eps": -1.0}, UsageError, "--eps.*found -1"),
+        ({"radius": 0.0}, UsageError, "radius.*found 0"),
+        ({"radius": None}, UsageError, "--radius"),
+        ({"radius": 1e-40}, UsageError, "radius.*1e-9 and 1e9"),
+        ({"eps": None, "sigma": 1e-9}, UsageError, "1e-09"),
+        ({"eps": None, "sigma": 1e38, "radius": 1e9}, UsageError, "float32.*--dtype float64"),
+        ({"dtype": "float16"}, UsageError, "--dtype.*'float16'"),
+        ({"formula": "paper"}, UsageError, "--formula.*'paper'"),
+        ({"formula": "eq4", "delta": 0.5}, UsageError, "1/2"),
+        ({"formula": "eq4", "eps": None, "sigma": 1.0}, UsageError, "--formula.*--sigma"),
+        ({"dct": True, "nonnegative": True}, UsageError, "--nonnegative"),
+        ({"dct": True, "center": 0.5}, UsageError, "--center.*--dct"),
+        ({"center": 1e10}, UsageError, "--center"),
+        ({"quantile": 0.8}, UsageError, "--public.*--thresholds"),
+        ({"public": np.ones((4, 3))}, UsageError, "--quantile"),
+        ({"public": np.ones((4, 3)), "quantile": 1.5}, UsageError, "--quantile.*found 1.5"),
+        ({"public": np.ones((4, 2)), "quantile": 0.5}, UsageError, r"--public.*\[3\].*\[2\]"),
+        ({"thresholds": np.ones(2)}, UsageError, "thresholds.*3 numbers.*found 2"),
+        ({"thresholds": -np.ones(3)}, UsageError, "thresholds.*found 3 numbers"),
+        ({"thresholds": np.ones(3), "quantile": 0.5}, UsageError, "--thresholds.*--quantile"),
+        ({"seed": -1}, UsageError, "--seed.*found -1"),
+        ({"limit": 0}, UsageError, "limit.*found 0"),
+        ({"public_labels": True}, UsageError, "--public-labels"),
+        ({"out": "a.npy"}, UsageError, r"--out.*'a\.npy'"),
+        ({"data": np.array([[1.0, np.nan, 0]])}, MissingResource, "record 0"),
+        ({"data": np.array([[0, 0, 0], [1.0, np.inf, 0]])}, MissingResource, "record 1"),
+        ({"data": np.array([["a", "b", "c"]])}, MissingResource, "the array: .*found"),
+        ({"data": np.zeros((0, 3))}, MissingResource, r"\[0, 3\]"),
+        ({"data": np.zeros((3, 0))}, MissingResource, r"\[3, 0\]"),
+        ({"data": np.float64(3)}, UsageError, "found float64"),
+        ({"data": "nowhere.npz"}, MissingResource, "nowhere.npz"),
         ({"data": "mnits"}, UsageError, "did you mean 'mnist'"),
         ({"data": "mnist:all"}, UsageError, "mnist:train or mnist:test"),
-        ({"size": 3, "data": "digits"}, UsageError, "digits has no parameter 'size'"),
+        ({"size": 3, "data": "digits"}, UsageError, "digits.*'size'"),
     ],
     ids=lambda v: str(v)[:40],
 )
@@ -327,7 +327,7 @@ def test_what_cannot_be_is_refused_in_words(change, error, told):
 
 
 def test_the_records_to_protect_are_no_public_ones():
-    with pytest.raises(UsageError, match="these are the records to protect"):
+    with pytest.raises(UsageError, match="--public digits:train"):
         wpriv.privatize("digits", mech="local-laplace", eps=1.0, quantile=0.5, public="digits:train")
     assert (
         wpriv.privatize("digits", mech="local-laplace", eps=1.0, quantile=0.5, public="digits:test", dry_run=True).x
@@ -353,8 +353,8 @@ def test_pure_eps_and_scale_are_rounded_to_the_safe_side_and_no_further(radius, 
 
 def test_laplace_refuses_what_only_gauss_has():
     for change, told in (
-        ({"nonnegative": True}, "2 radii as well"),
-        ({"formula": "eq4", "delta": 1e-5}, "about Gauss noise"),
+        ({"nonnegative": True}, "--nonnegative"),
+        ({"formula": "eq4", "delta": 1e-5}, "--formula eq4"),
     ):
         with pytest.raises(UsageError, match=told):
             wpriv.privatize(records(5, 3), **{**LAPLACE, **change})
@@ -381,9 +381,9 @@ ODD = [
     np.array([1, 2]), np.bool_(True), Path("/"), print,
 ]  # fmt: skip
 ARGUMENTS = (
-    "data", "mech", "eps", "delta", "sigma", "scale", "radius", "center", "formula", "quantile", "public", "thresholds", "seed", "dtype",
-    "limit", "array", "root", "out",
-)  # fmt: skip
+    *("data", "mech", "eps", "delta", "sigma", "scale", "radius", "center", "formula", "quantile", "public"),
+    *("thresholds", "seed", "dtype", "limit", "array", "root", "out"),
+)
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

@@ -28,7 +28,7 @@ def test_another_recipe_is_never_overwritten_silently(tmp_path):
 def test_files_that_are_not_ours_are_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     for fresh in (False, True):
-        with pytest.raises(UsageError, match="not a comparison's results"):
+        with pytest.raises(UsageError, match="--out"):
             write.claim(tmp_path, made(), fresh=fresh)
 
 

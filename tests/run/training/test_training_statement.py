@@ -13,7 +13,7 @@ import wpriv
 from wpriv import tasks
 from wpriv.core import registry
 from wpriv.run.local import local_statement
-from wpriv.run.results import file_names, publication
+from wpriv.run.results import file_names, privacy_statement, publication
 from wpriv.run.training import train
 
 RECIPE = """\
@@ -80,8 +80,8 @@ def test_delta_is_set_against_one_over_the_records(tmp_path):
     assert (found["value"], found["records"]) == (1e-5, 300)
     assert found["times_records"] == pytest.approx(0.003)
     assert "0.003 / records" in (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
-    assert "NOT below 1 / records" in publication.share(0.1, 300)["meaning"]
-    assert publication.share(0.0, 300)["meaning"].startswith("pure DP")
+    assert "NOT below 1 / records" in privacy_statement.share(0.1, 300)["meaning"]
+    assert privacy_statement.share(0.0, 300)["meaning"].startswith("pure DP")
 
 
 def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record_made_is_a_yes(tmp_path):

@@ -1,4 +1,4 @@
-"""What privatised records promise and what they do not: one record for programs (.statement.json) and the same in words (.md)."""
+"""The privacy statement of local reports: .statement.json as plain data, and .statement.md."""
 
 from __future__ import annotations
 
@@ -13,38 +13,42 @@ from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.local.mechanism_plan import Plan
 from wpriv.run.local.records import Records
-from wpriv.run.results import publication
+from wpriv.run.results import privacy_statement, publication
 
-SCHEMA = "wpriv.statement/1"
 UNIT = "every record by itself: all numbers of one row of the data"
 COVERED = [
-    "each report by itself, also against whoever knows all other records",
-    "whatever is computed from the reports, and so every training on them: post-processing, which costs no further privacy",
+    "each report by itself, also against an adversary who knows all other records",
+    "everything computed from the reports, such as a training on them: post-processing, which has no further cost",
 ]
 NOT_COVERED = [
     "the number of records, their order and their shape",
     "several records of one person: their eps add up, and so do those of further reports from the same records",
-    "the choice of radius, mechanism and transform, where these records were looked at for it",
+    "the choice of radius, mechanism and transform, if it was made by looking at these records",
 ]
-LABELS_PUBLIC = "the labels: written as they are, since --public-labels says that they are public"
+LABELS_PUBLIC = "the labels: written unchanged, since --public-labels declares them public"
 NOT_ASSESSED = [
-    f"the generator: noise is {publication.GENERATOR}; 64 bits a number are turned into noise by inversion in float64: "
-    "probabilities have an error of about 2^-64 each, and magnitudes end at {most} {unit}, beyond which 2^-64 is left (also of pure DP)",
-    "side channels: run time, memory, error messages, what else saw the records",
+    f"the generator: noise is {publication.GENERATOR}; 64 bits a number are turned into noise by inversion in float64; "
+    "probabilities are off by about 2^-64 each, and magnitudes end at {largest} {unit}, beyond which a probability of 2^-64 is left (also of "
+    "pure DP)",
+    "side channels: run time, memory, error messages, other programs that read the records",
 ]
-FIXED_SEED = "the seed is fixed and recorded: whoever knows it can draw the same noise and subtract it. Leave --seed out for a release"
 
 
-def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
-    """All that is to be said of privatised records, as plain data. Nothing in it was computed from the records themselves.
+def statement(plan: Plan, records: Records, labels: bool) -> dict[str, Any]:
+    """Return the statement of local reports as plain data. No part of it is computed from the values of the records.
 
-    A checksum of them would let anybody test guesses about them, and the share that was clipped tells of them too: neither is here.
+    A checksum of them would let anyone test guesses about them, and so would the share of clipped records; neither is
+    included.
+
+    Args:
+        labels: the labels are published with the reports.
     """
-    priced = plan.priced
-    mechanism, row = priced.mechanism, priced.row
-    most, unit = ("9.2", "standard deviations") if priced.p == 2 else ("44.4", "scales")
+    calibrated = plan.calibrated
+    mechanism, row = calibrated.mechanism, calibrated.row
+    largest, unit = ("9.2", "standard deviations") if calibrated.p == 2 else ("44.4", "scales")
+    fixed_seed = [privacy_statement.FIXED_SEED] if plan.seed is not None else []
     return {
-        "schema": SCHEMA,
+        "schema": privacy_statement.SCHEMA,
         "task": "privatize",
         "private": True,
         "unit": UNIT,
@@ -52,106 +56,81 @@ def statement(plan: Plan, read: Records, labels: bool) -> dict[str, Any]:
         "adjacency_means": Adjacency(row.process.adjacency).meaning,
         "mechanism": mechanism.describe(),
         "noise": {
-            mechanism.noise: priced.noise,
+            mechanism.noise: calibrated.noise,
             "on": "each cosine coefficient" if plan.dct else "each number",
             "sensitivity": mechanism.sensitivity,
-            "chosen_by": priced.formula,
+            "chosen_by": calibrated.formula,
             "grid": plan.step,
         },
         "clip": {
-            "norm": f"l{priced.p}",
+            "norm": f"l{calibrated.p}",
             "radius": plan.radius,
             "center": plan.center,
-            "how": "scaled down onto the ball" if priced.p == 2 else "the nearest point of the ball",
-            "nonnegative": priced.nonnegative,
+            "how": "scaled down onto the ball" if calibrated.p == 2 else "the nearest point of the ball",
+            "nonnegative": calibrated.nonnegative,
             "bounds_from": plan.bounds_from or None,
             "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
         },
         "guarantees": [row.as_dict()],
-        "delta": publication.share(row.delta.safe, len(read.x)),
-        "trust_model": publication.LOCAL,
+        "delta": privacy_statement.share(row.delta.safe, len(records.x)),
+        "trust_model": privacy_statement.LOCAL,
         "publish": publication.of_reports(labels=labels, seed=plan.seed),
         "covered": COVERED,
-        "not_covered": NOT_COVERED + [LABELS_PUBLIC] * labels,
-        "not_assessed": [line.format(most=most, unit=unit) for line in NOT_ASSESSED],
-        "warnings": list(
-            dict.fromkeys(
-                [FIXED_SEED] * (plan.seed is not None) + [*row.warnings, *plausibility_warnings(row, len(read.x))]
-            )
-        ),
+        "not_covered": NOT_COVERED + ([LABELS_PUBLIC] if labels else []),
+        "not_assessed": [line.format(largest=largest, unit=unit) for line in NOT_ASSESSED],
+        "warnings": list(dict.fromkeys([*fixed_seed, *row.warnings, *plausibility_warnings(row, len(records.x))])),
         "seed": plan.seed,
         "versions": {"wpriv": __version__, "python": platform.python_version(), "numpy": np.__version__},
         "data": {
-            "name": read.name,
-            "records": len(read.x),
-            "shape": list(read.shape),
+            "name": records.name,
+            "records": len(records.x),
+            "shape": list(records.shape),
             "dtype": plan.dtype,
-            "read_as": list(read.told),
+            "read_as": list(records.notes),
         },
     }
 
 
-def headline(said: dict[str, Any]) -> str:
-    """'eps = 34.9995 at delta = 0.0001 for every record by itself, exact by pld': what the statement comes down to."""
-    row = said["guarantees"][0]
-    ends = (
-        ""
-        if row["claim"] != "certified"
-        else f" in [{text(row['epsilon_lower'], up=False)}, {text(row['epsilon_upper'], up=True)}]"
-    )
+def headline(statement: dict[str, Any]) -> str:
+    """Return the guarantee in words: 'eps = 34.9995 at delta = 0.0001 for every record by itself, exact by pld'."""
+    row = statement["guarantees"][0]
+    bracket = privacy_statement.bracket(row)
+    ends = f" {bracket}" if bracket else ""
     pure = " (pure DP)" if row["delta"] == 0 else ""
-    promised = f"eps = {text(row['epsilon'], up=True)} at delta = {text(row['delta'], up=True)}{pure}"
-    return f"{promised} for every record by itself, {row['claim']} by {row['accountant']}{ends}"
+    guarantee = f"eps = {text(row['epsilon'], up=True)} at delta = {text(row['delta'], up=True)}{pure}"
+    return f"{guarantee} for every record by itself, {row['claim']} by {row['accountant']}{ends}"
 
 
-def facts(said: dict[str, Any]) -> list[tuple[str, str]]:
-    """The rest of it as pairs of a word and what is to be said, each one line."""
-    noise, clip, data = said["noise"], said["clip"], said["data"]
-    name = "sigma" if "sigma" in noise else "scale"
+def facts(statement: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the other facts of a statement as names and one-line texts."""
+    noise, clip, data, delta = statement["noise"], statement["clip"], statement["data"], statement.get("delta")
+    parameter = "sigma" if "sigma" in noise else "scale"
+    distribution = "Gauss" if parameter == "sigma" else "Laplace"
+    center = f" about {clip['center']:g}" if clip["center"] else ""
     bounds = f", after each number was clamped to {clip['bounds_from']}" if clip["bounds_from"] else ""
     floor = ", after negative numbers became 0" if clip["nonnegative"] else ""
-    middle = f" about {clip['center']:g}" if clip["center"] else ""
-    kind = "Gauss" if name == "sigma" else "Laplace"
-    return [
-        ("protected", said["unit"]),
-        ("neighbours", f"{said['adjacency']}: {said['adjacency_means']}"),
-        (
-            "clipped",
-            f"to an {clip['norm']} norm of {clip['radius']:g}{middle}, exactly, {clip['how']}{bounds}{floor}; domain: {clip['domain']}",
-        ),
-        (
-            "noise",
-            f"{kind}, {name} {noise[name]:g} on {noise['on']} (sensitivity {noise['sensitivity']:g}); {noise['chosen_by']}",
-        ),
-        *(
-            [("delta", f"{text(said['delta']['value'], up=True)} = {said['delta']['meaning']}")]
-            if "delta" in said
-            else []
-        ),
-        (
-            "rounding",
-            f"records and noise lie on one grid of {noise['grid']:g}, where their sum is exact; then {data['dtype']}",
-        ),
-    ]
+    ball = f"to an {clip['norm']} norm of {clip['radius']:g}{center}, exactly, {clip['how']}"
+    amount = f"{distribution}, {parameter} {noise[parameter]:g} on {noise['on']}"
+    rows = {
+        "protected": statement["unit"],
+        "neighbours": f"{statement['adjacency']}: {statement['adjacency_means']}",
+        "clipped": f"{ball}{bounds}{floor}; domain: {clip['domain']}",
+        "noise": f"{amount} (sensitivity {noise['sensitivity']:g}); {noise['chosen_by']}",
+        "delta": "" if delta is None else f"{text(delta['value'], up=True)} = {delta['meaning']}",
+        "rounding": f"records and noise lie on one grid of {noise['grid']:g}, where their sum is exact; "
+        f"then {data['dtype']}",
+    }
+    return [(name, fact) for name, fact in rows.items() if fact]
 
 
-def to_markdown(said: dict[str, Any]) -> str:
-    """The statement in Markdown."""
-    data = said["data"]
-    lines = [f"# Privacy statement: {data['name']}", "", f"{headline(said)}.", "", "| what | |", "|---|---|"]
-    lines += [f"| {what} | {value} |" for what, value in facts(said)] + [""]
-    lines += publication.lines("Trust model", said["trust_model"]) + publication.table(said["publish"])
-    for title, key in (
-        ("Covered", "covered"),
-        ("Not covered", "not_covered"),
-        ("Not assessed", "not_assessed"),
-        ("Warnings", "warnings"),
-    ):
-        lines += [f"## {title}", "", *(f"- {line}" for line in said[key] or ["none"]), ""]
-    seed = "from the operating system, not recorded" if said["seed"] is None else f"{said['seed']} (fixed)"
-    versions = ", ".join(f"{key} {value}" for key, value in said["versions"].items())
+def to_markdown(statement: dict[str, Any]) -> str:
+    """Render the statement of local reports as Markdown."""
+    data = statement["data"]
     shape = " x ".join(str(side) for side in data["shape"])
-    read = "".join(f"; {line}" for line in data["read_as"])
-    return "\n".join(
-        [*lines, f"Seed: {seed}. Versions: {versions}. Data: {data['records']} records of {shape}{read}.", ""]
+    return privacy_statement.to_markdown(
+        statement,
+        title=data["name"],
+        summary=[f"{headline(statement)}.", ""],
+        facts=facts(statement),
+        data="; ".join([f"{data['records']} records of {shape}", *data["read_as"]]),
     )

@@ -24,36 +24,37 @@ ENDINGS = (".npz", ".npy", ".csv")
 PARTS = ("train", "test")
 LIMIT = 8_000_000_000  # bytes of one file
 LARGEST = 1e100
-SLICE = 4096  # records looked at together
+SLICE = 4096  # records validated together
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
     """N records of one shape with finite numbers up to ``LARGEST``; bytes stand for multiples of 1/255.
 
-    ``labels`` are there where the source has some. ``told`` says how the source was read.
+    ``labels`` is None where the source has none. ``notes`` say how the source was read.
     """
 
     x: Array
     name: str
     labels: Array | None = None
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.x.dtype.kind not in "uif" or self.x.dtype.itemsize > 8 or self.x.ndim < 1:
-            raise MissingResource(
-                f"{self.name}: wanted numbers, one record a row; found {self.x.dtype} {list(self.x.shape)}"
-            )
-        if self.x.size == 0:
-            raise MissingResource(f"{self.name}: there are no records; found the shape {list(self.x.shape)}")
-        if self.x.ndim == 1:
-            object.__setattr__(self, "x", self.x[:, None])
-        for start in range(0, len(self.x), SLICE):
-            wrong = ~(np.abs(self.x[start : start + SLICE].astype(np.float64)) <= LARGEST)
+        x = self.x
+        if x.dtype.kind not in "uif" or x.dtype.itemsize > 8 or x.ndim < 1:
+            raise MissingResource(f"{self.name}: wanted numbers, one record a row; found {x.dtype} {list(x.shape)}")
+        if x.size == 0:
+            raise MissingResource(f"{self.name}: there are no records; found the shape {list(x.shape)}")
+        if x.ndim == 1:
+            x = x[:, None]
+            object.__setattr__(self, "x", x)
+        for start in range(0, len(x), SLICE):
+            wrong = ~(np.abs(x[start : start + SLICE].astype(np.float64)) <= LARGEST)
             if wrong.any():
                 row = start + int(np.argmax(wrong.any(axis=tuple(range(1, wrong.ndim)))))
                 raise MissingResource(
-                    f"{self.name}: every number must be finite, and at most {LARGEST:g} in size; record {row} has one that is not"
+                    f"{self.name}: all numbers must be finite and at most {LARGEST:g} in magnitude; "
+                    f"record {row} has one that is not"
                 )
 
     @property
@@ -62,7 +63,7 @@ class Records:
         return self.x.shape[1:]
 
     def rows(self, start: int, stop: int) -> Array:
-        """[n, *shape] float64 of some records, in the units that are clipped."""
+        """Return some records as [n, *shape] float64, in the units that are clipped."""
         part = self.x[start:stop].astype(np.float64)
         return part / 255 if self.x.dtype == np.uint8 else part
 
@@ -73,53 +74,57 @@ def records(
     *,
     array: str = "",
     limit: int | None = None,
-    given: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> Records:
-    """The records of a source.
+    """Read the records of a source.
 
     Args:
-        source: an array [N, ...] or records as they are; a file (.npz, .npy, .csv, by its ending); or a data set, as ``mnist:test``.
-        root: where data sets lie. array: the name of the array in a .npz with several. limit: the first so many records only.
-        given: parameters of the data set's reader.
+        source: an array [N, ...]; a file (.npz, .npy, .csv, by its ending); a data set, such as ``mnist:test``; or
+            Records.
+        root: folder of data sets. array: the name of the array in a .npz with several. limit: only the first records.
+        parameters: of the data set's reader.
     Raises:
-        UsageError: no such data set, or an array that must be named. MissingResource: no such file, a damaged one, no records,
-            or a number that is not finite.
+        UsageError: no such data set, or an array that must be named. MissingResource: no such file, a damaged one, no
+            records, or a number that is not finite.
     """
     labels: Array | None = None
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if isinstance(source, Records):
-        x, name, labels, told = source.x, source.name, source.labels, source.told
+        x, name, labels, notes = source.x, source.name, source.labels, source.notes
     elif isinstance(source, np.ndarray):
         x, name = source, "the array"
     elif not isinstance(source, (str, Path)):
         raise UsageError(
-            f"data is an array, the name of a data set or a path ending in {', '.join(ENDINGS)}; found {type(source).__name__}"
+            f"data must be an array, the name of a data set, or a path ending in {', '.join(ENDINGS)}; "
+            f"found {type(source).__name__}"
         )
     elif str(source).lower().endswith(ENDINGS):
-        if given:
+        if parameters:
             raise UsageError(
-                f"parameters ({', '.join(given)}) are for the reader of a data set; {source} is read as it is"
+                f"parameters ({', '.join(parameters)}) need the name of a data set; {source} is a file and has none"
             )
         x, labels = _file(resolve_path("data", "file", str(source), root), array)
         name = str(source)
     else:
-        x, name, labels, told = _data_set(str(source), root, given or {})
+        x, name, labels, notes = _data_set(str(source), root, parameters or {})
     if limit is not None:
         if limit < 1:
-            raise UsageError(f"the limit is a number of records, at least 1; found {limit}")
+            raise UsageError(f"the limit must be a number of records, at least 1; found {limit}")
         x, labels = x[:limit], None if labels is None else labels[:limit]
     if x.dtype == np.uint8:
-        told = (*told, "bytes were divided by 255")
-    return Records(x, name, labels, told)
+        notes = (*notes, "bytes were divided by 255")
+    return Records(x, name, labels, notes)
 
 
-def _data_set(source: str, root: Path | None, given: Mapping[str, Any]) -> tuple[Array, str, Array, tuple[str, ...]]:
+def _data_set(
+    source: str, root: Path | None, parameters: Mapping[str, Any]
+) -> tuple[Array, str, Array, tuple[str, ...]]:
     name, colon, part = source.partition(":")
     if colon and part not in PARTS:
-        raise UsageError(f"a data set is named as {name} or {name}:train or {name}:test; found {source[:80]!r}")
-    read = data.read(name, root=root, **given)
-    x, y = (read.x_test, read.y_test) if part == "test" else (read.x_train, read.y_train)
-    return x, f"{read.name}:{part or 'train'}", y, read.notes
+        raise UsageError(f"a data set is given as {name}, {name}:train or {name}:test; found {source[:80]!r}")
+    loaded = data.read(name, root=root, **parameters)
+    x, y = (loaded.x_test, loaded.y_test) if part == "test" else (loaded.x_train, loaded.y_train)
+    return x, f"{loaded.name}:{part or 'train'}", y, loaded.notes
 
 
 def _file(path: Path, array: str) -> tuple[Array, Array | None]:
@@ -127,42 +132,41 @@ def _file(path: Path, array: str) -> tuple[Array, Array | None]:
     if path.suffix.lower() == ".csv":
         return _csv(path, raw), None
     try:
-        found = load(io.BytesIO(raw))
-        if isinstance(found, np.ndarray):
-            return found, None
+        loaded = load(io.BytesIO(raw))
+        if isinstance(loaded, np.ndarray):
+            return loaded, None
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             if sum(item.file_size for item in archive.infolist()) > LIMIT:
                 raise MissingResource(f"{path}: holds more than {LIMIT:,} bytes when unpacked")
-        arrays = {name: found[name] for name in found.files}
+        arrays = {name: loaded[name] for name in loaded.files}
     except DAMAGED as error:
-        raise MissingResource(f"{path}: not a whole {path.suffix} file of numbers ({str(error)[:120]})") from None
+        raise MissingResource(f"{path}: not a complete {path.suffix} file of numbers ({str(error)[:120]})") from None
     return _chosen(path, arrays, array)
 
 
 def _chosen(path: Path, arrays: dict[str, Array], array: str) -> tuple[Array, Array | None]:
-    """The array that was named, or ``x``, or the only one, with ``y`` as its labels where there is one."""
+    """Return the named array, or ``x``, or the only one, with ``y`` as its labels where it exists."""
     name = array or ("x" if "x" in arrays else next(iter(arrays)) if len(arrays) == 1 else "")
     if name not in arrays:
-        wanted = f"has no array called {array!r}" if array else "has several arrays; name the records by --array"
-        raise UsageError(
-            f"{path}: {wanted}. Found {', '.join(f'{k} {list(a.shape)}' for k, a in arrays.items()) or 'none'}"
-        )
+        reason = f"has no array called {array!r}" if array else "has several arrays; name the records with --array"
+        names = ", ".join(f"{key} {list(value.shape)}" for key, value in arrays.items()) or "none"
+        raise UsageError(f"{path}: {reason}. Found {names}")
     return arrays[name], arrays.get("y") if name != "y" else None
 
 
 def _csv(path: Path, raw: bytes) -> Array:
-    """[N, D] float64 of a table of numbers, with or without a line of names above it."""
+    """Return a table of numbers as [N, D] float64, with or without a line of names above it."""
     try:
         text = csv_tables.decode(raw)
         _, first = next(csv_tables.rows(text), (1, []))
-        return CsvTable.parse(text, headed=not _numbers(first)).matrix()
+        return CsvTable.parse(text, headed=not _is_numbers(first)).matrix()
     except CsvError as error:
         raise MissingResource(
             f"{path}: wanted a number in every cell below a line of names; {str(error)[:200]}"
         ) from None
 
 
-def _numbers(cells: list[str]) -> bool:
+def _is_numbers(cells: list[str]) -> bool:
     """Whether a row holds numbers and not names."""
     try:
         return bool([csv_tables.number(cell) for cell in cells])

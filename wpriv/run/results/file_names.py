@@ -10,12 +10,12 @@ CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "p
 METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
 CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"
-# what every finished training leaves
+# the files of every finished training
 TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, DIAGNOSTICS, LEDGER, RECIPE, PROVENANCE)
 
 
 def of_training(task: str) -> tuple[str, ...]:
-    """The files of a finished training: those of every task, its own, and the pictures drawn from them."""
+    """Return the files of a finished training: those of every task, those of this task, and their figures."""
     spec = tasks.load(task)
-    drawn = tuple(spec.figures)
-    return (*TRAINING, *spec.files, *drawn, *(f"{Path(name).stem}.png" for name in drawn))
+    tables = tuple(spec.figures)
+    return (*TRAINING, *spec.files, *tables, *(f"{Path(name).stem}.png" for name in tables))

@@ -1,4 +1,4 @@
-"""Tables that a run left on disk, read back with every cell checked."""
+"""Read the tables of a run, with every cell validated."""
 
 from __future__ import annotations
 
@@ -14,25 +14,10 @@ from wpriv.files import csv_tables
 from wpriv.files.csv_tables import CsvError, CsvTable
 
 MAX_TABLE_BYTES = 100_000_000
-MAX_DRAWN = 1e100  # what lies beyond is no eps, delta or parameter, and overflows in every plotting routine
+MAX_DRAWN = 1e100  # larger numbers are no eps, delta or parameter, and overflow in every plotting routine
 _WORDS = {
-    "panel",
-    "case",
-    "accountant",
-    "claim",
-    "notion",
-    "reason",
-    "mech",
-    "sampling",
-    "adjacency",
-    "asked",
-    "part",
-    "file",
-    "observed",
-    "proposition",
-    "verdict",
-    "at",
-    "statement",
+    *("panel", "case", "accountant", "claim", "notion", "reason", "mech", "sampling", "adjacency"),
+    *("asked", "part", "file", "observed", "proposition", "verdict", "at", "statement"),
 }
 _PARAMETERS = {"n", "rate", "sigma", "scale", "sensitivity", "bound"}
 _NOT_NEGATIVE = {*BOUND_COLUMNS, *_PARAMETERS, "width", "mass", "density", "class_density", "variance"}
@@ -40,43 +25,46 @@ _NUMBERS = _NOT_NEGATIVE | {"loss", "mean"}
 
 
 def table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table.csv, numbers as numbers, empty cells as None.
+    """Return the rows of a table.csv, numbers as numbers, empty cells as None.
 
     Raises:
-        UsageError: no such file, it is not a CSV with a header, or a cell that must hold a number holds none (with its line).
+        UsageError: no such file, it is no CSV with a header, or a cell of a numeric column holds no number (with its
+            line).
     """
+    advice = "give a results folder or its table.csv"
+    end = f". {advice.capitalize()}"
     try:
         if path.stat().st_size > MAX_TABLE_BYTES:
             raise UsageError(f"{path}: a table may have up to {MAX_TABLE_BYTES:,} bytes; found {path.stat().st_size:,}")
         text = csv_tables.decode(path.read_bytes())
     except FileNotFoundError:
-        raise UsageError(
-            f"the table {path} cannot be read: no such file. Give a results directory or its table.csv"
-        ) from None
+        raise UsageError(f"the table {path} cannot be read: no such file{end}") from None
     except OSError as error:
-        raise of_file(error, path, "read", "give a results directory or its table.csv") from None
+        raise of_file(error, path, "read", advice) from None
     except CsvError as error:
-        raise UsageError(
-            f"{path}: not a CSV table in UTF-8 ({error}). Give a results directory or its table.csv"
-        ) from None
+        raise UsageError(f"{path}: not a CSV table in UTF-8 ({error}){end}") from None
     try:
-        whole = CsvTable.parse(text)
-        cells = whole.cells()
+        parsed = CsvTable.parse(text)
+        cells = parsed.cells()
     except CsvError as error:
-        raise UsageError(f"{path}:{error.line}: {error.reason}. Give a results directory or its table.csv") from None
+        raise UsageError(f"{path}:{error.line}: {error.reason}{end}") from None
     rows = []
-    for place, row in enumerate(cells):
+    for number, row in enumerate(cells):
         try:
             rows.append({name: _cell(name, cell) for name, cell in row.items()})
         except CsvError as error:
-            raise UsageError(f"{path}:{whole.line(place)}: {error}") from None
+            raise UsageError(f"{path}:{parsed.line(number)}: {error}") from None
     if not rows:
-        raise UsageError(f"{path}: the table has no rows; nothing to draw")
+        raise UsageError(f"{path}: the table has no rows, and a figure needs some")
     return rows
 
 
 def _cell(column: str, text: str) -> Any:
-    """The value of a cell: a number, a word, or None where it is empty; a CsvError where a column must hold something else."""
+    """Return the value of a cell: a number, a word, or None if it is empty.
+
+    Raises:
+        CsvError: the column must hold something else.
+    """
     if not text:
         return None
     if column in _WORDS:
@@ -96,10 +84,10 @@ def _cell(column: str, text: str) -> Any:
 
 
 def arrays(path: Path) -> dict[str, Any]:
-    """The arrays of a .npz that a run left, by name.
+    """Return the arrays of a .npz of a run, by name.
 
     Raises:
-        UsageError: it cannot be read, or holds something else than numbers.
+        UsageError: it cannot be read, or holds other things than numbers.
     """
     from wpriv.files import array_files
 

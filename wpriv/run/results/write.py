@@ -1,4 +1,4 @@
-"""What a comparison leaves in its directory: finished cells, table, recipe as resolved, provenance."""
+"""Write the results folder of a comparison: finished cells, table, resolved recipe, provenance."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
 from wpriv.run.results import file_names
 
-# these change what is said about the numbers, not the numbers
+# keys of a recipe that do not change its numbers
 _COSMETIC = {"figure", "title", "limits", "expect", "source", "claims", "time"}
 
-# what JSON rows hold beyond the table; the source of each accountant is in the provenance
+# keys of JSON rows that are no columns of the table; the source of each accountant is in the provenance
 _NO_COLUMNS = {"process", "source", "warnings"}
 
 
 def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
-    """Makes ``out`` the directory of this recipe's results, or refuses.
+    """Make ``out`` the results folder of this recipe.
 
     Args:
-        fresh: drop what an earlier run left there, of whatever recipe.
+        fresh: replace the results of an earlier run of any recipe.
     Raises:
-        UsageError: it holds another recipe's results or files that are not ours, or no directory can be at this path.
+        UsageError: it holds another recipe's results or other files, or no folder can be at this path.
         MissingResource: it cannot be read or written.
     """
     if "\0" in str(out):
-        raise UsageError(f"the results cannot be written to {str(out)!r}: no path holds a null byte")
-    advice = "Name another one with --out, or replace what is there with --fresh"
+        raise UsageError(f"the results cannot be written to {str(out)!r}: a path cannot contain a null byte")
     try:
         if out.is_dir() and any(out.iterdir()):
             if not (out / file_names.RECIPE).is_file():
                 raise UsageError(
-                    f"{out} holds files that are not a comparison's results. Name another directory with --out"
+                    f"{out} holds files that are not results of a comparison. Name another folder with --out"
                 )
             if fresh:
                 durable_writes.remove(out / file_names.CELLS)
             elif _essence(_stored(out / file_names.RECIPE)) != _essence(json.loads(json.dumps(recipe.data))):
                 raise UsageError(
-                    f"{out} holds the results of another recipe, or of this one before it was changed. {advice}"
+                    f"{out} holds the results of another recipe, or of this one before it was changed. Name another "
+                    f"folder with --out, or replace the results with --fresh"
                 )
         durable_writes.make_folder(out)
         durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
     except OSError as error:
-        raise of_file(error, out, "read", "name another directory with --out") from None
+        raise of_file(error, out, "read", "name another folder with --out") from None
 
 
 def _stored(path: Path) -> Any:
@@ -71,7 +71,7 @@ def _essence(data: Any) -> Any:
 
 
 def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the cells that earlier runs finished, by fingerprint; lines that were cut short or damaged are left out.
+    """Return the rows of cells that earlier runs finished, by fingerprint; damaged lines are left out.
 
     Raises:
         MissingResource: the file cannot be read.
@@ -81,7 +81,7 @@ def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise of_file(error, out / file_names.CELLS, "read", "name another directory with --out") from None
+        raise of_file(error, out / file_names.CELLS, "read", "name another folder with --out") from None
     done = {}
     for line in lines:
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
@@ -92,22 +92,22 @@ def finished(out: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def keep(out: Path, key: str, rows: list[dict[str, Any]]) -> None:
-    """Add one finished cell, at once, so that an interrupted run goes on from there.
+    """Append one finished cell, so that an interrupted run continues after it.
 
     Raises:
         MissingResource: it cannot be written.
     """
     line = json.dumps({"key": key, "rows": rows, "sum": _sum(rows)}) + "\n"
     with durable_writes.reported(out / file_names.CELLS), (out / file_names.CELLS).open("a", encoding="utf-8") as file:
-        file.write("\n" * _cut_short(file.tell(), out / file_names.CELLS) + line)
+        file.write("\n" * _is_cut_short(file.tell(), out / file_names.CELLS) + line)
 
 
 def _sum(rows: Any) -> str:
-    """A checksum of the rows of a cell, which tells a damaged line from a whole one."""
+    """A checksum of the rows of a cell, which detects damaged lines."""
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _cut_short(size: int, path: Path) -> bool:
+def _is_cut_short(size: int, path: Path) -> bool:
     if not size:
         return False
     with path.open("rb") as file:
@@ -116,24 +116,24 @@ def _cut_short(size: int, path: Path) -> bool:
 
 
 def columns(rows: list[dict[str, Any]]) -> list[str]:
-    """The columns of a table in the order they first appear, without those that are empty throughout or no single value."""
-    seen = dict.fromkeys(name for row in rows for name in row if name not in _NO_COLUMNS)
-    return [name for name in seen if any(row.get(name) not in (None, "") for row in rows)]
+    """Return the columns of a table in the order of their first appearance, without empty ones."""
+    names = dict.fromkeys(name for row in rows for name in row if name not in _NO_COLUMNS)
+    return [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """The rows as CSV with a header; numbers in full, empty where there is none."""
+    """Return the rows as CSV with a header; numbers in full, empty cells for None."""
     return csv_tables.to_text(columns(rows), rows)
 
 
 def results(out: Path, rows: list[dict[str, Any]], about: dict[str, Any]) -> None:
-    """Writes the table and the provenance, each in one piece."""
+    """Write the table and the provenance, each in one piece."""
     durable_writes.replace(out / file_names.TABLE, csv_text(rows))
     durable_writes.replace(out / file_names.PROVENANCE, json.dumps({**provenance(), **about}, indent=2) + "\n")
 
 
 def provenance() -> dict[str, Any]:
-    """What ran, on what: versions, platform, git commit where there is one, command line. Nothing here is random: no seed."""
+    """Return versions, platform, git commit and command line; ``seed`` is None, as nothing is random."""
     versions = {name: metadata.version(name) for name in ("numpy", "scipy", "pyyaml", "pydantic")}
     return {
         "wpriv": __version__,
@@ -148,12 +148,12 @@ def provenance() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the program's own source tree, with '+' where files were changed since; None outside of one."""
-    here = Path(__file__).resolve().parents[2]
+    """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one."""
+    source = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
-        asked = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=True)
-        return asked.stdout.strip()
+        command = ["git", "-C", str(source), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
     try:
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")

@@ -1,4 +1,4 @@
-"""The data set that a training names, and the public sizes that its privacy hangs on."""
+"""Load the data set of a training, and the public sizes that its privacy depends on."""
 
 from __future__ import annotations
 
@@ -10,78 +10,80 @@ from wpriv import tasks
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError
 
-UNLIKE = 50.0  # how many times larger a column may be than another, or than 1, before a warning
-SCALED = 100_000  # records looked at for it
+MAX_SCALE_RATIO = 50.0  # of the largest column of a table to the smallest, or to 1, before a warning
+SAMPLED = 100_000  # records that the scales are computed from
 
 
-def sizes(made: Recipe, root: str | Path | None) -> Mapping[str, int]:
-    """The sizes that a training's privacy hangs on: as the recipe tells them, or of the data."""
-    assert made.training is not None
-    asked = made.training.data
-    task = tasks.load(made.training.task)
-    declared = task.declared_sizes(made.training) if asked.limit is asked.first is None else None
+def sizes(recipe: Recipe, root: str | Path | None) -> Mapping[str, int]:
+    """Return the sizes that privacy depends on, from the recipe if it declares them, else from the data."""
+    assert recipe.training is not None
+    options = recipe.training.data
+    task = tasks.load(recipe.training.task)
+    declared = task.declared_sizes(recipe.training) if options.limit is options.first is None else None
     if declared is not None:
         return dict(declared)
-    if asked.records is not None and task.sizes is None:
-        return {"records": min(asked.records, asked.limit or asked.records, asked.first or asked.records)}
-    return sizes_of(made, data(made, root))
+    if options.records is not None and task.sizes is None:
+        return {"records": min(options.records, options.limit or options.records, options.first or options.records)}
+    return sizes_of(recipe, data(recipe, root))
 
 
-def sizes_of(made: Recipe, read: Any) -> Mapping[str, int]:
-    """The sizes that a training's privacy hangs on, of its data."""
-    assert made.training is not None
-    task = tasks.load(made.training.task)
-    return {"records": read.records} if task.sizes is None else task.sizes(made.training, read)
+def sizes_of(recipe: Recipe, loaded: Any) -> Mapping[str, int]:
+    """Return the sizes that a training's privacy depends on, from its loaded data."""
+    assert recipe.training is not None
+    task = tasks.load(recipe.training.task)
+    return {"records": loaded.records} if task.sizes is None else task.sizes(recipe.training, loaded)
 
 
-def unlike_scales(made: Recipe, read: Any) -> str | None:
-    """A warning where the columns of a table have very different scales and the recipe does not normalise them; None elsewhere.
+def scale_warning(recipe: Recipe, loaded: Any) -> str | None:
+    """Return a warning if the columns of a table have very different scales and the recipe does not normalise them.
 
-    It is for the screen alone: it is computed from the training records, and no statement may hold it.
+    It is for the screen only: it is computed from the training records, and no statement may contain it.
     """
     import numpy as np
 
-    assert made.training is not None
-    x, options = read.x_train, made.training.options
-    if (
-        x.ndim != 2
-        or not read.columns
-        or x.shape[1] != len(read.columns)
-        or any(key in options for key in ("normalise", "ranges"))
-    ):
+    assert recipe.training is not None
+    x, options = loaded.x_train, recipe.training.options
+    if x.ndim != 2 or not loaded.columns or x.shape[1] != len(loaded.columns):
         return None
-    size = np.abs(x[:SCALED].astype(np.float64)).max(axis=0, initial=0.0)
-    present = np.flatnonzero(size > 0)
-    if not len(present) or size[present].max() <= UNLIKE * max(size[present].min(), 1.0):
+    if "normalise" in options or "ranges" in options:
         return None
-    large = str(read.columns[int(present[np.argmax(size[present])])])
+    scales = np.abs(x[:SAMPLED].astype(np.float64)).max(axis=0, initial=0.0)
+    nonzero = np.flatnonzero(scales > 0)
+    if not len(nonzero) or scales[nonzero].max() <= MAX_SCALE_RATIO * max(scales[nonzero].min(), 1.0):
+        return None
+    column = str(loaded.columns[int(nonzero[np.argmax(scales[nonzero])])])
     return (
-        f"the columns of {read.name} have very different scales ({large[:60]!r} is more than {UNLIKE:g} times another), on which clipped "
-        f"gradients learn little. Bring them to like scales by constants that are public, never computed from these records: rewrite the "
-        f"file, or give the task options: {{normalise: {{mean: [...], std: [...]}}}} where it has them"
+        f"the columns of {loaded.name} have very different scales ({column[:60]!r} is more than {MAX_SCALE_RATIO:g} "
+        f"times another), and a training with clipped gradients learns little from such columns. Rescale them by "
+        f"public constants, never computed from these records: rewrite the file, or give the task "
+        f"options: {{normalise: {{mean: [...], std: [...]}}}} where it has them"
     )
 
 
-def data(made: Recipe, root: str | Path | None) -> Any:
-    """The data set of a recipe, cut to its limit, with noise on its training records where the recipe puts some there.
+def data(recipe: Recipe, root: str | Path | None) -> Any:
+    """Return the data set of a recipe, cut to its limit, with noise on its training records if the recipe adds it.
 
     Raises:
-        MissingResource: it is not there. UsageError: it has another size than the recipe counts on, or no test records.
+        MissingResource: the data set is missing. UsageError: it has another size than the recipe declares, or no test
+            records.
     """
     from wpriv.data import read
     from wpriv.run.training import privatized_data
 
-    assert made.training is not None
-    asked = made.training.data
-    named = root or asked.root
-    found = read(asked.name, root=None if named is None else Path(named), **asked.parameters())
-    if asked.records is not None and found.records != asked.records:
-        told = f"{made.name}: data: records: the recipe counts on {asked.records} training records"
-        raise UsageError(f"{told}; found {found.records} in {found.name}")
-    if not len(found.x_test) and tasks.load(made.training.task).needs_test_records:
+    assert recipe.training is not None
+    options = recipe.training.data
+    folder = root or options.root
+    loaded = read(options.name, root=None if folder is None else Path(folder), **options.parameters())
+    if options.records is not None and loaded.records != options.records:
         raise UsageError(
-            f"{made.name}: data: {found.name} has no test records, on which a training is measured; give some"
+            f"{recipe.name}: data: records: the recipe declares {options.records} training records; "
+            f"found {loaded.records} in {loaded.name}"
         )
-    found = found if asked.limit is None else found.limited(asked.limit)
-    found = found if asked.first is None else found.limited(asked.first, tests=False)
-    return found if asked.privatize is None else privatized_data.privatised(made, found, named)
+    if not len(loaded.x_test) and tasks.load(recipe.training.task).needs_test_records:
+        raise UsageError(
+            f"{recipe.name}: data: the task {recipe.training.task} is evaluated on test records, "
+            f"and {loaded.name} has none; give some"
+        )
+    loaded = loaded if options.limit is None else loaded.limited(options.limit)
+    loaded = loaded if options.first is None else loaded.limited(options.first, tests=False)
+    return loaded if options.privatize is None else privatized_data.privatised(recipe, loaded, folder)

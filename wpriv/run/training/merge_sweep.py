@@ -1,4 +1,4 @@
-"""What the cells of a sweep leave, put together: a table of each kind with a panel a cell, for one figure of each."""
+"""Merge the results of a finished sweep into one table and one figure per kind."""
 
 from __future__ import annotations
 
@@ -16,45 +16,51 @@ NAMES = {"alpha": "α", "eps": "ε", "delta": "δ", "sigma": "σ"}
 Labels = Mapping[str, Any]
 
 
-def write_all(made: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list[Path]:
-    """Puts the tables of finished cells together in ``out`` and draws them, and the sweep's own table where the recipe names a figure.
+def write_all(recipe: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list[Path]:
+    """Merge the tables of finished cells into ``out`` and draw them.
 
-    Of metrics.csv the last axis is the case and those before it the panel; of what the task leaves (its ``figures``) every cell is a panel,
-    or as many as its own table has. Arrays stay with their cells.
+    In metrics.csv the last axis is the case and the other axes are the panel. In tables of the task (its ``figures``) every
+    cell is a panel, or as many panels as its own table has. Arrays stay in the folders of their cells. The table of the
+    sweep is drawn if the recipe names a figure.
 
     Args:
-        cells: what tells each cell apart, and its folder.
+        cells: labels and folder of each cell.
     Returns:
-        The pictures.
+        The figures.
     """
-    train = made.training
+    train = recipe.training
     assert train is not None
-    durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(made.data))
+    durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
     rows: list[dict[str, Any]] = []
     for labels, path in cells:
-        words = axis_labels(labels)
-        about = {"panel": ", ".join(words[:-1]), "case": words[-1]}
-        rows += [{**about, **row} for row in read.table(path / file_names.METRICS)]
+        *panel, case = axis_labels(labels)
+        place = {"panel": ", ".join(panel), "case": case}
+        rows += [{**place, **row} for row in read.table(path / file_names.METRICS)]
     if not rows:
         return []
     durable_writes.replace(out / file_names.METRICS, write.csv_text(rows))
     for name in tasks.load(train.task).figures:
         if name.endswith(".csv"):
-            own = [
-                {**row, "panel": ", ".join([*axis_labels(labels), *([str(row["panel"])] if row.get("panel") else [])])}
-                for labels, path in cells
-                if (path / name).is_file()
-                for row in read.table(path / name)
-            ]
-            durable_writes.replace(out / name, write.csv_text(own))
+            durable_writes.replace(out / name, write.csv_text(_merged(name, cells)))
     files = [] if train.figure is None else plot.plot(out)
-    return files if files else plot.together(out, train.task, ("png",))
+    return files or plot.sweep_files(out, train.task, ("png",))
 
 
 def axis_labels(labels: Labels) -> list[str]:
-    """``α = 0.75``, ``ε = inf``: the last word of each path, and its value."""
-    found = []
+    """Return ``α = 0.75``, ``ε = inf``: the last word of each path with its value."""
+    words = []
     for path, value in labels.items():
         word = path.rpartition(".")[2]
-        found.append(f"{NAMES.get(word, word)} = {'∞' if str(value) == 'inf' else value}")
-    return found
+        words.append(f"{NAMES.get(word, word)} = {'∞' if str(value) == 'inf' else value}")
+    return words
+
+
+def _merged(name: str, cells: list[tuple[Labels, Path]]) -> list[dict[str, Any]]:
+    """The rows of one table of all cells, with a panel for each cell or for each panel of its table."""
+    rows = []
+    for labels, path in cells:
+        if (path / name).is_file():
+            for row in read.table(path / name):
+                panel = [str(row["panel"])] if row.get("panel") else []
+                rows.append({**row, "panel": ", ".join([*axis_labels(labels), *panel])})
+    return rows

@@ -1,4 +1,4 @@
-"""What a training will do and cost, before it begins and without torch: steps, noise, eps after every epoch."""
+"""The plan of a training, made before it begins and without torch: steps, noise, and eps after every epoch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import solve_for
 
 ACCOUNTANT = "pld"
-# width of the brackets of eps on the way, after each epoch; that of the whole run is as narrow as its statement's
-ON_THE_WAY = 1e-4
+# width of the brackets of eps after each epoch; the bracket of the whole run is as narrow as that of its statement
+EPOCH_TOL = 1e-4
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,12 @@ class Plan:
     """A training as planned.
 
     Args:
-        recipe: the checked recipe. sizes: of the training set and, for some tasks, of its groups. batch: expected records of a step.
-        steps: how many. sampling: how records are drawn, as run and as accounted. release: what a step releases, None without privacy.
-        multiplier: standard deviation of the noise over the sensitivity of the sum. before: what runs before this one have spent.
-        stopped: the steps were cut so that eps is kept. notes: how the recipe was read.
+        recipe: the validated recipe. sizes: of the training set and, for some tasks, of its groups.
+        batch: expected number of records in a step. steps: number of steps.
+        sampling: how records are drawn, as run and as accounted. release: what a step releases, None without privacy.
+        multiplier: standard deviation of the noise over the sensitivity of the sum.
+        before: the releases of earlier runs. stopped: there are fewer steps than the recipe's, so that eps is kept.
+        notes: how the recipe was read.
     """
 
     recipe: Recipe
@@ -61,18 +63,18 @@ class Plan:
     def adjacency(self) -> str:
         return "" if self.release is None else self.release.adjacency
 
+    @property
+    def private(self) -> Privacy | None:
+        return self.train.privacy
+
     @cached_property
     def step(self) -> Step | None:
         """One release as accounted; None without privacy."""
         return None if self.release is None else Step(self.release.at(self.multiplier), 1, self.sampling)
 
     def releases(self, steps: int) -> int:
-        """How often something is released in so many steps."""
+        """Return the number of releases in so many steps."""
         return 1 if self.release is not None and self.release.once else steps
-
-    @property
-    def private(self) -> Privacy | None:
-        return self.train.privacy
 
     @cached_property
     def cost(self) -> CostEstimate | None:
@@ -81,23 +83,23 @@ class Plan:
 
     @cached_property
     def epoch_ends(self) -> list[int]:
-        """The steps after which an epoch (records / batch steps) is over; the last step is one of them."""
+        """The steps after which an epoch (records / batch steps) is complete; the last step is one of them."""
         epochs = math.ceil(self.steps * self.batch / self.records - 1e-9)
         ends = {min(math.ceil(e * self.records / self.batch - 1e-9), self.steps) for e in range(1, epochs + 1)}
         return sorted(ends | {self.steps})
 
     def process(self, steps: int | None = None) -> Process:
-        """What will have run after so many steps (all of them), with what ran before.
+        """Return the releases of so many steps (default: all), after those of earlier runs.
 
         Raises:
-            Unsupported: there is no privacy to account.
+            Unsupported: the training has no privacy.
         """
         if self.step is None:
-            raise Unsupported("a training without privacy has nothing to account: every eps is infinite")
+            raise Unsupported("a training without privacy has no process to account for: every eps is infinite")
         return Process((replace(self.step, n=self.releases(steps or self.steps)), *self.before), self.adjacency)
 
     def eps(self, steps: int | None = None) -> float | None:
-        """eps at the recipe's delta after so many steps, rounded up; None without privacy or where no finite eps is proven."""
+        """Return eps at the recipe's delta after so many steps, rounded up; None without privacy or a finite eps."""
         steps = steps or self.steps
         if self.private is None or self.private.delta is None:
             return None
@@ -105,20 +107,20 @@ class Plan:
             process = self.process(steps)
             try:
                 tol = evaluate.answer_tol(process)
-                tol = tol if steps == self.steps else max(tol, ON_THE_WAY)
-                self._eps[steps] = evaluate.ask(
-                    evaluate.curve(process, ACCOUNTANT, tol), delta=self.private.delta
-                ).epsilon.safe
+                tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
+                curve = evaluate.curve(process, ACCOUNTANT, tol)
+                self._eps[steps] = evaluate.ask(curve, delta=self.private.delta).epsilon.safe
             except Unsupported:
                 self._eps[steps] = None
         return self._eps[steps]
 
 
 def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None) -> Plan:
-    """Reads the schedule of a recipe, and finds the noise (or the number of steps) that keeps its target.
+    """Compute the schedule of a recipe, and the noise (or the number of steps) that meets its target.
 
     Args:
-        sizes: what its task says of the data (``records`` at least). before: what earlier runs on the same data have spent (--fork).
+        sizes: of the data, as its task reports them (``records`` at least).
+        before: the releases of earlier runs on the same data (--fork).
     Raises:
         UsageError: batch and records do not fit. Unsupported: the target cannot be reached.
     """
@@ -126,86 +128,112 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
     assert train is not None
     release = None
     try:
-        if train.privacy is not None:
+        if train.privacy is None:
+            sampling, batch = release_spec.sampling_of(train, sizes["records"])
+        else:
             release = tasks.load(train.task).release(train, sizes)
             sampling, batch = release.sampling, release.batch
-        else:
-            sampling, batch = release_spec.sampling_of(train, sizes["records"])
     except UsageError as error:
         raise UsageError(f"{recipe.name}: {error}") from None
-    if release is not None and release.once and before:
-        told = f"the task {train.task} releases once, and the weights here hold what was released already"
-        raise Unsupported(
-            f"{recipe.name}: {told}: nothing can go on from them. Begin again with --fresh, or in another folder"
-        )
-    if release is not None and before is not None and release.adjacency != before.adjacency:
-        raise Unsupported(
-            f"{recipe.name} is accounted for under {release.adjacency} neighbours, and the runs before it under {before.adjacency}: they "
-            f"have no cost together. Keep to these neighbours (privacy.sampling, privacy.adjacency), or train in another folder"
-        )
-    notes: tuple[str, ...] = ()
-    if train.steps is not None:
-        steps = train.steps
-    elif sampling.kind == "none":
-        assert train.epochs is not None
-        steps = math.ceil(train.epochs)
-    else:
-        read = build_process.repetition(
-            batch=batch, records=sizes["records"], epochs=train.epochs, sampling=sampling.kind
-        )
-        assert read.n is not None
-        steps, notes = read.n, read.notes
-    found = Plan(
-        recipe, sizes, batch, steps, sampling, release, 0.0, () if before is None else before.steps, notes=notes
-    )
-    return found if train.privacy is None else _private(found, train.privacy)
-
-
-def _private(plan: Plan, private: Privacy) -> Plan:
-    """The plan with its noise, and with fewer steps where those asked for would cost more than the target."""
-    eps, delta, notes = private.eps, private.delta, plan.notes
-    assert delta is not None
-
-    def at(multiplier: float, steps: int) -> Process:
-        return replace(plan, multiplier=multiplier, _eps={}).process(steps)
-
-    if private.sigma is None:
-        assert eps is not None
-        knob = SearchParameter("sigma", +1, 1e-12, 1e15)
-        accountant = private.accountant or ACCOUNTANT
-        tol = evaluate.answer_tol(at(1.0, plan.steps))
-        answer = solve_for(knob, lambda value: at(value, plan.steps), accountant, eps, delta, tol)
-        multiplier, row = answer.value, answer.row
-        times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
-        least = f"sigma = {multiplier:g} is the least that keeps eps = {row.epsilon.safe:.6g} <= {eps:g}"
-        joined = ", as if it and the runs before it had been planned together" if plan.before else ""
-        notes += (f"{least} {times}{joined}, by {accountant} ({row.claim})", *answer.warnings())
-    else:
-        multiplier = private.sigma / 2 if private.clip == "batch-mean" else private.sigma
-    made = replace(plan, multiplier=multiplier, notes=notes)
-    if private.sigma is None or eps is None:
-        return made
-    after = made.eps()
-    if after is not None and after <= eps:
-        return made
-    # the statement asks at this width, and must not find more than the target where a narrower bracket would not
-    tol = evaluate.answer_tol(at(multiplier, plan.steps))
-    knob = SearchParameter("n", -1, 1, plan.steps, whole=True)
-    answer = solve_for(knob, lambda n: at(multiplier, int(n)), ACCOUNTANT, eps, delta, tol, finest=tol)
-    most = int(answer.value)
-    told = f"stops after {most} of {plan.steps} steps, where eps = {answer.row.epsilon.safe:.6g}: one more would exceed {eps:g}"
-    return replace(made, steps=most, stopped=True, notes=(*notes, told), _eps={})
+    if release is not None and before is not None:
+        _check_earlier(recipe, train.task, release, before)
+    steps, notes = _steps(train, sampling, batch, sizes["records"])
+    earlier = () if before is None else before.steps
+    draft = Plan(recipe, sizes, batch, steps, sampling, release, 0.0, earlier, notes=notes)
+    return draft if train.privacy is None else _truncate(_with_noise(draft, train.privacy), train.privacy)
 
 
 def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[evaluate.Refusal]]:
-    """What every accountant of the recipe says of what ran, and those that have no answer."""
+    """Evaluate every accountant of the recipe on a process.
+
+    Returns:
+        The guarantees, and the accountants that have no answer.
+    """
     private = plan.private
     assert private is not None
     rows, refused = [], []
     for name in plan.train.accountants:
         try:
-            found = evaluate.ask(evaluate.curve(process, name, evaluate.answer_tol(process)), delta=private.delta)
-            rows.append(replace(found, accountant=name))  # with its options, which tell apart what it says
+            row = evaluate.ask(evaluate.curve(process, name, evaluate.answer_tol(process)), delta=private.delta)
+            rows.append(replace(row, accountant=name))  # with its options, which distinguish its answers
         except Unsupported as error:
             refused.append(evaluate.Refusal(name, str(error)))
     return rows, refused
+
+
+def _check_earlier(recipe: Recipe, task: str, release: ReleaseSpec, before: Process) -> None:
+    """Refuse to continue from runs that this one has no common cost with, or that released everything already."""
+    if release.once:
+        raise Unsupported(
+            f"{recipe.name}: the task {task} releases once, and the weights here contain that release already: no run "
+            f"can continue from them. Begin again with --fresh, or in another folder"
+        )
+    if release.adjacency != before.adjacency:
+        raise Unsupported(
+            f"{recipe.name} is accounted for under {release.adjacency} neighbours, and the runs before it under "
+            f"{before.adjacency}: they have no common cost. Keep these neighbours (privacy.sampling, "
+            f"privacy.adjacency), or train in another folder"
+        )
+
+
+def _steps(train: Train, sampling: Sampling, batch: int, records: int) -> tuple[int, tuple[str, ...]]:
+    """The number of steps, and how it was read."""
+    if train.steps is not None:
+        return train.steps, ()
+    if sampling.kind == "none":
+        assert train.epochs is not None
+        return math.ceil(train.epochs), ()
+    schedule = build_process.repetition(batch=batch, records=records, epochs=train.epochs, sampling=sampling.kind)
+    assert schedule.n is not None
+    return schedule.n, schedule.notes
+
+
+def _with_noise(plan: Plan, private: Privacy) -> Plan:
+    """The plan with the noise of the recipe, or with the least noise that keeps its target."""
+    if private.sigma is not None:
+        return replace(plan, multiplier=private.sigma / 2 if private.clip == "batch-mean" else private.sigma)
+    eps, delta = private.eps, private.delta
+    assert eps is not None
+    assert delta is not None
+    accountant = private.accountant or ACCOUNTANT
+    tol = evaluate.answer_tol(_process(plan, 1.0, plan.steps))
+    parameter = SearchParameter("sigma", +1, 1e-12, 1e15)
+    answer = solve_for(parameter, lambda sigma: _process(plan, sigma, plan.steps), accountant, eps, delta, tol)
+    least = f"sigma = {answer.value:g} is the least that keeps eps = {answer.row.epsilon.safe:.6g} <= {eps:g}"
+    times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
+    joint = ", as if it and the runs before it had been planned together" if plan.before else ""
+    note = f"{least} {times}{joint}, by {accountant} ({answer.row.claim})"
+    return replace(plan, multiplier=answer.value, notes=(*plan.notes, note, *answer.warnings()))
+
+
+def _truncate(plan: Plan, private: Privacy) -> Plan:
+    """The plan with fewer steps if noise and target are both given and all steps would cost more than the target."""
+    target, delta = private.eps, private.delta
+    if private.sigma is None or target is None:
+        return plan
+    assert delta is not None
+    eps = plan.eps()
+    if eps is not None and eps <= target:
+        return plan
+    # the statement evaluates at this width, and must not exceed the target where a narrower bracket would not
+    tol = evaluate.answer_tol(_process(plan, plan.multiplier, plan.steps))
+    parameter = SearchParameter("n", -1, 1, plan.steps, whole=True)
+    answer = solve_for(
+        parameter,
+        lambda n: _process(plan, plan.multiplier, int(n)),
+        ACCOUNTANT,
+        target,
+        delta,
+        tol,
+        finest=tol,
+    )
+    steps = int(answer.value)
+    note = (
+        f"stops after {steps} of {plan.steps} steps, where eps = {answer.row.epsilon.safe:.6g}: "
+        f"one more would exceed {target:g}"
+    )
+    return replace(plan, steps=steps, stopped=True, notes=(*plan.notes, note), _eps={})
+
+
+def _process(plan: Plan, multiplier: float, steps: int) -> Process:
+    return replace(plan, multiplier=multiplier, _eps={}).process(steps)

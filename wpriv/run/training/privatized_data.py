@@ -1,7 +1,8 @@
-"""Training records with noise on them, for a training that puts it there itself: ``data: {name: mnist, privatize: {...}}``.
+"""Noise on training records, for a training that adds it itself: ``data: {name: mnist, privatize: {...}}``.
 
-It is the verb ``privatize`` in memory. The noise must be the same whenever the run goes on, so that its seed is known: good for
-experiments. Where real people are in the data privatise once, with noise that nobody can draw again, and train on that file.
+It is the verb ``privatize`` in memory. The noise must be the same whenever the run continues, so its seed is known:
+good for experiments. For records of real people privatise once, with noise that nobody can draw again, and train on
+that file.
 """
 
 from __future__ import annotations
@@ -20,39 +21,42 @@ from wpriv.run.local.privatize import privatize
 from wpriv.run.local.records import Records
 
 
-def privatised(made: Recipe, clear: Data, root: str | Path | None) -> Data:
-    """A data set whose training records got the noise that a recipe asks for; its test records stay as they are, float32.
+def privatised(recipe: Recipe, data: Data, root: str | Path | None) -> Data:
+    """Return a data set with the recipe's noise on its training records; test records stay as they are, as float32.
 
-    Labels are all 0 but where the recipe says that they are public.
+    Labels become 0 unless the recipe declares them public.
 
     Raises:
-        UsageError: see ``privatize``; or there is no seed.
+        UsageError: see ``privatize``; or there is no seed, or the data set has noise already.
     """
-    train = made.training
+    train = recipe.training
     assert train is not None
     assert train.data.privatize is not None
-    asked: dict[str, Any] = train.data.privatize.model_dump(exclude_none=True)
-    asked.setdefault("seed", train.seed)
-    if asked["seed"] is None:
+    options: dict[str, Any] = train.data.privatize.model_dump(exclude_none=True)
+    options.setdefault("seed", train.seed)
+    if options["seed"] is None:
         raise UsageError(
-            f"{made.name}: data: privatize draws the noise again whenever the run goes on: give seed. Or privatise once, as a release "
-            f"should be, with `wpriv privatize`, and train on its file: data: {{name: privatized, file: FILE.npz}}"
+            f"{recipe.name}: data: privatize must draw the same noise whenever the run continues: give seed. Or "
+            f"privatise once, as a release needs, with `wpriv privatize`, and train on its file: "
+            f"data: {{name: privatized, file: FILE.npz}}"
         )
-    if clear.noise is not None:
-        raise UsageError(f"{made.name}: data: privatize: {clear.name} has noise on it already; leave it out")
+    if data.noise is not None:
+        raise UsageError(f"{recipe.name}: data: privatize: {data.name} has noise already; leave out privatize")
     try:
-        records = Records(clear.x_train, f"{clear.name}:train", clear.y_train, clear.notes)
-        done = privatize(records, asked.pop("mech"), root=root, **asked)
+        records = Records(data.x_train, f"{data.name}:train", data.y_train, data.notes)
+        reports = privatize(records, options.pop("mech"), root=root, **options)
     except UsageError as error:
-        raise UsageError(f"{made.name}: data: privatize: {error}") from None
-    assert done.x is not None
-    said, p = done.statement, 2 if "sigma" in done.statement["noise"] else 1
-    scale = float(said["noise"]["sigma" if p == 2 else "scale"])
+        raise UsageError(f"{recipe.name}: data: privatize: {error}") from None
+    assert reports.x is not None
+    statement = reports.statement
+    p, parameter = (2, "sigma") if "sigma" in statement["noise"] else (1, "scale")
+    domain = "dct" if options.get("dct") else "as read"
+    note = f"noise was added to every training record: {local_statement.headline(statement)}"
     return replace(
-        clear,
-        x_train=done.x,
-        y_train=np.zeros(len(done.x), np.int64) if done.labels is None else done.labels,
-        x_test=scaled(clear.x_test),
-        noise=RecordNoise(p, scale, "dct" if asked.get("dct") else "as read", said),
-        notes=(*clear.notes, f"noise was put on every training record: {local_statement.headline(said)}"),
+        data,
+        x_train=reports.x,
+        y_train=np.zeros(len(reports.x), np.int64) if reports.labels is None else reports.labels,
+        x_test=scaled(data.x_test),
+        noise=RecordNoise(p, float(statement["noise"][parameter]), domain, statement),
+        notes=(*data.notes, note),
     )

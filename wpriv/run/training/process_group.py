@@ -1,4 +1,4 @@
-"""Several processes that train as one (torchrun): the first of them reads and writes the folder, and the others follow it."""
+"""Data-parallel training in several processes (torchrun): only the first reads and writes the results folder."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from wpriv.errors import WprivError
 
 
 def is_main() -> bool:
-    """Whether this process is the only one, or the first of several (torchrun)."""
+    """Whether this process is the only one, or the first of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) < 2 or os.environ.get("RANK", "0") == "0"
 
 
-def together(what: Callable[[], Any]) -> Any:
+def together(function: Callable[[], Any]) -> Any:
     """Run a function in the first of several processes, and return its result or raise its error in all of them."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        return what()
+        return function()
     from wpriv.engine import distributed
 
     distributed.join()
     outcome: Any = None
     if distributed.is_main():
         try:
-            outcome = what()
+            outcome = function()
         except WprivError as error:
             outcome = error
     outcome = distributed.broadcast(outcome)

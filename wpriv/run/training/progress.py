@@ -1,4 +1,4 @@
-"""How far a training is: what is told and kept after every epoch, and the signals that ask it to stop."""
+"""Progress of a training: the metrics after every epoch, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wpriv.files import csv_tables, durable_writes
 from wpriv.files.csv_tables import CsvError, CsvTable
 from wpriv.run.results import file_names, write
 from wpriv.run.training.plan import Plan
-from wpriv.run.training.run_folder import Folder
+from wpriv.run.training.run_folder import RunFolder
 
 Row = dict[str, Any]
 Say = Callable[[str, bool], None]  # a line of progress, and whether it stays
@@ -26,52 +26,49 @@ class Meter(Protocol):
     """A listener that also shows numbers as they change, such as a bar on a terminal."""
 
     def advance(self, step: int, steps: int, eps: float | None) -> None:
-        """A step is done; ``eps`` is what was spent by the end of the last epoch, None before it and without privacy."""
+        """Show that a step is done; ``eps`` is that of the last epoch, None before its end and without privacy."""
 
     def cells(self, done: int, total: int) -> None:
-        """So many trainings of a sweep are done."""
+        """Show how many trainings of a sweep are done."""
 
 
 class Progress:
-    """Adds eps to the rows of metrics, keeps them on disk, and tells how far the run is."""
+    """Adds eps to the rows of metrics, saves them, and reports progress."""
 
-    def __init__(self, job: Plan, place: Folder, say: Say | None, *, writes: bool):
-        self.job, self.place, self.say, self.writes = job, place, say if writes else None, writes
-        self.rows: list[Row] = []
+    def __init__(self, plan: Plan, folder: RunFolder, say: Say | None, *, writes: bool):
+        self.plan, self.folder, self.say, self.writes = plan, folder, say if writes else None, writes
         self.meter = self.say if isinstance(self.say, Meter) else None
         self.eps: float | None = None  # at the end of the last epoch
         self.started = time.monotonic()
 
     def begin(self) -> None:
-        """How the recipe was read."""
+        """Report how the recipe was read."""
         if self.say is not None:
-            for note in self.job.notes:
+            for note in self.plan.notes:
                 self.say(f"read as: {note}", True)
 
     def epoch(self, row: Row) -> Row:
-        eps = self.eps = self.job.eps(row["step"])
-        whole = {**row, "epsilon": eps, "seconds": round(time.monotonic() - self.started, 2)}
+        """Complete, save and report the metrics of an epoch, and return them."""
+        self.eps = self.plan.eps(row["step"])
+        row = {**row, "epsilon": self.eps, "seconds": round(time.monotonic() - self.started, 2)}
         if self.writes:
-            self._keep(whole)
+            self._save(row)
         if self.say is not None:
-            self.say(f"{self._where(row['step'])}, epoch {row['epoch']}: {_told(whole)}", True)
-        return whole
+            self.say(f"step {row['step']} of {self.plan.steps}, epoch {row['epoch']}: {_metrics(row)}", True)
+        return row
 
     def step(self, step: int) -> None:
-        """A step is done."""
+        """Report that a step is done."""
         if self.meter is not None:
-            self.meter.advance(step, self.job.steps, self.eps)
+            self.meter.advance(step, self.plan.steps, self.eps)
 
-    def _where(self, step: int) -> str:
-        return f"step {step} of {self.job.steps}"
-
-    def _keep(self, row: Row) -> None:
-        path = self.place.path / file_names.METRICS
-        earlier = [r for r in _rows(path) if int(r["step"]) < row["step"]]
+    def _save(self, row: Row) -> None:
+        path = self.folder.path / file_names.METRICS
+        earlier = [other for other in _saved_rows(path) if int(other["step"]) < row["step"]]
         durable_writes.replace(path, write.csv_text([*earlier, row]))
 
 
-def _rows(path: Path) -> list[Row]:
+def _saved_rows(path: Path) -> list[Row]:
     if not path.is_file():
         return []
     try:
@@ -81,35 +78,37 @@ def _rows(path: Path) -> list[Row]:
     except (CsvError, ValueError, KeyError):
         pass
     raise UsageError(
-        f"{path} holds no metrics of a run. Delete it and go on with --resume: it is written anew when the run ends"
+        f"{path} holds no metrics of a run. Delete it and continue with --resume: it is written again when the run ends"
     )
 
 
-def _told(row: Row) -> str:
-    parts = [
-        f"{key} {value:.4g}"
-        for key, value in row.items()
-        if key not in ("epoch", "step", "epsilon", "seconds") and value is not None
-    ]
+def _metrics(row: Row) -> str:
+    """The metrics of an epoch in words."""
+    names = [key for key in row if key not in ("epoch", "step", "epsilon", "seconds") and row[key] is not None]
+    words = [f"{key} {row[key]:.4g}" for key in names]
     eps = [f"eps {row['epsilon']:.4g}"] if row["epsilon"] is not None else []
-    return ", ".join([*parts, *eps, f"{row['seconds']:.0f} s"])
+    return ", ".join([*words, *eps, f"{row['seconds']:.0f} s"])
 
 
 @contextlib.contextmanager
 def signals() -> Iterator[Callable[[], str | None]]:
-    """While it lasts, signals that ask to stop only leave a note; a second one does what it always does."""
-    came: list[str] = []
-    before: dict[int, Any] = {}
+    """Record signals that ask to stop while a block runs; a second signal has its usual effect.
 
-    def note(number: int, _: Any) -> None:
-        came.append(signal.Signals(number).name)
-        signal.signal(number, before[number])
+    Yields:
+        A function that returns the name of the first such signal, or None.
+    """
+    received: list[str] = []
+    handlers: dict[int, Any] = {}
 
-    with contextlib.suppress(ValueError):  # outside the main thread there are no signals to wait for
+    def record(number: int, _: Any) -> None:
+        received.append(signal.Signals(number).name)
+        signal.signal(number, handlers[number])
+
+    with contextlib.suppress(ValueError):  # outside the main thread no signals arrive
         for each in SIGNALS:
-            before[each] = signal.signal(each, note)
+            handlers[each] = signal.signal(each, record)
     try:
-        yield lambda: came[0] if came else None
+        yield lambda: received[0] if received else None
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The folder of one training: whose results it holds, whether it goes on or begins, and what lies in it."""
+"""The results folder of one training: whose results it holds, and whether a run begins, continues or forks there."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from wpriv.run.results import file_names, write
 
 
 @dataclass(frozen=True)
-class Folder:
+class RunFolder:
     """A folder that belongs to one recipe.
 
     Args:
-        path: where. run: the number of this run, from the ledger: a fork begins a new one. resume, fork: how this run begins.
-        fresh: what the folder holds is moved aside first.
-        done: the run is over, and its results are there. weights: they are there without checkpoint and statement: a run was stopped
-            after its last step, or a fork of them before its first.
+        path: the folder. run: the number of this run in the ledger; a fork begins a new one.
+        resume, fork: how this run begins. fresh: earlier results in the folder are moved aside first.
+        done: the run is over, and its results are complete.
+        weights: the weights exist without a checkpoint and a statement: a run was stopped after its last step, or a
+            fork of them before its first.
     """
 
     path: Path
@@ -37,165 +38,173 @@ class Folder:
     done: bool = False
     weights: bool = False
 
+    @property
+    def ledger_path(self) -> Path:
+        return self.path / file_names.LEDGER
+
+    @property
+    def model_path(self) -> Path:
+        return self.path / file_names.MODEL
+
     def entries(self) -> list[ledger.Entry]:
-        """All releases that the ledger of this folder holds; none where it is about to be moved aside."""
-        return [] if self.fresh else ledger.entries(self.path / file_names.LEDGER)
+        """Return the entries of the ledger in this folder; none if it is about to be moved aside."""
+        return [] if self.fresh else ledger.entries(self.ledger_path)
 
-    def before(self) -> Process | None:
-        """The releases of earlier runs of this folder as a Process; None where there are none."""
-        rows = [entry for entry in self.entries() if entry.run < self.run]
-        return ledger.process(rows) if rows else None
+    def earlier_process(self) -> Process | None:
+        """Return the releases of earlier runs in this folder as a Process; None if there are none."""
+        entries = [entry for entry in self.entries() if entry.run < self.run]
+        return ledger.process(entries) if entries else None
 
 
-def look(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False, fresh: bool = False) -> Folder:
-    """What a run of this recipe finds in a folder; nothing is changed there, and torch is not loaded.
+def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False, fresh: bool = False) -> RunFolder:
+    """Determine how a run of this recipe begins in a folder, without changing it or loading torch.
 
     Raises:
-        UsageError: it holds another recipe's run, an unfinished one and --resume was not given, steps whose weights are gone, a ledger
-            that was changed, or files that are not those of a training.
-        Unsupported: a private run is to go on from weights that were trained without privacy.
+        UsageError: the folder holds another recipe's run, an unfinished run without ``resume``, steps whose weights are
+            missing, a changed ledger, or files that are not those of a training.
+        Unsupported: a private run is to continue from weights that were trained without privacy.
     """
     if resume + fork + fresh > 1:
         raise UsageError(
-            "--resume goes on, --fork goes on under another recipe, --fresh begins again; give one of them"
+            "give one of --resume (continue), --fork (continue under another recipe) and --fresh (begin again)"
         )
     with durable_writes.reported(path):
         if path.exists() and not path.is_dir():
-            raise UsageError(f"{path} is a file, and a training needs a folder. Name another one with --out")
+            raise UsageError(f"a training needs a folder, and {path} is a file. Name another one with --out")
         names = _names(path)
     if not names:
         if fork:
-            raise UsageError(f"--fork goes on from a run, and {path} holds none; name its folder with --out")
-        return Folder(path)
+            raise UsageError(f"--fork continues from a run, and {path} holds none; name its folder with --out")
+        return RunFolder(path)
     if file_names.RECIPE not in names and not (fresh and file_names.LEDGER in names):
-        raise UsageError(f"{path} holds files that are no training's results. Name another folder with --out")
-    if "sweep" in (_stored(path) or {}):
+        raise UsageError(f"{path} holds files that are not results of a training. Name another folder with --out")
+    stored = _stored(path)
+    if "sweep" in (stored or {}):
         raise UsageError(
             f"{path} holds a sweep of several trainings, each in a folder of its own. Name another folder with --out"
         )
     if fresh:
-        return Folder(path, fresh=True)
+        return RunFolder(path, fresh=True)
     if fork:
-        return _fork(path, recipe)
-    if _stored(path) != json.loads(json.dumps(resolve_train.essence(recipe.data))):
+        return _fork(path, recipe, stored)
+    if stored != json.loads(json.dumps(resolve_train.essence(recipe.data))):
         raise UsageError(
-            f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with --out, go on from its "
-            f"weights at its cost with --fork, or replace it with --fresh"
+            f"{path} holds a run of another recipe, or of this one before it was changed. Name another folder with "
+            f"--out, continue from its weights at the cost of both runs with --fork, or replace it with --fresh"
         )
-    rows = ledger.entries(path / file_names.LEDGER)
-    run = max(ledger.last_run(rows), 1)
-    if file_names.STATEMENT in names:
-        return Folder(path, run, done=True)
-    if file_names.CHECKPOINT in names:
-        if not resume:
-            raise UsageError(
-                f"{path} holds an unfinished run of this recipe. Go on with --resume, or begin again with --fresh"
-            )
-        return Folder(path, run, resume=True)
-    if file_names.MODEL in names:
-        return Folder(path, run, weights=True)
-    if rows:
-        raise UsageError(
-            f"{path} holds a ledger of {len(rows)} steps and neither {file_names.CHECKPOINT} nor {file_names.MODEL}: "
-            f"the steps are spent, and there is nothing "
-            f"to go on from. Begin again with --fresh; the statement will name what was spent before"
-        )
-    return Folder(path, run)
+    return _same_recipe(path, names, resume)
 
 
-def _fork(path: Path, recipe: Recipe) -> Folder:
-    """The folder of a run that goes on from the weights that are there, behind all that its ledger holds."""
-    if not any((path / name).is_file() for name in (file_names.CHECKPOINT, file_names.MODEL)):
-        raise UsageError(f"--fork goes on from the weights of a run, and {path} holds none yet")
-    stored = _stored(path)
-    if not isinstance(stored, dict):
-        raise UsageError(
-            f"{path / file_names.RECIPE} cannot be read, and --fork goes on from its weights. Put it back, or begin again with --fresh"
-        )
-    if stored.get("privacy", "none") == "none" and recipe.data["privacy"] != "none":
-        raise Unsupported(_in_the_clear(path))
-    return Folder(path, ledger.last_run(ledger.entries(path / file_names.LEDGER)) + 1, fork=True)
+def resolve_run(folder: RunFolder, recipe: Recipe) -> RunFolder:
+    """Determine the number of the run from its checkpoint or its weights, which needs torch.
 
-
-def settle(place: Folder, recipe: Recipe) -> Folder:
-    """The folder with the number of its run as its checkpoint or its weights have it, which only torch can read.
-
-    A fork that was stopped before its first checkpoint is found here: the recipe is the new one already, the weights are of the old.
+    This detects a fork that was stopped before its first checkpoint: the recipe is that of the fork already, the
+    weights are of the run before.
 
     Raises:
         UsageError: the checkpoint or the weights cannot be read, or do not belong to the ledger or its last run.
-        Unsupported: a private run is to go on from weights that were trained without privacy.
+        Unsupported: a private run is to continue from weights that were trained without privacy.
     """
-    if not (place.resume or place.weights or place.fork):
-        return place
+    if not (folder.resume or folder.weights or folder.fork):
+        return folder
     from wpriv.engine import checkpoint
 
-    name = file_names.CHECKPOINT if (place.path / file_names.CHECKPOINT).is_file() else file_names.MODEL
-    stored = checkpoint.load(place.path / name)
-    rows = place.entries()
-    ledger.require(rows, ledger.Position(**stored["ledger"]), place.path / file_names.LEDGER, str(place.path / name))
-    last = ledger.last_run(rows)
-    another = checkpoint.recipe_digest(stored["identity"]) != _recipe_digest(recipe)
-    if (place.fork or another) and stored["clear"] and recipe.data["privacy"] != "none":
-        raise Unsupported(_in_the_clear(place.path))
-    if place.fork:
-        return place
-    if another:
-        if stored["run"] < last:
-            raise UsageError(_stale(place.path, name, stored["run"], last))
-        return replace(place, run=last + 1, resume=False, weights=False, fork=True)
-    # a run has no line before its first step, or where it is not private
-    if not last <= stored["run"] <= last + 1:
-        raise UsageError(_stale(place.path, name, stored["run"], last))
-    return replace(place, run=stored["run"])
+    name = file_names.CHECKPOINT if (folder.path / file_names.CHECKPOINT).is_file() else file_names.MODEL
+    stored = checkpoint.load(folder.path / name)
+    entries = folder.entries()
+    ledger.require(entries, ledger.Position(**stored["ledger"]), folder.ledger_path, str(folder.path / name))
+    last, run = ledger.last_run(entries), stored["run"]
+    other_recipe = checkpoint.recipe_digest(stored["identity"]) != _recipe_digest(recipe)
+    if (folder.fork or other_recipe) and stored["clear"] and recipe.data["privacy"] != "none":
+        raise _trained_without_privacy(folder.path)
+    if folder.fork:
+        return folder
+    # a run has no ledger entry before its first step, or if it is not private
+    if run < last or (run > last + 1 and not other_recipe):
+        raise UsageError(
+            f"{folder.path / name} is of run {run}, and the ledger continues to run {last}, whose checkpoint is "
+            f"missing and whose steps are spent. Continue from these weights at the cost of all runs with --fork, or "
+            f"begin again with --fresh"
+        )
+    if other_recipe:
+        return replace(folder, run=last + 1, resume=False, weights=False, fork=True)
+    return replace(folder, run=run)
 
 
-def _in_the_clear(path: Path) -> str:
-    return (
-        f"the weights in {path} were trained without privacy: whatever goes on from them has seen the records in the clear, and "
-        f"no later noise takes that back. Train from the start, in another folder"
-    )
+def claim(folder: RunFolder, recipe: Recipe, provenance: dict[str, Any]) -> None:
+    """Make the folder this recipe's; files of an earlier run are moved to ``before-N``, and never deleted.
 
-
-def _stale(path: Path, name: str, run: int, last: int) -> str:
-    return (
-        f"{path / name} is of run {run}, and the ledger goes on to run {last}, whose steps are spent: its checkpoint is gone. Go on from "
-        f"these weights at the cost of all with --fork, or begin again with --fresh"
-    )
-
-
-def take(place: Folder, recipe: Recipe, provenance: dict[str, Any]) -> None:
-    """Makes the folder this recipe's: what a run before it left is moved aside under its number, and never deleted.
-
-    The recipe is replaced last: wherever this is cut short, the folder still belongs to the recipe before, or to this one.
+    The recipe is replaced last: if this is interrupted, the folder belongs to the earlier recipe or to this one.
 
     Raises:
-        MissingResource: it cannot be written.
+        MissingResource: the folder cannot be written.
     """
-    path = place.path
+    path = folder.path
     durable_writes.make_folder(path)
     for leftover in path.glob(f"*{durable_writes.PART}"):
         durable_writes.remove(leftover)
-    if not place.resume:
+    if not folder.resume:
         assert recipe.training is not None
-        names = [
-            name
-            for name in (*file_names.of_training(recipe.training.task), file_names.CHECKPOINT)
-            if (path / name).is_file() and name != file_names.RECIPE
-        ]
-        # a fork goes on with the ledger, and begins from the weights
+        # a fork continues the ledger, and begins from the weights
         weights = {file_names.CHECKPOINT, file_names.MODEL, file_names.DIAGNOSTICS}
-        keep = {file_names.LEDGER, *weights} if place.fork else set()
-        _aside(path, [name for name in names if name not in keep])
+        kept = {file_names.LEDGER, *weights} if folder.fork else set()
+        names = (*file_names.of_training(recipe.training.task), file_names.CHECKPOINT)
+        _move_aside(
+            path, [name for name in names if name not in {*kept, file_names.RECIPE} and (path / name).is_file()]
+        )
         durable_writes.replace(path / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
-    about = {**write.provenance(), **provenance, "run": place.run}
+    about = {**write.provenance(), **provenance, "run": folder.run}
     durable_writes.replace(path / file_names.PROVENANCE, json.dumps(about, indent=2) + "\n")
 
 
 def identity(recipe: Recipe, steps: int, multiplier: float, fingerprint: str, run: int) -> str:
-    """A fingerprint of all that decides the result of a training, but chance: of the recipe, and of the rest."""
+    """Return a fingerprint of all that decides the result of a training except chance: recipe, then the rest."""
     parts = [steps, multiplier, fingerprint, run]
     return f"{_recipe_digest(recipe)}-{_digest(parts)}"
+
+
+def _same_recipe(path: Path, names: set[str], resume: bool) -> RunFolder:
+    """How a run begins in a folder that holds a run of the same recipe."""
+    entries = ledger.entries(path / file_names.LEDGER)
+    run = max(ledger.last_run(entries), 1)
+    if file_names.STATEMENT in names:
+        return RunFolder(path, run, done=True)
+    if file_names.CHECKPOINT in names:
+        if not resume:
+            raise UsageError(
+                f"{path} holds an unfinished run of this recipe. Continue it with --resume, or begin again with --fresh"
+            )
+        return RunFolder(path, run, resume=True)
+    if file_names.MODEL in names:
+        return RunFolder(path, run, weights=True)
+    if entries:
+        raise UsageError(
+            f"{path} holds a ledger of {len(entries)} steps, but neither {file_names.CHECKPOINT} nor "
+            f"{file_names.MODEL} to continue from; the steps are spent. Begin again with --fresh; the statement will "
+            f"name the spent steps"
+        )
+    return RunFolder(path, run)
+
+
+def _fork(path: Path, recipe: Recipe, stored: Any) -> RunFolder:
+    """The folder of a run that continues from its weights, after everything in its ledger."""
+    if not any((path / name).is_file() for name in (file_names.CHECKPOINT, file_names.MODEL)):
+        raise UsageError(f"--fork continues from the weights of a run, and {path} holds none yet")
+    if not isinstance(stored, dict):
+        raise UsageError(
+            f"{path / file_names.RECIPE} cannot be read, and --fork needs the recipe of the weights. Restore it, or "
+            f"begin again with --fresh"
+        )
+    if stored.get("privacy", "none") == "none" and recipe.data["privacy"] != "none":
+        raise _trained_without_privacy(path)
+    return RunFolder(path, ledger.last_run(ledger.entries(path / file_names.LEDGER)) + 1, fork=True)
+
+
+def _trained_without_privacy(path: Path) -> Unsupported:
+    return Unsupported(
+        f"the weights in {path} were trained without privacy: every run that continues from them depends on the "
+        f"records without noise, and later noise does not change that. Train from the start, in another folder"
+    )
 
 
 def _recipe_digest(recipe: Recipe) -> str:
@@ -207,13 +216,13 @@ def _digest(data: Any) -> str:
 
 
 def _names(path: Path) -> set[str]:
-    """The names in a folder, without locks and what a crash left half written; none where it is not there."""
+    """The names in a folder without locks and half-written files; none if it does not exist."""
     if not path.is_dir():
         return set()
     return {item.name for item in path.iterdir() if item.name != LOCK and item.suffix != durable_writes.PART}
 
 
-def _aside(path: Path, names: list[str]) -> None:
+def _move_aside(path: Path, names: list[str]) -> None:
     """Move files into a new folder ``before-N``, with a copy of the recipe that they belong to."""
     if not names:
         return
@@ -229,6 +238,7 @@ def _aside(path: Path, names: list[str]) -> None:
 
 
 def _stored(path: Path) -> Any:
+    """The stored recipe without keys that do not change the training; None if it cannot be read."""
     try:
         return resolve_train.essence(yaml_document.read(path / file_names.RECIPE).data)
     except UsageError:

@@ -1,4 +1,4 @@
-"""A grid of trainings: every cell in a folder of its own, resumable by itself; in several processes, or in shards of a batch job."""
+"""A grid of trainings, each in a resumable folder of its own: in several processes, or in shards of a batch job."""
 
 from __future__ import annotations
 
@@ -21,19 +21,14 @@ from wpriv.run.training.progress import Say
 
 Row = dict[str, Any]
 MAX_CELLS = 10_000
-BACKENDS = (
-    "loky",
-    "multiprocessing",
-    "threading",
-    "sequential",
-    "dask",
-    "ray",
-)  # the last two where they are installed and registered
+# dask and ray need to be installed and registered
+BACKENDS = ("loky", "multiprocessing", "threading", "sequential", "dask", "ray")
+KEYS_OF_SWEEPS = ("sweep", "expect", "figure", "claims", "time")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training of a sweep: its place in the grid and its recipe, which has no sweep."""
+    """One training of a sweep: its position in the grid and its recipe, which has no sweep."""
 
     labels: dict[str, Any]
     recipe: Recipe
@@ -45,8 +40,17 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Swept:
-    """The rows of the finished cells, how many there are in all, and verdicts on published numbers once all are there."""
+class PlannedCell:
+    """A training of a sweep with its plan, and whether it is finished already."""
+
+    cell: Cell
+    plan: Plan
+    done: bool
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The rows of the finished cells, the number of all cells, and verdicts once all cells are finished."""
 
     recipe: Recipe
     rows: list[Row]
@@ -55,68 +59,60 @@ class Swept:
     table: Path
 
 
-def cells(made: Recipe) -> list[Cell]:
-    """All cells of a recipe with a sweep, in the order of its axes.
+def cells(recipe: Recipe) -> list[Cell]:
+    """Return all cells of a recipe with a sweep, in the order of its axes.
 
     Raises:
-        UsageError: some cell is no sound recipe, or there are more than 10,000.
+        UsageError: a cell is no valid recipe, or there are more than 10,000.
     """
-    assert made.training is not None
-    axes = [[(axis.over, *point) for point in axis.points()] for axis in made.training.sweep or []]
+    assert recipe.training is not None
+    axes = [[(axis.over, *point) for point in axis.points()] for axis in recipe.training.sweep or []]
     points = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
     if len(points) > MAX_CELLS:
-        raise UsageError(f"{made.name} asks for more than {MAX_CELLS:,} trainings; take fewer values")
-    bare = replace(
-        made,
-        claims=(),
-        time=None,
-        data={
-            key: value for key, value in made.data.items() if key not in ("sweep", "expect", "figure", "claims", "time")
-        },
-    )
-    found = []
+        raise UsageError(f"{recipe.name} has more than {MAX_CELLS:,} trainings; give fewer values")
+    data = {key: value for key, value in recipe.data.items() if key not in KEYS_OF_SWEEPS}
+    single = replace(recipe, claims=(), time=None, data=data)
+    grid = []
     for point in points:
         changes = {path: value for _, _, keys in point for path, value in keys.items()}
-        found.append(Cell({over: label for over, label, _ in point}, train.changed(bare, changes)))
-    return found
+        grid.append(Cell({over: label for over, label, _ in point}, train.changed(single, changes)))
+    return grid
 
 
-def shard(text: str, of: list[Cell]) -> list[Cell]:
-    """The cells of one shard: of ``3/16`` every sixteenth, from the third.
+def shard(text: str, grid: list[Cell]) -> list[Cell]:
+    """Return the cells of one shard: ``3/16`` is every sixteenth cell from the third.
 
     Raises:
         UsageError: the text is no such fraction.
     """
-    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise UsageError(f"--shard wants its number and how many there are, from 1/16 to 16/16; found {text[:40]!r}")
-    return of[int(found[1]) - 1 :: int(found[2])]
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--shard wants its number and the number of shards, such as 3/16; found {text[:40]!r}")
+    return grid[int(match[1]) - 1 :: int(match[2])]
 
 
 def check_backend(name: str) -> None:
-    """Refuse a name that no backend of joblib has.
+    """Refuse an unknown backend of joblib.
 
     Raises:
         UsageError: the name is not known; the message lists those that are.
     """
     if name not in BACKENDS:
-        near = did_you_mean(name, list(BACKENDS))
-        raise UsageError(f"--backend: no backend called {name[:60]!r}{near or '.'} Known: {', '.join(BACKENDS)}")
+        hint = did_you_mean(name, list(BACKENDS)) or "."
+        raise UsageError(f"--backend: no backend called {name[:60]!r}{hint} Known: {', '.join(BACKENDS)}")
 
 
-def planned(
-    made: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None
-) -> list[tuple[Cell, Plan, bool]]:
-    """What the trainings of one shard would do, and whether each of them is done already."""
-    found = []
-    for cell in shard(part, cells(made)):
-        plan, place = train.planned(cell.recipe, out / cell.name, root=root, resume=True)
-        found.append((cell, plan, place.done))
-    return found
+def planned(recipe: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[PlannedCell]:
+    """Return the plans of the trainings of one shard."""
+    plans = []
+    for cell in shard(part, cells(recipe)):
+        plan, folder = train.planned(cell.recipe, out / cell.name, root=root, resume=True)
+        plans.append(PlannedCell(cell, plan, folder.done))
+    return plans
 
 
 def run(
-    made: Recipe,
+    recipe: Recipe,
     out: Path,
     *,
     jobs: int = 1,
@@ -125,66 +121,53 @@ def run(
     device: str = "cpu",
     root: str | Path | None = None,
     say: Say | None = None,
-) -> Swept:
-    """Trains the cells of one shard that are not finished, going on with those that were cut short, and gathers all that are.
+) -> SweepResult:
+    """Train the unfinished cells of one shard, and merge all finished cells of the sweep.
 
     Args:
-        jobs: processes at once. backend: of joblib, where jobs > 1 (dask and ray where they are installed and registered).
+        jobs: number of processes. part: the shard. backend: of joblib, if jobs > 1. device, root, say: as in
+            ``train.run``.
     Raises:
-        Interrupted: a signal came; the same command goes on. UsageError: no backend has that name. MissingResource: it is not there.
+        Interrupted: a signal arrived; the same command continues. UsageError: no such backend, or ``out`` holds a
+            single training. MissingResource: the backend is not installed.
     """
     check_backend(backend)
     if any((out / name).is_file() for name in (file_names.LEDGER, file_names.MODEL, file_names.CHECKPOINT)):
         raise UsageError(
             f"{out} holds the results of one training, which a sweep would overwrite. Name another folder with --out"
         )
-    every = cells(made)
-    own = shard(part, every)
-    how: dict[str, Any] = {"device": device, "resume": True, "root": root}
+    grid = cells(recipe)
+    selected = shard(part, grid)
+    options: dict[str, Any] = {"device": device, "resume": True, "root": root}
     if jobs == 1:
-        with progress.signals() as stop:
-            for number, cell in enumerate(own, start=1):
-                if stop():
-                    raise Interrupted(
-                        f"stopped by {stop()} after {number - 1} of {len(own)} trainings; the same command goes on"
-                    )
-                if isinstance(say, progress.Meter):
-                    say.cells(number - 1, len(own))
-                if say is not None:
-                    say(f"training {number} of {len(own)}: {cell.name}", True)
-                train.run(cell.recipe, out / cell.name, say=say, stop=stop, **how)
-            if isinstance(say, progress.Meter):
-                say.cells(len(own), len(own))
+        _sequential(selected, out, options, say)
     else:
-        _parallel(own, out, jobs, backend, how, say if isinstance(say, progress.Meter) else None)
-    rows = [row for cell in every if (row := _row(cell, out)) is not None]
-    table = out / file_names.TABLE
-    # more shards than trainings leave one with nothing to do, maybe before any other has begun
-    durable_writes.make_folder(out)
-    durable_writes.replace(table, write.csv_text(rows))
-    merge_sweep.write_all(
-        made,
-        [(cell.labels, out / cell.name) for cell in every if (out / cell.name / file_names.STATEMENT).is_file()],
-        out,
-    )
-    about = {
-        "recipe": made.name,
-        "source": made.source,
-        "quick": made.quick,
-        "trainings": len(every),
-        "finished": len(rows),
-    }
-    about |= {"claims": [claim.model_dump() for claim in made.claims]}
-    durable_writes.replace(
-        out / file_names.PROVENANCE, json.dumps({**write.provenance(), **about, "device": device}, indent=2) + "\n"
-    )
-    verdicts = expectations.verdicts(made, rows) if len(rows) == len(every) else []
-    return Swept(made, rows, len(every), verdicts, table)
+        _parallel(selected, out, jobs, backend, options, say if isinstance(say, progress.Meter) else None)
+    return _merge(recipe, grid, out, device)
+
+
+def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: Say | None) -> None:
+    """Train cells one after another in this process."""
+    meter = say if isinstance(say, progress.Meter) else None
+    with progress.signals() as stop:
+        for done, cell in enumerate(selected):
+            if reason := stop():
+                raise Interrupted(
+                    f"stopped by {reason} after {done} of {len(selected)} trainings; the same command continues"
+                )
+            if meter is not None:
+                meter.cells(done, len(selected))
+            if say is not None:
+                say(f"training {done + 1} of {len(selected)}: {cell.name}", True)
+            train.run(cell.recipe, out / cell.name, say=say, stop=stop, **options)
+    if meter is not None:
+        meter.cells(len(selected), len(selected))
 
 
 def _parallel(
-    own: list[Cell], out: Path, jobs: int, backend: str, how: dict[str, Any], meter: progress.Meter | None
+    selected: list[Cell], out: Path, jobs: int, backend: str, options: dict[str, Any], meter: progress.Meter | None
 ) -> None:
+    """Train cells in several processes of joblib."""
     import joblib
 
     try:
@@ -194,31 +177,50 @@ def _parallel(
             f"--backend {backend}: joblib cannot load it here ({str(error)[:120]}); install it, or use loky"
         ) from None
     with config:
-        # as they finish, where the backend can say so
+        # only loky returns results in the order in which they finish
         order = "generator_unordered" if meter is not None and backend == "loky" else "list"
-        for done, _ in enumerate(
-            joblib.Parallel(return_as=order)(joblib.delayed(_one)(cell, out, how) for cell in own), start=1
-        ):
+        tasks = (joblib.delayed(_train_cell)(cell, out, options) for cell in selected)
+        for done, _ in enumerate(joblib.Parallel(return_as=order)(tasks), start=1):
             if meter is not None:
-                meter.cells(done, len(own))
+                meter.cells(done, len(selected))
 
 
-def _one(cell: Cell, out: Path, how: dict[str, Any]) -> None:
-    train.run(cell.recipe, out / cell.name, **how)
+def _train_cell(cell: Cell, out: Path, options: dict[str, Any]) -> None:
+    train.run(cell.recipe, out / cell.name, **options)
 
 
-def _row(cell: Cell, out: Path) -> Row | None:
-    """The last metrics of a finished cell and its first figure of privacy."""
-    path = out / cell.name
-    if not (path / file_names.STATEMENT).is_file():
-        return None
-    plan, place = train.planned(cell.recipe, path, sizes=_sizes(path))
-    done = train.finished(plan, place)
-    return {**cell.labels, **done.results()[0]}
+def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str) -> SweepResult:
+    """Write the merged table, figures and provenance of all finished cells."""
+    finished = [cell for cell in grid if (out / cell.name / file_names.STATEMENT).is_file()]
+    rows = [_row(cell, out / cell.name) for cell in finished]
+    table = out / file_names.TABLE
+    # with more shards than trainings, a shard without trainings may end before any other has begun
+    durable_writes.make_folder(out)
+    durable_writes.replace(table, write.csv_text(rows))
+    merge_sweep.write_all(recipe, [(cell.labels, out / cell.name) for cell in finished], out)
+    provenance = {
+        **write.provenance(),
+        "recipe": recipe.name,
+        "source": recipe.source,
+        "quick": recipe.quick,
+        "trainings": len(grid),
+        "finished": len(rows),
+        "claims": [claim.model_dump() for claim in recipe.claims],
+        "device": device,
+    }
+    durable_writes.replace(out / file_names.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
+    verdicts = expectations.verdicts(recipe, rows) if len(rows) == len(grid) else []
+    return SweepResult(recipe, rows, len(grid), verdicts, table)
+
+
+def _row(cell: Cell, path: Path) -> Row:
+    """The labels, the last metrics and the first guarantee of a finished cell."""
+    plan, folder = train.planned(cell.recipe, path, sizes=_sizes(path))
+    return {**cell.labels, **train.load_finished(plan, folder).results()[0]}
 
 
 def _sizes(path: Path) -> dict[str, int]:
-    """The sizes of the data set that a finished cell was trained on, from its statement.
+    """Return the sizes of the data set of a finished cell, from its statement.
 
     Raises:
         UsageError: the statement cannot be read.
@@ -231,6 +233,7 @@ def _sizes(path: Path) -> dict[str, int]:
         sizes = {"": None}
     if not all(type(size) is int and size > 0 for size in sizes.values()):
         raise UsageError(
-            f"{file} cannot be read. Delete it and give the same command again: it is written anew from the model and the ledger"
+            f"{file} cannot be read. Delete it and give the same command again: it is written again from the model and "
+            f"the ledger"
         )
     return sizes

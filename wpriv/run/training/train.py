@@ -1,4 +1,4 @@
-"""The verb ``train``: a recipe to a trained model, what it cost, and a statement of what is promised."""
+"""The verb ``train``: from a recipe to a trained model, its privacy cost and its privacy statement."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from wpriv.run.results.expectations import Verdict
 from wpriv.run.training import finalize, load_data, plan, progress, run_folder
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.process_group import is_main, together
-from wpriv.run.training.run_folder import Folder
+from wpriv.run.training.run_folder import RunFolder
 
 Row = dict[str, Any]
+Stop = Callable[[], str | None]
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished training: metrics by epoch, what the accountants say, verdicts on published numbers, and where the files are."""
+    """A finished training: metrics by epoch, guarantees, verdicts on published numbers, the statement and the files."""
 
     plan: Plan
     metrics: list[Row]
@@ -40,14 +41,14 @@ class Trained:
     files: tuple[Path, ...] = ()
 
     def results(self) -> list[Row]:
-        """The last metrics beside what each accountant says and the noise (its standard deviation); alone where there is no privacy."""
-        ran = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
+        """Return the last metrics and the noise, once for each guarantee; the last metrics alone without privacy."""
+        row = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
         if self.plan.release is not None:
-            ran["noise"] = self.plan.multiplier * self.plan.release.sensitivity
-        return [{**ran, **_bounds(row)} for row in self.guarantees] or [self.metrics[-1]]
+            row["noise"] = self.plan.multiplier * self.plan.release.sensitivity
+        return [{**row, **_bounds(guarantee)} for guarantee in self.guarantees] or [self.metrics[-1]]
 
     def require(self) -> None:
-        """Raises CheckFailed where a published number was missed."""
+        """Raise CheckFailed if a published number was missed."""
         expectations.require(self.verdicts)
 
 
@@ -63,64 +64,68 @@ def train(
     fresh: bool = False,
     data_root: str | Path | None = None,
 ) -> Trained:
-    """Trains what a recipe of kind train says, and accounts for what really ran.
+    """Train a recipe of kind train, and account for the releases that really happened.
 
     Args:
-        recipe: a path, or the name of a shipped recipe (``dpsgd/mnist``). set: keys to change, by path: ``{"privacy.eps": 2}``.
+        recipe: a path, or the name of a shipped recipe (``dpsgd/mnist``). set: keys to change, by path:
+            ``{"privacy.eps": 2}``.
         out: folder for model, metrics, ledger and statement (default ``results/<name>``). device: ``cpu`` or ``cuda``.
-        quick: apply the recipe's ``quick`` overrides. data_root: where the data set lies.
-        resume: go on with an unfinished run. fork: go on from the weights in ``out`` under a changed recipe; both runs are paid for.
-        fresh: begin again; what ``out`` holds is moved aside.
+        quick: apply the recipe's ``quick`` overrides. data_root: folder of the data sets.
+        resume: continue an unfinished run. fork: continue from the weights in ``out`` with a changed recipe; the cost
+            is that of both runs. fresh: begin again; earlier results in ``out`` are moved aside.
     Returns:
-        Metrics, guarantees and the statement. ``Trained.require()`` raises where a published number was missed.
+        Metrics, guarantees and the statement. ``Trained.require()`` raises if a published number was missed.
     Raises:
         UsageError: the recipe is faulty, or ``out`` holds another run. Unsupported: the target is out of reach.
-        MissingResource: the data set or the GPU is not there. Interrupted: a signal came; resumable.
+        MissingResource: the data set or the GPU is missing. Interrupted: a signal arrived; the run can be resumed.
     """
-    made = recipe_of(recipe, quick=quick, changes=set or {})
-    where = Path(out) if out is not None else default_out(made)
-    return run(made, where, device=device, resume=resume, fork=fork, fresh=fresh, root=data_root)
+    loaded = recipe_of(recipe, quick=quick, changes=set or {})
+    folder = Path(out) if out is not None else default_out(loaded)
+    return run(loaded, folder, device=device, resume=resume, fork=fork, fresh=fresh, root=data_root)
 
 
 def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """A checked recipe of kind train with keys changed.
+    """Return a validated recipe of kind train with keys changed.
 
     Raises:
-        UsageError: the recipe is faulty, or is so after the change.
+        UsageError: the recipe is faulty, before or after the changes.
     """
-    made = load_recipe.recipe(name, quick=quick, kind="train")
-    return changed(made, changes) if changes else made
+    recipe = load_recipe.recipe(name, quick=quick, kind="train")
+    return changed(recipe, changes) if changes else recipe
 
 
-def changed(made: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """The recipe with the values at some dotted paths replaced."""
-    data = made.data
+def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """Return the recipe with the values at some dotted paths replaced."""
+    data = recipe.data
     for path, value in changes.items():
         data = resolve_train.overridden(data, path, value)
-    told = ", ".join(f"{path}={value}" for path, value in changes.items())
-    found = check(document.of_data(f"{made.name} with {told}", data))
-    return replace(found, name=made.name, quick=made.quick, changed=True)
+    words = ", ".join(f"{path}={value}" for path, value in changes.items())
+    validated = check(document.of_data(f"{recipe.name} with {words}", data))
+    return replace(validated, name=recipe.name, quick=recipe.quick, changed=True)
 
 
-def default_out(made: Recipe) -> Path:
-    """``results/<name>``, and a folder of its own for a quick run."""
-    return Path("results") / (f"{made.name}-quick" if made.quick else made.name)
+def default_out(recipe: Recipe) -> Path:
+    """Return ``results/<name>``, or a folder of its own for a quick run."""
+    return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
 
 
 def planned(
-    made: Recipe, out: Path, *, root: str | Path | None = None, sizes: Mapping[str, int] | None = None, **how: bool
-) -> tuple[Plan, Folder]:
-    """What a run would do, without doing it.
+    recipe: Recipe, out: Path, *, root: str | Path | None = None, sizes: Mapping[str, int] | None = None, **start: bool
+) -> tuple[Plan, RunFolder]:
+    """Return the plan of a run and the state of its folder, without running it.
 
-    The records are not loaded where their sizes are known, nor torch where there is no checkpoint and no model to go on from.
+    Records are not loaded if their sizes are known, nor is torch if there is no checkpoint or model to continue from.
+
+    Args:
+        sizes: of the data, if known. start: ``resume``, ``fork``, ``fresh``.
     """
-    found = run_folder.settle(run_folder.look(out, made, **how), made)
-    assert made.training is not None
-    return plan.plan(made, sizes or load_data.sizes(made, root), found.before()), found
+    folder = run_folder.resolve_run(run_folder.inspect(out, recipe, **start), recipe)
+    assert recipe.training is not None
+    return plan.plan(recipe, sizes or load_data.sizes(recipe, root), folder.earlier_process()), folder
 
 
 def run(
-    made: Recipe,
+    recipe: Recipe,
     out: Path,
     *,
     device: str = "cpu",
@@ -129,111 +134,41 @@ def run(
     fresh: bool = False,
     root: str | Path | None = None,
     say: progress.Say | None = None,
-    stop: Callable[[], str | None] | None = None,
+    stop: Stop | None = None,
 ) -> Trained:
-    """Trains a checked recipe in a folder; see ``train``.
+    """Train a validated recipe in a folder; see ``train``.
 
     Args:
-        say: told of progress, a line an epoch that stays and others that do not.
-        stop: asked after every step; the reason to stop, or None. Left out, signals are such reasons.
+        say: called with lines of progress, and whether each line stays.
+        stop: called after every step; returns the reason to stop, or None. By default signals are such reasons.
     """
-    if made.training is not None and made.training.sweep is not None:
+    if recipe.training is not None and recipe.training.sweep is not None:
         raise UsageError(
-            f"{made.name} is a sweep of several trainings: run it with `wpriv train`, or one cell of it with its keys set"
+            f"{recipe.name} is a sweep of several trainings: run it with `wpriv train`, or set its keys to run one of "
+            f"them"
         )
-    # from here to the end: a signal while data are read stops the run after its first step, one while results are written comes too late
-    with progress.signals() if stop is None else contextlib.nullcontext(stop) as asked:
-        return _run(made, out, asked, say, device=device, root=root, resume=resume, fork=fork, fresh=fresh)
+    # a signal while data are read stops the run after its first step; one while results are written is too late
+    with progress.signals() if stop is None else contextlib.nullcontext(stop) as stop_reason:
+        started = time.time()
+        data = load_data.data(recipe, root)
+        return _Run(recipe, out, data, device, say, stop_reason, started).run(resume=resume, fork=fork, fresh=fresh)
 
 
-def _run(
-    made: Recipe,
-    out: Path,
-    stop: Callable[[], str | None],
-    say: progress.Say | None,
-    *,
-    device: str,
-    root: str | Path | None,
-    **how: bool,
-) -> Trained:
-    started = time.time()
-    data = load_data.data(made, root)
-    place = together(lambda: run_folder.look(out, made, **how))
-    sizes = load_data.sizes_of(made, data)
-    if place.done:
-        return finished(plan.plan(made, sizes, place.before()), place)
-    from wpriv.engine import distributed, launch
-
-    if say is not None and is_main() and (warning := load_data.unlike_scales(made, data)) is not None:
-        say(f"warning: {warning}", True)
-    about = {
-        "device": device,
-        "seed": made.training.seed if made.training is not None else None,
-        "data_set": data.name,
-        "data_source": data.source,
-        "data_fingerprint": data.fingerprint,
-    }
-    launch.device_of(device)  # before anything is written
-    with contextlib.ExitStack() as held:
-        busy = f"another process is training in {out}. Wait until it ends, or name another folder with --out"
-        together(lambda: held.enter_context(locked(out / LOCK, busy)))
-        # again, now that no other process can change what is found
-        place = together(lambda: run_folder.settle(run_folder.look(out, made, **how), made))
-        job = plan.plan(made, sizes, place.before())
-        if place.done:
-            return finished(job, place)
-        identity = run_folder.identity(made, job.steps, job.multiplier, data.fingerprint, place.run)
-        if not (place.weights and together(lambda: _trained(out, identity))):
-            _fit(job, place, data, identity, about, device, stop, say)
-            about["wall_seconds"] = round(time.time() - started, 1)
-            place = replace(place, fresh=False)
-        about |= launch.about()
-        together(lambda: finalize.conclude(job, place, about, None if data.noise is None else data.noise.statement))
-        distributed.leave()
-        return finished(job, place)
-
-
-def _fit(
-    job: Plan,
-    place: Folder,
-    data: Any,
-    identity: str,
-    about: dict[str, Any],
-    device: str,
-    stop: Callable[[], str | None],
-    say: progress.Say | None,
-) -> None:
-    """Trains as planned; the folder is taken once the task has accepted model and data."""
-    from wpriv.engine import distributed, launch
-
-    tell = progress.Progress(job, place, say, writes=distributed.is_main())
-
-    def begin() -> None:
-        together(lambda: run_folder.take(place, job.recipe, {**about, **launch.about()}))
-        tell.begin()
-
-    try:
-        launch.launch(
-            job.train,
-            data,
-            schedule(job, place.run),
-            place.path,
-            identity=identity,
-            device=device,
-            resume=place.resume,
-            fork=place.fork,
-            begin=begin,
-            stop=stop,
-            on_epoch=tell.epoch,
-            on_step=tell.step,
-        )
-    except Interrupted:  # all processes stop at the same step
-        distributed.leave()
-        raise
+def load_finished(job: Plan, folder: RunFolder) -> Trained:
+    """Return the training whose results a folder holds."""
+    metrics = _metrics(folder.path)
+    entries = finalize.entries_of_model(folder)
+    process = None if job.private is None else finalize.process_from_ledger(job, folder, entries)
+    statement = finalize.load_statement(folder.path, process, entries)
+    rows, refused = ([], []) if process is None else plan.guarantees(job, process)
+    paths = (folder.path / name for name in file_names.of_training(job.train.task))
+    files = tuple(path for path in paths if path.is_file())
+    trained = Trained(job, metrics, rows, refused, [], statement, folder.path, files)
+    return replace(trained, verdicts=expectations.verdicts(job.recipe, trained.results(), first=True))
 
 
 def schedule(job: Plan, run: int = 1) -> Any:
-    """The plan as the engine takes it."""
+    """Return the plan as the engine needs it."""
     from wpriv.engine.job import Schedule
 
     private = job.private
@@ -254,23 +189,99 @@ def schedule(job: Plan, run: int = 1) -> Any:
     )
 
 
-def finished(job: Plan, place: Folder) -> Trained:
-    """What lies in the folder of a finished run."""
-    metrics = _metrics(place.path)
-    entries = finalize.held_to_model(place)
-    process = None if job.private is None else finalize.process_from_ledger(job, place, entries)
-    said = finalize.stated(place.path, process, entries)
-    rows, refused = ([], []) if process is None else plan.guarantees(job, process)
-    files = tuple(place.path / name for name in file_names.of_training(job.train.task) if (place.path / name).is_file())
-    done = Trained(job, metrics, rows, refused, [], said, place.path, files)
-    return replace(done, verdicts=expectations.verdicts(job.recipe, done.results(), first=True))
+@dataclass
+class _Run:
+    """One run of a recipe on loaded data."""
+
+    recipe: Recipe
+    out: Path
+    data: Any
+    device: str
+    say: progress.Say | None
+    stop: Stop
+    started: float
+
+    def run(self, **start: bool) -> Trained:
+        """Train unless the folder holds the finished run; ``start`` is as in ``planned``."""
+        recipe, data = self.recipe, self.data
+        sizes = load_data.sizes_of(recipe, data)
+        folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
+        if folder.done:
+            return load_finished(plan.plan(recipe, sizes, folder.earlier_process()), folder)
+        from wpriv.engine import distributed, launch
+
+        self._warn_of_scales()
+        launch.device_of(self.device)  # before anything is written
+        with contextlib.ExitStack() as stack:
+            busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with --out"
+            together(lambda: stack.enter_context(locked(self.out / LOCK, busy)))
+            # inspect again, now that no other process can change the folder
+            folder = together(lambda: run_folder.resolve_run(run_folder.inspect(self.out, recipe, **start), recipe))
+            job = plan.plan(recipe, sizes, folder.earlier_process())
+            if folder.done:
+                return load_finished(job, folder)
+            about = self._provenance()
+            identity = run_folder.identity(recipe, job.steps, job.multiplier, data.fingerprint, folder.run)
+            if not (folder.weights and together(lambda: _is_trained(folder, identity))):
+                self._fit(job, folder, identity, about)
+                about["wall_seconds"] = round(time.time() - self.started, 1)
+                folder = replace(folder, fresh=False)
+            about |= launch.about()
+            reports = None if data.noise is None else data.noise.statement
+            together(lambda: finalize.conclude(job, folder, about, reports))
+            distributed.leave()
+            return load_finished(job, folder)
+
+    def _warn_of_scales(self) -> None:
+        if self.say is not None and is_main():
+            warning = load_data.scale_warning(self.recipe, self.data)
+            if warning is not None:
+                self.say(f"warning: {warning}", True)
+
+    def _provenance(self) -> dict[str, Any]:
+        return {
+            "device": self.device,
+            "seed": self.recipe.training.seed if self.recipe.training is not None else None,
+            "data_set": self.data.name,
+            "data_source": self.data.source,
+            "data_fingerprint": self.data.fingerprint,
+        }
+
+    def _fit(self, job: Plan, folder: RunFolder, identity: str, about: dict[str, Any]) -> None:
+        """Train as planned; the folder is claimed once the task has accepted model and data."""
+        from wpriv.engine import distributed, launch
+
+        reporter = progress.Progress(job, folder, self.say, writes=distributed.is_main())
+
+        def begin() -> None:
+            together(lambda: run_folder.claim(folder, job.recipe, {**about, **launch.about()}))
+            reporter.begin()
+
+        try:
+            launch.launch(
+                job.train,
+                self.data,
+                schedule(job, folder.run),
+                folder.path,
+                identity=identity,
+                device=self.device,
+                resume=folder.resume,
+                fork=folder.fork,
+                begin=begin,
+                stop=self.stop,
+                on_epoch=reporter.epoch,
+                on_step=reporter.step,
+            )
+        except Interrupted:  # all processes stop at the same step
+            distributed.leave()
+            raise
 
 
 def _metrics(path: Path) -> list[Row]:
-    """The metrics of a finished run.
+    """Return the metrics of a finished run.
 
     Raises:
-        UsageError: they are not there, or not those of a run.
+        UsageError: the file is missing, or holds no metrics of a run.
     """
     try:
         rows = read.table(path / file_names.METRICS)
@@ -278,14 +289,14 @@ def _metrics(path: Path) -> list[Row]:
         rows = []
     if not rows or not {"epoch", "step"} <= rows[-1].keys():
         raise UsageError(
-            f"{path / file_names.METRICS} holds no metrics of a run. Delete {path / file_names.STATEMENT} and give the same command again: "
-            f"both are written anew from the model and the ledger"
+            f"{path / file_names.METRICS} holds no metrics of a run. Delete {path / file_names.STATEMENT} and give the "
+            f"same command again: both are written again from the model and the ledger"
         )
     return rows
 
 
-def _trained(out: Path, identity: str) -> bool:
-    """Whether the weights in a folder are those at the end of this very training.
+def _is_trained(folder: RunFolder, identity: str) -> bool:
+    """Return True if the weights in a folder are those at the end of this training.
 
     Raises:
         UsageError: they are of this recipe, but of other data or another noise.
@@ -293,14 +304,15 @@ def _trained(out: Path, identity: str) -> bool:
     from wpriv.engine import checkpoint
     from wpriv.engine.training_state import load_diagnostics
 
-    if load_diagnostics(out, checkpoint.load(out / file_names.MODEL))["identity"] == identity:
+    if load_diagnostics(folder.path, checkpoint.load(folder.model_path))["identity"] == identity:
         return True
     raise UsageError(
-        f"{out / file_names.MODEL} is of this recipe, but was trained on other records or by another plan, and its statement is missing. "
-        f"Go on from these weights at their cost with --fork, or begin again with --fresh"
+        f"{folder.model_path} is of this recipe, but was trained on other records or by another plan, and its "
+        f"statement is missing. Continue from these weights at the cost of both runs with --fork, or begin again with "
+        f"--fresh"
     )
 
 
-def _bounds(row: Guarantee) -> Row:
-    told = row.as_dict()
-    return {key: told[key] for key in ("accountant", "claim", "epsilon", "delta")}
+def _bounds(guarantee: Guarantee) -> Row:
+    row = guarantee.as_dict()
+    return {key: row[key] for key in ("accountant", "claim", "epsilon", "delta")}

@@ -1,0 +1,84 @@
+"""Print lines, tables and JSON to standard output, notes and warnings to standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from wpriv.cli import terminal
+
+
+def emit(line: str) -> None:
+    """Print a result to standard output."""
+    print(line)
+
+
+def emit_bold(line: str) -> None:
+    """Print a result in bold where standard output is a terminal that may have colour."""
+    plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    print(line if plain else f"\x1b[1m{line}\x1b[0m")
+
+
+def emit_json(data: Mapping[str, Any]) -> None:
+    """Print one JSON object; infinities are the strings "inf" and "-inf"."""
+    print(json.dumps(plain(data), allow_nan=False))
+
+
+def emit_rows(rows: Sequence[Mapping[str, Any]], schema: str, **more: Any) -> None:
+    """Print rows as one JSON object."""
+    from wpriv._version import __version__
+
+    emit_json({"schema": schema, "rows": list(rows), **more, "version": __version__})
+
+
+def emit_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, above: str = "", below: str = "") -> None:
+    """Print a table, on a terminal with a bold header and coloured claims and verdicts.
+
+    Args:
+        above, below: text around the table, with its line breaks.
+    """
+    terminal.print_table(f"{above}{table(header, rows)}{below}")
+
+
+def say(kind: str, line: str) -> None:
+    """Print a note or a warning to standard error."""
+    print(f"wpriv: {kind}: {line}", file=sys.stderr)
+
+
+def warn(lines: Iterable[str]) -> None:
+    """Print warnings to standard error."""
+    for line in lines:
+        say("warning", line)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of columns padded to their widest cell, two spaces apart, without rules."""
+    lines = [header, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; infinities become strings, unknown objects their text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def cell(value: Any) -> str:
+    """Return a value as a table cell: six digits of a float, yes or no, empty for None."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
