@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Part:
-    """``n`` runs of a mechanism: ``noise`` is sigma or the Laplace scale (sensitivity 1), ``rate`` of Poisson sampling."""
+    """``n`` runs of one mechanism: ``noise`` is sigma or Laplace scale (sensitivity 1), ``rate`` of Poisson sampling."""
 
     mech: str
     noise: float
@@ -31,7 +31,7 @@ class Job:
     solve: str = ""
 
     def nudged(self, k: int) -> Job:
-        """Return the job with its noise (or rate, if noise is solved for) changed by k parts in 10^10, against caches."""
+        """Return the job with its noise (rate, if noise is solved for) changed by k parts in 10^10, against caches."""
         field = "rate" if self.solve == "noise" else "noise"
         return replace(
             self, parts=tuple(replace(part, **{field: getattr(part, field) * (1 + k * 1e-10)}) for part in self.parts)
