@@ -14,7 +14,7 @@ from wpriv.core.subsampling import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace
-from wpriv.pld.adaptive_nodes import ROUGH, scan
+from wpriv.pld.adaptive_nodes import ROUGH, scan_tails
 from wpriv.pld.composition import Composition
 
 DEPTH = 1e-50
@@ -43,7 +43,7 @@ def test_the_chernoff_bound_lies_just_above_the_moment(name, tilt):
     # oracle: quadrature of the profile (core/moments.py), right to about 1e-9
     pair = BOUNDED[name]
     exact = float(log_moment(pair, np.array([tilt]), finite=True)[0])
-    bound = scan(pair, depth=DEPTH).chernoff(tilt)
+    bound = scan_tails(pair, depth=DEPTH).chernoff(tilt)
     (found,), (beyond,) = bound.log, bound.above
     assert beyond == pytest.approx(pair.mass_at_plus_infinity, abs=1e-15)
     assert exact * (1 - 1e-8) - 1e-15 <= found <= 1.1 * exact + 1e-11
@@ -52,7 +52,7 @@ def test_the_chernoff_bound_lies_just_above_the_moment(name, tilt):
 @pytest.mark.parametrize("name", [name for name in BOUNDED if "gauss" in name])
 def test_a_mirrored_scan_holds_the_tails_of_the_reverse_pair(name):
     pair = BOUNDED[name]
-    found = scan(pair, depth=DEPTH)
+    found = scan_tails(pair, depth=DEPTH)
     np.testing.assert_allclose(found.tails[:, 0], np.exp(pair.tails(found.y)), rtol=1e-12)
     assert np.all(np.diff(found.y) > 0)
 
@@ -62,11 +62,11 @@ def test_a_few_of_many_like_pairs_find_nodes_that_do_for_all():
     members = tuple(
         poisson(GaussPair(1 / (0.8 + 0.03 * i)), 0.005 + 0.0007 * ((7 * i) % 20)).reverse() for i in range(30)
     )
-    together = scan(*members, depth=1e-25)
+    together = scan_tails(*members, depth=1e-25)
     mass, other = together.masses()
     assert mass.max() < 2 * ROUGH[0]
     assert other.max() < 2 * ROUGH[0]
-    alone = [scan(pair, depth=1e-25) for pair in members]
+    alone = [scan_tails(pair, depth=1e-25) for pair in members]
     assert together.y.size < 0.8 * max(one.y.size for one in alone)
     for tilt in (1.0, 10.0, 100.0):
         assert together.chernoff(tilt).log == pytest.approx(
@@ -79,7 +79,7 @@ def test_losses_without_a_bound_are_bounded_up_to_the_rare(rare):
     # oracle: quadrature of the profile (core/moments.py), right to about 1e-9
     pair = poisson(GaussPair(1.0), 0.1)
     exact = float(log_moment(pair, np.array([3.0]))[0])
-    found = scan(pair, depth=DEPTH).chernoff(3.0, rare)
+    found = scan_tails(pair, depth=DEPTH).chernoff(3.0, rare)
     assert exact * (1 - 1e-8) <= found.log[0] <= 1.1 * exact
     assert 0 < found.above[0] <= rare + 1e-304
 

@@ -11,9 +11,9 @@ from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.pld.composition import Composition
-from wpriv.pld.lattice.discretize import cells, lower_dots, upper_dots
-from wpriv.pld.saddle_point import cumulants, probe
-from wpriv.pld.stacking import BUCKET, groups
+from wpriv.pld.lattice.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
+from wpriv.pld.saddle_point import approximate_pmf, cumulants
+from wpriv.pld.stacking import BUCKET, group_pairs
 
 FAMILIES = {
     "gauss": [GaussPair(mu) for mu in (0.5, 0.52, 0.55)],
@@ -45,23 +45,23 @@ def test_the_rows_of_stacked_dots_are_the_dots_of_the_members(name):
     members, whole = stack(name)
     # beyond the last member's support and into its empty tail as well
     y = np.arange(-400, 1200) * 2e-3
-    made = cells(whole, y)
-    (upper, infinity), lower = upper_dots(made, 0.0), lower_dots(made, 0.0)
+    made = cell_masses(whole, y)
+    (upper, infinity), lower = discretize_pessimistic(made, 0.0), discretize_optimistic(made, 0.0)
     for k, pair in enumerate(members):
-        one = cells(pair, y)
-        mass, beyond = upper_dots(one, 0.0)
+        one = cell_masses(pair, y)
+        mass, beyond = discretize_pessimistic(one, 0.0)
         np.testing.assert_allclose(upper[k], mass, rtol=1e-11, atol=1e-17)
-        np.testing.assert_allclose(lower[k], lower_dots(one, 0.0), rtol=1e-9, atol=1e-16)
+        np.testing.assert_allclose(lower[k], discretize_optimistic(one, 0.0), rtol=1e-9, atol=1e-16)
         assert infinity[k] == pytest.approx(float(beyond), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_probe_of_several_finds_what_probes_of_each_find(name):
     members, _ = stack(name)
-    together, count = probe(*members), np.array([1])
+    together, count = approximate_pmf(*members), np.array([1])
     for tilt in (0.0, 2.0, 9.0):
         c = cumulants([together], [np.ones(len(members), dtype=np.int64)], tilt)
-        apart = [cumulants([probe(pair)], [count], tilt) for pair in members]
+        apart = [cumulants([approximate_pmf(pair)], [count], tilt) for pair in members]
         assert c.means[0] == pytest.approx([one.mean for one in apart], rel=0.02)
         assert c.variances[0] == pytest.approx([one.variance for one in apart], rel=0.02)
         assert c.total == pytest.approx(sum(one.total for one in apart), rel=0.01, abs=1e-12)
@@ -70,7 +70,7 @@ def test_a_probe_of_several_finds_what_probes_of_each_find(name):
 def test_only_like_pairs_without_mass_at_infinity_share_a_group():
     alike, apart = [GaussPair(1.0), GaussPair(1.05)], [GaussPair(1.0 * BUCKET**3), LaplacePair(1.0), LaplacePair(1.05)]
     revealing = [RandomizedResponse(eps0=0.5, delta0=0.01).pair(), RandomizedResponse(eps0=0.51, delta0=0.01).pair()]
-    made = groups({pair: n for n, pair in enumerate([*alike, *apart, *revealing], 1)})
+    made = group_pairs({pair: n for n, pair in enumerate([*alike, *apart, *revealing], 1)})
     assert sorted(len(group.members) for group in made) == [1, 1, 1, 1, 1, 2]
     together = max(made, key=lambda group: len(group.members))
     assert set(together.members) == set(alike)

@@ -18,7 +18,7 @@ from wpriv.core.process import Process, closed_form, require_exact_plds
 from wpriv.errors import Unsupported
 from wpriv.numerics.root_finding import smallest_meeting
 from wpriv.pld.composition import Composition
-from wpriv.pld.two_sided import Both
+from wpriv.pld.two_sided import TwoSidedComposition
 
 NOTION = "probabilistic-dp"
 CLAIM = "certified"
@@ -155,10 +155,10 @@ class _Certified:
         low = _least_eps(secants.low, delta, high) * (1 - 1.01 * SEARCH)
         return min(max(low, floor), high), high
 
-    def _best(self, eps: float) -> Both:
+    def _best(self, eps: float) -> TwoSidedComposition:
         """Of the laws composed so far, the smallest that brackets delta at eps as narrowly as asked, or else the narrowest."""
 
-        def rank(both: Both) -> tuple[float, int]:
+        def rank(both: TwoSidedComposition) -> tuple[float, int]:
             low, high = _ends(both, eps)
             return max(high - low, self.tol * high), both.cells
 
@@ -171,7 +171,7 @@ class _Secants:
     Every span gives a bound. The best one is walked to on a ladder, from where the last eps had it: it hardly moves with eps.
     """
 
-    def __init__(self, both: Both):
+    def __init__(self, both: TwoSidedComposition):
         self.both = both
         self.rungs = [_SPANS.size // 2] * 2
 
@@ -211,7 +211,7 @@ class _Secants:
         return at(here)
 
 
-def _ends(both: Both, eps: float) -> Ends:
+def _ends(both: TwoSidedComposition, eps: float) -> Ends:
     """delta at eps from below and above; far below the middle of a tilted law what it left out would overflow, so it says nothing there."""
     low, high = both.delta(eps)
     beyond = both.upper.tilt * (both.upper.centre - eps) > 600

@@ -42,11 +42,11 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         return curve_of_pair(process, pairs, accountant="pld", source=SOURCE)
     # not needed, and not loaded, where a closed form has the answer
     from wpriv.pld.composition import Composition
-    from wpriv.pld.sandwich import Outer
+    from wpriv.pld.sandwich import SandwichedComposition
 
-    compositions = [Composition(run) if sandwich(run, tol) is None else Outer(run, tol) for run in runs]
+    compositions = [Composition(run) if sandwich(run, tol) is None else SandwichedComposition(run, tol) for run in runs]
 
-    def answer(ask: Callable[[Composition | Outer, float, float], tuple[float, float]]) -> Bracket:
+    def answer(ask: Callable[[Composition | SandwichedComposition, float, float], tuple[float, float]]) -> Bracket:
         ends = _worst([partial(ask, c, tol) for c in compositions])
         if tol < COARSE and ends[1] - ends[0] > TOO_WIDE * tol * ends[1]:
             # what is asked of it may be out of reach, and then a coarser composition may come nearer than a fine one that was given up

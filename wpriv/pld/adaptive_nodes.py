@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wpriv.core.loss_pair import LossPair, Reversed
 from wpriv.numerics.arrays import Array
-from wpriv.pld.stacking import stacked
+from wpriv.pld.stacking import batch_pairs
 
 _LADDER = np.geomspace(1e-15, 1e9, 60)
 # a cell is divided where it has more than the first share of all mass, or more than the second (third) of what its tail has left, if that
@@ -32,7 +32,7 @@ Shares = tuple[float, float, float]
 ROUNDINGS, UNIT, TINY = 16, 2.0**-53, 1e-305
 
 
-class Moment(NamedTuple):
+class MomentBound(NamedTuple):
     """[K] ln of an upper bound of E[e^{tilt L}], about the mean and mean square of the tilted loss, and the P-mass that is left out."""
 
     log: Array
@@ -42,7 +42,7 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scan:
+class TailScan:
     """Increasing losses y [m] and the tails [4, K, m] there of K stacked pairs: P above, P up to, Q above and Q up to each loss."""
 
     y: Array
@@ -53,11 +53,11 @@ class Scan:
         start, end = self.tails[:, :, :-1], self.tails[:, :, 1:]
         return _between(start[0], start[1], end[0], end[1]), _between(start[2], start[3], end[2], end[3])
 
-    def mirrored(self) -> Scan:
+    def mirrored(self) -> TailScan:
         """The scan of the pairs (Q, P), where no loss has an atom."""
-        return Scan(-self.y[::-1], self.tails[::-1, :, ::-1].copy())
+        return TailScan(-self.y[::-1], self.tails[::-1, :, ::-1].copy())
 
-    def chernoff(self, tilt: float, rare: float = 0.0) -> Moment:
+    def chernoff(self, tilt: float, rare: float = 0.0) -> MomentBound:
         """Bounds E[e^{tilt L}], tilt > 0, over the losses up to the first node that every row has at most ``rare`` P-mass above."""
         last = min(int(np.searchsorted(-self.tails[0].max(axis=0), -rare)), self.y.size - 1)
         y, raised = self.y[: last + 1], self._raised[:, : last + 1]
@@ -66,7 +66,7 @@ class Scan:
         peak = float(exponent.max())
         weight = np.exp(exponent - peak)
         total, mean, square = (raised @ each for each in (weight, weight * y, weight * y * y))
-        return Moment(
+        return MomentBound(
             peak + np.log(total) + ROUNDINGS * UNIT * (y.size + 1),
             mean / total,
             square / total,
@@ -97,18 +97,20 @@ class Scan:
 
 
 @lru_cache(maxsize=512)
-def scan(*members: LossPair, depth: float) -> Scan:
+def scan_tails(*members: LossPair, depth: float) -> TailScan:
     """Scans one pair, or several that can be stacked, down to P-masses (and Q-masses of the reverse) of ``depth``; cached by the pairs.
 
     Of many like pairs a few find the nodes for all, no more than they need.
     """
-    pair = stacked(members)
+    pair = batch_pairs(members)
     if isinstance(pair, Reversed) and not pair.atoms.size:
-        return scan(*(member.forward for member in members if isinstance(member, Reversed)), depth=depth).mirrored()
+        return scan_tails(
+            *(member.forward for member in members if isinstance(member, Reversed)), depth=depth
+        ).mirrored()
     if len(members) <= 2 * SCOUTS:
         return _refined(pair, depth, FINE)
-    y = _needed(stacked(_spread(members)), depth)
-    return Scan(y, _tails(pair, y))
+    y = _needed(batch_pairs(_spread(members)), depth)
+    return TailScan(y, _tails(pair, y))
 
 
 def _spread(members: tuple[LossPair, ...]) -> tuple[LossPair, ...]:
@@ -118,7 +120,7 @@ def _spread(members: tuple[LossPair, ...]) -> tuple[LossPair, ...]:
     return tuple(members[k] for k in np.unique(np.argsort(values, axis=0, kind="stable")[places]))
 
 
-def _refined(pair: LossPair, depth: float, shares: Shares) -> Scan:
+def _refined(pair: LossPair, depth: float, shares: Shares) -> TailScan:
     """The tails on the first nodes, and on those that cells are divided by as long as they are too wide."""
     y = _first_nodes(pair)
     tails = _tails(pair, y)
@@ -141,7 +143,7 @@ def _refined(pair: LossPair, depth: float, shares: Shares) -> Scan:
         )
     y = np.concatenate(nodes)
     order = np.argsort(y, kind="stable")
-    return Scan(y[order], np.concatenate(found, axis=2)[:, :, order])
+    return TailScan(y[order], np.concatenate(found, axis=2)[:, :, order])
 
 
 def _needed(pair: LossPair, depth: float) -> Array:

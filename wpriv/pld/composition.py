@@ -18,17 +18,25 @@ from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
-from wpriv.pld.adaptive_nodes import Scan, scan
-from wpriv.pld.lattice.compose_on_lattices import on_lattices
+from wpriv.pld.adaptive_nodes import TailScan, scan_tails
+from wpriv.pld.lattice.compose_on_lattices import compose_on_lattices
 from wpriv.pld.lattice.spectra import UNIT
-from wpriv.pld.saddle_point import DEPTHS, Cumulants, Probe, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
-from wpriv.pld.stacking import groups
+from wpriv.pld.saddle_point import (
+    DEPTHS,
+    ApproximatePmf,
+    Cumulants,
+    log_tail_factor,
+    tilt_for_delta,
+    tilt_for_eps,
+    top_index,
+)
+from wpriv.pld.stacking import group_pairs
 from wpriv.pld.step_groups import TAIL_ROUNDINGS, Steps
-from wpriv.pld.transform.compose_by_transform import RARE, by_transform, single
-from wpriv.pld.two_sided import Both
+from wpriv.pld.transform.compose_by_transform import RARE, compose_by_transform, single_loss_delta
+from wpriv.pld.two_sided import TwoSidedComposition
 
 # how a run may be composed, the quickest way first
-WAYS = (by_transform, on_lattices)
+WAYS = (compose_by_transform, compose_on_lattices)
 ROUNDS = 6
 # how many lattices are tried where one does not fit, and by how much each allows more error than the one before
 ATTEMPTS, COARSER = 10, 3
@@ -58,7 +66,7 @@ class Composition:
         merged: dict[LossPair, int] = {}
         for pair, n in run:
             merged[pair] = merged.get(pair, 0) + n
-        self.groups = groups(merged)
+        self.groups = group_pairs(merged)
         self.counts = [group.counts for group in self.groups]
         self.total, self.kinds = sum(merged.values()), len(merged)
         self.looked = math.inf
@@ -68,7 +76,7 @@ class Composition:
         )
         self.mass_at_plus_infinity = -math.expm1(self.log_finite)
         self.top = sum(n * pair.support[1] for pair, n in merged.items())
-        self.seen: list[Both] = []
+        self.seen: list[TwoSidedComposition] = []
         self.asked, self.allowed, self.left = 0.0, SECONDS, TOTAL
         self.last_error = math.inf
 
@@ -118,7 +126,7 @@ class Composition:
             guess = math.exp(min(_log_guess(state, tilt, eps), 0.0))
             if state.variance > RARE * plain:
                 # between a bulk and rare losses that are far larger the approximation says nothing; single losses near eps do
-                guess = min(guess, OTHERS * single(self.steps, eps))
+                guess = min(guess, OTHERS * single_loss_delta(self.steps, eps))
             error = accuracy / (tilt + 1 / math.sqrt(state.variance))
             both = self._try(state, tilt, eps, error, max(guess, 1e-280), (eps, enough))
             if both is None:
@@ -135,7 +143,7 @@ class Composition:
             accuracy, width = min(accuracy * finer, SHARE * tol), (high - low) / high
         return _ordered((best[0], max(best[1], TINY)))
 
-    def nearest(self, eps: float) -> Both:
+    def nearest(self, eps: float) -> TwoSidedComposition:
         """The composed laws, among those made so far, whose middle is nearest to eps."""
         return min(self.seen, key=lambda both: abs(both.upper.centre - eps))
 
@@ -198,17 +206,17 @@ class Composition:
         # so small a part of delta moves eps by far less than the tolerance
         steps = Steps(self.groups, [], 0.02 * tol, self.log_finite)
         found = [
-            Probe.of(seen, float(group.pair.mass_at_plus_infinity))
+            ApproximatePmf.of(seen, float(group.pair.mass_at_plus_infinity))
             for seen, group in zip(self._scans(log_delta), self.groups, strict=True)
         ]
         tops = [steps.negligible(math.exp(log_delta), group.counts) for group in self.groups]
         probes = [p.up_to(top_index(p, top)) for p, top in zip(found, tops, strict=True)]
         self.looked, self.steps = log_delta, Steps(self.groups, probes, 0.02 * tol, self.log_finite)
 
-    def _scans(self, log_delta: float) -> list[Scan]:
+    def _scans(self, log_delta: float) -> list[TailScan]:
         wanted = log_delta - math.log(1e6 * self.total * self.kinds)
         depth = next((d for d in DEPTHS if math.log(d) <= wanted), DEPTHS[-1])
-        return [scan(*group.members, depth=depth) for group in self.groups]
+        return [scan_tails(*group.members, depth=depth) for group in self.groups]
 
     def _bounded(self, eps: float, delta: float) -> bool:
         """Whether Chernoff's bound shows that delta at eps is no larger, for both above zero: at the normal law's tilt, then Newton's."""
@@ -241,7 +249,7 @@ class Composition:
 
     def _try(
         self, state: Cumulants, tilt: float, eps: float, error: float, delta: float, target: tuple[float, float]
-    ) -> Both | None:
+    ) -> TwoSidedComposition | None:
         """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already.
 
         The law from below is left out where the one from above suffices for ``target``, an eps and the delta that it has to meet.
@@ -266,7 +274,7 @@ class Composition:
             raise refusal
         return None
 
-    def _known(self, both: Both, error: float) -> Both:
+    def _known(self, both: TwoSidedComposition, error: float) -> TwoSidedComposition:
         self.last_error = error
         self.seen = [*self.seen[-3:], both]
         return both
@@ -289,7 +297,7 @@ def _log_guess(state: Cumulants, tilt: float, eps: float) -> float:
     return state.total - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance))
 
 
-def _tighter(width: float, before: float, tol: float, both: Both) -> float | None:
+def _tighter(width: float, before: float, tol: float, both: TwoSidedComposition) -> float | None:
     """The factor by which the next round's allowance shrinks; None where its grid would be too large, or the last one did not pay."""
     least = (both.cells / MOST_CELLS) ** 2
     wanted = max(0.9 * tol / width, 0.05) if math.isfinite(width) else 0.1

@@ -14,8 +14,8 @@ from scipy.special import erfcx
 
 from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld.adaptive_nodes import Scan, scan
-from wpriv.pld.stacking import stacked
+from wpriv.pld.adaptive_nodes import TailScan, scan_tails
+from wpriv.pld.stacking import batch_pairs
 
 # P-masses down to which tails can be resolved: the deeper, the smaller a delta can be asked about, and the more losses are probed
 DEPTHS = (1e-25, 1e-50, 1e-100, 1e-150)
@@ -30,7 +30,7 @@ CONTOURS, LOST = (
 
 
 @dataclass(frozen=True)
-class Probe:
+class ApproximatePmf:
     """Losses y [m] (increasing) and the P-mass [K, m] at each, a row for each pair of a group; mass at +infinity left out.
 
     ``shortened`` says that losses above the last one were left out, ``end`` that all lie below it but for P-masses that no double can
@@ -43,7 +43,7 @@ class Probe:
     shortened: bool = False
 
     @staticmethod
-    def of(found: Scan, infinity: float) -> Probe:
+    def of(found: TailScan, infinity: float) -> ApproximatePmf:
         """The cells of a scan, each in its middle but for what its Q-mass asks for; ``infinity`` is the pair's own."""
         ends, (mass, other) = found.y, found.masses()
         mass[:, 0] = np.maximum(mass[:, 0], np.minimum(found.tails[1, :, 1], 1.0 - infinity))
@@ -52,7 +52,7 @@ class Probe:
         falls = (mass > 0.5 * beyond) & (mass < 1e-12) & (ends[1:] > 0)
         (keep,) = np.nonzero((mass > 1e-300).any(axis=0))
         if not keep.size:
-            return Probe(np.zeros(1), np.full((mass.shape[0], 1), 1e-300), 0.0)
+            return ApproximatePmf(np.zeros(1), np.full((mass.shape[0], 1), 1e-300), 0.0)
         y = np.where(falls.any(axis=0), ends[:-1], (ends[1:] + ends[:-1]) / 2)[keep]
         mass, other = mass[:, keep], np.where(falls, 0.0, other)[:, keep]
         # where Q has digits, some of a cell's mass moves to the middle beside it, so that the mean of a small loss is right
@@ -61,17 +61,17 @@ class Probe:
         down = np.minimum(np.maximum(-short[:, 1:], 0.0) / np.expm1(np.minimum(np.diff(y), 700.0)), mass[:, 1:])
         mass[:, :-1] += down - up
         mass[:, 1:] += up - down
-        return Probe(y, mass, float(ends[keep[-1] + 1]))
+        return ApproximatePmf(y, mass, float(ends[keep[-1] + 1]))
 
     def reaches(self, cut: float) -> bool:
         """Whether there are losses above the cut; or below it, and none above that only their rarity has left out."""
         return float(self.y[-1]) >= cut or (float(self.y[0]) <= -cut and not self.shortened)
 
-    def up_to(self, last: int) -> Probe:
+    def up_to(self, last: int) -> ApproximatePmf:
         """The losses up to an index."""
         if last >= self.y.size - 1:
             return self
-        return Probe(self.y[: last + 1], self.mass[:, : last + 1], float(self.y[last + 1]), True)
+        return ApproximatePmf(self.y[: last + 1], self.mass[:, : last + 1], float(self.y[last + 1]), True)
 
     def tilted(self, tilt: float) -> tuple[Array, Array, Array]:
         """ln E[e^{tilt L}], and the mean and the variance of the tilted loss, [K] each."""
@@ -87,9 +87,9 @@ class Probe:
         return log_total, mean, (weight * (self.y - mean[:, None]) ** 2).sum(axis=1)
 
 
-def probe(*members: LossPair, depth: float = DEPTHS[-1]) -> Probe:
+def approximate_pmf(*members: LossPair, depth: float = DEPTHS[-1]) -> ApproximatePmf:
     """Probes one pair, or several that can be stacked, down to P-masses of ``depth``."""
-    return Probe.of(scan(*members, depth=depth), float(stacked(members).mass_at_plus_infinity))
+    return ApproximatePmf.of(scan_tails(*members, depth=depth), float(batch_pairs(members).mass_at_plus_infinity))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Cumulants:
     variances: list[Array]
 
 
-def cumulants(probes: list[Probe], counts: list[Counts], tilt: float) -> Cumulants:
+def cumulants(probes: list[ApproximatePmf], counts: list[Counts], tilt: float) -> Cumulants:
     """Cumulant function of the composed loss at one tilt, from the probes' discrete laws."""
     found = [p.tilted(tilt) for p in probes]
     means, variances = [mean for _, mean, _ in found], [np.maximum(variance, 1e-300) for _, _, variance in found]
@@ -123,7 +123,7 @@ def log_tail_factor(tilt: float, deviation: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def tilt_for_delta(probes: list[Probe], counts: list[Counts], log_delta: float) -> float:
+def tilt_for_delta(probes: list[ApproximatePmf], counts: list[Counts], log_delta: float) -> float:
     """The tilt lambda >= 0 at which the saddle-point approximation of ln delta meets the target (to about 1%)."""
 
     def miss(tilt: float) -> tuple[float, float]:
@@ -137,7 +137,7 @@ def tilt_for_delta(probes: list[Probe], counts: list[Counts], log_delta: float) 
     return _root(miss, at_zero, math.sqrt(2 * at_zero) / spread) if at_zero > 0 else 0.0
 
 
-def tilt_for_eps(probes: list[Probe], counts: list[Counts], eps: float) -> float:
+def tilt_for_eps(probes: list[ApproximatePmf], counts: list[Counts], eps: float) -> float:
     """The tilt lambda >= 0 at which the tilted mean of the composed loss is eps (to about 1%)."""
 
     def miss(tilt: float) -> tuple[float, float]:
@@ -149,7 +149,13 @@ def tilt_for_eps(probes: list[Probe], counts: list[Counts], eps: float) -> float
 
 
 def tilt_for_contour(
-    probes: list[Probe], counts: list[Counts], tilt: float, eps: float, log_delta: float, log_room: float, lost: float
+    probes: list[ApproximatePmf],
+    counts: list[Counts],
+    tilt: float,
+    eps: float,
+    log_delta: float,
+    log_room: float,
+    lost: float,
 ) -> float:
     """The tilt c at which the transform is best inverted: where the shortest period keeps the wrap-around of delta at eps below e^log_room.
 
@@ -172,12 +178,12 @@ def tilt_for_contour(
     return float(grid[np.argmin(cost)]) if np.isfinite(cost).any() else tilt
 
 
-def _some_jump(probes: list[Probe], counts: list[Counts], tilt: float, eps: float) -> float:
+def _some_jump(probes: list[ApproximatePmf], counts: list[Counts], tilt: float, eps: float) -> float:
     """ln of the tilted probability that not all losses are too small for their sum to come near eps."""
     most = 0.6 * eps / sum(int(n.sum()) for n in counts)
     never = 0.0
     for p, n in zip(probes, counts, strict=True):
-        jumps = weights(p, tilt)[:, p.y > most].sum(axis=1)
+        jumps = tilted_weights(p, tilt)[:, p.y > most].sum(axis=1)
         never += float(n @ np.log1p(-np.minimum(jumps, 1 - 1e-16)))
     return math.log(max(-math.expm1(never), 1e-300))
 
@@ -202,12 +208,12 @@ def _root(f: Callable[[float], tuple[float, float]], at_zero: float, start: floa
     return high
 
 
-def weights(p: Probe, tilt: float) -> Array:
+def tilted_weights(p: ApproximatePmf, tilt: float) -> Array:
     """[K, m] the tilted probabilities of the probe's losses."""
     return _weighed(p, tilt)[0]
 
 
-def _weighed(p: Probe, tilt: float) -> tuple[Array, Array]:
+def _weighed(p: ApproximatePmf, tilt: float) -> tuple[Array, Array]:
     """[K, m] the tilted probabilities of the probe's losses, and [K] ln E[e^{tilt L}]."""
     if tilt * float(p.y[-1]) < LOG_RANGE:
         weight, peak = p.mass * np.exp(tilt * p.y), np.zeros(1)
@@ -220,7 +226,7 @@ def _weighed(p: Probe, tilt: float) -> tuple[Array, Array]:
     return weight / total[:, None], peak + np.log(total)
 
 
-def top_index(p: Probe, top_mass: float) -> int:
+def top_index(p: ApproximatePmf, top_mass: float) -> int:
     """Index of the probe's loss beyond which every row's P-mass is below ``top_mass``."""
     plain = np.cumsum(p.mass[:, ::-1], axis=1).max(axis=0)[::-1]
     return min(int(np.searchsorted(-plain, -top_mass)), p.y.size - 1)

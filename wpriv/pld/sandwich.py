@@ -16,7 +16,7 @@ SHARE = 0.5
 MOST = 20.0
 
 
-class Outer:
+class SandwichedComposition:
     """Answers like ``Composition``, with the lower end from a run below and the upper one from a run above, moved closer as need be."""
 
     def __init__(self, run: WeightedPairs, tol: float):
@@ -37,7 +37,7 @@ class Outer:
         return self._narrowed(lambda side, most: side.epsilon(delta, SHARE * tol, most), tol, enough)
 
     def _narrowed(
-        self, ask: Callable[[Composition | _Known, float], tuple[float, float]], tol: float, enough: float
+        self, ask: Callable[[Composition | _ClosedForm, float], tuple[float, float]], tol: float, enough: float
     ) -> tuple[float, float]:
         high, low = self._ends(ask, enough)
         if high > enough and tol * high < high - low <= MOST * tol * high and self.tol >= tol:
@@ -46,13 +46,13 @@ class Outer:
         return low, high
 
     def _ends(
-        self, ask: Callable[[Composition | _Known, float], tuple[float, float]], enough: float
+        self, ask: Callable[[Composition | _ClosedForm, float], tuple[float, float]], enough: float
     ) -> tuple[float, float]:
         high = ask(self.above, enough)[1]
         return high, min(ask(self.below, -1.0)[0], high)
 
 
-class _Known:
+class _ClosedForm:
     """A run with a closed form: both ends are its own profile."""
 
     def __init__(self, pair: LossPair):
@@ -70,6 +70,6 @@ class _Known:
         return float(self.pair.log_delta(eps))
 
 
-def _side(run: WeightedPairs) -> Composition | _Known:
+def _side(run: WeightedPairs) -> Composition | _ClosedForm:
     whole = closed_form(run)
-    return Composition(run) if whole is None else _Known(whole)
+    return Composition(run) if whole is None else _ClosedForm(whole)

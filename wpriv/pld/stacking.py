@@ -17,7 +17,7 @@ MOST_MEMBERS = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class StepGroup:
     """``pair`` gives tails of shape [m], or [K, m] for K members; ``counts`` [K] says how often the step of each is run."""
 
     members: tuple[LossPair, ...]
@@ -25,7 +25,7 @@ class Group:
     pair: LossPair
 
 
-def groups(merged: dict[LossPair, int]) -> list[Group]:
+def group_pairs(merged: dict[LossPair, int]) -> list[StepGroup]:
     """Groups the pairs of a run; a pair that cannot be stacked, or has mass at an infinite loss, stands alone."""
     buckets: dict[Hashable, list[LossPair]] = {}
     for pair in merged:
@@ -39,10 +39,10 @@ def groups(merged: dict[LossPair, int]) -> list[Group]:
         for start in range(0, len(alike), MOST_MEMBERS):
             members = tuple(alike[start : start + MOST_MEMBERS])
             counts = np.array([merged[pair] for pair in members], dtype=np.int64)
-            made.append(Group(members, counts, stacked(members)))
+            made.append(StepGroup(members, counts, batch_pairs(members)))
     return made
 
 
-def stacked(members: tuple[LossPair, ...]) -> LossPair:
+def batch_pairs(members: tuple[LossPair, ...]) -> LossPair:
     """One pair whose tails have a row for each member, or the only member itself."""
     return members[0] if len(members) == 1 else members[0].batched(members)

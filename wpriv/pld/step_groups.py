@@ -9,8 +9,8 @@ import numpy as np
 
 from wpriv.numerics.arrays import Counts
 from wpriv.pld.lattice.spectra import UNIT
-from wpriv.pld.saddle_point import Cumulants, Probe, cumulants
-from wpriv.pld.stacking import Group
+from wpriv.pld.saddle_point import ApproximatePmf, Cumulants, cumulants
+from wpriv.pld.stacking import StepGroup
 
 # the tails are taken to be right to this many roundings, relative to the loss they are asked at; a step's loss is shifted by as much
 TAIL_ROUNDINGS = 16
@@ -20,8 +20,8 @@ TAIL_ROUNDINGS = 16
 class Steps:
     """Groups with a probe each, the part of delta that may be lost to rare losses, and ln of the chance that no loss is infinite."""
 
-    groups: list[Group]
-    probes: list[Probe]
+    groups: list[StepGroup]
+    probes: list[ApproximatePmf]
     neglected: float
     log_finite: float
 

@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wpriv.numerics.root_finding import smallest_meeting
-from wpriv.pld.lattice.convolve import Composed
-from wpriv.pld.transform.inversion import Inverted
+from wpriv.pld.lattice.convolve import LatticeComposition
+from wpriv.pld.transform.inversion import TransformComposition
 
 
 @dataclass(frozen=True)
-class Both:
+class TwoSidedComposition:
     """The composed law from above and from below, the loss's spread, and by how much in eps either may lie on the wrong side.
 
     ``rise`` and ``fall`` cover rounding in the tails and what splitting off jumps costs. ``below`` composes from below, once that is asked.
     """
 
-    upper: Composed | Inverted
-    below: Callable[[], Composed | Inverted]
+    upper: LatticeComposition | TransformComposition
+    below: Callable[[], LatticeComposition | TransformComposition]
     rise: float
     fall: float
     spread: float
 
     @cached_property
-    def lower(self) -> Composed | Inverted:
+    def lower(self) -> LatticeComposition | TransformComposition:
         return self.below()
 
     @property

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from wpriv.errors import Unsupported
-from wpriv.pld.lattice.convolve import _coarse, _lower, _or_point, compose
-from wpriv.pld.lattice.lattice_pmf import Law, reach
+from wpriv.pld.lattice.convolve import _coarsen, _coarsen_optimistic, _or_point_mass, compose_pmfs
+from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
 from wpriv.pld.lattice.spectra import fast_length
 from wpriv.pld.lattice.staging import MAX_CELLS
 
 
-def tilted(index: np.ndarray, mass: np.ndarray, step: float, tilt: float) -> Law:
+def tilted(index: np.ndarray, mass: np.ndarray, step: float, tilt: float) -> LatticePmf:
     weight = mass * np.exp(tilt * index * step)
-    return Law(index, weight / weight.sum(), math.log(weight.sum()))
+    return LatticePmf(index, weight / weight.sum(), math.log(weight.sum()))
 
 
 def delta_of(y: np.ndarray, mass: np.ndarray, eps: float) -> float:
@@ -47,7 +47,7 @@ def random_law(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np
 
 def both(laws, counts, step, tilt, stages, *, late=(), infinity=0.0, tail=1e-14):
     made = [
-        compose(
+        compose_pmfs(
             laws, counts, step, tilt, stages, late=list(late), upper=upper, log_finite=math.log1p(-infinity), tail=tail
         )
         for upper in (False, True)
@@ -150,9 +150,9 @@ def test_eps_beyond_every_loss_leaves_only_the_mass_at_infinity():
 
 
 def test_a_window_that_does_not_fit_is_refused():
-    law = Law(np.array([-1, 1]), np.array([0.5, 0.5]), 0.0)
+    law = LatticePmf(np.array([-1, 1]), np.array([0.5, 0.5]), 0.0)
     with pytest.raises(Unsupported, match="tol"):
-        compose([law], [MAX_CELLS**2], 1.0, 0.0, [(1, 1)], late=[], upper=True, log_finite=0.0, tail=1e-9)
+        compose_pmfs([law], [MAX_CELLS**2], 1.0, 0.0, [(1, 1)], late=[], upper=True, log_finite=0.0, tail=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -186,9 +186,9 @@ def test_a_block_of_large_losses_alone_stays_its_own_lower_law():
     # its Q-mass does not show beside its P-mass: ln(Q / P) is far below zero, where rounding once made it ln of nothing
     index = np.concatenate([[-1], np.arange(400, 420)])
     mass = np.append(1e-280, np.full(20, 0.05))
-    law = Law(index, mass, 0.0)
-    coarse = _coarse(law, 0.1, 4, 1.0, upper=False)
-    assert _or_point(law, coarse, 0.1, 4, 1.0) == (coarse, 0.0)
+    law = LatticePmf(index, mass, 0.0)
+    coarse = _coarsen(law, 0.1, 4, 1.0, upper=False)
+    assert _or_point_mass(law, coarse, 0.1, 4, 1.0) == (coarse, 0.0)
 
 
 def test_far_ends_of_mere_rounding_do_not_take_a_lower_law_a_cell_down():
@@ -196,11 +196,14 @@ def test_far_ends_of_mere_rounding_do_not_take_a_lower_law_a_cell_down():
     rng = np.random.default_rng(8)
     index = np.arange(-3000, 3000)
     bell = np.where(index < 60, np.exp(-np.abs(index - 50.0) / 12) + 1e-9 * np.exp(index / 400), 0.0)
-    law = Law(index, bell / bell.sum(), 0.0)
-    noisy = Law(index, law.mass + 1e-17 * rng.random(index.size), 0.0)
+    law = LatticePmf(index, bell / bell.sum(), 0.0)
+    noisy = LatticePmf(index, law.mass + 1e-17 * rng.random(index.size), 0.0)
     step, factor = 1e-6, 30
-    plain, kept = _coarse(noisy, step, factor, 20.0, upper=False), _lower(noisy, step, factor, 20.0, 1e-13)[0]
-    clean = _coarse(law, step, factor, 20.0, upper=False)
+    plain, kept = (
+        _coarsen(noisy, step, factor, 20.0, upper=False),
+        _coarsen_optimistic(noisy, step, factor, 20.0, 1e-13)[0],
+    )
+    clean = _coarsen(law, step, factor, 20.0, upper=False)
     means = [float(found.moments(step * factor)[0][0]) / (step * factor) for found in (plain, kept, clean)]
     assert means[0] < means[2] - 0.5
     assert abs(means[1] - means[2]) < 0.01

@@ -18,7 +18,15 @@ from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace
-from wpriv.pld.lattice.discretize import balance, cells, coarsen, lower_dots, rounded, upper_dots, within
+from wpriv.pld.lattice.discretize import (
+    cell_masses,
+    coarsen,
+    correct_q_mass,
+    discretize_bulk,
+    discretize_optimistic,
+    discretize_pessimistic,
+    round_losses,
+)
 
 # a pair, the spacing of the lattice and its first and last index
 CASES = {
@@ -61,9 +69,9 @@ def q_mass(y: np.ndarray, mass: np.ndarray) -> float:
 
 
 def assert_bracketed(pair: LossPair, y: np.ndarray) -> None:
-    made = cells(pair, y)
-    upper, infinity = upper_dots(made, pair.mass_at_plus_infinity)
-    lower = lower_dots(made, pair.mass_at_plus_infinity)
+    made = cell_masses(pair, y)
+    upper, infinity = discretize_pessimistic(made, pair.mass_at_plus_infinity)
+    lower = discretize_optimistic(made, pair.mass_at_plus_infinity)
     assert upper.min() >= 0
     assert lower.min() >= 0
     eps = places(y)
@@ -85,7 +93,7 @@ def test_one_step_lies_between_its_dots(name):
 def test_upper_dots_are_a_pair_of_probability_laws(name):
     pair, step, first, last = CASES[name]
     y = np.arange(first, last + 1) * step
-    mass, infinity = upper_dots(cells(pair, y), pair.mass_at_plus_infinity)
+    mass, infinity = discretize_pessimistic(cell_masses(pair, y), pair.mass_at_plus_infinity)
     assert mass.sum() + infinity == pytest.approx(1.0, abs=1e-14)
     assert infinity >= pair.mass_at_plus_infinity
     assert q_mass(y, mass) <= 1 + 1e-12 + math.exp(float(pair.tails(y[:1]).cdf_p[0]) - y[0])
@@ -103,10 +111,10 @@ def test_both_errors_fall_with_the_square_of_the_spacing(name):
 
     def widths(h: float, scale: int) -> np.ndarray:
         y = np.arange(first * scale, last * scale + 1) * h
-        made = cells(pair, y)
+        made = cell_masses(pair, y)
         (upper, infinity), lower = (
-            upper_dots(made, pair.mass_at_plus_infinity),
-            lower_dots(made, pair.mass_at_plus_infinity),
+            discretize_pessimistic(made, pair.mass_at_plus_infinity),
+            discretize_optimistic(made, pair.mass_at_plus_infinity),
         )
         return np.array(
             [
@@ -156,7 +164,7 @@ def test_tiny_mass_far_above_a_bulk_cannot_lift_the_lower_profile():
 def test_the_middle_of_a_law_lies_between_its_dots(cut_below):
     # oracle: the tails of the pair; the profile of the losses within [a, b] is P(a < L <= b; L > eps) - e^eps Q(same)
     pair, y = poisson(GaussPair(1.0), 0.01), np.arange(-20, 41) * 5e-4
-    rest, log_kappa, upper, lower, inner = within(cells(pair, y), cut_below)
+    rest, log_kappa, upper, lower, inner = discretize_bulk(cell_masses(pair, y), cut_below)
     ends, eps = pair.tails(y[[0, -1]]), np.linspace(y[0], y[-1], 401)[:-1]
     inside = pair.tails(eps)
     exact = np.exp(inside.sf_p) - np.exp(ends.sf_p[1]) - np.exp(eps) * (np.exp(inside.sf_q) - np.exp(ends.sf_q[1]))
@@ -173,7 +181,7 @@ def test_the_middle_of_a_law_lies_between_its_dots(cut_below):
 @pytest.mark.parametrize("pair", [GaussPair(8.0), GaussPair(40.0), poisson(GaussPair(10.0), 0.3), LaplacePair(30.0)])
 def test_rounded_losses_bracket_the_profile(pair):
     y = np.arange(-40, 60) * (2.5 * pair.mu if isinstance(pair, GaussPair) else 5.0)
-    upper, lower, infinity = rounded(pair, y)
+    upper, lower, infinity = round_losses(pair, y)
     eps = places(y)
     f = np.exp(pair.log_delta(eps))
     assert np.all(profile(y, upper, infinity, eps) >= f - 1e-15)
@@ -189,7 +197,7 @@ def test_balance_restores_the_mean_of_a_small_loss():
     expected = math.fsum((exact * np.expm1(-y)).tolist())
     noisy = exact + rng.normal(size=y.size) * 1e-17
     noisy /= noisy.sum()
-    assert balance(y, noisy, expected) @ np.expm1(-y) == pytest.approx(expected, abs=1e-21)
+    assert correct_q_mass(y, noisy, expected) @ np.expm1(-y) == pytest.approx(expected, abs=1e-21)
 
 
 def test_balance_leaves_large_losses_alone():
@@ -198,7 +206,7 @@ def test_balance_leaves_large_losses_alone():
     mass = np.exp(-((y - 200) ** 2) / 800)
     mass /= mass.sum()
     expected = float(mass @ np.expm1(-y))
-    assert balance(y, mass, expected + 3e-16) @ y == pytest.approx(float(mass @ y), rel=1e-12)
+    assert correct_q_mass(y, mass, expected + 3e-16) @ y == pytest.approx(float(mass @ y), rel=1e-12)
 
 
 @settings(max_examples=80, deadline=None)

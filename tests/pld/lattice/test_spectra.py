@@ -7,23 +7,31 @@ import math
 import numpy as np
 import pytest
 
-from wpriv.pld.lattice.lattice_pmf import Law
-from wpriv.pld.lattice.spectra import MANY, Spectra, _look, _noise, _summed, fast_length, jump_factor
+from wpriv.pld.lattice.lattice_pmf import LatticePmf
+from wpriv.pld.lattice.spectra import (
+    MANY,
+    SpectrumProducts,
+    _find_cutoff,
+    _sum_spectra,
+    _summation_error,
+    fast_length,
+    jump_factor,
+)
 
 
-def bell(rng: np.random.Generator, rows: int, spread: int) -> Law:
+def bell(rng: np.random.Generator, rows: int, spread: int) -> LatticePmf:
     """Laws on sparse nodes: bells of some widths, and a far tail."""
     index = np.unique(np.concatenate([np.arange(-spread, spread), rng.integers(spread, 30 * spread, 20)]))
     widths = rng.uniform(0.2, 0.3, rows)[:, None] * spread
     mass = np.exp(-((index / widths) ** 2) / 2) + 1e-6 * rng.random((rows, index.size))
-    return Law(index, mass / mass.sum(axis=1)[:, None], np.zeros(rows))
+    return LatticePmf(index, mass / mass.sum(axis=1)[:, None], np.zeros(rows))
 
 
-def variances(laws: list[Law]) -> list[np.ndarray]:
+def variances(laws: list[LatticePmf]) -> list[np.ndarray]:
     return [law.moments(1.0)[1] for law in laws]
 
 
-def plain(laws: list[Law], powers: list[np.ndarray], size: int) -> np.ndarray:
+def plain(laws: list[LatticePmf], powers: list[np.ndarray], size: int) -> np.ndarray:
     whole = np.ones(size // 2 + 1, dtype=complex)
     for law, power in zip(laws, powers, strict=True):
         for row, n in zip(law.rows, power, strict=True):
@@ -36,7 +44,7 @@ def test_products_at_low_frequencies_are_the_full_ones_to_the_error_they_name():
     laws = [bell(rng, 9, 40), bell(rng, 11, 60)]
     powers = [rng.integers(5, 30, law.rows.shape[0]) for law in laws]
     size = fast_length(40_000)
-    made = Spectra(laws, size, powers, variances(laws), 1e-10)
+    made = SpectrumProducts(laws, size, powers, variances(laws), 1e-10)
     assert made.cut < size // 8
     found, exact = made.product(powers), plain(laws, powers, size)
     assert found is not None
@@ -50,11 +58,11 @@ def test_few_laws_or_rough_ones_keep_every_frequency():
     rng = np.random.default_rng(2)
     size = fast_length(5000)
     few = bell(rng, MANY - 1, 30)
-    steep = Law(np.array([-1, 0, 1]), np.full((MANY, 3), 1 / 3), np.zeros(MANY))
+    steep = LatticePmf(np.array([-1, 0, 1]), np.full((MANY, 3), 1 / 3), np.zeros(MANY))
     for law in (few, steep):
         rows = law.rows.shape[0]
         ones = [np.ones(rows, dtype=np.int64)]
-        made = Spectra([law], size, ones, variances([law]), 1e-12)
+        made = SpectrumProducts([law], size, ones, variances([law]), 1e-12)
         assert (made.cut, made.lost) == (size // 2 + 1, 0.0)
         np.testing.assert_allclose(made.product(ones), plain([law], ones, size), atol=1e-13)
 
@@ -63,11 +71,11 @@ def test_jump_factors_of_several_rows_are_the_product_of_their_powers():
     index, size = np.array([0, 7, 40]), 256
     mass = np.array([[1 - 3e-6, 2e-6, 1e-6], [1 - 5e-4, 4e-4, 1e-4]])
     counts = np.array([10**5, 300])
-    exact = plain([Law(index, mass, np.zeros(2))], [counts], size)
-    np.testing.assert_allclose(jump_factor(Law(index, mass, np.zeros(2)), counts, size), exact, rtol=1e-10)
+    exact = plain([LatticePmf(index, mass, np.zeros(2))], [counts], size)
+    np.testing.assert_allclose(jump_factor(LatticePmf(index, mass, np.zeros(2)), counts, size), exact, rtol=1e-10)
 
 
-def exact_coefficients(law: Law, size: int, cut: int) -> np.ndarray:
+def exact_coefficients(law: LatticePmf, size: int, cut: int) -> np.ndarray:
     """[K, cut] in extended precision, from angles that are reduced exactly."""
     turns = (law.index[:, None] % size) * np.arange(cut) % size
     angles = -2 * np.longdouble("3.14159265358979323846264338327950288") * turns / size
@@ -82,11 +90,11 @@ def test_low_coefficients_are_the_exact_sums_to_the_noise_they_name(size, cut, f
     rng = np.random.default_rng(3)
     index = np.unique(np.concatenate([np.arange(-300, 900), rng.integers(-5000, int(far * size), 800)]))
     mass = rng.random((3, index.size)) ** 8
-    law = Law(index, mass / mass.sum(axis=1)[:, None], np.zeros(3))
+    law = LatticePmf(index, mass / mass.sum(axis=1)[:, None], np.zeros(3))
     exact = exact_coefficients(law, size, cut)
-    assert np.abs(_summed(law, size, cut) - exact).max() <= _noise(law, cut)
+    assert np.abs(_sum_spectra(law, size, cut) - exact).max() <= _summation_error(law, cut)
     np.testing.assert_allclose(
-        _summed(law, size, -(-cut // 3), 3), exact[:, ::3].astype(complex), atol=_noise(law, cut)
+        _sum_spectra(law, size, -(-cut // 3), 3), exact[:, ::3].astype(complex), atol=_summation_error(law, cut)
     )
 
 
@@ -94,9 +102,9 @@ def test_the_rounding_of_a_product_covers_rows_whose_spectra_nearly_vanish():
     # oracle: extended precision; a two-pointed row has spectra down to nothing, where its noise is far more than any relative error
     rng = np.random.default_rng(6)
     spread, size = 12, fast_length(6000)
-    two = Law(np.array([-256, 256]), np.full((1, 2), 0.5), np.zeros(1))
+    two = LatticePmf(np.array([-256, 256]), np.full((1, 2), 0.5), np.zeros(1))
     laws, powers = [bell(rng, MANY, spread), two], [np.full(MANY, 3), np.array([1])]
-    made = Spectra(laws, size, powers, variances(laws), 1e-12)
+    made = SpectrumProducts(laws, size, powers, variances(laws), 1e-12)
     assert made.summed
     assert any(np.abs(row).min() < 1e-3 for row in made.summed[1])
     exact = np.prod(
@@ -116,9 +124,9 @@ def test_a_coarse_look_never_finds_too_little_beyond_its_cut(size):
     # oracle: plain transforms; also of laws that are narrow, two-pointed (whose energy comes back to one), or left out of the product
     rng = np.random.default_rng(4)
     for spread in (3, 20, 60, 200):
-        two = Law(np.array([-1, spread]), np.array([[0.5, 0.5], [0.01, 0.99]]), np.zeros(2))
+        two = LatticePmf(np.array([-1, spread]), np.array([[0.5, 0.5], [0.01, 0.99]]), np.zeros(2))
         laws, powers = [bell(rng, 4, spread), two], [np.array([30, 0, 7, 200]), np.array([1, 3])]
-        cut, lost = _look(laws, size, powers, variances(laws), 1e-9)
+        cut, lost = _find_cutoff(laws, size, powers, variances(laws), 1e-9)
         exact = plain(laws, powers, size)
         assert 0 < cut <= size // 2 + 1
         assert math.sqrt(2 * float(np.sum(np.abs(exact[cut:]) ** 2))) <= lost <= 1e-9

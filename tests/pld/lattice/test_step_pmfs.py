@@ -9,10 +9,10 @@ import pytest
 
 from wpriv.core.subsampling import poisson
 from wpriv.mechanisms.gauss import GaussPair
-from wpriv.pld.lattice.discretize import cells, within
-from wpriv.pld.lattice.step_pmfs import UNLIKE, _resolved, _stretch, nodes, parted
-from wpriv.pld.saddle_point import probe
-from wpriv.pld.stacking import groups
+from wpriv.pld.lattice.discretize import cell_masses, discretize_bulk
+from wpriv.pld.lattice.step_pmfs import UNLIKE, _optimistic_bulk, _stretch, choose_nodes, split_by_node_count
+from wpriv.pld.saddle_point import approximate_pmf
+from wpriv.pld.stacking import group_pairs
 
 
 @pytest.mark.parametrize("tilt", [0.0, 4.0])
@@ -20,7 +20,7 @@ def test_a_bulk_narrower_than_a_cell_is_a_point_at_zero(tilt):
     # oracle: Jensen; the point has the bulk's P-mass and lies ln kappa above its place
     index, step = np.array([-1, 0, 1, 2]), 1e-3
     fallen = np.array([[0.999, 0.0, 0.0, 0.0], [0.1, 0.2, 0.6, 0.1]])
-    law, fall = _resolved(index, fallen, step, tilt, np.array([1e-7, 1e-7]))
+    law, fall = _optimistic_bulk(index, fallen, step, tilt, np.array([1e-7, 1e-7]))
     assert fall.tolist() == [1e-7, 0.0]
     first = law.rows[0] * np.exp(law.log_norm[0] - tilt * law.losses(step))
     assert first.sum() == pytest.approx(0.999, rel=1e-14)
@@ -31,7 +31,7 @@ def test_a_bulk_narrower_than_a_cell_is_a_point_at_zero(tilt):
 
 
 def test_a_point_where_no_lower_mass_was_at_zero_is_no_empty_law():
-    law, _ = _resolved(np.array([-1, 0, 1]), np.array([[1.0, 0.0, 0.0]]), 0.01, 2.0, np.zeros(1))
+    law, _ = _optimistic_bulk(np.array([-1, 0, 1]), np.array([[1.0, 0.0, 0.0]]), 0.01, 2.0, np.zeros(1))
     assert law.index.tolist() == [0]
     assert law.rows.tolist() == [[1.0]]
 
@@ -39,8 +39,8 @@ def test_a_point_where_no_lower_mass_was_at_zero_is_no_empty_law():
 def test_the_point_lies_below_the_bulk_it_stands_for():
     # oracle: the pair's own tails between the cuts
     pair, y = poisson(GaussPair(1.0), 1e-6), np.array([-1, 0, 1]) * 1e-2
-    rest, _, _, lower, inner = within(cells(pair, y), False)
-    law, fall = _resolved(
+    rest, _, _, lower, inner = discretize_bulk(cell_masses(pair, y), False)
+    law, fall = _optimistic_bulk(
         np.array([-1, 0, 1]), np.atleast_2d(lower / rest), 1e-2, 3.0, np.atleast_1d(max(float(inner), 0.0))
     )
     ends = pair.tails(y[[0, -1]])
@@ -58,15 +58,18 @@ def test_the_point_lies_below_the_bulk_it_stands_for():
 def test_the_parts_of_a_group_are_all_of_it_and_need_like_numbers_of_nodes():
     # oracle: the nodes of each pair by itself
     pairs = {poisson(GaussPair(1 / (0.8 + 0.02 * i)), 0.01): 3 + i for i in range(50)}
-    (group,) = groups(pairs)
-    parts = parted(group, probe(*group.members), 4.0)
+    (group,) = group_pairs(pairs)
+    parts = split_by_node_count(group, approximate_pmf(*group.members), 4.0)
     assert 1 < len(parts) < 6
     assert {pair: n for part, _ in parts for pair, n in zip(part.members, part.counts.tolist(), strict=True)} == pairs
     for part, p in parts:
         assert p.mass.shape[0] == len(part.members)
-        alone = [nodes(groups({pair: 1})[0], probe(pair), 5e-4, 4.0, 1e-13, 1e-12).size for pair in part.members]
+        alone = [
+            choose_nodes(group_pairs({pair: 1})[0], approximate_pmf(pair), 5e-4, 4.0, 1e-13, 1e-12).size
+            for pair in part.members
+        ]
         assert max(alone) <= 1.4 * UNLIKE * min(alone)
-        assert nodes(part, p, 5e-4, 4.0, 1e-13, 1e-12).size <= 1.4 * max(alone)
+        assert choose_nodes(part, p, 5e-4, 4.0, 1e-13, 1e-12).size <= 1.4 * max(alone)
 
 
 @pytest.mark.parametrize("extra", [1e-9, 0.3, 5.0])

@@ -18,10 +18,10 @@ from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.pld import composition
 from wpriv.pld.composition import Composition
-from wpriv.pld.transform.atomic_transforms import Atoms, even_sums
-from wpriv.pld.transform.inversion import invert
-from wpriv.pld.transform.negligible_frequencies import loud
-from wpriv.pld.transform.smoothing_kernel import Kernel
+from wpriv.pld.transform.atomic_transforms import TiltedAtoms, even_sums
+from wpriv.pld.transform.inversion import invert_transform
+from wpriv.pld.transform.negligible_frequencies import significant_frequencies
+from wpriv.pld.transform.smoothing_kernel import SmoothingKernel
 
 
 def random_law(rng: np.random.Generator, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
@@ -43,13 +43,13 @@ def test_the_bracket_holds_the_exact_sum_over_all_outcomes(seed, n, size, log_sc
     rng = np.random.default_rng(seed)
     y, p = random_law(rng, size, 10**log_scale)
     tilt = 1.0 / (10**log_scale * math.sqrt(n))
-    law = Atoms.of(y, p, tilt, np.array([n]), np.zeros(1))
+    law = TiltedAtoms.of(y, p, tilt, np.array([n]), np.zeros(1))
     spread = math.sqrt(n * float(law.variances[0]))
     eps = float(n * (law.weight @ law.y)[0] + share * spread)
     truth = oracles.atoms_delta([(y, p, n)], eps)
     assume(truth > 1e-6)
     mean = float(n * (law.weight @ law.y)[0])
-    composed = invert([law], tilt, eps, mean, truth, 1e-4 * spread, 1e-4)
+    composed = invert_transform([law], tilt, eps, mean, truth, 1e-4 * spread, 1e-4)
     low, high = composed.delta(eps, -1), composed.delta(eps, +1)
     assert low <= truth * (1 + 1e-12)
     assert truth <= high * (1 + 1e-12)
@@ -63,7 +63,7 @@ def test_sums_of_waves_are_within_their_stated_rounding(seed, size, count, log_t
     """Oracle: mpmath, at the first and the last frequency."""
     rng = np.random.default_rng(seed)
     y, p = rng.normal(0, 1, size), rng.dirichlet(np.ones(size))
-    law = Atoms.of(y, p, 0.0, np.array([1]), np.zeros(1))
+    law = TiltedAtoms.of(y, p, 0.0, np.array([1]), np.zeros(1))
     spacing = 10**log_t
     moved, noise = law.transform(1, 1 + count, spacing)
     with mpmath.workdps(40):
@@ -81,11 +81,11 @@ def test_frequencies_left_out_add_no_more_than_is_said(seed, n, size):
     rng = np.random.default_rng(seed)
     y, p = random_law(rng, size, 0.01)
     tilt = 1.0
-    law = Atoms.of(y, p, tilt, np.array([n]), np.zeros(1))
+    law = TiltedAtoms.of(y, p, tilt, np.array([n]), np.zeros(1))
     spread = math.sqrt(n * float(law.variances[0]))
-    kernel, spacing = Kernel(0.01 * spread), 2 * math.pi / (20 * spread)
+    kernel, spacing = SmoothingKernel(0.01 * spread), 2 * math.pi / (20 * spread)
     count = math.ceil(kernel.edge / spacing)
-    chosen = loud([law], tilt, spread, spacing, count, kernel, 1e-8, 10**9)
+    chosen = significant_frequencies([law], tilt, spread, spacing, count, kernel, 1e-8, 10**9)
     t = spacing * np.arange(count)
     size_of = np.abs(1 + even_sums(law.away, law.weight, 0.0, spacing, count)[:, 0]) ** n
     s = tilt + 1j * t
@@ -100,9 +100,9 @@ def test_frequencies_left_out_add_no_more_than_is_said(seed, n, size):
 
 
 def test_too_many_frequencies_are_refused():
-    law = Atoms.of(np.array([-1.0, 1.0]), np.array([0.3, 0.7]), 1.0, np.array([3]), np.zeros(1))
+    law = TiltedAtoms.of(np.array([-1.0, 1.0]), np.array([0.3, 0.7]), 1.0, np.array([3]), np.zeros(1))
     with pytest.raises(Unsupported):
-        loud([law], 1.0, 1.0, 1e-3, 10**6, Kernel(1e-3), 1e-12, 10)
+        significant_frequencies([law], 1.0, 1.0, 1e-3, 10**6, SmoothingKernel(1e-3), 1e-12, 10)
 
 
 JOBS = st.sampled_from(

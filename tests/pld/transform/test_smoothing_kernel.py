@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import i0e
 
-from wpriv.pld.transform.smoothing_kernel import BETA, COVER, EXCESS, VARIANCE, Kernel
+from wpriv.pld.transform.smoothing_kernel import BETA, COVER, EXCESS, VARIANCE, SmoothingKernel
 
 
 def density(x):
@@ -28,7 +28,7 @@ def test_the_transform_is_the_integral_of_the_density(s):
         quad(lambda x, part=part: float(density(x)) * part(np.exp(s * width * x)), -1, 1, limit=400)[0]
         for part in (np.real, np.imag)
     )
-    found = Kernel(width).transform(np.array([s], dtype=complex))[0]
+    found = SmoothingKernel(width).transform(np.array([s], dtype=complex))[0]
     assert abs(found - (real + 1j * imaginary)) < 1e-9
 
 
@@ -49,7 +49,7 @@ def test_smoothing_raises_delta_by_no_more_than_the_bound(seed, width, log_gap):
     rng = np.random.default_rng(seed)
     y, p = rng.normal(0, 10.0**log_gap, 12), rng.dirichlet(np.ones(12))
     eps = float(rng.choice(y) + rng.normal(0, width))
-    kernel, x = Kernel(width), np.linspace(-1, 1, 4001)
+    kernel, x = SmoothingKernel(width), np.linspace(-1, 1, 4001)
     weight = density(x)
     weight /= weight.sum()
     noise = width * x + kernel.shift

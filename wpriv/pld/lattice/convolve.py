@@ -18,8 +18,8 @@ import numpy as np
 
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld.lattice.discretize import coarsen
-from wpriv.pld.lattice.lattice_pmf import Law, reach
-from wpriv.pld.lattice.spectra import Spectra, fast_length, jump_factor
+from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
+from wpriv.pld.lattice.spectra import SpectrumProducts, fast_length, jump_factor
 from wpriv.pld.lattice.staging import check_cells
 
 # an eps so far below the middle of a tilted law, in units of 1/tilt, cannot be read off it in double precision
@@ -29,7 +29,7 @@ NOISE, LOST = 1e-14, 0.05
 
 
 @dataclass(frozen=True)
-class Composed:
+class LatticeComposition:
     """The law of the composed loss (tilted, on a lattice), ready to be read at any eps near its middle.
 
     ``slack`` bounds the tilted mass that is missing or misplaced; ``infinity`` is the composed P-mass at +infinity. ``above`` and
@@ -39,7 +39,7 @@ class Composed:
 
     step: float
     tilt: float
-    law: Law
+    law: LatticePmf
     mass_at_plus_infinity: float
     slack: float
     above: Array
@@ -76,18 +76,18 @@ class Composed:
         return min(max(finite + self.mass_at_plus_infinity, 5e-324 if sign > 0 else 0.0), 1.0)
 
 
-def compose(
-    laws: list[Law],
+def compose_pmfs(
+    laws: list[LatticePmf],
     counts: Sequence[Counts | int],
     step: float,
     tilt: float,
     stages: list[tuple[int, int]],
     *,
-    late: Sequence[tuple[Law, Counts | int]],
+    late: Sequence[tuple[LatticePmf, Counts | int]],
     upper: bool,
     log_finite: float,
     tail: float,
-) -> Composed:
+) -> LatticeComposition:
     """The law of the sum of ``counts[j]`` losses of each law j, or ``counts[j][k]`` of its row k.
 
     Args:
@@ -103,16 +103,16 @@ def compose(
     errors: list[tuple[int, float, float]] = []
     fall = 0.0
     for number, factor in stages:
-        kinds = _kinds([np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in counts], number)
+        kinds = _split_into_blocks([np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in counts], number)
         laws, error, reach = _convolve(
             laws, [powers for _, powers in kinds], step, tail / number, late if number == 1 else []
         )
         errors.append((number, error, reach))
         if factor > 1:
             if upper:
-                laws = [_coarse(law, step, factor, tilt, upper=True) for law in laws]
+                laws = [_coarsen(law, step, factor, tilt, upper=True) for law in laws]
             else:
-                lower = [_lower(law, step, factor, tilt, max(tail / number, NOISE)) for law in laws]
+                lower = [_coarsen_optimistic(law, step, factor, tilt, max(tail / number, NOISE)) for law in laws]
                 laws = [law for law, _ in lower]
                 fall += sum(blocks * off for (blocks, _), (_, off) in zip(kinds, lower, strict=True))
             step *= factor
@@ -121,21 +121,23 @@ def compose(
     density = float(law.mass.max()) / step
     # a zero-sum error of size e within one block's window moves the rest of the law by at most its reach
     slack = tail + sum(number * e * min(1.0, 2 * reach * density) for number, e, reach in errors)
-    return _ready(law, step, tilt, -math.expm1(log_finite), slack, fall)
+    return _with_tail_sums(law, step, tilt, -math.expm1(log_finite), slack, fall)
 
 
-def _ready(law: Law, step: float, tilt: float, infinity: float, slack: float, fall: float) -> Composed:
+def _with_tail_sums(
+    law: LatticePmf, step: float, tilt: float, infinity: float, slack: float, fall: float
+) -> LatticeComposition:
     first, size = float(law.index[0]) * step, law.mass.size
     centre = step * float(law.mass @ law.index) / float(law.mass.sum())
     if (1 + tilt) * size * step > 600:
-        return Composed(step, tilt, law, infinity, slack, np.empty(0), np.empty(0), centre, fall)
+        return LatticeComposition(step, tilt, law, infinity, slack, np.empty(0), np.empty(0), centre, fall)
     above, above_q = np.zeros((2, size + 1))
     weight = _geometric(tilt * (centre - first), -tilt * step, size)
     weight *= law.mass
     np.cumsum(weight[::-1], out=above[-2::-1])
     weight *= _geometric(centre - first, -step, size)
     np.cumsum(weight[::-1], out=above_q[-2::-1])
-    return Composed(step, tilt, law, infinity, slack, above, above_q, centre, fall)
+    return LatticeComposition(step, tilt, law, infinity, slack, above, above_q, centre, fall)
 
 
 def _geometric(start: float, slope: float, size: int) -> Array:
@@ -145,7 +147,7 @@ def _geometric(start: float, slope: float, size: int) -> Array:
     return np.outer(outer, np.exp(slope * inner)).ravel()[:size]
 
 
-def _kinds(counts: list[Counts], number: int) -> list[tuple[int, list[Counts]]]:
+def _split_into_blocks(counts: list[Counts], number: int) -> list[tuple[int, list[Counts]]]:
     """Splits every count evenly over ``number`` blocks: (how many blocks, how often each row is in one), few kinds, no empty block.
 
     What does not divide is handed out in turn, each row's remainder starting where the last one's ended.
@@ -165,8 +167,12 @@ def _kinds(counts: list[Counts], number: int) -> list[tuple[int, list[Counts]]]:
 
 
 def _convolve(
-    laws: list[Law], kinds: list[list[Counts]], step: float, tail: float, late: Sequence[tuple[Law, Counts | int]]
-) -> tuple[list[Law], float, float]:
+    laws: list[LatticePmf],
+    kinds: list[list[Counts]],
+    step: float,
+    tail: float,
+    late: Sequence[tuple[LatticePmf, Counts | int]],
+) -> tuple[list[LatticePmf], float, float]:
     """The law of every kind of block; a bound on the mass misplaced in each, and the width over which it can be."""
     most = [np.max(powers, axis=0) for powers in zip(*kinds, strict=True)]
     every, counts = (
@@ -179,7 +185,7 @@ def _convolve(
     check_cells(size)
     least = [np.min(powers, axis=0) for powers in zip(*kinds, strict=True)]
     variances = [v / step**2 for _, v in moments[: len(laws)]]
-    ready = Spectra(laws, size, least, variances, 0.1 * tail)
+    ready = SpectrumProducts(laws, size, least, variances, 0.1 * tail)
     joined = [jump_factor(law, n, size) for (law, _), n in zip(late, counts[len(laws) :], strict=True)]
     late_mean = sum(float(n @ mean) for n, (mean, _) in zip(counts[len(laws) :], moments[len(laws) :], strict=True))
     late_norm = sum(float(np.sum(n * law.log_norm)) for (law, _), n in zip(late, counts[len(laws) :], strict=True))
@@ -196,37 +202,43 @@ def _convolve(
         np.maximum(mass, 0.0, out=mass)
         mass /= mass.sum()
         norm = late_norm + sum(float(np.sum(p * law.log_norm)) for p, law in zip(powers, laws, strict=True))
-        built.append(Law(low + np.arange(size), mass, norm))
+        built.append(LatticePmf(low + np.arange(size), mass, norm))
     return built, worst + ready.lost + 4 * tail, left + right
 
 
-def _coarse(law: Law, step: float, factor: int, tilt: float, *, upper: bool) -> Law:
+def _coarsen(law: LatticePmf, step: float, factor: int, tilt: float, *, upper: bool) -> LatticePmf:
     start, mass = coarsen(int(law.index[0]), law.mass, step, factor, tilt, upper=upper)
     kept = np.flatnonzero(mass > 0)
     first, last = int(kept[0]), int(kept[-1]) + 1
-    return Law(start + np.arange(first, last), mass[first:last], law.log_norm).normalised()
+    return LatticePmf(start + np.arange(first, last), mass[first:last], law.log_norm).normalised()
 
 
-def _lower(law: Law, step: float, factor: int, tilt: float, ends: float) -> tuple[Law, float]:
+def _coarsen_optimistic(
+    law: LatticePmf, step: float, factor: int, tilt: float, ends: float
+) -> tuple[LatticePmf, float]:
     """A law's lower law on the coarse lattice, and by how much in eps it lies too high.
 
     Far ends that are mere rounding may leave the lower dots no room. A law that has lost so much as ``ends`` of its tilted mass at either
     of them is a lower one still.
     """
-    made = _coarse(law, step, factor, tilt, upper=False)
+    made = _coarsen(law, step, factor, tilt, upper=False)
     if _mean(law, step) - _mean(made, step * factor) > LOST * step * factor:
         up_to = np.cumsum(law.mass)
         first, last = np.searchsorted(up_to, [ends, float(up_to[-1]) - ends])
-        short = Law(law.index[first : last + 1], law.mass[first : last + 1], law.log_norm)
-        made = max(made, _coarse(short, step, factor, tilt, upper=False), key=lambda found: _mean(found, step * factor))
-    return _or_point(law, made, step, factor, tilt)
+        short = LatticePmf(law.index[first : last + 1], law.mass[first : last + 1], law.log_norm)
+        made = max(
+            made, _coarsen(short, step, factor, tilt, upper=False), key=lambda found: _mean(found, step * factor)
+        )
+    return _or_point_mass(law, made, step, factor, tilt)
 
 
-def _mean(law: Law, step: float) -> float:
+def _mean(law: LatticePmf, step: float) -> float:
     return float(law.moments(step)[0][0])
 
 
-def _or_point(law: Law, coarse: Law, step: float, factor: int, tilt: float) -> tuple[Law, float]:
+def _or_point_mass(
+    law: LatticePmf, coarse: LatticePmf, step: float, factor: int, tilt: float
+) -> tuple[LatticePmf, float]:
     """A law's lower law on the coarse lattice, or a point at zero where that loses less, and by how much in eps it lies too high.
 
     A law of P-mass p and Q-mass p kappa dominates its mass put at -ln kappa (Jensen). That is worth having where the law is so narrow that
@@ -242,4 +254,4 @@ def _or_point(law: Law, coarse: Law, step: float, factor: int, tilt: float) -> t
     if _mean(coarse, step * factor) >= -off:
         return coarse, 0.0
     # no law has a P-mass above one, whatever rounding far below zero makes of it
-    return Law(np.zeros(1, dtype=np.int64), np.ones(1), min(float(law.log_norm) + math.log(mass), 0.0)), off
+    return LatticePmf(np.zeros(1, dtype=np.int64), np.ones(1), min(float(law.log_norm) + math.log(mass), 0.0)), off

@@ -28,7 +28,7 @@ PLAIN = 30.0
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellMasses:
     """What upper and lower dots need of each cell [a, b] between neighbouring nodes, in units of P-mass; for stacked pairs in rows.
 
     ``mass`` is P of the cell, ``left`` the part of it that the chord puts on a. ``above`` is P - e^a Q (f minus its tangent at b,
@@ -58,7 +58,7 @@ class Cells:
         return mass
 
 
-def cells(pair: LossPair, nodes: Array) -> Cells:
+def cell_masses(pair: LossPair, nodes: Array) -> CellMasses:
     """Evaluates a pair on increasing nodes (losses in nats)."""
     width, a = np.diff(nodes), nodes[:-1]
     # e^a Q is made from logs only where Q's underflow would show in it
@@ -92,7 +92,7 @@ def cells(pair: LossPair, nodes: Array) -> Cells:
     )
     top = (q_top, _positive(p_top - q_top))
     ends = (tail if plain else np.exp(tail) for tail in (first.cdf_p, first.cdf_q, first.sf_p))
-    return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, *ends)
+    return CellMasses(nodes, p, left, above, below2 + far1, gap, atoms, top, *ends)
 
 
 def _mass(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
@@ -132,7 +132,7 @@ def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
     return gap
 
 
-def upper_dots(c: Cells, infinity: float) -> tuple[Array, Array]:
+def discretize_pessimistic(c: CellMasses, infinity: float) -> tuple[Array, Array]:
     """P-mass on each node, and at +infinity, of the least lattice pair that dominates; ``infinity`` is the pair's own."""
     mass = c.chords()
     mass[..., -1] += c.top[0]
@@ -141,7 +141,7 @@ def upper_dots(c: Cells, infinity: float) -> tuple[Array, Array]:
     return _settled(c, mass, 1 - beyond, beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])), beyond
 
 
-def lower_dots(c: Cells, infinity: float) -> Array:
+def discretize_optimistic(c: CellMasses, infinity: float) -> Array:
     """P-mass on each node of a lattice pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
     mass = c.chords()
     # losses above the top come down to it and those below the bottom are dropped: both only lower the composed profile
@@ -153,7 +153,7 @@ def lower_dots(c: Cells, infinity: float) -> Array:
     )
 
 
-def within(c: Cells, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
+def discretize_bulk(c: CellMasses, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
     """The part of the law between the first and the last node, what lies above (and, if asked, below) being left to others.
 
     Returns:
@@ -173,16 +173,16 @@ def within(c: Cells, cut_below: bool) -> tuple[Array, Array, Array, Array, Array
     return rest, np.log1p(off / rest), _settled(c, mass, rest, off), low, inner_kappa
 
 
-def _settled(c: Cells, mass: Array, total: Array, expected: Array) -> Array:
+def _settled(c: CellMasses, mass: Array, total: Array, expected: Array) -> Array:
     """The masses scaled to their known sum, then balanced."""
     found = mass.sum(axis=-1)
     known = (found > 0) & (total > 0)
     scale = np.where(known, total / np.where(known, found, 1.0), 1.0)
     scaled = mass * scale[..., None]
-    return np.where(known[..., None], balance(c.nodes, scaled, expected), scaled)
+    return np.where(known[..., None], correct_q_mass(c.nodes, scaled, expected), scaled)
 
 
-def rounded(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
+def round_losses(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
     """Upper and lower masses with every loss rounded up or down to a node, and the upper mass at +infinity.
 
     For lattices coarser than one nat, where e^{loss} changes so much within a cell that dots have nothing to gain.
@@ -201,7 +201,7 @@ def _decay(y: float) -> float:
     return math.exp(min(-float(y), 700.0))
 
 
-def balance(y: Array, mass: Array, expected: Array | float) -> Array:
+def correct_q_mass(y: Array, mass: Array, expected: Array | float) -> Array:
     """Takes out the rounding of E[e^-Y - 1], whose exact value is known: it is what fixes the mean of a small loss.
 
     A step whose loss has spread s has a mean near s^2 / 2, far below the rounding of masses near one; n steps add n times the error.

@@ -12,7 +12,7 @@ from wpriv.numerics.arrays import Array, Counts
 
 
 @dataclass(frozen=True)
-class Law:
+class LatticePmf:
     """Tilted laws on a lattice: node ``index[i]`` has loss index[i] * step and P-mass mass[..., i] e^{log_norm - tilt * loss}.
 
     ``mass`` is [m], or [K, m] for K kinds of steps that share their nodes, ``log_norm`` then [K].
@@ -31,7 +31,7 @@ class Law:
         """The loss of each node, in nats."""
         return np.asarray(self.index * step, dtype=np.float64)
 
-    def normalised(self) -> Law:
+    def normalised(self) -> LatticePmf:
         total = self.mass.sum(axis=-1)
         return replace(self, mass=self.mass / total[..., None], log_norm=self.log_norm + np.log(total))
 
@@ -43,7 +43,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Chernoff:
+class ChernoffTable:
     """What bounds how far sums of losses can lie from their means: cumulants of laws at a few points on either side of zero.
 
     ``logs`` [2, T, K] per law: ln E[e^{-theta (Y - mean)}] and ln E[e^{theta (Y - mean)}]; ``sides`` [2, K]: how far Y itself reaches.
@@ -54,7 +54,7 @@ class Chernoff:
     sides: list[Array]
 
     @staticmethod
-    def of(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], theta: Array) -> Chernoff:
+    def of(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], theta: Array) -> ChernoffTable:
         """``points``: per law the losses [m] and their probabilities [K, m], each row summing to one; ``moments``: means and variances."""
         logs, sides = [], []
         for (y, mass), (means, _) in zip(points, moments, strict=True):
@@ -68,7 +68,7 @@ class Chernoff:
             moved = theta[:, None] * (means - centre)
             logs.append(log + np.array([moved, -moved]))
             sides.append(np.array([means - x[0], x[-1] - means]))
-        return Chernoff(theta, logs, sides)
+        return ChernoffTable(theta, logs, sides)
 
     def reach(self, counts: list[Counts], depth: float) -> tuple[float, float]:
         """How far below and above its mean the sum of ``counts`` [K] losses per law can lie, outside probability e^-depth on each side."""
@@ -81,7 +81,7 @@ class Chernoff:
         return min(float(found[0]), float(ends[0])), min(float(found[1]), float(ends[1]))
 
 
-def steepnesses(points: list[tuple[Array, Array]], variances: list[float], depth: float, number: int) -> Array:
+def chernoff_points(points: list[tuple[Array, Array]], variances: list[float], depth: float, number: int) -> Array:
     """Where to know cumulants for the reach of sums of losses with these variances: the best theta is near the ``normal`` one for a
     Gaussian-like law, and near 1 / (largest loss) where rare large losses rule."""
     normal = [math.sqrt(2 * depth / v) for v in variances]
@@ -103,4 +103,4 @@ def reach(
     if variance <= 0:
         return 0.0, 0.0
     running = [p for p, n in zip(points, counts, strict=True) if n.any()]
-    return Chernoff.of(points, moments, steepnesses(running, [variance], depth, 9)).reach(counts, depth)
+    return ChernoffTable.of(points, moments, chernoff_points(running, [variance], depth, 9)).reach(counts, depth)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld.lattice.lattice_pmf import Law
+from wpriv.pld.lattice.lattice_pmf import LatticePmf
 
 UNIT = 2.0**-53
 Spectrum = NDArray[np.complex128]
@@ -33,13 +33,13 @@ CHUNK = 256
 TIMES, WAVE = 3, 12
 
 
-class Spectra:
+class SpectrumProducts:
     """Products of powers of the spectra of many laws.
 
     ``cut`` is how many frequencies the products have, ``lost`` bounds the sum of |error| over all cells that this costs.
     """
 
-    def __init__(self, laws: list[Law], size: int, least: list[Counts], variances: list[Array], error: float):
+    def __init__(self, laws: list[LatticePmf], size: int, least: list[Counts], variances: list[Array], error: float):
         """``least`` is how often each row is in every product, ``variances`` theirs in cells squared, ``error`` what ``lost`` may be."""
         self.laws, self.size = laws, size
         self.cut, self.lost = size // 2 + 1, 0.0
@@ -63,7 +63,7 @@ class Spectra:
                 one = self._one(j, k)
                 factor = one if factor is None else factor * one
             assert factor is not None
-            raised = _power(factor, power)
+            raised = _integer_power(factor, power)
             result = raised if result is None else result * raised
         return result
 
@@ -77,7 +77,7 @@ class Spectra:
         # each spectrum is off by its noise, anywhere: with moduli so much larger, a product is off by at most this part of it
         share, logs = np.zeros(self.cut), np.zeros(self.cut)
         for law, spectra, n in zip(self.laws, self.summed, powers, strict=True):
-            noise = _noise(law, self.cut)
+            noise = _summation_error(law, self.cut)
             most = np.abs(spectra) + noise
             share += n @ (noise / most)
             logs += n @ np.log(most)
@@ -96,15 +96,17 @@ class Spectra:
 
     def _shorten(self, least: list[Counts], variances: list[Array], error: float) -> None:
         """Finds out how many frequencies matter, and sums the spectra up to there if that is cheaper than to transform them."""
-        cut, lost = _look(self.laws, self.size, least, variances, error)
+        cut, lost = _find_cutoff(self.laws, self.size, least, variances, error)
         nodes = sum(law.rows.size for law in self.laws) / len(self.rows)
         if nodes * cut > 2 * self.size * math.log2(self.size) or len(self.rows) * cut > ROOM:
             return
         self.cut, self.lost = cut, lost
-        self.summed = [_summed(law, self.size, cut) for law in self.laws]
+        self.summed = [_sum_spectra(law, self.size, cut) for law in self.laws]
 
 
-def _look(laws: list[Law], size: int, least: list[Counts], variances: list[Array], error: float) -> tuple[int, float]:
+def _find_cutoff(
+    laws: list[LatticePmf], size: int, least: list[Counts], variances: list[Array], error: float
+) -> tuple[int, float]:
     """A frequency from which on little is left of a product of powers, and how much: the sum of |error| over the cells.
 
     Every so many-th coefficient of a spectrum is that of the law folded onto fewer cells. Up to where these show that nothing is left, some
@@ -127,7 +129,7 @@ def _look(laws: list[Law], size: int, least: list[Counts], variances: list[Array
     cut, lost, finer = max(first, 1) * fold, float(beyond[max(first, 1)]), fold // FINER
     if finer < 1:
         return cut, lost
-    samples = [_summed(law, size, cut // finer + 1, finer) for law in laws]
+    samples = [_sum_spectra(law, size, cut // finer + 1, finer) for law in laws]
     envelope = _envelope(samples, least, variances, 2 * math.pi * finer / size)[:-1]
     beyond = np.sqrt(2 * finer * np.cumsum(envelope[::-1])[::-1])
     first = max(int(np.searchsorted(-beyond, -error / 2)), 1)
@@ -146,11 +148,11 @@ def _envelope(spectra: list[Spectrum], least: list[Counts], variances: list[Arra
         energy[:, :-1] = np.maximum(energy[:, :-1], energy[:, 1:])
         energy = np.minimum(energy + (variance * spacing**2 / 4 + HAIR)[:, None], 1.0)
         for power in set(n.tolist()) - {0}:
-            envelope *= _power(energy[n == power].prod(axis=0), power)
+            envelope *= _integer_power(energy[n == power].prod(axis=0), power)
     return envelope
 
 
-def _summed(law: Law, size: int, cut: int, stride: int = 1) -> Spectrum:
+def _sum_spectra(law: LatticePmf, size: int, cut: int, stride: int = 1) -> Spectrum:
     """[K, cut] the first coefficients of the rows' spectra, or every ``stride``-th one, summed node by node."""
     found = np.zeros((law.rows.shape[0], cut), dtype=np.complex128)
     for start in range(0, law.index.size, CHUNK):
@@ -173,7 +175,7 @@ def _waves(index: NDArray[np.int64], size: int, cut: int) -> Spectrum:
     return waves
 
 
-def _noise(law: Law, cut: int) -> float:
+def _summation_error(law: LatticePmf, cut: int) -> float:
     """By how much rounding may shift a coefficient by ``_summed``, the masses adding up to one."""
     nodes = law.index.size
     return math.sqrt(2) * UNIT * (min(nodes, CHUNK) + nodes / CHUNK + WAVE * math.log2(2 * cut) + 2)
@@ -189,7 +191,7 @@ def spectrum(index: NDArray[np.int64], mass: Array, size: int) -> NDArray[np.com
     return np.fft.rfft(np.bincount(index % size, weights=mass, minlength=size))
 
 
-def jump_factor(law: Law, counts: Counts, size: int) -> NDArray[np.complex128]:
+def jump_factor(law: LatticePmf, counts: Counts, size: int) -> NDArray[np.complex128]:
     """The n-th powers, multiplied, of the spectra of laws that are nearly all at zero, from what is not.
 
     No rounding of what is at zero is then raised to the n.
@@ -203,7 +205,7 @@ def jump_factor(law: Law, counts: Counts, size: int) -> NDArray[np.complex128]:
     return power
 
 
-def _power(spectrum: Values, n: int) -> Values:
+def _integer_power(spectrum: Values, n: int) -> Values:
     """An integer power by squaring, n > 0: relative error at most n roundings."""
     result = None
     while True:

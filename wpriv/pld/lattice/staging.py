@@ -14,9 +14,9 @@ import numpy as np
 from wpriv.core.loss_pair import LossPair
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld.lattice.lattice_pmf import Chernoff, steepnesses
-from wpriv.pld.saddle_point import Probe, cumulants, top_index, weights
-from wpriv.pld.stacking import Group
+from wpriv.pld.lattice.lattice_pmf import ChernoffTable, chernoff_points
+from wpriv.pld.saddle_point import ApproximatePmf, cumulants, tilted_weights, top_index
+from wpriv.pld.stacking import StepGroup
 
 # the most cells of a window, and of the lattice between two atoms
 MAX_CELLS = MAX_PARTS = 1 << 22
@@ -27,7 +27,7 @@ NEAR = 0.5
 
 
 @dataclass(frozen=True)
-class Plan:
+class StagePlan:
     """Stages (blocks left, cells then merged into one), the first and last spacing, and the cut of the jumps in last cells."""
 
     stages: list[tuple[int, int]]
@@ -37,7 +37,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Lattice:
+class LatticeFitter:
     """Where the first lattice should lie: atoms on nodes cost nothing, so only the rest of the mass asks for a fine spacing."""
 
     fine: float
@@ -46,7 +46,7 @@ class Lattice:
     comb: bool
 
     @staticmethod
-    def of(groups: list[Group], fine: float) -> Lattice:
+    def of(groups: list[StepGroup], fine: float) -> LatticeFitter:
         """``fine`` is the spacing that mass off the nodes needs; pairs with more than a few atoms count as having none."""
         few = [group.pair.atoms.size <= 8 for group in groups]
         sets = [
@@ -55,11 +55,11 @@ class Lattice:
         ]
         atoms = np.unique(np.concatenate(sets))
         if not 0 < atoms.size <= 8:
-            return Lattice(fine, fine, np.empty(0), False)
-        shares = [loose(group.pair) if ok else 1.0 for group, ok in zip(groups, few, strict=True)]
+            return LatticeFitter(fine, fine, np.empty(0), False)
+        shares = [off_lattice_mass(group.pair) if ok else 1.0 for group, ok in zip(groups, few, strict=True)]
         totals = [int(group.counts.sum()) for group in groups]
         share = sum(n * part for n, part in zip(totals, shares, strict=True)) / sum(totals)
-        return Lattice(fine, fine / math.sqrt(max(share, 1e-12)), atoms, min(shares) < 0.5)
+        return LatticeFitter(fine, fine / math.sqrt(max(share, 1e-12)), atoms, min(shares) < 0.5)
 
     def fit(self, divisor: float) -> tuple[float, int]:
         """A spacing of at most ``spacing / divisor`` that puts the atoms on nodes, or near, and their comb's period in cells."""
@@ -84,7 +84,7 @@ class Lattice:
         return step, 1
 
 
-def loose(pair: LossPair) -> float:
+def off_lattice_mass(pair: LossPair) -> float:
     """The share of the P-mass that is not on the pair's atoms; of stacked pairs, the largest."""
     if not pair.atoms.size:
         return 1.0
@@ -94,15 +94,15 @@ def loose(pair: LossPair) -> float:
     return min(max(1.0 - float(np.min(mass.sum(axis=-1))), 0.0), 1.0)
 
 
-def plan(
-    probes: list[Probe],
+def plan_stages(
+    probes: list[ApproximatePmf],
     counts: list[Counts],
     tops: list[float],
     tilt: float,
     error: float,
-    lattice: Lattice,
+    lattice: LatticeFitter,
     tail: float,
-) -> Plan:
+) -> StagePlan:
     """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger.
 
     Raises:
@@ -113,25 +113,27 @@ def plan(
     deepest = next(k for k in range(1, 6) if k == 5 or most ** (1 / (k + 1)) < 8)
     if deepest == 1:
         step, _ = lattice.fit(1.0)
-        return Plan([(1, 1)], step, step, None)
+        return StagePlan([(1, 1)], step, step, None)
     variance, plain = cumulants(probes, counts, tilt).variance, cumulants(probes, counts, 0.0).variances
-    widths = _Widths(probes, tops, tilt, tail, variance, most)
+    widths = _WindowWidths(probes, tops, tilt, tail, variance, most)
     whole, common = widths.of(counts, 1), math.gcd(*(int(count) for n in counts for count in n))
-    best: tuple[float, Plan] | None = None
+    best: tuple[float, StagePlan] | None = None
     cells = math.inf
     for k in range(1, deepest + 1):
         step, period = lattice.fit(math.sqrt(k))
-        blocks = _blocks(common, [most ** ((k - s) / k) for s in range(1, k + 1)])
-        stages = _factors(blocks, [lattice.fine * math.sqrt(total / number / k) for number in blocks], step, period)
+        blocks = _choose_block_counts(common, [most ** ((k - s) / k) for s in range(1, k + 1)])
+        stages = _choose_merge_factors(
+            blocks, [lattice.fine * math.sqrt(total / number / k) for number in blocks], step, period
+        )
         last = step * math.prod(factor for _, factor in stages)
         first = [-(-n // blocks[0]) for n in counts]
         width = widths.of(first, blocks[0])
         spread = math.sqrt(sum(float(n @ v) for n, v in zip(first, plain, strict=True)))
         cut = None
         if k > 1 and last < 0.3 and width > 24 * spread:
-            cut = _cut(probes, counts, 6 * spread, step, last, tilt, error, tail)
+            cut = _choose_cut(probes, counts, 6 * spread, step, last, tilt, error, tail)
         if cut is not None:
-            width = _Widths(probes, tops, tilt, tail, variance, most, cut * last).of(first, blocks[0])
+            width = _WindowWidths(probes, tops, tilt, tail, variance, most, cut * last).of(first, blocks[0])
         cost = (
             8e3 * k + width / step * (1 + 0.2 * kinds) + whole / last * (1 + (0.2 * kinds if cut is not None else 0.0))
         )
@@ -140,7 +142,7 @@ def plan(
             spacing *= factor
             cost += 14 * math.sqrt(variance / after) / spacing if number > 1 else 0.0
         if best is None or cost < best[0]:
-            best, cells = (cost, Plan(stages, step, last, cut)), max(width / step, whole / last)
+            best, cells = (cost, StagePlan(stages, step, last, cut)), max(width / step, whole / last)
     assert best is not None
     # widths by the probes are only near those by the laws: what is far too much is refused here, before any law is made
     if cells > 2 * MAX_CELLS:
@@ -156,20 +158,20 @@ def check_cells(cells: float) -> None:
         )
 
 
-def _blocks(count: int, wanted: list[float]) -> list[int]:
+def _choose_block_counts(count: int, wanted: list[float]) -> list[int]:
     """Numbers of blocks near the wanted, falling, ones: into which a count, then each number before, divides evenly where it can.
 
     Steps that do not divide make blocks of two kinds, each with its own transforms.
     """
     found: list[int] = []
     for number in wanted:
-        near = min(_divisors(count), key=lambda d: abs(math.log(d / number)))
+        near = min(_smooth_divisors(count), key=lambda d: abs(math.log(d / number)))
         found.append(near if abs(math.log(near / number)) < NEAR else max(1, round(number)))
         count = math.gcd(count, found[-1])
     return found
 
 
-def _divisors(count: int) -> list[int]:
+def _smooth_divisors(count: int) -> list[int]:
     """The divisors without a prime factor above seven."""
     found = [1]
     for prime in (2, 3, 5, 7):
@@ -180,7 +182,7 @@ def _divisors(count: int) -> list[int]:
     return found
 
 
-class _Widths:
+class _WindowWidths:
     """How wide sums of tilted losses are by the probes, outside ``tail`` on either side; of those within a cut, where one is given.
 
     ``variance`` is that of the whole composition, ``most`` how many blocks it may be split into.
@@ -188,7 +190,7 @@ class _Widths:
 
     def __init__(
         self,
-        probes: list[Probe],
+        probes: list[ApproximatePmf],
         tops: list[float],
         tilt: float,
         tail: float,
@@ -200,21 +202,23 @@ class _Widths:
         for p, top in zip(probes, tops, strict=True):
             start = int(np.searchsorted(p.y, -cut))
             stop = min(top_index(p, top), int(np.searchsorted(p.y, cut)) - 1) + 1
-            y, w = p.y[start:stop], weights(p, tilt)[:, start:stop]
+            y, w = p.y[start:stop], tilted_weights(p, tilt)[:, start:stop]
             w = w / w.sum(axis=1)[:, None]
             mean = w @ y
             points.append((y, w))
             moments.append((mean, w @ (y * y) - mean**2))
         self.depth = -math.log(tail)
-        self.table = Chernoff.of(points, moments, steepnesses(points, [variance, variance / most], self.depth, 24))
+        self.table = ChernoffTable.of(
+            points, moments, chernoff_points(points, [variance, variance / most], self.depth, 24)
+        )
 
     def of(self, counts: list[Counts], blocks: int) -> float:
         """The width of a sum of ``counts`` losses, one of so many blocks."""
         return sum(self.table.reach(counts, self.depth + math.log(blocks)))
 
 
-def _cut(
-    probes: list[Probe],
+def _choose_cut(
+    probes: list[ApproximatePmf],
     counts: list[Counts],
     least_cut: float,
     step: float,
@@ -234,7 +238,7 @@ def _cut(
             return None
         jumps = further = cost = fall = 0.0
         for p, n in zip(probes, counts, strict=True):
-            each, size = n @ weights(p, tilt), np.abs(p.y)
+            each, size = n @ tilted_weights(p, tilt), np.abs(p.y)
             jumps += float(each[size > cut * last].sum())
             further += float(each[size > (cut + 1) * last].sum())
             rare = p.mass[:, p.y > cut * last].sum(axis=1)
@@ -243,7 +247,7 @@ def _cut(
             left_out = mass @ np.expm1(tilt * loss) / max(tilt, 1e-9)
             fall += float((n * rare)[mass @ loss**2 < step**2].sum())
             cost = max(cost, float(rare.max()), 2 * float(np.abs(left_out).max()))
-        most = most_jumps(jumps, tail)
+        most = max_jump_count(jumps, tail)
         resolved = further > RESOLVED * jumps or jumps * last < error
         if (
             resolved
@@ -255,7 +259,7 @@ def _cut(
     return None
 
 
-def _factors(blocks: list[int], spacings: list[float], step: float, period: int) -> list[tuple[int, int]]:
+def _choose_merge_factors(blocks: list[int], spacings: list[float], step: float, period: int) -> list[tuple[int, int]]:
     """Per stage the number of blocks it leaves and how many cells are then merged into one.
 
     A lattice whose atoms recur every ``period`` cells is merged by multiples of it, so that their comb is not cut unevenly.
@@ -268,7 +272,7 @@ def _factors(blocks: list[int], spacings: list[float], step: float, period: int)
     return stages
 
 
-def most_jumps(mean: float, tail: float) -> int:
+def max_jump_count(mean: float, tail: float) -> int:
     """The least K with P(more than K jumps) <= tail for a number of rare jumps of this mean (Chernoff)."""
     count = max(1, math.ceil(mean))
     while count * math.log((count + 1) / max(mean, 1e-300)) - count - 1 + mean < -math.log(tail) and count < 10**6:

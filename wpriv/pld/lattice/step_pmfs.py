@@ -20,11 +20,18 @@ from numpy.typing import NDArray
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld.lattice.convex_minorant import push_down
-from wpriv.pld.lattice.discretize import Cells, cells, lower_dots, rounded, upper_dots, within
-from wpriv.pld.lattice.lattice_pmf import Law
-from wpriv.pld.lattice.staging import Plan, loose, most_jumps
-from wpriv.pld.saddle_point import Probe, weights
-from wpriv.pld.stacking import Group, stacked
+from wpriv.pld.lattice.discretize import (
+    CellMasses,
+    cell_masses,
+    discretize_bulk,
+    discretize_optimistic,
+    discretize_pessimistic,
+    round_losses,
+)
+from wpriv.pld.lattice.lattice_pmf import LatticePmf
+from wpriv.pld.lattice.staging import StagePlan, max_jump_count, off_lattice_mass
+from wpriv.pld.saddle_point import ApproximatePmf, tilted_weights
+from wpriv.pld.stacking import StepGroup, batch_pairs
 
 MAX_NODES = 1 << 22
 # the share of the lattice's own error that sparser nodes may add
@@ -40,68 +47,75 @@ class Jumps:
     ``fall`` is by how much the lower laws lie too high, over all steps, in eps.
     """
 
-    upper: Law
-    lower: Law
+    upper: LatticePmf
+    lower: LatticePmf
     most: Counts
     log_kappa: Array
     fall: float
 
 
 @dataclass(frozen=True)
-class Dotted:
+class DiscretizedStep:
     """A group's upper and lower tilted laws on the first lattice, the upper ones' mass at +infinity [K], and the jumps if split off.
 
     ``lower`` makes the lower laws, once they are asked.
     """
 
-    upper: Law
-    lower: Callable[[], Law]
+    upper: LatticePmf
+    lower: Callable[[], LatticePmf]
     mass_at_plus_infinity: Array
     jumps: Jumps | None = None
 
 
-def parted(group: Group, p: Probe, tilt: float) -> list[tuple[Group, Probe]]:
+def split_by_node_count(group: StepGroup, p: ApproximatePmf, tilt: float) -> list[tuple[StepGroup, ApproximatePmf]]:
     """Splits a group into those that need about as many nodes as each other: what few nodes do for is not spread over many."""
     if len(group.members) == 1:
         return [(group, p)]
     # the fewest nodes for an error, each cell's being its mass times its width squared, go with density^(1/3)
-    wanted = np.cbrt(weights(p, tilt) * np.gradient(p.y) ** 2).sum(axis=1) ** 1.5
+    wanted = np.cbrt(tilted_weights(p, tilt) * np.gradient(p.y) ** 2).sum(axis=1) ** 1.5
     order, parts = np.argsort(-wanted), []
     while order.size:
         like = wanted[order] * UNLIKE >= wanted[order[0]]
         chosen, order = order[like], order[~like]
         members = tuple(group.members[k] for k in chosen)
         parts.append(
-            (Group(members, group.counts[chosen], stacked(members)), Probe(p.y, p.mass[chosen], p.end, p.shortened))
+            (
+                StepGroup(members, group.counts[chosen], batch_pairs(members)),
+                ApproximatePmf(p.y, p.mass[chosen], p.end, p.shortened),
+            )
         )
     return parts
 
 
-def dot(group: Group, p: Probe, step: float, tilt: float, top_mass: float, bottom_mass: float) -> Dotted:
+def discretize_step(
+    group: StepGroup, p: ApproximatePmf, step: float, tilt: float, top_mass: float, bottom_mass: float
+) -> DiscretizedStep:
     """Dots whole pairs; see ``nodes`` for the masses that may be neglected."""
-    pair, index = group.pair, nodes(group, p, step, tilt, top_mass, bottom_mass)
+    pair, index = group.pair, choose_nodes(group, p, step, tilt, top_mass, bottom_mass)
     y = np.asarray(index * step, dtype=np.float64)
     if step > 1:
-        mass, low, infinity = rounded(pair, y)
-        return Dotted(_tilted(index, mass, y, tilt), lambda: _tilted(index, low, y, tilt), np.atleast_1d(infinity))
-    made = cells(pair, y)
-    mass, infinity = upper_dots(made, pair.mass_at_plus_infinity)
+        mass, low, infinity = round_losses(pair, y)
+        return DiscretizedStep(
+            _tilt_pmf(index, mass, y, tilt), lambda: _tilt_pmf(index, low, y, tilt), np.atleast_1d(infinity)
+        )
+    made = cell_masses(pair, y)
+    mass, infinity = discretize_pessimistic(made, pair.mass_at_plus_infinity)
 
-    def lower() -> Law:
-        low = np.atleast_2d(lower_dots(made, pair.mass_at_plus_infinity))
+    def lower() -> LatticePmf:
+        low = np.atleast_2d(discretize_optimistic(made, pair.mass_at_plus_infinity))
         # without mass at infinity, a pair dominates a point at zero
         return (
-            _tilted(index, low, y, tilt)
+            _tilt_pmf(index, low, y, tilt)
             if pair.mass_at_plus_infinity > 0
-            else _resolved(index, low, step, tilt, np.zeros(low.shape[0]))[0]
+            else _optimistic_bulk(index, low, step, tilt, np.zeros(low.shape[0]))[0]
         )
 
-    return Dotted(_tilted(index, mass, y, tilt), lower, np.atleast_1d(infinity))
+    return DiscretizedStep(_tilt_pmf(index, mass, y, tilt), lower, np.atleast_1d(infinity))
 
 
-def dot_split(
-    group: Group, p: Probe, plan: Plan, tilt: float, top_mass: float, bottom_mass: float, tail: float
-) -> Dotted:
+def discretize_with_jumps(
+    group: StepGroup, p: ApproximatePmf, plan: StagePlan, tilt: float, top_mass: float, bottom_mass: float, tail: float
+) -> DiscretizedStep:
     """Dots the losses within the plan's cut on its first lattice, and the jumps beyond, on either side, on its last.
 
     Args:
@@ -110,41 +124,43 @@ def dot_split(
     assert plan.cut is not None
     pair, counts = group.pair, group.counts
     step, coarse, cut = plan.step, plan.last, plan.cut
-    inner, edge = nodes(group, p, step, tilt, top_mass, bottom_mass), cut * coarse
+    inner, edge = choose_nodes(group, p, step, tilt, top_mass, bottom_mass), cut * coarse
     bound, falls = round(edge / step), bool(inner[0] * step < -edge)
     last = min(bound, math.ceil(pair.support[1] / step)) if math.isfinite(pair.support[1]) else bound
     inner = np.unique(
         np.concatenate([[-bound] if falls else [], inner[(inner > -bound) & (inner < last)], [0, last]])
     ).astype(np.int64)
     y = np.asarray(inner * step, dtype=np.float64)
-    bulk = cells(pair, y)
-    outer = nodes(group, p, coarse, tilt, top_mass, bottom_mass, weight=int(counts.max()) / plan.stages[-2][0])
+    bulk = cell_masses(pair, y)
+    outer = choose_nodes(group, p, coarse, tilt, top_mass, bottom_mass, weight=int(counts.max()) / plan.stages[-2][0])
     high = np.concatenate([[cut], outer[outer > cut]]) if outer[-1] > cut else np.array([cut, cut + 1])
-    up, infinity = _jumps_above(cells(pair, high * coarse), pair.mass_at_plus_infinity)
-    rest, kappa, bulk_upper, bulk_lower, inner_kappa = within(bulk, falls)
+    up, infinity = _jumps_above(cell_masses(pair, high * coarse), pair.mass_at_plus_infinity)
+    rest, kappa, bulk_upper, bulk_lower, inner_kappa = discretize_bulk(bulk, falls)
     spots, upper, lower = [np.array([0]), high], [rest[..., None], up[0]], [rest[..., None], up[1]]
     if falls:
         low = np.concatenate([outer[outer < -cut], [-cut]])
-        down = _jumps_below(cells(pair, low * coarse))
+        down = _jumps_below(cell_masses(pair, low * coarse))
         spots, upper, lower = [low, *spots], [down[0], *upper], [down[1], *lower]
     index = np.concatenate(spots).astype(np.int64)
     far = np.asarray(index * coarse, dtype=np.float64)
-    laws = [_tilted(index, np.concatenate(parts, axis=-1), far, tilt) for parts in (upper, lower)]
+    laws = [_tilt_pmf(index, np.concatenate(parts, axis=-1), far, tilt) for parts in (upper, lower)]
     at_zero = laws[0].rows[:, laws[0].index == 0].sum(axis=1)
     most = np.array(
-        [most_jumps(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)]
+        [max_jump_count(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)]
     )
-    above = _tilted(inner, bulk_upper / rest[..., None], y, tilt)
-    below, fall = _resolved(
+    above = _tilt_pmf(inner, bulk_upper / rest[..., None], y, tilt)
+    below, fall = _optimistic_bulk(
         inner, np.atleast_2d(bulk_lower / rest[..., None]), step, tilt, np.atleast_1d(np.maximum(inner_kappa, 0.0))
     )
     log_kappa = np.atleast_1d(np.maximum(kappa, 0.0))
-    return Dotted(
+    return DiscretizedStep(
         above, lambda: below, np.atleast_1d(infinity), Jumps(laws[0], laws[1], most, log_kappa, float(counts @ fall))
     )
 
 
-def _resolved(index: NDArray[np.int64], mass: Array, step: float, tilt: float, log_kappa: Array) -> tuple[Law, Array]:
+def _optimistic_bulk(
+    index: NDArray[np.int64], mass: Array, step: float, tilt: float, log_kappa: Array
+) -> tuple[LatticePmf, Array]:
     """Lower laws of bulks on the first lattice, a point at zero in the place of each that lies below it on average.
 
     Args:
@@ -152,16 +168,16 @@ def _resolved(index: NDArray[np.int64], mass: Array, step: float, tilt: float, l
     Returns:
         The tilted laws, and by how much in eps each then lies too high at every step.
     """
-    below = _tilted(index, mass.copy(), np.asarray(index * step, dtype=np.float64), tilt)
+    below = _tilt_pmf(index, mass.copy(), np.asarray(index * step, dtype=np.float64), tilt)
     unresolved = below.moments(step)[0] < -log_kappa
     if unresolved.any() and index[0] <= 0:
         zero = index == index[index <= 0][-1]
         mass = np.where(unresolved[:, None], np.where(zero, mass.sum(axis=1)[:, None], 0.0), mass)
-        below = _tilted(index, mass, np.asarray(index * step, dtype=np.float64), tilt)
+        below = _tilt_pmf(index, mass, np.asarray(index * step, dtype=np.float64), tilt)
     return below, np.where(unresolved, log_kappa, 0.0)
 
 
-def _jumps_above(c: Cells, infinity: float) -> tuple[tuple[Array, Array], Array]:
+def _jumps_above(c: CellMasses, infinity: float) -> tuple[tuple[Array, Array], Array]:
     """Upper and lower masses of the losses above the first node, and the upper mass at +infinity."""
     upper, low = c.chords(), c.chords()
     upper[..., -1] += c.top[0]
@@ -169,7 +185,7 @@ def _jumps_above(c: Cells, infinity: float) -> tuple[tuple[Array, Array], Array]
     return (upper, push_down(np.diff(c.nodes), low, c.gap, c.below, c.above, 0.0)), np.maximum(c.top[1], infinity)
 
 
-def _jumps_below(c: Cells) -> tuple[Array, Array]:
+def _jumps_below(c: CellMasses) -> tuple[Array, Array]:
     """Upper and lower masses of the losses below the last node."""
     upper = c.chords()
     low = push_down(np.diff(c.nodes), upper.copy(), c.gap, c.below, c.above, 0.0)
@@ -177,7 +193,7 @@ def _jumps_below(c: Cells) -> tuple[Array, Array]:
     return upper, low
 
 
-def _tilted(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> Law:
+def _tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> LatticePmf:
     mass = np.atleast_2d(mass)
     # a row without any mass keeps a trace, so that its logarithm exists
     mass[~(mass > 0).any(axis=1), 0] = 1e-300
@@ -188,16 +204,16 @@ def _tilted(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> Law
         # ln E[e^{tilt Y}] of a small loss is of second order: taken from E[e^{tilt Y} - 1], or n steps would amplify its rounding
         log_norm = np.log1p(mass @ np.expm1(exponent) + np.array([_excess(row) for row in mass]))
         weight = mass * np.exp(exponent)
-        return Law(index, weight / weight.sum(axis=1)[:, None], log_norm)
+        return LatticePmf(index, weight / weight.sum(axis=1)[:, None], log_norm)
     top = float(exponent.max())
     weight = mass * np.exp(exponent - top)
     # what underflows here is nothing beside a total that is far from it
     if float(weight.sum(axis=1).min()) > 1e-150:
-        return Law(index, weight, np.full(mass.shape[0], top)).normalised()
+        return LatticePmf(index, weight, np.full(mass.shape[0], top)).normalised()
     with np.errstate(divide="ignore"):
         log_mass = np.log(mass) + exponent
     peak = log_mass.max(axis=1)
-    return Law(index, np.exp(log_mass - peak[:, None]), peak).normalised()
+    return LatticePmf(index, np.exp(log_mass - peak[:, None]), peak).normalised()
 
 
 def _excess(mass: Array) -> float:
@@ -236,9 +252,9 @@ def _stretch(y: Array, share: Array, extra: float) -> Array:
     return np.asarray(np.sqrt(np.maximum(thin * (extra + shares[last]) / parts[last], 1.0)))
 
 
-def nodes(
-    group: Group,
-    p: Probe,
+def choose_nodes(
+    group: StepGroup,
+    p: ApproximatePmf,
     step: float,
     tilt: float,
     top_mass: float,
@@ -268,10 +284,10 @@ def nodes(
         high = min((float(p.y[last + 1]) if last < p.y.size - 1 else p.end) + step, high)
     high = max(high, low + step)
     y = np.concatenate([[low], p.y[(p.y > low) & (p.y < high)], [high]])
-    extra *= max(loose(pair), 1e-9) if 0 < pair.atoms.size <= 8 else 1.0
+    extra *= max(off_lattice_mass(pair), 1e-9) if 0 < pair.atoms.size <= 8 else 1.0
     seen = slice(first, min(last + 2, p.y.size))
     # what a spacing costs is added up over all steps
-    share = group.counts @ weights(p, tilt)[:, seen] / group.counts.sum()
+    share = group.counts @ tilted_weights(p, tilt)[:, seen] / group.counts.sum()
     if focus is not None:
         within = group.counts @ np.where((p.y >= focus[0]) & (p.y <= focus[1]), p.mass, 0.0)[:, seen]
         share = (share + within / within.sum()) / 2 if within.sum() > 0 else share

@@ -22,7 +22,7 @@ LARGEST = 500.0
 
 
 @dataclass(frozen=True)
-class Atoms:
+class TiltedAtoms:
     """The tilted laws of K kinds of steps on losses ``y`` [m]: probabilities ``weight`` [K, m] and ``log_norm`` [K] = ln E[e^{tilt L}].
 
     ``noise`` [K] bounds the rounding in ``log_norm``, ``counts`` [K] says how often each step is run, ``infinity`` [K] is its P-mass at an
@@ -37,7 +37,7 @@ class Atoms:
     mass_at_plus_infinity: Array
 
     @staticmethod
-    def of(y: Array, mass: Array, tilt: float, counts: Counts, infinity: Array) -> Atoms:
+    def of(y: Array, mass: Array, tilt: float, counts: Counts, infinity: Array) -> TiltedAtoms:
         """From P-masses [K, m] at finite losses [m]."""
         mass = np.atleast_2d(mass)
         keep = (mass > 0).any(axis=0)
@@ -52,7 +52,7 @@ class Atoms:
                 excess = np.array([_excess(row) for row in mass])
                 weight = mass * (1.0 + grown)
                 weight /= weight.sum(axis=1)[:, None]
-                return Atoms(
+                return TiltedAtoms(
                     y, weight, np.log1p(mass @ grown + excess), 4 * relative * size + 4 * UNIT * size, counts, infinity
                 )
         with np.errstate(divide="ignore"):
@@ -61,7 +61,7 @@ class Atoms:
         weight = np.exp(log_mass - peak[:, None])
         total = weight.sum(axis=1)
         noise = relative + 4 * UNIT * (1 + np.abs(peak) + float(np.abs(exponent).max()))
-        return Atoms(y, weight / total[:, None], peak + np.log(total), noise, counts, infinity)
+        return TiltedAtoms(y, weight / total[:, None], peak + np.log(total), noise, counts, infinity)
 
     @cached_property
     def centre(self) -> float:
@@ -124,7 +124,7 @@ class Atoms:
         return np.asarray(UNIT * (self.roundings * np.minimum(angle, 3.0) + 4 * angle))
 
 
-def log_whole(moved: Spectrum) -> tuple[Array, Array]:
+def log_one_plus(moved: Spectrum) -> tuple[Array, Array]:
     """ln |1 + moved| and the argument of 1 + moved, without cancellation where it is near one."""
     square = np.maximum(2 * moved.real + np.abs(moved) ** 2, -1.0)
     with np.errstate(divide="ignore"):
@@ -138,7 +138,7 @@ def _excess(mass: Array) -> float:
     return 0.0 if abs(excess) < 1e-14 else excess
 
 
-def wave(angle: Array) -> Spectrum:
+def wave_minus_one(angle: Array) -> Spectrum:
     """e^{i angle} - 1, without cancellation where the angle is small."""
     half = np.sin(angle / 2)
     return np.asarray(-2 * half * half + 1j * np.sin(angle))
@@ -150,12 +150,12 @@ def even_sums(away: Array, weights: Array, start: float, spacing: float, count: 
     Each wave is a product of two of some 2 sqrt(count): uv - 1 = (u-1)(v-1) + (u-1) + (v-1).
     """
     if count <= FEW:
-        waves = wave((start + spacing * np.arange(count))[:, None] * away)
+        waves = wave_minus_one((start + spacing * np.arange(count))[:, None] * away)
         return np.asarray(sum(waves[:, some] @ weights[:, some].T for some in _chunks(away.size)))
     inner = math.isqrt(count - 1) + 1
     outer = -(-count // inner)
-    fine = wave(spacing * np.arange(inner)[:, None] * away)
-    coarse = wave((start + spacing * inner * np.arange(outer))[:, None] * away)
+    fine = wave_minus_one(spacing * np.arange(inner)[:, None] * away)
+    coarse = wave_minus_one((start + spacing * inner * np.arange(outer))[:, None] * away)
     sums = np.zeros((outer, inner, weights.shape[0]), dtype=np.complex128)
     for some in _chunks(away.size):
         left, right, weight = coarse[:, some], fine[:, some].T.copy(), weights[:, some]

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from wpriv.pld.lattice.step_pmfs import parted
+from wpriv.pld.lattice.step_pmfs import split_by_node_count
 from wpriv.pld.saddle_point import Cumulants, tilt_for_contour
 from wpriv.pld.step_groups import Steps
-from wpriv.pld.transform.atomic_transforms import Atoms
-from wpriv.pld.transform.inversion import Inverted, invert
-from wpriv.pld.transform.scattered_atoms import scattered
-from wpriv.pld.two_sided import Both
+from wpriv.pld.transform.atomic_transforms import TiltedAtoms
+from wpriv.pld.transform.inversion import TransformComposition, invert_transform
+from wpriv.pld.transform.scattered_atoms import scatter_atoms
+from wpriv.pld.two_sided import TwoSidedComposition
 
 # by what factor the tilted variance exceeds the plain one where rare large losses decide, how far from eps these may be, and
 # how much of delta single ones must make up to be looked at by themselves
@@ -25,7 +25,9 @@ CLEAR = 7.0
 ROUNDED = 3e-10
 
 
-def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both:
+def compose_by_transform(
+    steps: Steps, state: Cumulants, tilt: float, eps: float, error: float, delta: float
+) -> TwoSidedComposition:
     """Both composed laws, good near eps, with dotting errors that shift eps by about ``error`` in all.
 
     Raises:
@@ -37,7 +39,9 @@ def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error:
     plain = steps.cumulants(0.0).variance
     # where rare large losses decide, it may be a single one, whose weight at the saddle's tilt is nothing beside larger ones
     focus = (
-        (eps / FOCUS, eps * FOCUS) if state.variance > RARE * plain and single(steps, eps) > SINGLE * delta else None
+        (eps / FOCUS, eps * FOCUS)
+        if state.variance > RARE * plain and single_loss_delta(steps, eps) > SINGLE * delta
+        else None
     )
     lost = math.log(max(relative / (ROUNDED * math.sqrt(steps.total)), 1.0))
     tilt = tilt_for_contour(
@@ -45,21 +49,25 @@ def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error:
     )
     share = math.exp(min(math.log(delta) - steps.cumulants(dotted).total + dotted * eps, 0.0))
     state = steps.cumulants(tilt)
-    parts = [part for group, p in zip(steps.groups, steps.probes, strict=True) for part in parted(group, p, dotted)]
+    parts = [
+        part
+        for group, p in zip(steps.groups, steps.probes, strict=True)
+        for part in split_by_node_count(group, p, dotted)
+    ]
     laws = []
     for group, p in parts:
         masses = steps.negligible(delta, group.counts), max(1e-9 * share / steps.total, 1e-300)
-        laws.append(scattered(group, p, error / steps.total, (dotted, tilt), masses, focus))
+        laws.append(scatter_atoms(group, p, error / steps.total, (dotted, tilt), masses, focus))
 
-    def side(some: list[Atoms]) -> Inverted:
-        return invert(some, tilt, eps, state.mean, delta, error, relative)
+    def side(some: list[TiltedAtoms]) -> TransformComposition:
+        return invert_transform(some, tilt, eps, state.mean, delta, error, relative)
 
     upper = side([upper for upper, _ in laws])
     drift = steps.drift(state)
-    return Both(upper, lambda: side([lower() for _, lower in laws]), drift, drift, spread)
+    return TwoSidedComposition(upper, lambda: side([lower() for _, lower in laws]), drift, drift, spread)
 
 
-def single(steps: Steps, eps: float) -> float:
+def single_loss_delta(steps: Steps, eps: float) -> float:
     """About what runs with a single loss above eps, the others being zero, add to delta at eps."""
     return sum(
         float(n @ p.mass @ -np.expm1(np.minimum(eps - p.y, 0.0)))

@@ -25,9 +25,9 @@ import numpy as np
 
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld.transform.atomic_transforms import UNIT, Atoms, Spectrum, log_whole
-from wpriv.pld.transform.negligible_frequencies import TOO_MANY, Frequencies, loud
-from wpriv.pld.transform.smoothing_kernel import BETA, VARIANCE, Kernel
+from wpriv.pld.transform.atomic_transforms import UNIT, Spectrum, TiltedAtoms, log_one_plus
+from wpriv.pld.transform.negligible_frequencies import TOO_MANY, SignificantFrequencies, significant_frequencies
+from wpriv.pld.transform.smoothing_kernel import BETA, VARIANCE, SmoothingKernel
 
 # products of one frequency and one atom that a law may cost, and up to which no frequency is left out
 MAX_WORK, CHEAP = 1_500_000_000, 20_000_000
@@ -45,7 +45,7 @@ SMOOTHING, WIDEST, WIDEST_PART = 0.1, 0.02, 0.3
 
 
 @dataclass(frozen=True)
-class Inverted:
+class TransformComposition:
     """A composed law given by weighted values of its transform, ready to be read near ``centre`` and not below ``least``.
 
     ``delta`` is e^{log_scale - tilt x} times the sum of Re(value e^{-i t x}), x = eps - centre; the same with ``dense`` is the density that
@@ -101,9 +101,9 @@ class Inverted:
         return float(np.abs(self.value) @ self.t)
 
 
-def invert(
-    parts: Sequence[Atoms], tilt: float, eps: float, mean: float, delta: float, error: float, relative: float
-) -> Inverted:
+def invert_transform(
+    parts: Sequence[TiltedAtoms], tilt: float, eps: float, mean: float, delta: float, error: float, relative: float
+) -> TransformComposition:
     """The composed law of atoms, to be read near eps.
 
     Args:
@@ -121,7 +121,7 @@ def invert(
     moved = centre + sum(float(p.counts @ (p.weight @ p.away)) for p in parts) - mean
     bulk = _Bulk.of(parts, eps)
     scale = spread if bulk is None else max(spread, WIDEST * eps)
-    kernel = Kernel(min(math.sqrt(SMOOTHING * error / (1 + tilt) / VARIANCE), WIDEST, WIDEST_PART * scale))
+    kernel = SmoothingKernel(min(math.sqrt(SMOOTHING * error / (1 + tilt) / VARIANCE), WIDEST, WIDEST_PART * scale))
     shift = kernel.shift
     if bulk is not None and bulk.most * _number(parts) + kernel.width + shift > CLEARLY * eps:
         bulk = None
@@ -139,9 +139,9 @@ def invert(
     room = SHARE * relative * min(size, 0.1 / ((1 + spread * tilt) * (1 + tilt)))
     atoms = sum(p.weight.size for p in parts)
     chosen = (
-        Frequencies([(0, count)])
+        SignificantFrequencies([(0, count)])
         if count * atoms <= CHEAP
-        else loud(parts, tilt, spread, spacing, count, kernel, room, MAX_WORK)
+        else significant_frequencies(parts, tilt, spread, spacing, count, kernel, room, MAX_WORK)
     )
     place = np.concatenate([np.arange(first, last) for first, last in chosen.runs])
     found = [_product(parts, first, last, spacing, bulk) for first, last in chosen.runs]
@@ -168,7 +168,7 @@ def invert(
     t, value, payoff, dense = t[kept], value[kept], payoff[kept], dense[kept]
     beyond = _beyond(kernel, tilt, max(count * spacing, 1e-300))
     infinity = -math.expm1(sum(float(p.counts @ np.log1p(-p.mass_at_plus_infinity)) for p in parts))
-    return Inverted(
+    return TransformComposition(
         tilt, centre + shift, log_scale, t, payoff * value, dense * value, errors[0] + chosen.first + beyond[0],
         errors[1] + chosen.second + beyond[1], kernel.most_gap(), wraps, infinity, sum(p.y.size for p in parts),
         -math.inf if bulk is None else bulk.most * _number(parts) + shift + kernel.width + 1e-9,
@@ -182,7 +182,7 @@ class _Bulk:
     most: float
 
     @staticmethod
-    def of(parts: Sequence[Atoms], eps: float) -> _Bulk | None:
+    def of(parts: Sequence[TiltedAtoms], eps: float) -> _Bulk | None:
         """None where leaving them out gains nothing: where at the tilt they are not most of what happens."""
         most = BELOW * eps / _number(parts)
         if not most > 0:
@@ -193,13 +193,13 @@ class _Bulk:
         return _Bulk(most) if rare and any(float(some.max()) > 0 for some in jumps) else None
 
 
-def _number(parts: Sequence[Atoms]) -> int:
+def _number(parts: Sequence[TiltedAtoms]) -> int:
     """How many steps there are."""
     return sum(int(p.counts.sum()) for p in parts)
 
 
 def _product(
-    parts: Sequence[Atoms], first: int, last: int, spacing: float, bulk: _Bulk | None
+    parts: Sequence[TiltedAtoms], first: int, last: int, spacing: float, bulk: _Bulk | None
 ) -> tuple[Spectrum, Array]:
     """The product of powers of the transforms from frequency ``first`` up to ``last``, and a bound of its rounding.
 
@@ -216,7 +216,7 @@ def _product(
         power, whole = power.times(moved, errors, p.counts), whole.times(moved + rest, errors + slips, p.counts)
         size = np.maximum(np.abs(1 + moved), 1e-300)
         ratio = rest / size * np.exp(-1j * np.angle(1 + moved))
-        logs, arguments = log_whole(ratio)
+        logs, arguments = log_one_plus(ratio)
         jumps += (np.maximum(logs, -700.0) + 1j * arguments) @ p.counts
         off = (slips + np.abs(ratio) * errors) / np.maximum(size - np.abs(rest), 1e-300) + 8 * UNIT * np.abs(ratio)
         apart += np.minimum(off, 1e300) @ p.counts
@@ -246,7 +246,7 @@ class _Power:
 
     def times(self, moved: Spectrum, errors: Array, counts: Counts) -> _Power:
         """Times the powers of 1 + ``moved`` [J, K], known up to ``errors``."""
-        logs, arguments = log_whole(moved)
+        logs, arguments = log_one_plus(moved)
         with np.errstate(over="ignore"):
             noise = np.log1p(errors * np.exp(-np.maximum(logs, -700.0))) @ counts
         # the rounding of the values, of their logarithms and of what is summed of those
@@ -261,12 +261,12 @@ class _Power:
 
 
 def _wraps(
-    parts: Sequence[Atoms],
+    parts: Sequence[TiltedAtoms],
     tilt: float,
     spread: float,
     near: list[float],
     log_room: float,
-    kernel: Kernel,
+    kernel: SmoothingKernel,
     bulk: _Bulk | None,
 ) -> tuple[Array, float]:
     """What bounds the wrap-around: tilts [2n] and logs [2n], those above the tilt first; and the period that makes it small at some eps.
@@ -298,7 +298,7 @@ def _wraps(
     return np.array([tilts, logs - fall - np.log(-np.expm1(-fall))]), period
 
 
-def _beyond(kernel: Kernel, tilt: float, edge: float) -> tuple[float, float]:
+def _beyond(kernel: SmoothingKernel, tilt: float, edge: float) -> tuple[float, float]:
     """Bounds of the two sums over the frequencies from ``edge`` = BETA / width on, the product being at most one in modulus."""
     # |transform| <= 2 BETA e^-BETA |sinh(root) / root|, and that is at most cosh of the root's real part, which is at most
     # sqrt(tilt w BETA) at the edge and tends to tilt w

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld.transform.atomic_transforms import UNIT, Atoms, Spectrum, even_sums, wave
-from wpriv.pld.transform.smoothing_kernel import Kernel
+from wpriv.pld.transform.atomic_transforms import UNIT, Spectrum, TiltedAtoms, even_sums, wave_minus_one
+from wpriv.pld.transform.smoothing_kernel import SmoothingKernel
 
 Places = NDArray[np.int64]
 # rows of one group that a product is judged by, at most
@@ -38,7 +38,7 @@ MAX_FREQUENCIES = 2_000_000
 
 
 @dataclass(frozen=True)
-class Frequencies:
+class SignificantFrequencies:
     """Runs (first, last) of the multiples of a spacing that must be known; bounds of two sums over all others below some limit.
 
     The terms of the first sum are the product times ``kernel / (s (s + 1))``, those of the second the product times ``kernel^2``.
@@ -50,7 +50,7 @@ class Frequencies:
 
 
 @dataclass(frozen=True)
-class _Leaders:
+class _LeadingRows:
     """Rows of one group: their losses, the weights of all or of the bulk, what each leaves out, its second moment, and the counts."""
 
     away: Array
@@ -60,7 +60,7 @@ class _Leaders:
     counts: Counts
 
     @staticmethod
-    def of(p: Atoms, rows: Places, trim: float) -> _Leaders:
+    def of(p: TiltedAtoms, rows: Places, trim: float) -> _LeadingRows:
         weight = p.weight[rows]
         up_to = np.cumsum(weight, axis=1)
         weight = np.where((up_to > trim / 2) & (up_to - weight < 1 - trim / 2), weight, 0.0)
@@ -69,12 +69,16 @@ class _Leaders:
         total = weight.sum(axis=1)
         mean = weight @ away / total
         square = weight @ away**2 - total * mean**2
-        return _Leaders(away, weight, np.maximum(1 - total, 0.0), np.maximum(square, 1e-300) * total, p.counts[rows])
+        return _LeadingRows(
+            away, weight, np.maximum(1 - total, 0.0), np.maximum(square, 1e-300) * total, p.counts[rows]
+        )
 
     def moduli(self, t: Array) -> Array:
         """[len(t), R] bounds of |E[e^{itL}; bulk]| at some frequencies."""
         parts = np.array_split(t, 1 + t.size * self.away.size // (1 << 18))
-        return self._whole(np.concatenate([wave(some[:, None] * self.away) @ self.weight.T for some in parts]))
+        return self._whole(
+            np.concatenate([wave_minus_one(some[:, None] * self.away) @ self.weight.T for some in parts])
+        )
 
     def evenly(self, start: float, spacing: float, count: int) -> Array:
         """As ``moduli``, at ``count`` frequencies ``spacing`` apart."""
@@ -89,16 +93,16 @@ class _Leaders:
         return np.asarray(np.log(np.minimum(np.sqrt(energy) + self.left_out, 1.0)) @ self.counts)
 
 
-def loud(
-    parts: Sequence[Atoms],
+def significant_frequencies(
+    parts: Sequence[TiltedAtoms],
     tilt: float,
     spread: float,
     spacing: float,
     count: int,
-    kernel: Kernel,
+    kernel: SmoothingKernel,
     room: float,
     most: int,
-) -> Frequencies:
+) -> SignificantFrequencies:
     """The frequencies among ``count`` multiples of a spacing that must be known.
 
     Args:
@@ -109,8 +113,8 @@ def loud(
     atoms = sum(p.weight.size for p in parts)
     edge = count * spacing
     rows = [np.argsort(-(p.counts * p.variances))[:MOST_ROWS] for p in parts]
-    bulks = [_Leaders.of(p, some, TRIM) for p, some in zip(parts, rows, strict=True)]
-    wholes = [_Leaders.of(p, some, 0.0) for p, some in zip(parts, rows, strict=True)]
+    bulks = [_LeadingRows.of(p, some, TRIM) for p, some in zip(parts, rows, strict=True)]
+    wholes = [_LeadingRows.of(p, some, 0.0) for p, some in zip(parts, rows, strict=True)]
     apart = next(apart for least, apart in APART if max(int(some.counts.max()) for some in bulks) >= least)
     step = apart / math.sqrt(max(float(some.square.max()) for some in bulks))
     slow = [min(4 / spread, edge)]
@@ -150,11 +154,11 @@ def loud(
     number = sum(last - start for start, last in runs)
     if number > MAX_FREQUENCIES or number * atoms > most:
         raise Unsupported(TOO_MANY)
-    return Frequencies(runs, float(terms[quiet].sum()), float(second[quiet].sum()))
+    return SignificantFrequencies(runs, float(terms[quiet].sum()), float(second[quiet].sum()))
 
 
 def _finer(
-    t: Array, bound: Array, coarse: Places, wholes: Sequence[_Leaders], bulks: Sequence[_Leaders]
+    t: Array, bound: Array, coarse: Places, wholes: Sequence[_LeadingRows], bulks: Sequence[_LeadingRows]
 ) -> tuple[Array, Array]:
     """The samples and bounds with some of the intervals divided."""
     low, high = t[coarse], t[coarse + 1]

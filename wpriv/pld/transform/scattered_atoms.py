@@ -13,11 +13,11 @@ import numpy as np
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
-from wpriv.pld.lattice.discretize import cells, lower_dots, upper_dots
-from wpriv.pld.lattice.step_pmfs import nodes
-from wpriv.pld.saddle_point import Probe
-from wpriv.pld.stacking import Group
-from wpriv.pld.transform.atomic_transforms import Atoms
+from wpriv.pld.lattice.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
+from wpriv.pld.lattice.step_pmfs import choose_nodes
+from wpriv.pld.saddle_point import ApproximatePmf
+from wpriv.pld.stacking import StepGroup
+from wpriv.pld.transform.atomic_transforms import TiltedAtoms
 
 # atoms up to which a pair is taken as it is
 MOST_ATOMS = 6000
@@ -26,12 +26,12 @@ FINEST = 1e-6
 # the widest spacing of nodes, in nats: beyond it dots have nothing to gain
 WIDEST = 1.0
 
-Sides = tuple[Atoms, Callable[[], Atoms]]
+Sides = tuple[TiltedAtoms, Callable[[], TiltedAtoms]]
 
 
-def scattered(
-    group: Group,
-    p: Probe,
+def scatter_atoms(
+    group: StepGroup,
+    p: ApproximatePmf,
     error: float,
     tilts: tuple[float, float],
     masses: tuple[float, float],
@@ -49,35 +49,35 @@ def scattered(
     """
     pair, (dotted, tilt) = group.pair, tilts
     if isinstance(pair, AtomicPair) and pair.losses.size <= MOST_ATOMS:
-        return _as_it_is(pair, tilt, group, masses[0])
+        return _exact_atoms(pair, tilt, group, masses[0])
     distance = math.sqrt(8 * error / (dotted + 1))
     if distance > WIDEST:
         raise Unsupported("pld finds the losses of a step too large for its nodes at this tolerance. Use rdp")
     step = FINEST * distance
-    index = nodes(group, p, step, dotted, *masses, extra=FINEST**-2, focus=focus)
+    index = choose_nodes(group, p, step, dotted, *masses, extra=FINEST**-2, focus=focus)
     y = np.asarray(index * step, dtype=np.float64)
     if pair.atoms.size <= 64:
         y = _with_atoms(y, pair.atoms, step)
-    made = cells(pair, y)
-    mass, infinity = upper_dots(made, pair.mass_at_plus_infinity)
+    made = cell_masses(pair, y)
+    mass, infinity = discretize_pessimistic(made, pair.mass_at_plus_infinity)
     own = np.full(group.counts.size, float(pair.mass_at_plus_infinity))
     counts = group.counts
 
-    def lower() -> Atoms:
-        return Atoms.of(y, lower_dots(made, pair.mass_at_plus_infinity), tilt, counts, own)
+    def lower() -> TiltedAtoms:
+        return TiltedAtoms.of(y, discretize_optimistic(made, pair.mass_at_plus_infinity), tilt, counts, own)
 
-    return Atoms.of(y, mass, tilt, counts, np.broadcast_to(np.atleast_1d(infinity), counts.shape)), lower
+    return TiltedAtoms.of(y, mass, tilt, counts, np.broadcast_to(np.atleast_1d(infinity), counts.shape)), lower
 
 
-def _as_it_is(pair: AtomicPair, tilt: float, group: Group, top_mass: float) -> Sides:
+def _exact_atoms(pair: AtomicPair, tilt: float, group: StepGroup, top_mass: float) -> Sides:
     """The atoms themselves; those above which there is next to no mass go to infinity in the upper law."""
     mass = np.exp(pair.log_p)
     above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     last = max(int(np.searchsorted(-above, -top_mass)), 1)
     beyond = float(above[last]) + math.exp(pair.log_beyond)
     own = np.full(group.counts.size, pair.mass_at_plus_infinity)
-    upper = Atoms.of(pair.losses[:last], mass[:last], tilt, group.counts, own + beyond)
-    return upper, lambda: Atoms.of(pair.losses[:last], mass[:last], tilt, group.counts, own)
+    upper = TiltedAtoms.of(pair.losses[:last], mass[:last], tilt, group.counts, own + beyond)
+    return upper, lambda: TiltedAtoms.of(pair.losses[:last], mass[:last], tilt, group.counts, own)
 
 
 def _with_atoms(y: Array, atoms: Array, step: float) -> Array:

@@ -23,7 +23,7 @@ COVER = 1.40
 
 
 @dataclass(frozen=True)
-class Kernel:
+class SmoothingKernel:
     """N = w X + shift, X of the Kaiser-Bessel density f(x) = BETA I0(BETA sqrt(1 - x^2)) / (2 sinh BETA) on [-1, 1], E[e^-N] = 1."""
 
     width: float
