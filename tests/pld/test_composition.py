@@ -139,7 +139,7 @@ def test_few_atoms_at_incommensurate_losses_hold_the_enumerated_delta(seed):
         run.append((pair, n))
         laws.append((pair.losses, np.exp(pair.log_p), n))
     composition = Composition(run)
-    for eps in (0.0, 0.3 * composition.top, 0.8 * composition.top):
+    for eps in (0.0, 0.3 * composition.max_loss, 0.8 * composition.max_loss):
         exact = oracles.atoms_delta(laws, eps)
         low, high = composition.delta(eps, 1e-2)
         assert low * (1 - 1e-9) <= exact <= high * (1 + 1e-9)
@@ -232,7 +232,7 @@ def test_nothing_is_lost_above_the_largest_loss():
     pair = TruncatedLaplace(scale=1.0, bound=5.0).pair()
     composition = Composition([(pair, 3)])
     infinity = -math.expm1(3 * math.log1p(-pair.mass_at_plus_infinity))
-    assert composition.delta(composition.top, 1e-3) == pytest.approx((infinity, infinity), rel=1e-14)
+    assert composition.delta(composition.max_loss, 1e-3) == pytest.approx((infinity, infinity), rel=1e-14)
     assert composition.epsilon(infinity / 2, 1e-3) == (math.inf, math.inf)
 
 
@@ -286,7 +286,7 @@ def test_an_eps_far_below_a_tilted_law_gets_the_trivial_bracket():
     # e^{tilt (centre - eps)} is beyond double precision there: neither end may be read off
     composition = Composition(sgd(0.01, 4, 65536))
     composition.epsilon(1e-100, 1e-2)
-    both = composition.nearest(14.0)
+    both = min(composition.recent, key=lambda both: abs(both.upper.centre - 14.0))
     far = both.upper.centre - 800 / both.upper.tilt
     assert both.delta(far) == (0.0, 1.0)
 

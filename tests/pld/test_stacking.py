@@ -10,10 +10,11 @@ from wpriv.core.subsampling import fixed, poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.pld import constants
 from wpriv.pld.composition import Composition
 from wpriv.pld.lattice.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
 from wpriv.pld.saddle_point import approximate_pmf, cumulants
-from wpriv.pld.stacking import BUCKET, group_pairs
+from wpriv.pld.stacking import group_pairs
 
 FAMILIES = {
     "gauss": [GaussPair(mu) for mu in (0.5, 0.52, 0.55)],
@@ -64,11 +65,14 @@ def test_a_probe_of_several_finds_what_probes_of_each_find(name):
         apart = [cumulants([approximate_pmf(pair)], [count], tilt) for pair in members]
         assert c.means[0] == pytest.approx([one.mean for one in apart], rel=0.02)
         assert c.variances[0] == pytest.approx([one.variance for one in apart], rel=0.02)
-        assert c.total == pytest.approx(sum(one.total for one in apart), rel=0.01, abs=1e-12)
+        assert c.cgf == pytest.approx(sum(one.cgf for one in apart), rel=0.01, abs=1e-12)
 
 
 def test_only_like_pairs_without_mass_at_infinity_share_a_group():
-    alike, apart = [GaussPair(1.0), GaussPair(1.05)], [GaussPair(1.0 * BUCKET**3), LaplacePair(1.0), LaplacePair(1.05)]
+    alike, apart = (
+        [GaussPair(1.0), GaussPair(1.05)],
+        [GaussPair(1.0 * constants.BATCH_PARAMETER_RATIO**3), LaplacePair(1.0), LaplacePair(1.05)],
+    )
     revealing = [RandomizedResponse(eps0=0.5, delta0=0.01).pair(), RandomizedResponse(eps0=0.51, delta0=0.01).pair()]
     made = group_pairs({pair: n for n, pair in enumerate([*alike, *apart, *revealing], 1)})
     assert sorted(len(group.members) for group in made) == [1, 1, 1, 1, 1, 2]
@@ -83,7 +87,7 @@ def test_kinds_priced_in_groups_agree_with_kinds_priced_alone(monkeypatch, order
     pairs = [poisson(GaussPair(1 / (0.8 + 0.05 * i)), 0.005 + 0.0005 * i) for i in range(14)]
     run = [(pair if order == "removed" else pair.reverse(), 20 + 3 * i) for i, pair in enumerate(pairs)]
     together = Composition(run).epsilon(1e-6, 1e-3)
-    monkeypatch.setattr("wpriv.pld.stacking.MOST_MEMBERS", 1)
+    monkeypatch.setattr(constants, "MAX_BATCH_SIZE", 1)
     alone = Composition(run)
     assert len(alone.groups) == 14
     low, high = alone.epsilon(1e-6, 1e-4)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from wpriv.errors import Unsupported
+from wpriv.pld import constants
 from wpriv.pld.lattice.convolve import _coarsen, _coarsen_optimistic, _or_point_mass, compose_pmfs
 from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
 from wpriv.pld.lattice.spectra import fast_length
-from wpriv.pld.lattice.staging import MAX_CELLS
 
 
 def tilted(index: np.ndarray, mass: np.ndarray, step: float, tilt: float) -> LatticePmf:
@@ -45,10 +45,18 @@ def random_law(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np
     return index, mass / mass.sum()
 
 
-def both(laws, counts, step, tilt, stages, *, late=(), infinity=0.0, tail=1e-14):
+def both(laws, counts, step, tilt, stages, *, coarse_jumps=(), infinity=0.0, tail=1e-14):
     made = [
         compose_pmfs(
-            laws, counts, step, tilt, stages, late=list(late), upper=upper, log_finite=math.log1p(-infinity), tail=tail
+            laws,
+            counts,
+            step,
+            tilt,
+            stages,
+            coarse_jumps=list(coarse_jumps),
+            upper=upper,
+            log_finite=math.log1p(-infinity),
+            tail=tail,
         )
         for upper in (False, True)
     ]
@@ -133,7 +141,7 @@ def test_laws_that_join_late_count_like_any_other():
     first, late = (np.array([-1, 0, 1]), np.array([0.2, 0.5, 0.3])), (np.array([0, 40]), np.array([0.999, 0.001]))
     stages = [(5, 2), (1, 1)]
     coarse = tilted(late[0], late[1], 2 * step, tilt)
-    ask = both([tilted(*first, step, tilt)], [40], step, tilt, stages, late=[(coarse, 40)])
+    ask = both([tilted(*first, step, tilt)], [40], step, tilt, stages, coarse_jumps=[(coarse, 40)])
     y, mass = direct([(*first, 40), (np.array([0, 80]), late[1], 40)], step)
     for eps in (0.0, 0.2, 0.9):
         low, high = ask(eps)
@@ -152,7 +160,17 @@ def test_eps_beyond_every_loss_leaves_only_the_mass_at_infinity():
 def test_a_window_that_does_not_fit_is_refused():
     law = LatticePmf(np.array([-1, 1]), np.array([0.5, 0.5]), 0.0)
     with pytest.raises(Unsupported, match="tol"):
-        compose_pmfs([law], [MAX_CELLS**2], 1.0, 0.0, [(1, 1)], late=[], upper=True, log_finite=0.0, tail=1e-9)
+        compose_pmfs(
+            [law],
+            [constants.MAX_WINDOW_CELLS**2],
+            1.0,
+            0.0,
+            [(1, 1)],
+            coarse_jumps=[],
+            upper=True,
+            log_finite=0.0,
+            tail=1e-9,
+        )
 
 
 @settings(max_examples=40, deadline=None)
@@ -172,7 +190,7 @@ def test_reach_leaves_no_more_than_its_tail(seed):
 
 
 def test_fast_lengths_are_long_enough_and_smooth():
-    for n in [*range(1, 700), 12345, 10**6 + 1, MAX_CELLS]:
+    for n in [*range(1, 700), 12345, 10**6 + 1, constants.MAX_WINDOW_CELLS]:
         size = fast_length(n)
         assert n <= size
         assert size < 2 * n or n <= 2

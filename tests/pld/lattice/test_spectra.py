@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
+from wpriv.pld import constants
 from wpriv.pld.lattice.lattice_pmf import LatticePmf
 from wpriv.pld.lattice.spectra import (
-    MANY,
     SpectrumProducts,
     _find_cutoff,
     _sum_spectra,
     _summation_error,
     fast_length,
-    jump_factor,
+    jump_spectrum,
 )
 
 
@@ -50,20 +50,22 @@ def test_products_at_low_frequencies_are_the_full_ones_to_the_error_they_name():
     assert found is not None
     # the sum of |error| over the cells, which is what the slack has to hold
     off = np.abs(np.fft.irfft(found, size) - np.fft.irfft(exact, size)).sum()
-    assert off <= made.lost + made.rounding(found, powers, 0)
-    assert made.lost <= 1e-10
+    assert off <= made.truncation_error + made.rounding(found, powers, 0)
+    assert made.truncation_error <= 1e-10
 
 
 def test_few_laws_or_rough_ones_keep_every_frequency():
     rng = np.random.default_rng(2)
     size = fast_length(5000)
-    few = bell(rng, MANY - 1, 30)
-    steep = LatticePmf(np.array([-1, 0, 1]), np.full((MANY, 3), 1 / 3), np.zeros(MANY))
+    few = bell(rng, constants.MIN_TRUNCATED_PMFS - 1, 30)
+    steep = LatticePmf(
+        np.array([-1, 0, 1]), np.full((constants.MIN_TRUNCATED_PMFS, 3), 1 / 3), np.zeros(constants.MIN_TRUNCATED_PMFS)
+    )
     for law in (few, steep):
         rows = law.rows.shape[0]
         ones = [np.ones(rows, dtype=np.int64)]
         made = SpectrumProducts([law], size, ones, variances([law]), 1e-12)
-        assert (made.cut, made.lost) == (size // 2 + 1, 0.0)
+        assert (made.cut, made.truncation_error) == (size // 2 + 1, 0.0)
         np.testing.assert_allclose(made.product(ones), plain([law], ones, size), atol=1e-13)
 
 
@@ -72,7 +74,7 @@ def test_jump_factors_of_several_rows_are_the_product_of_their_powers():
     mass = np.array([[1 - 3e-6, 2e-6, 1e-6], [1 - 5e-4, 4e-4, 1e-4]])
     counts = np.array([10**5, 300])
     exact = plain([LatticePmf(index, mass, np.zeros(2))], [counts], size)
-    np.testing.assert_allclose(jump_factor(LatticePmf(index, mass, np.zeros(2)), counts, size), exact, rtol=1e-10)
+    np.testing.assert_allclose(jump_spectrum(LatticePmf(index, mass, np.zeros(2)), counts, size), exact, rtol=1e-10)
 
 
 def exact_coefficients(law: LatticePmf, size: int, cut: int) -> np.ndarray:
@@ -103,10 +105,13 @@ def test_the_rounding_of_a_product_covers_rows_whose_spectra_nearly_vanish():
     rng = np.random.default_rng(6)
     spread, size = 12, fast_length(6000)
     two = LatticePmf(np.array([-256, 256]), np.full((1, 2), 0.5), np.zeros(1))
-    laws, powers = [bell(rng, MANY, spread), two], [np.full(MANY, 3), np.array([1])]
+    laws, powers = (
+        [bell(rng, constants.MIN_TRUNCATED_PMFS, spread), two],
+        [np.full(constants.MIN_TRUNCATED_PMFS, 3), np.array([1])],
+    )
     made = SpectrumProducts(laws, size, powers, variances(laws), 1e-12)
-    assert made.summed
-    assert any(np.abs(row).min() < 1e-3 for row in made.summed[1])
+    assert made.truncated
+    assert any(np.abs(row).min() < 1e-3 for row in made.truncated[1])
     exact = np.prod(
         [
             np.prod(exact_coefficients(law, size, made.cut) ** n[:, None], axis=0)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wpriv.pld.lattice.staging import NEAR, _choose_block_counts, _smooth_divisors
+from wpriv.pld import constants
+from wpriv.pld.lattice.staging import _choose_block_counts, _smooth_divisors
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_blocks_fall_to_one_and_stay_near_the_wanted_numbers(count, stages):
     blocks = _choose_block_counts(count, wanted)
     assert blocks[-1] == 1
     for number, near in zip(blocks, wanted, strict=True):
-        assert abs(math.log(number / near)) < max(NEAR, math.log(2))
+        assert abs(math.log(number / near)) < max(constants.BLOCK_COUNT_LOG_TOLERANCE, math.log(2))
 
 
 @given(st.integers(1, 10**6))

@@ -9,8 +9,10 @@ import pytest
 
 from wpriv.core.subsampling import poisson
 from wpriv.mechanisms.gauss import GaussPair
+from wpriv.pld import constants
 from wpriv.pld.lattice.discretize import cell_masses, discretize_bulk
-from wpriv.pld.lattice.step_pmfs import UNLIKE, _optimistic_bulk, _stretch, choose_nodes, split_by_node_count
+from wpriv.pld.lattice.step_nodes import _stretch, choose_nodes, split_by_node_count
+from wpriv.pld.lattice.step_pmfs import _optimistic_bulk
 from wpriv.pld.saddle_point import approximate_pmf
 from wpriv.pld.stacking import group_pairs
 
@@ -68,7 +70,7 @@ def test_the_parts_of_a_group_are_all_of_it_and_need_like_numbers_of_nodes():
             choose_nodes(group_pairs({pair: 1})[0], approximate_pmf(pair), 5e-4, 4.0, 1e-13, 1e-12).size
             for pair in part.members
         ]
-        assert max(alone) <= 1.4 * UNLIKE * min(alone)
+        assert max(alone) <= 1.4 * constants.MAX_NODE_COUNT_RATIO * min(alone)
         assert choose_nodes(part, p, 5e-4, 4.0, 1e-13, 1e-12).size <= 1.4 * max(alone)
 
 

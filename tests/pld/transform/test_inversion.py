@@ -16,7 +16,7 @@ from wpriv.errors import Unsupported
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
-from wpriv.pld import composition
+from wpriv.pld import composition, constants
 from wpriv.pld.composition import Composition
 from wpriv.pld.transform.atomic_transforms import TiltedAtoms, even_sums
 from wpriv.pld.transform.inversion import invert_transform
@@ -69,7 +69,7 @@ def test_sums_of_waves_are_within_their_stated_rounding(seed, size, count, log_t
     with mpmath.workdps(40):
         for j in {0, count - 1}:
             t = mpmath.mpf(spacing * (1 + j))
-            waves = [mpmath.expj(t * mpmath.mpf(float(a))) - 1 for a in law.away]
+            waves = [mpmath.expj(t * mpmath.mpf(float(a))) - 1 for a in law.offset]
             exact = mpmath.fsum(mpmath.mpf(float(w)) * each for w, each in zip(law.weight[0], waves, strict=True))
             assert abs(mpmath.mpc(complex(moved[j, 0])) - exact) <= float(noise[j, 0]) * 1.01 + 1e-300
 
@@ -87,16 +87,16 @@ def test_frequencies_left_out_add_no_more_than_is_said(seed, n, size):
     count = math.ceil(kernel.edge / spacing)
     chosen = significant_frequencies([law], tilt, spread, spacing, count, kernel, 1e-8, 10**9)
     t = spacing * np.arange(count)
-    size_of = np.abs(1 + even_sums(law.away, law.weight, 0.0, spacing, count)[:, 0]) ** n
+    size_of = np.abs(1 + even_sums(law.offset, law.weight, 0.0, spacing, count)[:, 0]) ** n
     s = tilt + 1j * t
     smooth = np.abs(kernel.transform(s))
     quiet = np.ones(count, dtype=bool)
     for first, last in chosen.runs:
         quiet[first:last] = False
     terms = size_of * smooth * spacing / math.pi
-    assert float((terms / np.abs(s * (s + 1)))[quiet].sum()) <= chosen.first * (1 + 1e-9) + 1e-300
-    assert float((terms * smooth)[quiet].sum()) <= chosen.second * (1 + 1e-9) + 1e-300
-    assert chosen.first <= 1e-8
+    assert float((terms / np.abs(s * (s + 1)))[quiet].sum()) <= chosen.omitted_value * (1 + 1e-9) + 1e-300
+    assert float((terms * smooth)[quiet].sum()) <= chosen.omitted_density * (1 + 1e-9) + 1e-300
+    assert chosen.omitted_value <= 1e-8
 
 
 def test_too_many_frequencies_are_refused():
@@ -128,9 +128,9 @@ JOBS = st.sampled_from(
 def test_the_ways_to_compose_never_exclude_each_other(make, log_q, log_sigma, log_n, log_delta):
     run = [(make(10**log_q, 10**log_sigma), int(2**log_n))]
     ends = []
-    for ways in ((composition.by_transform,), (composition.on_lattices,)):
+    for method in composition.METHODS:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(composition, "WAYS", ways)
+            patch.setattr(composition, "METHODS", (method,))
             try:
                 ends.append(Composition(run).epsilon(10**log_delta, 1e-3))
             except Unsupported:
@@ -171,7 +171,7 @@ def test_a_question_that_takes_too_long_gets_the_best_bracket_so_far(target, mon
     from wpriv import budget
 
     asked = {"mech": "gauss", "sigma": 0.5, "rate": 1e-6, "n": 100, "sampling": "poisson", **target}
-    monkeypatch.setattr(composition, "SECONDS", 0.0)
+    monkeypatch.setattr(constants, "QUESTION_CPU_SECONDS", 0.0)
     found = budget(**asked)
     bracket = found.epsilon if "delta" in target else found.delta
     assert 0 <= bracket.lower < bracket.upper < math.inf
@@ -183,8 +183,8 @@ def test_a_question_after_others_have_taken_all_the_time_is_still_answered(monke
     log_m = oracles.poisson_gauss(0.01, 0.25, "remove")
     asked = Composition([(poisson(GaussPair(0.25), 0.01), 65536)])
     asked.epsilon(1e-4, 1e-3)
-    monkeypatch.setattr(composition, "LEAST_SECONDS", 0.0)
-    asked.left = -1.0
+    monkeypatch.setattr(constants, "MIN_QUESTION_CPU_SECONDS", 0.0)
+    asked.seconds_left = -1.0
     low, high = asked.epsilon(1e-9, 1e-6)
     assert 0 < low <= high < math.inf
     assert oracles.contour_delta([(log_m, 65536)], low) >= 1e-9 * (1 - 1e-8)

@@ -11,13 +11,21 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import i0e
 
-from wpriv.pld.transform.smoothing_kernel import BETA, COVER, EXCESS, VARIANCE, SmoothingKernel
+from wpriv.pld import constants
+from wpriv.pld.transform.smoothing_kernel import SmoothingKernel
 
 
 def density(x):
     """The Kaiser-Bessel density on [-1, 1], from its definition."""
     root = np.sqrt(np.maximum(1 - np.asarray(x) ** 2, 0.0))
-    return np.where(np.abs(x) <= 1, BETA * i0e(BETA * root) * np.exp(BETA * (root - 1)) / -math.expm1(-2 * BETA), 0.0)
+    return np.where(
+        np.abs(x) <= 1,
+        constants.KERNEL_SHAPE
+        * i0e(constants.KERNEL_SHAPE * root)
+        * np.exp(constants.KERNEL_SHAPE * (root - 1))
+        / -math.expm1(-2 * constants.KERNEL_SHAPE),
+        0.0,
+    )
 
 
 @pytest.mark.parametrize("s", [1.0, -1.0, 3 + 5j, 0.5 + 100j, 2 + 2000j, 40 + 4000j])
@@ -35,11 +43,11 @@ def test_the_transform_is_the_integral_of_the_density(s):
 def test_the_constants_bound_those_of_the_density():
     x = np.linspace(-1, 1, 20001)
     h, f = x[1] - x[0], density(x)
-    assert VARIANCE * 0.999 < np.sum(f * x * x) * h <= VARIANCE
+    assert constants.KERNEL_VARIANCE * 0.999 < np.sum(f * x * x) * h <= constants.KERNEL_VARIANCE
     excess = np.sum(np.maximum(x, 0) * f) * h / density(0.0)
-    assert EXCESS * 0.999 < excess <= EXCESS
+    assert constants.KERNEL_EXCESS * 0.999 < excess <= constants.KERNEL_EXCESS
     twice = np.interp(x, np.linspace(-2, 2, 2 * x.size - 1), np.convolve(f, f) * h)
-    assert COVER * 0.999 < np.max(f / twice) <= COVER
+    assert constants.KERNEL_COVER * 0.999 < np.max(f / twice) <= constants.KERNEL_COVER
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,4 +67,4 @@ def test_smoothing_raises_delta_by_no_more_than_the_bound(seed, width, log_gap):
     twice, step = np.convolve(weight, weight), width * (x[1] - x[0])
     grid = 2 * width * np.linspace(-1, 1, twice.size)
     crowd = float(p @ np.interp(eps - kernel.shift - y, grid, twice / step, left=0.0, right=0.0))
-    assert -1e-12 < smooth - plain <= kernel.most_gap() * crowd + 1e-9 * width
+    assert -1e-12 < smooth - plain <= kernel.gap_factor() * crowd + 1e-9 * width
