@@ -1,6 +1,6 @@
 """Probabilistic DP holds the chance that the loss exceeds eps.
 
-Oracles: the tail of one Gauss loss (Sommer et al. 2019, Corollary 5.1), hidden from the accountant, and sums over all outcomes.
+Oracles: the tail of one Gauss loss (Sommer et al. 2019, Corollary 5.1), hidden from the accountant; sums over outcomes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scans: the tails of both orders at once, and a Chernoff bound that must lie above the truth wherever it is finite."""
+"""Scans: the tails of both directions at once, and a Chernoff bound that is above the truth wherever it is finite."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _warnings_are_errors():
 @pytest.mark.parametrize("name", BOUNDED)
 @pytest.mark.parametrize("tilt", [0.3, 1.0, 5.0, 30.0])
 def test_the_chernoff_bound_lies_just_above_the_moment(name, tilt):
-    # oracle: quadrature of the profile (core/moments.py), right to about 1e-9
+    # oracle: quadrature of the profile (core/loss_moments.py), right to about 1e-9
     pair = BOUNDED[name]
     exact = float(log_moment(pair, np.array([tilt]), finite=True)[0])
     bound = scan_tails(pair, depth=DEPTH).bound_moment(tilt)
@@ -58,7 +58,7 @@ def test_a_mirrored_scan_holds_the_tails_of_the_reverse_pair(name):
     assert np.all(np.diff(found.y) > 0)
 
 
-def test_a_few_of_many_like_pairs_find_nodes_that_do_for_all():
+def test_nodes_of_representative_pairs_serve_the_whole_batch():
     # oracle: each pair's own scan, and the bound from it
     members = tuple(
         poisson(GaussPair(1 / (0.8 + 0.03 * i)), 0.005 + 0.0007 * ((7 * i) % 20)).reverse() for i in range(30)
@@ -77,7 +77,7 @@ def test_a_few_of_many_like_pairs_find_nodes_that_do_for_all():
 
 @pytest.mark.parametrize("rare", [0.0, 1e-30])
 def test_losses_without_a_bound_are_bounded_up_to_the_rare(rare):
-    # oracle: quadrature of the profile (core/moments.py), right to about 1e-9
+    # oracle: quadrature of the profile (core/loss_moments.py), right to about 1e-9
     pair = poisson(GaussPair(1.0), 0.1)
     exact = float(log_moment(pair, np.array([3.0]))[0])
     found = scan_tails(pair, depth=DEPTH).bound_moment(3.0, rare)
@@ -88,7 +88,7 @@ def test_losses_without_a_bound_are_bounded_up_to_the_rare(rare):
 @pytest.mark.parametrize(
     ("sigma", "q", "n", "delta"), [(0.6, 1e-4, 10**6, 1e-8), (1.5, 0.02, 300, 1e-5), (4.0, 0.01, 65536, 1e-30)]
 )
-def test_an_order_is_dismissed_only_where_it_lies_below(sigma, q, n, delta):
+def test_a_direction_is_dismissed_only_where_it_lies_below(sigma, q, n, delta):
     # oracle: inverse Laplace transform of the composed moment generating function (tests/oracles.py)
     exact = oracles.contour_eps([(oracles.poisson_gauss(q, 1 / sigma, "add"), n)], delta)
     run = [(poisson(GaussPair(1 / sigma), q).reverse(), n)]

@@ -1,4 +1,4 @@
-"""The probe only steers, so it is held to a percent or so; what must hold exactly is that it never fails and keeps the moments it fixes."""
+"""Approximate PMFs only steer, so they are held to about a percent; but they never fail, and keep their moments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAIRS: dict[str, LossPair] = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_probes_hold_the_finite_mass_on_increasing_losses(name):
+def test_approximate_pmfs_hold_the_finite_mass_on_increasing_losses(name):
     pair = PAIRS[name]
     p = approximate_pmf(pair)
     assert np.all(np.diff(p.y) > 0) or p.y.size == 1
@@ -49,7 +49,7 @@ def test_probes_hold_the_finite_mass_on_increasing_losses(name):
 
 @pytest.mark.parametrize("name", [name for name in PAIRS if name not in ("uniform", "huge gauss", "two atoms")])
 def test_mean_and_variance_agree_with_quadrature(name):
-    # oracle: the loss class, from integrals of the profile (core/moments.py)
+    # oracle: the loss class, from integrals of the profile (core/loss_moments.py)
     pair = PAIRS[name]
     exact = loss_class(pair)
     c = cumulants([approximate_pmf(pair)], [np.array([1])], 0.0)

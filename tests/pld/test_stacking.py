@@ -1,4 +1,4 @@
-"""Pairs priced together must be priced as each by itself."""
+"""Batched pairs must give the same results as each pair by itself."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FAMILIES = {
 }
 
 
-def stack(name: str) -> tuple[list[LossPair], LossPair]:
+def batch(name: str) -> tuple[list[LossPair], LossPair]:
     members = FAMILIES[name]
     return members, members[0].batched(members)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_rows_of_stacked_tails_are_the_tails_of_the_members(name):
-    members, whole = stack(name)
+def test_the_rows_of_batched_tails_are_the_tails_of_the_members(name):
+    members, whole = batch(name)
     y = np.concatenate([-np.geomspace(1e-6, 3, 40)[::-1], [0.0], np.geomspace(1e-6, 30, 60)])
     found = whole.tails(y)
     for k, pair in enumerate(members):
@@ -42,12 +42,12 @@ def test_the_rows_of_stacked_tails_are_the_tails_of_the_members(name):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_rows_of_stacked_dots_are_the_dots_of_the_members(name):
-    members, whole = stack(name)
+def test_the_rows_of_batched_discretisations_are_those_of_the_members(name):
+    members, whole = batch(name)
     # beyond the last member's support and into its empty tail as well
     y = np.arange(-400, 1200) * 2e-3
-    made = cell_masses(whole, y)
-    (upper, infinity), lower = discretize_pessimistic(made, 0.0), discretize_optimistic(made, 0.0)
+    cells = cell_masses(whole, y)
+    (upper, infinity), lower = discretize_pessimistic(cells, 0.0), discretize_optimistic(cells, 0.0)
     for k, pair in enumerate(members):
         one = cell_masses(pair, y)
         mass, beyond = discretize_pessimistic(one, 0.0)
@@ -57,8 +57,8 @@ def test_the_rows_of_stacked_dots_are_the_dots_of_the_members(name):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_probe_of_several_finds_what_probes_of_each_find(name):
-    members, _ = stack(name)
+def test_approximate_pmf_of_several_pairs_agrees_with_each_alone(name):
+    members, _ = batch(name)
     together, count = approximate_pmf(*members), np.array([1])
     for tilt in (0.0, 2.0, 9.0):
         c = cumulants([together], [np.ones(len(members), dtype=np.int64)], tilt)
@@ -74,15 +74,15 @@ def test_only_like_pairs_without_mass_at_infinity_share_a_group():
         [GaussPair(1.0 * constants.BATCH_PARAMETER_RATIO**3), LaplacePair(1.0), LaplacePair(1.05)],
     )
     revealing = [RandomizedResponse(eps0=0.5, delta0=0.01).pair(), RandomizedResponse(eps0=0.51, delta0=0.01).pair()]
-    made = group_pairs({pair: n for n, pair in enumerate([*alike, *apart, *revealing], 1)})
-    assert sorted(len(group.members) for group in made) == [1, 1, 1, 1, 1, 2]
-    together = max(made, key=lambda group: len(group.members))
+    groups = group_pairs({pair: n for n, pair in enumerate([*alike, *apart, *revealing], 1)})
+    assert sorted(len(group.members) for group in groups) == [1, 1, 1, 1, 1, 2]
+    together = max(groups, key=lambda group: len(group.members))
     assert set(together.members) == set(alike)
-    assert sum(int(group.counts.sum()) for group in made) == sum(range(1, 8))
+    assert sum(int(group.counts.sum()) for group in groups) == sum(range(1, 8))
 
 
 @pytest.mark.parametrize("order", ["removed", "added"])
-def test_kinds_priced_in_groups_agree_with_kinds_priced_alone(monkeypatch, order):
+def test_steps_composed_in_groups_agree_with_steps_composed_alone(monkeypatch, order):
     # oracle: the same program with every pair in a group of its own
     pairs = [poisson(GaussPair(1 / (0.8 + 0.05 * i)), 0.005 + 0.0005 * i) for i in range(14)]
     run = [(pair if order == "removed" else pair.reverse(), 20 + 3 * i) for i, pair in enumerate(pairs)]

@@ -1,7 +1,8 @@
 """Probabilistic differential privacy: the chance that the privacy loss exceeds eps. A notion of its own.
 
-PDP implies (eps, delta)-DP with the same figures, but not the reverse, and it is not closed under post-processing, so its delta
-is never to be called the delta of differential privacy. Not to be confused with ``pld``, whose delta is smaller.
+PDP implies (eps, delta)-DP with the same figures, but not the reverse, and it is not closed under post-processing, so
+its delta is never to be called the delta of differential privacy. Not to be confused with ``pld``, whose delta is
+smaller.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ NOTION = "probabilistic-dp"
 CLAIM = "certified"
 SOURCE = "Sommer, Meiser, Mohammadi 2019, Definition 7, Lemma 7 and Corollary 5.1"
 EXPLAIN = """delta_PDP(eps) = max over both orders of P(Y > eps), Y the sum of the privacy losses of all steps.
-Exact where the composition has a closed form (Gauss: Corollary 5.1). Elsewhere P(Y > eps) = f - t f' at t = e^eps, and the slope of
-the convex profile f lies between the secants of its certified bracket on either side. Not closed under post-processing."""
+Exact where the composition has a closed form (Gauss: Corollary 5.1). Elsewhere P(Y > eps) = f - t f' at t = e^eps, and
+the slope of the convex profile f lies between the secants of its certified bracket on either side. Not closed under
+post-processing."""
 
 # a smaller probability is bounded from above only
 NEGLIGIBLE_PROBABILITY = 1e-100
@@ -43,7 +45,8 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Args:
         tol: relative width asked of the bracket of delta underneath; the bracket of PDP is about its square root.
     Raises:
-        Unsupported: a step has no exact PLD; or the composition would not fit in memory (raised when the curve is evaluated).
+        Unsupported: a step has no exact PLD; or the composition would not fit in memory (raised when the curve is
+        evaluated).
     """
     require_exact_plds(process, "pdp")
     runs = process.directions()

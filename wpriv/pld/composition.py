@@ -62,7 +62,6 @@ class Composition:
         """Lower and upper delta at eps.
 
         Args:
-            eps: privacy loss in nats.
             tol: relative width asked of the bracket; a wider one is returned where it cannot be had in time.
             sufficient_upper: an upper end of at most this need not be refined.
         Raises:
@@ -71,11 +70,7 @@ class Composition:
         return self._timed(self._bracket_delta, eps, tol, sufficient_upper)
 
     def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
-        """Lower and upper eps >= 0 at delta; arguments and errors as for ``delta``.
-
-        Raises:
-            Unsupported: also where eps would exceed ``constants.MAX_CERTIFIED_EPS``.
-        """
+        """Lower and upper eps >= 0 at delta, as for ``delta``; Unsupported also if eps exceeds ``MAX_CERTIFIED_EPS``."""
         return self._timed(self._bracket_epsilon, delta, tol, sufficient_upper)
 
     def _timed(self, evaluate: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:
@@ -147,8 +142,7 @@ class Composition:
 
     def _bracket_epsilon(self, delta: float, tol: float, sufficient_upper: float) -> tuple[float, float]:
         if delta <= self.mass_at_plus_infinity:
-            end = self.max_loss if delta == self.mass_at_plus_infinity else math.inf
-            return end, end
+            return (self.max_loss,) * 2 if delta == self.mass_at_plus_infinity else (math.inf, math.inf)
         if self.max_loss <= sufficient_upper:
             return 0.0, max(self.max_loss, 0.0)
         if self._chernoff_suffices(sufficient_upper, delta):

@@ -2,15 +2,14 @@
 
 The engine evaluates them as ``constants.NAME`` at call time, so that a test can replace one by
 ``monkeypatch.setattr(constants, "NAME", value)``. "Speed" and "width" name what a change affects: the run time, or the
-width of the certified bracket. No constant affects the validity of a bracket except those of the first section, which
-bound rounding errors or belong to the smoothing kernel.
+width of the certified bracket. No constant affects the validity of a bracket except those of the first section.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# ---- constants that the validity of a bracket rests on: lowering one may leave a rounding error uncovered ----
+# ---- constants that the validity of a bracket rests on: margins for rounding, properties of the kernel ----
 # unit roundoff of double precision
 UNIT_ROUNDOFF = 2.0**-53
 # accuracy assumed of the tails of a loss pair, in roundings relative to the loss at which they are evaluated
@@ -34,6 +33,14 @@ MINORANT_ROUNDING = 1e-15
 ENERGY_ROUNDING = 1e-12
 # roundings of one complex product, and of a wave each time that the known frequencies are doubled
 PRODUCT_ROUNDINGS, WAVE_ROUNDINGS = 3, 12
+# relative distance on either side of a node at which tails are compared to find the mass of an atom on it
+NODE_HALF_WIDTH = 1e-15
+# correction of the Q-mass: only what rounding explains may be corrected
+# largest mean absolute loss (nats) and error of E[e^-Y - 1]
+MAX_CORRECTED_LOSS, MAX_CORRECTED_ERROR = 0.1, 1e-11
+# largest relative change of a mass, for spread-out PMFs and for those with most of their mass at an end; share that
+# says which
+MAX_CORRECTION_SPREAD, MAX_CORRECTION_AT_END, MAX_END_SHARE = 1e-4, 1e-9, 0.5
 # Kaiser-Bessel kernel: shape; relative transform beyond its edge is 2 KERNEL_SHAPE e^-KERNEL_SHAPE. The next three
 # belong to this shape
 KERNEL_SHAPE = 18.0
@@ -48,9 +55,7 @@ MAX_EXPONENT_PMF = 600.0  # tilt times the largest loss of an approximate PMF
 MAX_EXPONENT_MINORANT = 500.0  # (1 + tilt) times the length of one block of nodes of the convex minorant
 MAX_EXPONENT_ATOMS = 500.0  # tilt times the largest loss of tilted atoms
 MAX_EXPONENT_TAIL_SUMS = 600.0  # (1 + tilt) times the window of a lattice composition with cumulative sums
-MAX_EXPONENT_EVALUATION = (
-    690.0  # tilt times the distance of eps below the centre; beyond it no delta can be evaluated: width
-)
+MAX_EXPONENT_EVALUATION = 690.0  # tilt times the distance of eps below the centre; trivial answer beyond it: width
 MAX_EXPONENT_TAIL_PROBABILITY = 600.0  # the same limit where the tail probability is bounded by secants: width
 
 # ---- time and rounds of one question (composition.py): width and speed ----
@@ -185,15 +190,8 @@ MAX_TILTED_SPACING, MAX_LOG_FALL = 0.3, 0.5
 MIN_OFF_LATTICE_MASS = 1e-9
 # distance from a node, in cells, within which an atom counts as on it, for nodes and for the choice of the lattice
 NODE_ATOM_TOLERANCE, LATTICE_ATOM_TOLERANCE = 1e-6, 1e-7
-# relative distance on either side of a node, and of an atom, at which tails are compared to find the mass on it
-NODE_HALF_WIDTH, ATOM_HALF_WIDTH = 1e-15, 1e-12
-
-# ---- correction of the Q-mass (lattice/discretize.py): width ----
-# mean absolute loss (nats) and error of E[e^-Y - 1] up to which it is corrected
-MAX_CORRECTED_LOSS, MAX_CORRECTED_ERROR = 0.1, 1e-11
-# largest relative change of a mass, for spread-out PMFs and for those with most of their mass at an end; share that
-# says which
-MAX_CORRECTION_SPREAD, MAX_CORRECTION_AT_END, MAX_END_SHARE = 1e-4, 1e-9, 0.5
+# relative distance on either side of an atom at which tails are compared to find the mass on it
+ATOM_HALF_WIDTH = 1e-12
 
 # ---- convex minorant (lattice/convex_minorant.py): speed and width ----
 # nodes in a row that must be feasible for an end of the PMF to be settled, and nodes evaluated together

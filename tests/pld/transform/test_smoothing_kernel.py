@@ -1,4 +1,4 @@
-"""The kernel against quadrature of its density, and its bound of what it adds to delta against sums over random laws."""
+"""The kernel against quadrature of its density, and its bound of what it adds to delta against random PMFs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_constants_bound_those_of_the_density():
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), width=st.floats(1e-4, 0.02), log_gap=st.floats(-8, 0))
 def test_smoothing_raises_delta_by_no_more_than_the_bound(seed, width, log_gap):
-    """Oracle: delta of the smoothed law, and the density of the loss plus the kernel twice, by quadrature over the kernel."""
+    """Oracle: delta of the smoothed PMF, and the density of the loss plus twice the kernel, by quadrature."""
     rng = np.random.default_rng(seed)
     y, p = rng.normal(0, 10.0**log_gap, 12), rng.dirichlet(np.ones(12))
     eps = float(rng.choice(y) + rng.normal(0, width))
