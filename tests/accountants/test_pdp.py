@@ -1,7 +1,6 @@
 """Brackets of probabilistic DP, the probability that the loss exceeds eps.
 
-Oracles: the tail of one Gauss loss (Sommer et al. 2019, Corollary 5.1), hidden from the accountant, and sums over all
-outcomes.
+Oracles: the tail of one Gauss loss (Sommer et al. 2019, Corollary 5.1), hidden from the accountant; sums over outcomes.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtri_exp
 
-from wpriv.accountants.pdp import _Certified, account
+from wpriv.accountants.pdp import account
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process, Sampling, Step
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.pld.composition import Composition
+from wpriv.pld.loss_tail import LossTail
 
 
 class HiddenGauss(GaussPair):
@@ -36,7 +36,7 @@ JOBS = [(1.5, 3), (0.3, 40), (0.05, 1000)]
 def test_the_bracket_holds_the_gauss_tail(mu, n, z):
     whole = mu * math.sqrt(n)
     eps = max(0.0, whole * whole / 2 + z * whole)
-    low, high = _Certified(Composition([(HiddenGauss(mu), n)]), 3e-5).tail(eps, -1.0)
+    low, high = LossTail(Composition([(HiddenGauss(mu), n)]), 3e-5).probability(eps)
     truth = math.exp(log_ndtr(whole / 2 - eps / whole))
     assert low <= truth <= high
     assert high - low <= 0.05 * truth
@@ -46,7 +46,7 @@ def test_the_bracket_holds_the_gauss_tail(mu, n, z):
 @pytest.mark.parametrize("log_delta", [-0.7, -5.0, -20.0, -70.0])
 def test_the_bracket_holds_the_gauss_eps(mu, n, log_delta):
     whole = mu * math.sqrt(n)
-    low, high = _Certified(Composition([(HiddenGauss(mu), n)]), 3e-5).epsilon(math.exp(log_delta))
+    low, high = LossTail(Composition([(HiddenGauss(mu), n)]), 3e-5).epsilon(math.exp(log_delta))
     truth = max(0.0, whole * whole / 2 - whole * ndtri_exp(log_delta))
     assert low <= truth <= high
     assert high - low <= 0.02 * max(truth, whole)
@@ -56,14 +56,14 @@ def test_the_bracket_holds_a_sum_over_all_outcomes():
     p, q, n = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.4, 0.25, 0.35, 0.0]), 5
     losses = np.log(p[:3] / q[:3])
     pair = AtomicPair(losses, np.log(p[:3]), mass_at_plus_infinity=0.05, mass_at_minus_infinity=0.0)
-    order = _Certified(Composition([(pair, n)]), 3e-5)
+    tail = LossTail(Composition([(pair, n)]), 3e-5)
     sums = [(sum(losses[list(word)]), math.prod(p[list(word)])) for word in itertools.product(range(3), repeat=n)]
     revealed = 1 - 0.95**n
     for eps in (0.0, 0.2, 0.5, 0.9, 1.5):
-        low, high = order.tail(eps, -1.0)
+        low, high = tail.probability(eps)
         truth = revealed + math.fsum(mass for loss, mass in sums if loss > eps)
         assert low * (1 - 1e-14) <= truth <= high * (1 + 1e-14)
-    assert order.epsilon(0.9 * revealed) == (math.inf, math.inf)
+    assert tail.epsilon(0.9 * revealed) == (math.inf, math.inf)
 
 
 def fixed_size_curve() -> Curve:

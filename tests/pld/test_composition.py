@@ -1,4 +1,4 @@
-"""The certified brackets against closed forms and inversion without any loss grid (tests/oracles.py), and against each other."""
+"""Certified brackets against closed forms and inversion without a loss grid (oracles.py), and each other."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_few_atoms_at_incommensurate_losses_hold_the_enumerated_delta(seed):
     """Two kinds of two or three atoms, with and without mass at infinity; oracle: enumeration."""
     rng = np.random.default_rng(seed)
     run: WeightedPairs = []
-    laws = []
+    pmfs = []
     for _ in range(int(rng.integers(1, 3))):
         k, n = int(rng.integers(2, 4)), int(rng.integers(1, 12))
         p, q = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k))
@@ -137,10 +137,10 @@ def test_few_atoms_at_incommensurate_losses_hold_the_enumerated_delta(seed):
         p, q = (1 - infinity) * p / p.sum(), q / q.sum()
         pair = AtomicPair(np.log(p / q), np.log(p), infinity, log_q=np.log(q))
         run.append((pair, n))
-        laws.append((pair.losses, np.exp(pair.log_p), n))
+        pmfs.append((pair.losses, np.exp(pair.log_p), n))
     composition = Composition(run)
-    for eps in (0.0, 0.3 * composition.top, 0.8 * composition.top):
-        exact = oracles.atoms_delta(laws, eps)
+    for eps in (0.0, 0.3 * composition.max_loss, 0.8 * composition.max_loss):
+        exact = oracles.atoms_delta(pmfs, eps)
         low, high = composition.delta(eps, 1e-2)
         assert low * (1 - 1e-9) <= exact <= high * (1 + 1e-9)
 
@@ -166,7 +166,7 @@ ANY: dict[str, WeightedPairs] = {
 
 @pytest.mark.parametrize("name", ANY)
 def test_brackets_of_all_tolerances_share_a_point(name):
-    """A truth inside every bracket means that any two overlap; widths are as asked, and eps and delta answer each other."""
+    """With the truth in each, any two brackets overlap; widths are as asked, and eps and delta agree."""
     run = ANY[name]
     infinity = -math.expm1(sum(n * math.log1p(-pair.mass_at_plus_infinity) for pair, n in run))
     delta = max(1e-5, 3 * infinity)
@@ -191,7 +191,7 @@ def overlap(a: tuple[float, float], b: tuple[float, float]) -> bool:
     "make", [lambda: poisson(GaussPair(0.5), 0.02), lambda: fixed(LaplacePair(0.5), 0.1), lambda: LaplacePair(0.1)]
 )
 def test_a_run_split_in_two_is_the_same_run(make):
-    # two equal pairs that do not know of each other are composed as two kinds
+    # two equal pairs that do not know of each other are composed as two steps
     whole = Composition([(make(), 700)])
     halves = Composition([(make(), 300), (make(), 400)])
     for delta in (1e-2, 1e-9):
@@ -232,7 +232,7 @@ def test_nothing_is_lost_above_the_largest_loss():
     pair = TruncatedLaplace(scale=1.0, bound=5.0).pair()
     composition = Composition([(pair, 3)])
     infinity = -math.expm1(3 * math.log1p(-pair.mass_at_plus_infinity))
-    assert composition.delta(composition.top, 1e-3) == pytest.approx((infinity, infinity), rel=1e-14)
+    assert composition.delta(composition.max_loss, 1e-3) == pytest.approx((infinity, infinity), rel=1e-14)
     assert composition.epsilon(infinity / 2, 1e-3) == (math.inf, math.inf)
 
 
@@ -248,7 +248,7 @@ def test_no_privacy_is_refused_with_advice():
         Composition([(GaussPair(100.0), 10**6)]).epsilon(1e-5, 1e-3)
 
 
-def test_sixty_kinds_of_steps_with_uneven_counts():
+def test_sixty_distinct_steps_with_uneven_counts():
     # oracle: inversion; M of the whole is the product
     rng = np.random.default_rng(1)
     jobs = [(1e-3, 4 + 0.05 * k, int(rng.integers(2000, 5000))) for k in range(60)]
@@ -273,7 +273,7 @@ def test_zero_is_the_answer_where_delta_exceeds_the_total_variation():
         (1.19e-5, 0.486, 34 * 10**6, 6.4e-10, "remove"),
     ],
 )
-def test_rare_records_with_large_losses_are_bracketed_as_narrowly_as_asked(q, sigma, n, delta, order):
+def test_rare_large_losses_are_bracketed_as_narrowly_as_asked(q, sigma, n, delta, order):
     # oracle: Laplace inversion of the exact moment function
     low, high = Composition(sgd(q, sigma, n, order)).epsilon(delta, 1e-3)
     assert high - low <= 1.01e-3 * high
@@ -282,11 +282,11 @@ def test_rare_records_with_large_losses_are_bracketed_as_narrowly_as_asked(q, si
     assert oracles.contour_delta(steps, high) <= delta * (1 + 1e-8)
 
 
-def test_an_eps_far_below_a_tilted_law_gets_the_trivial_bracket():
+def test_an_eps_far_below_a_tilted_pmf_gets_the_trivial_bracket():
     # e^{tilt (centre - eps)} is beyond double precision there: neither end may be read off
     composition = Composition(sgd(0.01, 4, 65536))
     composition.epsilon(1e-100, 1e-2)
-    both = composition.nearest(14.0)
+    both = min(composition.recent, key=lambda both: abs(both.upper.centre - 14.0))
     far = both.upper.centre - 800 / both.upper.tilt
     assert both.delta(far) == (0.0, 1.0)
 

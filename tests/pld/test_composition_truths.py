@@ -1,4 +1,4 @@
-"""The certified brackets against golden values and truths known to many digits, through lattices even where there is a closed form."""
+"""Certified brackets against golden values and truths known to many digits, also where there is a closed form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probe only steers, so it is held to a percent or so; what must hold exactly is that it never fails and keeps the moments it fixes."""
+"""Approximate PMFs only steer, so they are held to about a percent; but they never fail, and keep their moments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace
 from wpriv.mechanisms.uniform import Uniform
-from wpriv.pld.saddle_point import cumulants, log_tail_factor, probe, tilt_for_delta, tilt_for_eps
+from wpriv.pld.saddle_point import approximate_pmf, cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps
 
 PAIRS: dict[str, LossPair] = {
     "gauss": GaussPair(0.7),
@@ -40,19 +40,19 @@ PAIRS: dict[str, LossPair] = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_probes_hold_the_finite_mass_on_increasing_losses(name):
+def test_approximate_pmfs_hold_the_finite_mass_on_increasing_losses(name):
     pair = PAIRS[name]
-    p = probe(pair)
+    p = approximate_pmf(pair)
     assert np.all(np.diff(p.y) > 0) or p.y.size == 1
     assert p.mass.sum() == pytest.approx(1 - pair.mass_at_plus_infinity, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", [name for name in PAIRS if name not in ("uniform", "huge gauss", "two atoms")])
 def test_mean_and_variance_agree_with_quadrature(name):
-    # oracle: the loss class, from integrals of the profile (core/moments.py)
+    # oracle: the loss class, from integrals of the profile (core/loss_moments.py)
     pair = PAIRS[name]
     exact = loss_class(pair)
-    c = cumulants([probe(pair)], [np.array([1])], 0.0)
+    c = cumulants([approximate_pmf(pair)], [np.array([1])], 0.0)
     assert c.variance / (1 - pair.mass_at_plus_infinity) == pytest.approx(exact.variance, rel=0.06)
     assert c.mean == pytest.approx(
         exact.mean * (1 - pair.mass_at_plus_infinity), abs=0.06 * exact.variance + 0.01 * abs(exact.mean)
@@ -66,7 +66,7 @@ def test_cumulants_agree_with_quadrature(name):
     pair = PAIRS[name]
     orders = np.array([0.5, 2.0, 4.0])
     exact = log_moment(pair, orders)
-    found = [cumulants([probe(pair)], [np.array([7])], float(s)).total / 7 for s in orders]
+    found = [cumulants([approximate_pmf(pair)], [np.array([7])], float(s)).cgf / 7 for s in orders]
     assert found == pytest.approx(exact, rel=0.06)
 
 
@@ -85,7 +85,7 @@ def test_the_tail_factor_is_the_expectation_it_names():
 def test_the_tilt_for_a_delta_puts_the_mean_near_eps(mu, delta):
     # oracle: closed form of the Gaussian mechanism; the tilted mean is mu^2 (tilt + 1/2)
     pair = GaussPair(mu)
-    tilt = tilt_for_delta([probe(pair)], [np.array([1])], math.log(delta))
+    tilt = tilt_for_delta([approximate_pmf(pair)], [np.array([1])], math.log(delta))
     eps = mu * mu * (tilt + 0.5)
     reached = float(pair.log_delta(eps))
     assert tilt >= 0
@@ -97,7 +97,7 @@ def test_the_tilt_for_a_delta_puts_the_mean_near_eps(mu, delta):
 
 def test_the_tilt_for_an_eps_inverts_the_mean():
     pair = poisson(GaussPair(0.25), 0.01)
-    probes, counts = [probe(pair)], [np.array([65536])]
+    probes, counts = [approximate_pmf(pair)], [np.array([65536])]
     tilt = tilt_for_eps(probes, counts, 2.0)
     assert cumulants(probes, counts, tilt).mean == pytest.approx(2.0, rel=0.02)
     assert tilt_for_eps(probes, counts, -1.0) == 0.0

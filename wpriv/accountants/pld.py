@@ -46,13 +46,16 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         return curve_of_pair(process, pairs, accountant="pld", source=SOURCE)
     # loaded only where there is no closed form
     from wpriv.pld.composition import Composition
-    from wpriv.pld.sandwich import Outer
+    from wpriv.pld.sandwich import SandwichedComposition
 
     compositions = [
-        Composition(weighted) if sandwich(weighted, tol) is None else Outer(weighted, tol) for weighted in directions
+        Composition(weighted) if sandwich(weighted, tol) is None else SandwichedComposition(weighted, tol)
+        for weighted in directions
     ]
 
-    def bracket(evaluate: Callable[[Composition | Outer, float, float], tuple[float, float]]) -> Bracket:
+    def bracket(
+        evaluate: Callable[[Composition | SandwichedComposition, float, float], tuple[float, float]],
+    ) -> Bracket:
         ends = _worst([partial(evaluate, c, tol) for c in compositions])
         if tol < COARSE and ends[1] - ends[0] > TOO_WIDE * tol * ends[1]:
             # where the tolerance is out of reach a coarser composition may be tighter than a fine one that was given up

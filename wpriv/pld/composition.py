@@ -1,8 +1,9 @@
-"""Certified two-sided brackets of delta(eps) and eps(delta) for the composition of any loss pairs.
+"""Certified two-sided brackets of delta(eps) and eps(delta) for the composition of any loss pairs in one direction.
 
-For one order of the neighbours: probe the pairs in groups of like ones, choose the tilt from the question, compose laws of atoms that
-lie above and below every pair by the transform of their sum (``contour``), or on lattices where that would take longer (``staged``), and
-read the answer. Refine until the bracket is as narrow as asked.
+The engine approximates the PMFs of the steps, chooses the tilt for the question, and composes a pessimistic and an
+optimistic discretisation of every step: by the transform of the sum (``compose_by_transform``), or on lattices where
+that would take longer (``compose_on_lattices``). It refines the discretisation until the bracket is as narrow as
+requested.
 """
 
 from __future__ import annotations
@@ -11,287 +12,287 @@ import math
 import time
 from collections.abc import Callable
 
-import numpy as np
-
 from wpriv.core.guarantee import TINY
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
-from wpriv.numerics.arrays import Array
-from wpriv.pld.adaptive_nodes import Scan, scan
-from wpriv.pld.lattice.compose_on_lattices import on_lattices
-from wpriv.pld.lattice.spectra import UNIT
-from wpriv.pld.saddle_point import DEPTHS, Cumulants, Probe, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
-from wpriv.pld.stacking import groups
-from wpriv.pld.step_groups import TAIL_ROUNDINGS, Steps
-from wpriv.pld.transform.compose_by_transform import RARE, by_transform, single
-from wpriv.pld.two_sided import Both
+from wpriv.pld import constants
+from wpriv.pld.adaptive_nodes import TailScan, scan_tails
+from wpriv.pld.chernoff_bound import chernoff_suffices
+from wpriv.pld.lattice.compose_on_lattices import compose_on_lattices
+from wpriv.pld.saddle_point import ApproximatePmf, Cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
+from wpriv.pld.stacking import group_pairs
+from wpriv.pld.step_groups import Steps
+from wpriv.pld.transform.compose_by_transform import compose_by_transform, single_loss_delta
+from wpriv.pld.two_sided import TwoSidedComposition
 
-# how a run may be composed, the quickest way first
-WAYS = (by_transform, on_lattices)
-ROUNDS = 6
-# how many lattices are tried where one does not fit, and by how much each allows more error than the one before
-ATTEMPTS, COARSER = 10, 3
-# and how many of the last ones are tried after a question has taken too long
-LAST = 5
-# CPU seconds after which nothing finer is tried for a question about one order of the neighbours, for all of them together, and for one
-# that comes after that
-SECONDS, TOTAL, LEAST_SECONDS = 0.8, 3.0, 0.05
-EPS_LIMIT, LOG_TINY = 1e6, -640.0
-LOG_FIRST = -30.0  # ln of the delta that is assumed at first, where eps is given
-# at most how many times what single losses add to delta all others are taken to add, where rare losses decide
-OTHERS = 10
-# the part of the upper end from which on a lower end tells enough of where the answer is
-KNOWN = 0.5
-# the share of the tolerance that is given to the dots
-SHARE = 0.55
-# the share of the room below an upper end that suffices which may be lost to the grid
-ROOM = 0.3
-# cells that a further round may take, and up to which one is tried whether or not the last one paid
-MOST_CELLS, SMALL_CELLS = 1 << 20, 1 << 15
+# the ways to compose, the faster first
+METHODS = (compose_by_transform, compose_on_lattices)
 
 
 class Composition:
-    """One run (one order of the neighbours): loss pairs with their counts, ready to be asked."""
+    """The composition of loss pairs in one direction, evaluated at any eps or delta.
+
+    Attributes:
+        mass_at_plus_infinity: composed P-mass at +infinity.
+        max_loss: largest finite composed loss in nats.
+        recent: the last two-sided compositions, kept for further questions.
+    """
 
     def __init__(self, run: WeightedPairs):
+        """``run`` lists the loss pairs with the number of compositions of each."""
         merged: dict[LossPair, int] = {}
         for pair, n in run:
             merged[pair] = merged.get(pair, 0) + n
-        self.groups = groups(merged)
+        self.groups = group_pairs(merged)
         self.counts = [group.counts for group in self.groups]
-        self.total, self.kinds = sum(merged.values()), len(merged)
-        self.looked = math.inf
         masses = [(pair.mass_at_plus_infinity, n) for pair, n in merged.items() if pair.mass_at_plus_infinity > 0]
-        self.log_finite = (
-            -math.inf if any(mass >= 1 for mass, _ in masses) else sum(n * math.log1p(-mass) for mass, n in masses)
-        )
+        certain = any(mass >= 1 for mass, _ in masses)
+        self.log_finite = -math.inf if certain else sum(n * math.log1p(-mass) for mass, n in masses)
         self.mass_at_plus_infinity = -math.expm1(self.log_finite)
-        self.top = sum(n * pair.support[1] for pair, n in merged.items())
-        self.seen: list[Both] = []
-        self.asked, self.allowed, self.left = 0.0, SECONDS, TOTAL
-        self.last_error = math.inf
+        self.max_loss = sum(n * pair.support[1] for pair, n in merged.items())
+        self.recent: list[TwoSidedComposition] = []
+        self.seconds_left = constants.COMPOSITION_CPU_SECONDS
+        self._total, self._distinct_steps = sum(merged.values()), len(merged)
+        self._deepest_log_delta = math.inf
+        self._question_start, self._question_seconds = 0.0, constants.QUESTION_CPU_SECONDS
+        self._accepted_error = math.inf
 
-    def delta(self, eps: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
-        """Lower and upper delta at eps: relative width at most ``tol`` where that can be had, or an upper end of at most ``enough``."""
-        return self._timed(self._delta, eps, tol, enough)
+    def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
+        """Lower and upper delta at eps.
 
-    def epsilon(self, delta: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
-        """Lower and upper eps >= 0 at delta: relative width at most ``tol`` where it can be had, or an upper end of at most ``enough``."""
-        return self._timed(self._epsilon, delta, tol, enough)
+        Args:
+            tol: relative width asked of the bracket; a wider one is returned where it cannot be had in time.
+            sufficient_upper: an upper end of at most this need not be refined.
+        Raises:
+            Unsupported: no composition fits in memory.
+        """
+        return self._timed(self._bracket_delta, eps, tol, sufficient_upper)
 
-    def _timed(self, ask: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:
-        """Answers a question within its time, which is less once those before it have taken long."""
-        self.asked, self.allowed = time.process_time(), max(min(SECONDS, self.left), LEAST_SECONDS)
+    def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
+        """Lower and upper eps >= 0 at delta, as for ``delta``; Unsupported also if eps exceeds ``MAX_CERTIFIED_EPS``."""
+        return self._timed(self._bracket_epsilon, delta, tol, sufficient_upper)
+
+    def _timed(self, evaluate: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:
+        """Evaluate a question within its time, which shrinks once earlier questions have used up the total."""
+        self._question_start = time.process_time()
+        allowed = min(constants.QUESTION_CPU_SECONDS, self.seconds_left)
+        self._question_seconds = max(allowed, constants.MIN_QUESTION_CPU_SECONDS)
         try:
-            return ask(*question)
+            return evaluate(*question)
         finally:
-            self.left -= time.process_time() - self.asked
+            self.seconds_left -= time.process_time() - self._question_start
 
-    def _delta(self, eps: float, tol: float, enough: float) -> tuple[float, float]:
-        if eps >= self.top:
+    def _bracket_delta(self, eps: float, tol: float, sufficient_upper: float) -> tuple[float, float]:
+        if eps >= self.max_loss:
             return self.mass_at_plus_infinity, self.mass_at_plus_infinity
-        for known in self.seen:
+        for known in self.recent:
             low, high = known.delta(eps)
             if high > 0 and high - low <= tol * high:
                 return low, high
-        if self._bounded(eps, enough):
-            return 0.0, enough
-        accuracy, least_log = SHARE * tol, LOG_TINY if enough <= 0 else max(LOG_TINY, math.log(enough) - 12)
-        log_guess = LOG_FIRST
-        for _ in range(ROUNDS):
-            self._look(max(log_guess, least_log), tol)
-            tilt = tilt_for_eps(self.steps.probes, self.counts, eps)
-            log_guess = _log_guess(self.steps.cumulants(tilt), tilt, eps)
-            if max(log_guess, least_log) > self.looked - 1:
-                break
-        # what is too small for a double, or far below what is asked, is bounded from a tilt whose own delta is not
-        if log_guess < least_log:
-            tilt = tilt_for_delta(self.steps.probes, self.counts, least_log)
-        elif enough > 0:
-            # where an upper end is all that is asked, and has room, a coarse grid will do at first
-            accuracy = max(accuracy, ROOM * (math.log(enough) - log_guess))
-        best, width, self.last_error = (0.0, 1.0), math.inf, math.inf
-        plain = self.steps.cumulants(0.0).variance
-        for _ in range(ROUNDS):
+        if self._chernoff_suffices(eps, sufficient_upper):
+            return 0.0, sufficient_upper
+        tilt, accuracy = self._start_delta(eps, tol, sufficient_upper)
+        best, width, self._accepted_error = (0.0, 1.0), math.inf, math.inf
+        plain_variance = self.steps.cumulants(0.0).variance
+        for _ in range(constants.MAX_REFINEMENTS):
             state = self.steps.cumulants(tilt)
             guess = math.exp(min(_log_guess(state, tilt, eps), 0.0))
-            if state.variance > RARE * plain:
-                # between a bulk and rare losses that are far larger the approximation says nothing; single losses near eps do
-                guess = min(guess, OTHERS * single(self.steps, eps))
+            if state.variance > constants.RARE_LOSS_VARIANCE_RATIO * plain_variance:
+                # the saddle point says nothing of an eps between a bulk and far larger rare losses; single losses near
+                # eps do
+                guess = min(guess, constants.RARE_LOSS_DELTA_FACTOR * single_loss_delta(self.steps, eps))
             error = accuracy / (tilt + 1 / math.sqrt(state.variance))
-            both = self._try(state, tilt, eps, error, max(guess, 1e-280), (eps, enough))
-            if both is None:
+            guess = max(guess, constants.MIN_DELTA_GUESS)
+            composition = self._compose_within_limits(state, tilt, eps, error, guess, (eps, sufficient_upper))
+            if composition is None:
                 break
-            if both.suffices(eps, enough):
-                return best[0], enough
-            low, high = both.delta(eps)
+            if composition.meets_target(eps, sufficient_upper):
+                return best[0], sufficient_upper
+            low, high = composition.delta(eps)
             best = (max(best[0], low), min(best[1], high))
-            if best[1] - best[0] <= tol * best[1] or best[1] <= max(enough, 1e-300):
+            if best[1] - best[0] <= tol * best[1] or best[1] <= max(sufficient_upper, constants.NEGLIGIBLE_DELTA):
                 break
-            finer = _tighter((high - low) / high, width, tol, both)
-            if finer is None or self._spent():
+            factor = _refinement_factor((high - low) / high, width, tol, composition)
+            if factor is None or self._out_of_time():
                 break
-            accuracy, width = min(accuracy * finer, SHARE * tol), (high - low) / high
+            accuracy = min(accuracy * factor, constants.DISCRETIZATION_SHARE * tol)
+            width = (high - low) / high
         return _ordered((best[0], max(best[1], TINY)))
 
-    def nearest(self, eps: float) -> Both:
-        """The composed laws, among those made so far, whose middle is nearest to eps."""
-        return min(self.seen, key=lambda both: abs(both.upper.centre - eps))
-
-    def _epsilon(self, delta: float, tol: float, enough: float) -> tuple[float, float]:
-        if delta <= self.mass_at_plus_infinity:
-            return (self.top, self.top) if delta == self.mass_at_plus_infinity else (math.inf, math.inf)
-        if self.top <= enough:
-            return 0.0, max(self.top, 0.0)
-        if self._bounded(enough, delta):
-            return 0.0, enough
-        log_delta = math.log(delta - self.mass_at_plus_infinity)
-        self._look(log_delta, tol)
-        tilt = tilt_for_delta(self.steps.probes, self.counts, log_delta)
-        best, accuracy, guess = (0.0, math.inf), SHARE * tol, math.inf
-        # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more eps
-        if self.steps.cumulants(tilt).variance > RARE * self.steps.cumulants(0.0).variance:
-            accuracy /= 1.6
-        width = self.last_error = math.inf
-        for _ in range(ROUNDS):
-            state = self.steps.cumulants(tilt)
-            chernoff = (state.total - log_delta) / tilt if tilt > 0 else math.inf
-            spread = math.sqrt(state.variance)
-            # the tilt is right to a percent only: one step of Newton's from its mean
-            near = state.mean + (_log_guess(state, tilt, state.mean) - log_delta) / (tilt + 1 / spread)
-            eps = max(min(near, chernoff, guess), 0.0)
-            # once the answer is known to a part, no approximation is nearer
-            eps = eps if best[0] < KNOWN * best[1] else (best[0] + best[1]) / 2
-            if eps > EPS_LIMIT:
-                raise Unsupported(
-                    f"eps would be about {eps:.3g}; beyond {EPS_LIMIT:g} there is no privacy left to certify. Add noise"
-                )
-            # where an upper end is all that is asked, and has room, a coarse grid will do
-            lenient = min(
-                ROOM * (enough - (eps if math.isinf(best[1]) else (2 * best[0] + best[1]) / 3)), self.last_error / 2
-            )
-            both = self._try(state, tilt, eps, max(accuracy * max(eps, 0.01 * spread), lenient), delta, (enough, delta))
-            if both is None:
+    def _start_delta(self, eps: float, tol: float, sufficient_upper: float) -> tuple[float, float]:
+        """Scan the tails for a question at eps; the tilt to begin with, and the relative error of delta allowed."""
+        least_log, accuracy = constants.MIN_LOG_DELTA, constants.DISCRETIZATION_SHARE * tol
+        if sufficient_upper > 0:
+            least_log = max(least_log, math.log(sufficient_upper) - constants.SUFFICIENT_LOG_MARGIN)
+        log_guess = constants.FIRST_LOG_DELTA
+        for _ in range(constants.MAX_SCANS):
+            self._scan_tails(max(log_guess, least_log), tol)
+            tilt = tilt_for_eps(self.steps.pmfs, self.counts, eps)
+            log_guess = _log_guess(self.steps.cumulants(tilt), tilt, eps)
+            if max(log_guess, least_log) > self._deepest_log_delta - constants.RESCAN_LOG_MARGIN:
                 break
-            if both.suffices(enough, delta):
-                return best[0], enough
-            low, high = both.epsilon(delta, max(eps, 1e-3 * spread), spread)
-            best = (max(best[0], low), min(best[1], high, max(self.top, 0.0)))
-            if best[1] - best[0] <= tol * max(best[1], 0.01 * spread) or best[1] <= enough:
+        # a delta too small for a double, or far below the sufficient one, is bounded from the tilt of a larger delta
+        if log_guess < least_log:
+            tilt = tilt_for_delta(self.steps.pmfs, self.counts, least_log)
+        elif sufficient_upper > 0:
+            # a coarse discretisation is enough at first if only an upper end is needed and there is slack below it
+            accuracy = max(accuracy, constants.SUFFICIENT_SLACK_SHARE * (math.log(sufficient_upper) - log_guess))
+        return tilt, accuracy
+
+    def _bracket_epsilon(self, delta: float, tol: float, sufficient_upper: float) -> tuple[float, float]:
+        if delta <= self.mass_at_plus_infinity:
+            return (self.max_loss,) * 2 if delta == self.mass_at_plus_infinity else (math.inf, math.inf)
+        if self.max_loss <= sufficient_upper:
+            return 0.0, max(self.max_loss, 0.0)
+        if self._chernoff_suffices(sufficient_upper, delta):
+            return 0.0, sufficient_upper
+        log_delta = math.log(delta - self.mass_at_plus_infinity)
+        self._scan_tails(log_delta, tol)
+        tilt = tilt_for_delta(self.steps.pmfs, self.counts, log_delta)
+        best, accuracy = (0.0, math.inf), constants.DISCRETIZATION_SHARE * tol
+        # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more
+        # eps
+        plain_variance = self.steps.cumulants(0.0).variance
+        if self.steps.cumulants(tilt).variance > constants.RARE_LOSS_VARIANCE_RATIO * plain_variance:
+            accuracy /= constants.RARE_LOSS_ERROR_DIVISOR
+        guess = width = self._accepted_error = math.inf
+        for _ in range(constants.MAX_REFINEMENTS):
+            state = self.steps.cumulants(tilt)
+            deviation = math.sqrt(state.variance)
+            least_eps = constants.MIN_EPS_DEVIATIONS * deviation
+            eps = _expected_eps(state, tilt, log_delta, guess, best)
+            error = max(accuracy * max(eps, least_eps), self._lenient_error(eps, best, sufficient_upper))
+            composition = self._compose_within_limits(state, tilt, eps, error, delta, (sufficient_upper, delta))
+            if composition is None:
+                break
+            if composition.meets_target(sufficient_upper, delta):
+                return best[0], sufficient_upper
+            low, high = composition.epsilon(delta, max(eps, constants.MIN_GUESS_DEVIATIONS * deviation), deviation)
+            best = (max(best[0], low), min(best[1], high, max(self.max_loss, 0.0)))
+            if best[1] - best[0] <= tol * max(best[1], least_eps) or best[1] <= sufficient_upper:
                 break
             if math.isinf(high):
-                tilt *= 0.9
+                tilt *= constants.TILT_BACKOFF
                 continue
-            far, guess = math.isfinite(high) and abs(high - eps) > 1.5 * spread, best[1]
-            if far:
-                tilt = tilt_for_eps(self.steps.probes, self.counts, high)
-            else:
-                finer = _tighter((high - low) / high, width, tol, both)
-                if finer is None or self._spent():
-                    break
-                accuracy, width = accuracy * finer, (high - low) / high
+            guess = best[1]
+            if abs(high - eps) > constants.MAX_GUESS_MISS_DEVIATIONS * deviation:
+                tilt = tilt_for_eps(self.steps.pmfs, self.counts, high)
+                continue
+            factor = _refinement_factor((high - low) / high, width, tol, composition)
+            if factor is None or self._out_of_time():
+                break
+            accuracy, width = accuracy * factor, (high - low) / high
         return _ordered(best)
 
-    def _look(self, log_delta: float, tol: float) -> None:
-        """Probes the pairs as deeply as a delta of this size needs, without the losses so rare that they cannot matter to it."""
-        # so small a part of delta moves eps by far less than the tolerance
-        steps = Steps(self.groups, [], 0.02 * tol, self.log_finite)
-        found = [
-            Probe.of(seen, float(group.pair.mass_at_plus_infinity))
-            for seen, group in zip(self._scans(log_delta), self.groups, strict=True)
-        ]
-        tops = [steps.negligible(math.exp(log_delta), group.counts) for group in self.groups]
-        probes = [p.up_to(top_index(p, top)) for p, top in zip(found, tops, strict=True)]
-        self.looked, self.steps = log_delta, Steps(self.groups, probes, 0.02 * tol, self.log_finite)
+    def _lenient_error(self, eps: float, best: tuple[float, float], sufficient_upper: float) -> float:
+        """Error of eps allowed where only an upper end is needed and there is slack below the sufficient one."""
+        estimate = eps if math.isinf(best[1]) else (2 * best[0] + best[1]) / 3
+        return min(constants.SUFFICIENT_SLACK_SHARE * (sufficient_upper - estimate), self._accepted_error / 2)
 
-    def _scans(self, log_delta: float) -> list[Scan]:
-        wanted = log_delta - math.log(1e6 * self.total * self.kinds)
-        depth = next((d for d in DEPTHS if math.log(d) <= wanted), DEPTHS[-1])
-        return [scan(*group.members, depth=depth) for group in self.groups]
+    def _scan_tails(self, log_delta: float, tol: float) -> None:
+        """Scan the tails down to the mass relevant at this delta; drop negligible losses."""
+        # so small a share of delta moves eps by far less than the tolerance
+        share = constants.NEGLIGIBLE_DELTA_SHARE * tol
+        steps = Steps(self.groups, [], share, self.log_finite)
+        pmfs = []
+        for scan, group in zip(self._scans(log_delta), self.groups, strict=True):
+            pmf = ApproximatePmf.of(scan, float(group.pair.mass_at_plus_infinity))
+            negligible = steps.negligible_mass(math.exp(log_delta), group.counts)
+            pmfs.append(pmf.up_to(top_index(pmf, negligible)))
+        self._deepest_log_delta, self.steps = log_delta, Steps(self.groups, pmfs, share, self.log_finite)
 
-    def _bounded(self, eps: float, delta: float) -> bool:
-        """Whether Chernoff's bound shows that delta at eps is no larger, for both above zero: at the normal law's tilt, then Newton's."""
+    def _scans(self, log_delta: float) -> list[TailScan]:
+        log_mass = log_delta - math.log(constants.SCAN_DEPTH_FACTOR * self._total * self._distinct_steps)
+        depths = constants.SCAN_DEPTHS
+        depth = next((depth for depth in depths if math.log(depth) <= log_mass), depths[-1])
+        return [scan_tails(*group.members, depth=depth) for group in self.groups]
+
+    def _chernoff_suffices(self, eps: float, delta: float) -> bool:
+        """Whether Chernoff's bound proves (eps, delta), for both above zero."""
         if eps <= 0 or delta <= 0:
             return False
-        scans, tilt = self._scans(math.log(delta)), max(-2 * math.log(delta), 1.0) / eps
-        rare = 1e-3 * delta / self.total
-        for _ in range(3):
-            found = [seen.chernoff(tilt, rare) for seen in scans]
-            log_moment, mean, square = (self._sum([part[i] for part in found]) for i in range(3))
-            size = self._sum([np.sqrt(part.square) for part in found])
-            beyond = -math.expm1(self._sum([np.log1p(-part.above) for part in found]))
-            # the largest (1 - e^-x) e^{-tilt x} over x > 0
-            log_peak = -tilt * math.log1p(1 / tilt) - math.log1p(tilt)
-            log_bound = log_moment - tilt * (eps - 11 * TAIL_ROUNDINGS * UNIT * size) + log_peak
-            if beyond + math.exp(min(log_bound, 0.0)) <= delta * (1 - 1e-12):
-                return True
-            slope, bend = (
-                mean - eps - math.log1p(1 / tilt),
-                square - self._sum([part.mean**2 for part in found]) + 1 / (tilt + tilt**2),
-            )
-            if log_bound - slope**2 / (2 * bend) > math.log(delta) + 0.3:
-                break
-            tilt = min(max(tilt - slope / bend, tilt / 4), 4 * tilt)
-        return False
+        return chernoff_suffices(self._scans(math.log(delta)), self.counts, eps, delta)
 
-    def _sum(self, values: list[Array]) -> float:
-        """The sum over all steps of what each group gives for one step of each of its kinds."""
-        return sum(float(n @ each) for n, each in zip(self.counts, values, strict=True))
-
-    def _try(
+    def _compose_within_limits(
         self, state: Cumulants, tilt: float, eps: float, error: float, delta: float, target: tuple[float, float]
-    ) -> Both | None:
-        """Composes from both sides, more coarsely where the grid would not fit; None where something coarser is there already.
+    ) -> TwoSidedComposition | None:
+        """Compose from both sides, more coarsely where that does not fit; None if nothing finer than before does.
 
-        The law from below is left out where the one from above suffices for ``target``, an eps and the delta that it has to meet.
+        The optimistic composition is not made where the pessimistic one proves the target (eps, delta).
+
+        Raises:
+            Unsupported: nothing fits, and nothing was composed before for this question.
         """
-        allowed = [
-            error * COARSER**attempt for attempt in range(ATTEMPTS) if error * COARSER**attempt < self.last_error
-        ]
+        candidates = [error * constants.COARSENING_FACTOR**attempt for attempt in range(constants.COARSENING_ATTEMPTS)]
+        errors = [candidate for candidate in candidates if candidate < self._accepted_error]
         refusal: Unsupported | None = None
-        for way in WAYS:
-            for each in allowed:
-                # while this question has no answer yet, what is quick is still tried
-                if self._spent() and (math.isfinite(self.last_error) or each not in allowed[-LAST:]):
+        for compose in METHODS:
+            for candidate in errors:
+                # without any answer yet, the fastest attempts are made even out of time
+                fast = math.isinf(self._accepted_error) and candidate in errors[-constants.ATTEMPTS_OUT_OF_TIME :]
+                if self._out_of_time() and not fast:
                     continue
                 try:
-                    both = way(self.steps, state, tilt, eps, each, delta)
-                    # composed here, where what does not fit is caught
-                    if both.suffices(*target) or both.lower:
-                        return self._known(both, each)
+                    composition = compose(self.steps, state, tilt, eps, candidate, delta)
+                    # ``lower`` is composed here, where a refusal is caught
+                    if composition.meets_target(*target) or composition.lower:
+                        self._accepted_error = candidate
+                        self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], composition]
+                        return composition
                 except Unsupported as reason:
                     refusal = reason
-        if refusal is not None and math.isinf(self.last_error):
+        if refusal is not None and math.isinf(self._accepted_error):
             raise refusal
         return None
 
-    def _known(self, both: Both, error: float) -> Both:
-        self.last_error = error
-        self.seen = [*self.seen[-3:], both]
-        return both
-
-    def _spent(self) -> bool:
-        """Whether a question has taken as long as it may, so that the best answer so far has to do."""
-        return time.process_time() - self.asked > self.allowed
+    def _out_of_time(self) -> bool:
+        """Whether the question's time is spent, so that the best answer so far is returned."""
+        return time.process_time() - self._question_start > self._question_seconds
 
 
 def _ordered(ends: tuple[float, float]) -> tuple[float, float]:
-    """The ends of a bracket, a crossing by rounding mended; brackets that exclude each other can only come from a fault in here."""
+    """The ends of a bracket, with a crossing by rounding corrected; a larger crossing is a fault of the engine."""
     low, high = ends
-    if low > high * (1 + 1e-8):
-        raise ArithmeticError(f"two certified brackets exclude each other: {low!r} from below, {high!r} from above")
+    if low > high * (1 + constants.BRACKET_CROSSING_TOLERANCE):
+        raise ArithmeticError(f"two certified brackets exclude each other: lower end {low!r}, upper end {high!r}")
     return min(low, high), high
 
 
 def _log_guess(state: Cumulants, tilt: float, eps: float) -> float:
     """ln delta at eps by the saddle-point approximation at the given tilt."""
-    return state.total - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance))
+    return state.cgf - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance))
 
 
-def _tighter(width: float, before: float, tol: float, both: Both) -> float | None:
-    """The factor by which the next round's allowance shrinks; None where its grid would be too large, or the last one did not pay."""
-    least = (both.cells / MOST_CELLS) ** 2
-    wanted = max(0.9 * tol / width, 0.05) if math.isfinite(width) else 0.1
-    hopeless = least > 0.5 or (both.cells > SMALL_CELLS and width > 0.97 * before)
-    return None if hopeless else min(0.8, max(wanted, least))
+def _expected_eps(state: Cumulants, tilt: float, log_delta: float, guess: float, best: tuple[float, float]) -> float:
+    """The eps about which to compose: by saddle point, Chernoff's bound or guess; or the middle of a narrow bracket.
+
+    Raises:
+        Unsupported: eps exceeds what is certified.
+    """
+    chernoff = (state.cgf - log_delta) / tilt if tilt > 0 else math.inf
+    # the tilt is right to a percent only: one step of Newton's method from its mean
+    slope = tilt + 1 / math.sqrt(state.variance)
+    near = state.mean + (_log_guess(state, tilt, state.mean) - log_delta) / slope
+    eps = max(min(near, chernoff, guess), 0.0)
+    if best[0] >= constants.NARROW_BRACKET_RATIO * best[1]:
+        eps = (best[0] + best[1]) / 2
+    if eps > constants.MAX_CERTIFIED_EPS:
+        raise Unsupported(
+            f"pld certifies eps up to {constants.MAX_CERTIFIED_EPS:g}; this process needs about {eps:.3g}. "
+            "Increase the noise"
+        )
+    return eps
+
+
+def _refinement_factor(width: float, before: float, tol: float, composition: TwoSidedComposition) -> float | None:
+    """The factor on the allowed error for a refinement; None if it would not fit, or the last one gained little."""
+    cells = composition.cells
+    least = (cells / constants.MAX_REFINED_CELLS) ** 2
+    wanted = constants.BLIND_REFINEMENT_FACTOR
+    if math.isfinite(width):
+        wanted = max(constants.REFINEMENT_AIM * tol / width, constants.MIN_REFINEMENT_FACTOR)
+    unprofitable = cells > constants.CHEAP_REFINEMENT_CELLS and width > constants.UNPROFITABLE_WIDTH_RATIO * before
+    if least > constants.HOPELESS_REFINEMENT_FACTOR or unprofitable:
+        return None
+    return min(constants.MAX_REFINEMENT_FACTOR, max(wanted, least))

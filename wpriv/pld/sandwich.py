@@ -1,4 +1,4 @@
-"""The bracket of a run that is itself known only between two: the lower end of one that it dominates, the upper end of one above it."""
+"""Brackets for compositions whose PLD is only known between a dominated and a dominating PLD."""
 
 from __future__ import annotations
 
@@ -8,61 +8,72 @@ from collections.abc import Callable
 from wpriv.core.guarantee import epsilon_at
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs, closed_form, sandwich
+from wpriv.pld import constants
 from wpriv.pld.composition import Composition
 
-# the brackets of the two runs themselves take half of the tolerance
-SHARE = 0.5
-# a bracket of delta too wide by more than this is left as it is: far out in the tail every sum would have to be hundreds of times finer
-MOST = 20.0
 
+class SandwichedComposition:
+    """A composition of steps whose exact PLDs are unavailable, with the methods of ``Composition``.
 
-class Outer:
-    """Answers like ``Composition``, with the lower end from a run below and the upper one from a run above, moved closer as need be."""
+    The lower ends come from a composition of dominated pairs, the upper ends from one of dominating pairs; the two are
+    made closer where the bracket would be too wide.
+
+    Args:
+        run: pairs with their counts, at least one of which has a ``sandwich``.
+        tol: relative tolerance of eps for the distance between the two.
+    """
 
     def __init__(self, run: WeightedPairs, tol: float):
         self.run = run
-        self._place(tol)
+        self._enclose(tol)
 
-    def _place(self, tol: float) -> None:
+    def _enclose(self, tol: float) -> None:
         ends = sandwich(self.run, tol)
-        assert ends is not None  # who asks knows that some pair has two
-        self.tol, self.below, self.above = tol, _side(ends[0]), _side(ends[1])
+        assert ends is not None  # the caller has checked that some pair has a sandwich
+        self.tol, self.dominated, self.dominating = tol, _composition(ends[0]), _composition(ends[1])
 
-    def delta(self, eps: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
+    def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper delta at eps; see ``Composition.delta``."""
-        return self._narrowed(lambda side, most: side.delta(eps, SHARE * tol, most), tol, enough)
+        share = constants.SANDWICH_COMPOSITION_SHARE
+        return self._bracket(lambda side, upper: side.delta(eps, share * tol, upper), tol, sufficient_upper)
 
-    def epsilon(self, delta: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
+    def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper eps >= 0 at delta; see ``Composition.epsilon``."""
-        return self._narrowed(lambda side, most: side.epsilon(delta, SHARE * tol, most), tol, enough)
+        share = constants.SANDWICH_COMPOSITION_SHARE
+        return self._bracket(lambda side, upper: side.epsilon(delta, share * tol, upper), tol, sufficient_upper)
 
-    def _narrowed(
-        self, ask: Callable[[Composition | _Known, float], tuple[float, float]], tol: float, enough: float
+    def _bracket(
+        self,
+        evaluate: Callable[[Composition | _ClosedForm, float], tuple[float, float]],
+        tol: float,
+        sufficient_upper: float,
     ) -> tuple[float, float]:
-        high, low = self._ends(ask, enough)
-        if high > enough and tol * high < high - low <= MOST * tol * high and self.tol >= tol:
-            self._place(0.6 * tol * tol * high / (high - low))
-            high, low = self._ends(ask, enough)
+        low, high = self._ends(evaluate, sufficient_upper)
+        # a bracket of delta far out in the tail may be so wide that the pairs would have to be hundreds of times closer
+        fixable = tol * high < high - low <= constants.SANDWICH_MAX_WIDTH * tol * high
+        if high > sufficient_upper and fixable and self.tol >= tol:
+            self._enclose(constants.SANDWICH_AIM * tol * tol * high / (high - low))
+            low, high = self._ends(evaluate, sufficient_upper)
         return low, high
 
     def _ends(
-        self, ask: Callable[[Composition | _Known, float], tuple[float, float]], enough: float
+        self, evaluate: Callable[[Composition | _ClosedForm, float], tuple[float, float]], sufficient_upper: float
     ) -> tuple[float, float]:
-        high = ask(self.above, enough)[1]
-        return high, min(ask(self.below, -1.0)[0], high)
+        high = evaluate(self.dominating, sufficient_upper)[1]
+        return min(evaluate(self.dominated, -1.0)[0], high), high
 
 
-class _Known:
-    """A run with a closed form: both ends are its own profile."""
+class _ClosedForm:
+    """A composition in closed form: both ends of every bracket are its own profile."""
 
     def __init__(self, pair: LossPair):
         self.pair = pair
 
-    def delta(self, eps: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
+    def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         value = math.exp(self._log_delta(eps))
         return value, value
 
-    def epsilon(self, delta: float, tol: float, enough: float = -1.0) -> tuple[float, float]:
+    def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         value = epsilon_at(self._log_delta, delta, high=self.pair.support[1])
         return value, value
 
@@ -70,6 +81,6 @@ class _Known:
         return float(self.pair.log_delta(eps))
 
 
-def _side(run: WeightedPairs) -> Composition | _Known:
-    whole = closed_form(run)
-    return Composition(run) if whole is None else _Known(whole)
+def _composition(run: WeightedPairs) -> Composition | _ClosedForm:
+    pair = closed_form(run)
+    return Composition(run) if pair is None else _ClosedForm(pair)

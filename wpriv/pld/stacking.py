@@ -1,4 +1,4 @@
-"""Pairs alike enough to share their nodes: evaluated together, a row each, so that a hundred kinds of steps cost little more than ten."""
+"""Batches of like pairs, evaluated together with one row each: a hundred distinct steps cost little more than ten."""
 
 from __future__ import annotations
 
@@ -10,39 +10,48 @@ import numpy as np
 
 from wpriv.core.loss_pair import LossPair
 from wpriv.numerics.arrays import Counts
-
-# parameters that fall into the same bucket differ by no more than this factor; those dotted together are more alike (core/lattice.py)
-BUCKET = 4.0
-MOST_MEMBERS = 128
+from wpriv.pld import constants
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """``pair`` gives tails of shape [m], or [K, m] for K members; ``counts`` [K] says how often the step of each is run."""
+class StepGroup:
+    """Like steps of a process.
+
+    Attributes:
+        members: K loss pairs, one for each distinct step.
+        counts: [K] number of compositions of each.
+        pair: the batched pair, whose tails have shape [m] for one member, else [K, m].
+    """
 
     members: tuple[LossPair, ...]
     counts: Counts
     pair: LossPair
 
 
-def groups(merged: dict[LossPair, int]) -> list[Group]:
-    """Groups the pairs of a run; a pair that cannot be stacked, or has mass at an infinite loss, stands alone."""
+def group_pairs(counts: dict[LossPair, int]) -> list[StepGroup]:
+    """Group like pairs; a pair that cannot be batched, or has mass at an infinite loss, forms a group of its own.
+
+    Args:
+        counts: number of compositions of each pair.
+    """
     buckets: dict[Hashable, list[LossPair]] = {}
-    for pair in merged:
-        found = pair.batch_key()
-        key: Hashable = pair
-        if found is not None and pair.mass_at_plus_infinity == 0 and pair.mass_at_minus_infinity == 0:
-            key = found[0], tuple(round(math.log(number) / math.log(BUCKET)) for number in found[1])
-        buckets.setdefault(key, []).append(pair)
-    made = []
-    for alike in buckets.values():
-        for start in range(0, len(alike), MOST_MEMBERS):
-            members = tuple(alike[start : start + MOST_MEMBERS])
-            counts = np.array([merged[pair] for pair in members], dtype=np.int64)
-            made.append(Group(members, counts, stacked(members)))
-    return made
+    for pair in counts:
+        batch_key = pair.batch_key()
+        bucket: Hashable = pair
+        if batch_key is not None and pair.mass_at_plus_infinity == 0 and pair.mass_at_minus_infinity == 0:
+            family, parameters = batch_key
+            ratio = math.log(constants.BATCH_PARAMETER_RATIO)
+            bucket = family, tuple(round(math.log(number) / ratio) for number in parameters)
+        buckets.setdefault(bucket, []).append(pair)
+    groups = []
+    for pairs in buckets.values():
+        for start in range(0, len(pairs), constants.MAX_BATCH_SIZE):
+            members = tuple(pairs[start : start + constants.MAX_BATCH_SIZE])
+            member_counts = np.array([counts[pair] for pair in members], dtype=np.int64)
+            groups.append(StepGroup(members, member_counts, batch_pairs(members)))
+    return groups
 
 
-def stacked(members: tuple[LossPair, ...]) -> LossPair:
-    """One pair whose tails have a row for each member, or the only member itself."""
+def batch_pairs(members: tuple[LossPair, ...]) -> LossPair:
+    """One pair whose tails have a row for each member; a single member is returned itself."""
     return members[0] if len(members) == 1 else members[0].batched(members)

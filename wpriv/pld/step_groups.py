@@ -1,4 +1,4 @@
-"""The steps of one run as they are composed: groups of like pairs, their counts, and what probing them has shown."""
+"""The steps of one composition: groups of like pairs, their counts, and approximate PMFs of their losses."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from functools import cached_property
 import numpy as np
 
 from wpriv.numerics.arrays import Counts
-from wpriv.pld.lattice.spectra import UNIT
-from wpriv.pld.saddle_point import Cumulants, Probe, cumulants
-from wpriv.pld.stacking import Group
-
-# the tails are taken to be right to this many roundings, relative to the loss they are asked at; a step's loss is shifted by as much
-TAIL_ROUNDINGS = 16
+from wpriv.pld import constants
+from wpriv.pld.saddle_point import ApproximatePmf, Cumulants, cumulants
+from wpriv.pld.stacking import StepGroup
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Groups with a probe each, the part of delta that may be lost to rare losses, and ln of the chance that no loss is infinite."""
+    """The steps of one composition.
 
-    groups: list[Group]
-    probes: list[Probe]
-    neglected: float
+    Attributes:
+        groups: groups of like pairs.
+        pmfs: an approximate PMF for each group.
+        negligible_share: share of delta by which it may change when rare losses are neglected.
+        log_finite: ln of the probability that no loss is infinite.
+    """
+
+    groups: list[StepGroup]
+    pmfs: list[ApproximatePmf]
+    negligible_share: float
     log_finite: float
 
     @cached_property
@@ -31,23 +35,34 @@ class Steps:
 
     @cached_property
     def total(self) -> int:
-        """How many steps there are."""
+        """Number of steps, all compositions counted."""
         return sum(int(n.sum()) for n in self.counts)
 
     @cached_property
-    def kinds(self) -> int:
-        """Of how many kinds they are."""
+    def distinct_steps(self) -> int:
+        """Number of distinct steps."""
         return sum(n.size for n in self.counts)
 
     def cumulants(self, tilt: float) -> Cumulants:
-        """The cumulant function of the composed loss at a tilt, about."""
-        return cumulants(self.probes, self.counts, tilt)
+        """Estimated cumulants of the composed loss at a tilt."""
+        return cumulants(self.pmfs, self.counts, tilt)
 
-    def negligible(self, delta: float, counts: Counts) -> float:
-        """P-mass of one of a group's steps that may go to +infinity without being seen in delta."""
-        return max(self.neglected * delta / (int(counts.max()) * self.kinds), 1e-300)
+    def negligible_mass(self, delta: float, counts: Counts) -> float:
+        """P-mass of one step of a group with these counts that may move to +infinity without affecting delta."""
+        share = self.negligible_share * delta / (int(counts.max()) * self.distinct_steps)
+        return max(share, constants.MASS_FLOOR)
 
-    def drift(self, state: Cumulants) -> float:
-        """By how much in eps rounding in the tails may shift the composed loss."""
-        sizes = [np.abs(m) + 10 * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
-        return TAIL_ROUNDINGS * UNIT * sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
+    def rounding_shift(self, state: Cumulants) -> float:
+        """Bound in eps on the shift of the composed loss by rounding of the tails."""
+        deviations = constants.ROUNDING_DEVIATIONS
+        sizes = [np.abs(m) + deviations * np.sqrt(v) for m, v in zip(state.means, state.variances, strict=True)]
+        total = sum(float(n @ size) for n, size in zip(self.counts, sizes, strict=True))
+        return constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF * total
+
+    def negligible_bottom(self, share: float) -> float:
+        """Tilted mass of one step that may lie below its lowest node.
+
+        Args:
+            share: share of the tilted mass that decides delta.
+        """
+        return max(constants.NEGLIGIBLE_BOTTOM_SHARE * share / self.total, constants.MASS_FLOOR)

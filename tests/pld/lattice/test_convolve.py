@@ -1,4 +1,4 @@
-"""Composition of lattice laws against direct convolution and binomial sums."""
+"""Composition of lattice PMFs against direct convolution and binomial sums."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from wpriv.errors import Unsupported
-from wpriv.pld.lattice.convolve import _coarse, _lower, _or_point, compose
-from wpriv.pld.lattice.lattice_pmf import Law, reach
+from wpriv.pld import constants
+from wpriv.pld.lattice.convolve import _coarsen, _coarsen_optimistic, _or_point_mass, compose_pmfs
+from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
 from wpriv.pld.lattice.spectra import fast_length
-from wpriv.pld.lattice.staging import MAX_CELLS
 
 
-def tilted(index: np.ndarray, mass: np.ndarray, step: float, tilt: float) -> Law:
+def tilted(index: np.ndarray, mass: np.ndarray, step: float, tilt: float) -> LatticePmf:
     weight = mass * np.exp(tilt * index * step)
-    return Law(index, weight / weight.sum(), math.log(weight.sum()))
+    return LatticePmf(index, weight / weight.sum(), math.log(weight.sum()))
 
 
 def delta_of(y: np.ndarray, mass: np.ndarray, eps: float) -> float:
@@ -39,20 +39,28 @@ def direct(parts: list[tuple[np.ndarray, np.ndarray, int]], step: float) -> tupl
     return (low + np.arange(whole.size)) * step, whole
 
 
-def random_law(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np.ndarray]:
+def random_pmf(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np.ndarray]:
     index = np.unique(rng.integers(-15, 16, int(rng.integers(1, most))))
     mass = rng.random(index.size) ** 3 + 1e-6
     return index, mass / mass.sum()
 
 
-def both(laws, counts, step, tilt, stages, *, late=(), infinity=0.0, tail=1e-14):
-    made = [
-        compose(
-            laws, counts, step, tilt, stages, late=list(late), upper=upper, log_finite=math.log1p(-infinity), tail=tail
+def bracket(pmfs, counts, step, tilt, stages, *, coarse_jumps=(), infinity=0.0, tail=1e-14):
+    sides = [
+        compose_pmfs(
+            pmfs,
+            counts,
+            step,
+            tilt,
+            stages,
+            coarse_jumps=list(coarse_jumps),
+            upper=upper,
+            log_finite=math.log1p(-infinity),
+            tail=tail,
         )
         for upper in (False, True)
     ]
-    return lambda eps: (made[0].delta(eps, -1), made[1].delta(eps, +1))
+    return lambda eps: (sides[0].delta(eps, -1), sides[1].delta(eps, +1))
 
 
 @settings(max_examples=60, deadline=None)
@@ -60,33 +68,33 @@ def both(laws, counts, step, tilt, stages, *, late=(), infinity=0.0, tail=1e-14)
 def test_one_stage_is_the_convolution_up_to_its_slack(seed):
     rng = np.random.default_rng(seed)
     step, tilt = 10 ** rng.uniform(-4, -0.5), float(rng.choice([0.0, rng.uniform(0, 3)]))
-    parts = [(*random_law(rng), int(rng.integers(1, 20))) for _ in range(int(rng.integers(1, 4)))]
+    parts = [(*random_pmf(rng), int(rng.integers(1, 20))) for _ in range(int(rng.integers(1, 4)))]
     infinity = float(rng.choice([0.0, 0.01]))
-    laws = [tilted(index, mass, step, tilt) for index, mass, _ in parts]
-    laws[0] = replace(laws[0], log_norm=laws[0].log_norm + math.log1p(-infinity) / parts[0][2])
-    ask = both(laws, [n for *_, n in parts], step, tilt, [(1, 1)], infinity=infinity)
+    pmfs = [tilted(index, mass, step, tilt) for index, mass, _ in parts]
+    pmfs[0] = replace(pmfs[0], log_norm=pmfs[0].log_norm + math.log1p(-infinity) / parts[0][2])
+    ask = bracket(pmfs, [n for *_, n in parts], step, tilt, [(1, 1)], infinity=infinity)
     y, mass = direct(parts, step)
     for eps in rng.choice(y, 6) + step * rng.choice([0.0, 0.3], 6):
         exact = delta_of(y, mass, float(eps)) * (1 - infinity) + infinity
         low, high = ask(float(eps))
         assert low <= exact * (1 + 1e-13)
         assert exact * (1 - 1e-13) <= high
-        centre = sum(n * float(law.mass @ law.losses(step)) for law, (*_, n) in zip(laws, parts, strict=True))
-        if abs(eps - centre) < 2 * step and exact > 1e-6:  # near the middle of the tilted law nothing is lost
+        centre = sum(n * float(pmf.mass @ pmf.losses(step)) for pmf, (*_, n) in zip(pmfs, parts, strict=True))
+        if abs(eps - centre) < 2 * step and exact > 1e-6:  # near the middle of the tilted PMF nothing is lost
             assert high - low <= 1e-9 * exact + 1e-11 * tilt + 2e-13  # the slack is some 1e-13, whatever delta is
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_staged_brackets_hold_the_convolution(seed):
-    """Several laws, uneven counts, two or three stages, merged cells: the exact delta stays inside."""
+    """Several PMFs, uneven counts, two or three stages, merged cells: the exact delta stays inside."""
     rng = np.random.default_rng(seed)
     step, tilt = 10 ** rng.uniform(-4, -1.5), float(rng.choice([0.0, rng.uniform(0, 5)]))
-    parts = [(*random_law(rng), int(rng.integers(1, 60))) for _ in range(int(rng.integers(1, 4)))]
+    parts = [(*random_pmf(rng), int(rng.integers(1, 60))) for _ in range(int(rng.integers(1, 4)))]
     most = max(n for *_, n in parts)
     blocks = sorted({int(rng.integers(2, 30)), int(rng.integers(2, 30))} & set(range(most + 1)), reverse=True)
     stages = [(number, int(rng.integers(1, 5))) for number in blocks] + [(1, 1)]
-    ask = both([tilted(i, m, step, tilt) for i, m, _ in parts], [n for *_, n in parts], step, tilt, stages)
+    ask = bracket([tilted(i, m, step, tilt) for i, m, _ in parts], [n for *_, n in parts], step, tilt, stages)
     y, mass = direct(parts, step)
     for eps in rng.choice(y[mass > 1e-20], 5):
         exact = delta_of(y, mass, float(eps))
@@ -97,14 +105,14 @@ def test_staged_brackets_hold_the_convolution(seed):
 
 @pytest.mark.parametrize("tilt", [0.0, 3.0, 15.0])
 def test_binomial_walks_of_a_million_steps(tilt):
-    # oracle: the binomial law of n steps of +-h, P(+) = e^h/(1 + e^h), from log gamma
+    # oracle: the binomial distribution of n steps of +-h, P(+) = e^h/(1 + e^h), from log gamma
     n, h = 10**6, 1e-3
     p = 1 / (1 + math.exp(-h))
     k = np.arange(n + 1.0)
     log_mass = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
     y = h * (2 * k - n)
-    law = tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt)
-    ask = both([law], [n], h, tilt, [(1, 1)], tail=1e-18)
+    pmf = tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt)
+    ask = bracket([pmf], [n], h, tilt, [(1, 1)], tail=1e-18)
     mean = n * h * math.tanh(h * (tilt + 0.5))
     for eps in (mean, mean + 1.0, max(mean - 1.0, 0.0)):
         exact = delta_of(y, np.exp(log_mass), eps)
@@ -118,7 +126,7 @@ def test_a_tiny_delta_keeps_its_relative_accuracy():
     h, n, p = 0.1, 4000, 1 / (1 + math.exp(-0.1))
     y, mass = direct([(np.array([-1, 1]), np.array([1 - p, p]), n)], h)
     tilt = 4.0
-    ask = both([tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt)], [n], h, tilt, [(1, 1)], tail=1e-16)
+    ask = bracket([tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt)], [n], h, tilt, [(1, 1)], tail=1e-16)
     eps = 150.0
     exact = delta_of(y, mass, eps)
     low, high = ask(eps)
@@ -128,13 +136,13 @@ def test_a_tiny_delta_keeps_its_relative_accuracy():
     assert high - low <= 1e-6 * exact
 
 
-def test_laws_that_join_late_count_like_any_other():
+def test_coarse_jumps_count_like_any_other_losses():
     step, tilt = 0.01, 1.0
-    first, late = (np.array([-1, 0, 1]), np.array([0.2, 0.5, 0.3])), (np.array([0, 40]), np.array([0.999, 0.001]))
+    first, jump = (np.array([-1, 0, 1]), np.array([0.2, 0.5, 0.3])), (np.array([0, 40]), np.array([0.999, 0.001]))
     stages = [(5, 2), (1, 1)]
-    coarse = tilted(late[0], late[1], 2 * step, tilt)
-    ask = both([tilted(*first, step, tilt)], [40], step, tilt, stages, late=[(coarse, 40)])
-    y, mass = direct([(*first, 40), (np.array([0, 80]), late[1], 40)], step)
+    coarse = tilted(jump[0], jump[1], 2 * step, tilt)
+    ask = bracket([tilted(*first, step, tilt)], [40], step, tilt, stages, coarse_jumps=[(coarse, 40)])
+    y, mass = direct([(*first, 40), (np.array([0, 80]), jump[1], 40)], step)
     for eps in (0.0, 0.2, 0.9):
         low, high = ask(eps)
         exact = delta_of(y, mass, eps)
@@ -143,24 +151,34 @@ def test_laws_that_join_late_count_like_any_other():
 
 
 def test_eps_beyond_every_loss_leaves_only_the_mass_at_infinity():
-    ask = both([tilted(np.array([-1, 1]), np.array([0.4, 0.6]), 0.1, 0.0)], [10], 0.1, 0.0, [(1, 1)], infinity=0.25)
+    ask = bracket([tilted(np.array([-1, 1]), np.array([0.4, 0.6]), 0.1, 0.0)], [10], 0.1, 0.0, [(1, 1)], infinity=0.25)
     low, high = ask(1.01)
     assert low <= 0.25 <= high
     assert high - low < 1e-10
 
 
 def test_a_window_that_does_not_fit_is_refused():
-    law = Law(np.array([-1, 1]), np.array([0.5, 0.5]), 0.0)
+    pmf = LatticePmf(np.array([-1, 1]), np.array([0.5, 0.5]), 0.0)
     with pytest.raises(Unsupported, match="tol"):
-        compose([law], [MAX_CELLS**2], 1.0, 0.0, [(1, 1)], late=[], upper=True, log_finite=0.0, tail=1e-9)
+        compose_pmfs(
+            [pmf],
+            [constants.MAX_WINDOW_CELLS**2],
+            1.0,
+            0.0,
+            [(1, 1)],
+            coarse_jumps=[],
+            upper=True,
+            log_finite=0.0,
+            tail=1e-9,
+        )
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_reach_leaves_no_more_than_its_tail(seed):
-    # oracle: the exact law of the sum by convolution
+    # oracle: the exact PMF of the sum by convolution
     rng = np.random.default_rng(seed)
-    parts = [(*random_law(rng), int(rng.integers(1, 15))) for _ in range(2)]
+    parts = [(*random_pmf(rng), int(rng.integers(1, 15))) for _ in range(2)]
     points = [(index * 0.1, mass[None]) for index, mass, _ in parts]
     moments = [(m @ y, m @ (y - m @ y) ** 2) for y, m in points]
     counts, tail = [np.array([n]) for *_, n in parts], 10 ** rng.uniform(-12, -2)
@@ -172,7 +190,7 @@ def test_reach_leaves_no_more_than_its_tail(seed):
 
 
 def test_fast_lengths_are_long_enough_and_smooth():
-    for n in [*range(1, 700), 12345, 10**6 + 1, MAX_CELLS]:
+    for n in [*range(1, 700), 12345, 10**6 + 1, constants.MAX_WINDOW_CELLS]:
         size = fast_length(n)
         assert n <= size
         assert size < 2 * n or n <= 2
@@ -182,25 +200,28 @@ def test_fast_lengths_are_long_enough_and_smooth():
         assert size == 1
 
 
-def test_a_block_of_large_losses_alone_stays_its_own_lower_law():
-    # its Q-mass does not show beside its P-mass: ln(Q / P) is far below zero, where rounding once made it ln of nothing
+def test_coarsening_keeps_a_block_of_large_losses_alone():
+    # its Q-mass vanishes beside its P-mass: ln(Q / P) is far below zero, where rounding could make it ln of zero
     index = np.concatenate([[-1], np.arange(400, 420)])
     mass = np.append(1e-280, np.full(20, 0.05))
-    law = Law(index, mass, 0.0)
-    coarse = _coarse(law, 0.1, 4, 1.0, upper=False)
-    assert _or_point(law, coarse, 0.1, 4, 1.0) == (coarse, 0.0)
+    pmf = LatticePmf(index, mass, 0.0)
+    coarse = _coarsen(pmf, 0.1, 4, 1.0, upper=False)
+    assert _or_point_mass(pmf, coarse, 0.1, 4, 1.0) == (coarse, 0.0)
 
 
-def test_far_ends_of_mere_rounding_do_not_take_a_lower_law_a_cell_down():
-    # oracle: the same law without its ends; noise of 1e-17 beyond a sharp upper edge left no node room for its dots
+def test_optimistic_coarsening_ignores_far_ends_of_rounding():
+    # oracle: the same PMF without its ends; noise of 1e-17 beyond a sharp upper edge leaves the convex minorant no room
     rng = np.random.default_rng(8)
     index = np.arange(-3000, 3000)
     bell = np.where(index < 60, np.exp(-np.abs(index - 50.0) / 12) + 1e-9 * np.exp(index / 400), 0.0)
-    law = Law(index, bell / bell.sum(), 0.0)
-    noisy = Law(index, law.mass + 1e-17 * rng.random(index.size), 0.0)
+    pmf = LatticePmf(index, bell / bell.sum(), 0.0)
+    noisy = LatticePmf(index, pmf.mass + 1e-17 * rng.random(index.size), 0.0)
     step, factor = 1e-6, 30
-    plain, kept = _coarse(noisy, step, factor, 20.0, upper=False), _lower(noisy, step, factor, 20.0, 1e-13)[0]
-    clean = _coarse(law, step, factor, 20.0, upper=False)
+    plain, kept = (
+        _coarsen(noisy, step, factor, 20.0, upper=False),
+        _coarsen_optimistic(noisy, step, factor, 20.0, 1e-13)[0],
+    )
+    clean = _coarsen(pmf, step, factor, 20.0, upper=False)
     means = [float(found.moments(step * factor)[0][0]) / (step * factor) for found in (plain, kept, clean)]
     assert means[0] < means[2] - 0.5
     assert abs(means[1] - means[2]) < 0.01

@@ -1,4 +1,4 @@
-"""Dots from above and from below: the lattice laws must bracket the privacy profile of the pair they replace, at every eps."""
+"""Pessimistic and optimistic discretisations must bracket the privacy profile of the pair, at every eps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace
-from wpriv.pld.lattice.discretize import balance, cells, coarsen, lower_dots, rounded, upper_dots, within
+from wpriv.pld.lattice.discretize import (
+    cell_masses,
+    coarsen,
+    correct_q_mass,
+    discretize_bulk,
+    discretize_optimistic,
+    discretize_pessimistic,
+    round_losses,
+)
 
 # a pair, the spacing of the lattice and its first and last index
 CASES = {
@@ -61,9 +69,9 @@ def q_mass(y: np.ndarray, mass: np.ndarray) -> float:
 
 
 def assert_bracketed(pair: LossPair, y: np.ndarray) -> None:
-    made = cells(pair, y)
-    upper, infinity = upper_dots(made, pair.mass_at_plus_infinity)
-    lower = lower_dots(made, pair.mass_at_plus_infinity)
+    cells = cell_masses(pair, y)
+    upper, infinity = discretize_pessimistic(cells, pair.mass_at_plus_infinity)
+    lower = discretize_optimistic(cells, pair.mass_at_plus_infinity)
     assert upper.min() >= 0
     assert lower.min() >= 0
     eps = places(y)
@@ -76,16 +84,16 @@ def assert_bracketed(pair: LossPair, y: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_step_lies_between_its_dots(name):
+def test_one_step_lies_between_its_discretisations(name):
     pair, step, first, last = CASES[name]
     assert_bracketed(pair, np.arange(first, last + 1) * step)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_upper_dots_are_a_pair_of_probability_laws(name):
+def test_pessimistic_discretisation_is_a_pair_of_probability_distributions(name):
     pair, step, first, last = CASES[name]
     y = np.arange(first, last + 1) * step
-    mass, infinity = upper_dots(cells(pair, y), pair.mass_at_plus_infinity)
+    mass, infinity = discretize_pessimistic(cell_masses(pair, y), pair.mass_at_plus_infinity)
     assert mass.sum() + infinity == pytest.approx(1.0, abs=1e-14)
     assert infinity >= pair.mass_at_plus_infinity
     assert q_mass(y, mass) <= 1 + 1e-12 + math.exp(float(pair.tails(y[:1]).cdf_p[0]) - y[0])
@@ -103,10 +111,10 @@ def test_both_errors_fall_with_the_square_of_the_spacing(name):
 
     def widths(h: float, scale: int) -> np.ndarray:
         y = np.arange(first * scale, last * scale + 1) * h
-        made = cells(pair, y)
+        cells = cell_masses(pair, y)
         (upper, infinity), lower = (
-            upper_dots(made, pair.mass_at_plus_infinity),
-            lower_dots(made, pair.mass_at_plus_infinity),
+            discretize_pessimistic(cells, pair.mass_at_plus_infinity),
+            discretize_optimistic(cells, pair.mass_at_plus_infinity),
         )
         return np.array(
             [
@@ -120,7 +128,7 @@ def test_both_errors_fall_with_the_square_of_the_spacing(name):
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_few_atoms_lie_between_their_dots_on_any_nodes(seed):
+def test_few_atoms_lie_between_their_discretisations_on_any_nodes(seed):
     rng = np.random.default_rng(seed)
     pair = random_atoms(rng)
     low, high = pair.support
@@ -153,10 +161,10 @@ def test_tiny_mass_far_above_a_bulk_cannot_lift_the_lower_profile():
 
 
 @pytest.mark.parametrize("cut_below", [False, True])
-def test_the_middle_of_a_law_lies_between_its_dots(cut_below):
+def test_the_bulk_of_a_pld_lies_between_its_discretisations(cut_below):
     # oracle: the tails of the pair; the profile of the losses within [a, b] is P(a < L <= b; L > eps) - e^eps Q(same)
     pair, y = poisson(GaussPair(1.0), 0.01), np.arange(-20, 41) * 5e-4
-    rest, log_kappa, upper, lower, inner = within(cells(pair, y), cut_below)
+    rest, log_kappa, upper, lower, inner = discretize_bulk(cell_masses(pair, y), cut_below)
     ends, eps = pair.tails(y[[0, -1]]), np.linspace(y[0], y[-1], 401)[:-1]
     inside = pair.tails(eps)
     exact = np.exp(inside.sf_p) - np.exp(ends.sf_p[1]) - np.exp(eps) * (np.exp(inside.sf_q) - np.exp(ends.sf_q[1]))
@@ -173,14 +181,14 @@ def test_the_middle_of_a_law_lies_between_its_dots(cut_below):
 @pytest.mark.parametrize("pair", [GaussPair(8.0), GaussPair(40.0), poisson(GaussPair(10.0), 0.3), LaplacePair(30.0)])
 def test_rounded_losses_bracket_the_profile(pair):
     y = np.arange(-40, 60) * (2.5 * pair.mu if isinstance(pair, GaussPair) else 5.0)
-    upper, lower, infinity = rounded(pair, y)
+    upper, lower, infinity = round_losses(pair, y)
     eps = places(y)
     f = np.exp(pair.log_delta(eps))
     assert np.all(profile(y, upper, infinity, eps) >= f - 1e-15)
     assert np.all(profile(y, lower, pair.mass_at_plus_infinity, eps) <= f + 1e-15)
 
 
-def test_balance_restores_the_mean_of_a_small_loss():
+def test_correct_q_mass_restores_the_mean_of_a_small_loss():
     rng = np.random.default_rng(0)
     y = np.linspace(-1e-5, 1e-5, 201)
     exact = np.exp(-((y / 3e-6) ** 2) / 2 + y / 2)
@@ -189,22 +197,22 @@ def test_balance_restores_the_mean_of_a_small_loss():
     expected = math.fsum((exact * np.expm1(-y)).tolist())
     noisy = exact + rng.normal(size=y.size) * 1e-17
     noisy /= noisy.sum()
-    assert balance(y, noisy, expected) @ np.expm1(-y) == pytest.approx(expected, abs=1e-21)
+    assert correct_q_mass(y, noisy, expected) @ np.expm1(-y) == pytest.approx(expected, abs=1e-21)
 
 
-def test_balance_leaves_large_losses_alone():
-    # where e^-y is nothing, its mean says nothing of the loss: the correction must not move the law
+def test_correct_q_mass_leaves_large_losses_alone():
+    # where e^-y is nothing, its mean says nothing of the loss: the correction must not move the PMF
     y = np.arange(0.0, 400.0)
     mass = np.exp(-((y - 200) ** 2) / 800)
     mass /= mass.sum()
     expected = float(mass @ np.expm1(-y))
-    assert balance(y, mass, expected + 3e-16) @ y == pytest.approx(float(mass @ y), rel=1e-12)
+    assert correct_q_mass(y, mass, expected + 3e-16) @ y == pytest.approx(float(mass @ y), rel=1e-12)
 
 
 @settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_coarser_lattices_bracket_finer_ones(seed):
-    """Any lattice law, tilted or not, against its direct profile; P- and Q-mass are kept from above, P-mass from below."""
+    """Any lattice PMF against its direct profile; from above P- and Q-mass are kept, from below P-mass."""
     rng = np.random.default_rng(seed)
     k, factor = int(rng.integers(1, 200)), int(rng.integers(2, 40))
     step, tilt, start = (
@@ -219,20 +227,20 @@ def test_coarser_lattices_bracket_finer_ones(seed):
     plain = mass * np.exp(-tilt * (y - y[0]))
     total, total_q = plain.sum(), q_mass(y, plain)
     for upper in (True, False):
-        first, made = coarsen(start, mass, step, factor, tilt, upper=upper)
-        node = (first + np.arange(made.size)) * step * factor
-        law = made * np.exp(-tilt * (node - y[0]))
-        assert made.min() >= 0
-        assert law.sum() == pytest.approx(total, rel=1e-11)
+        first, coarse = coarsen(start, mass, step, factor, tilt, upper=upper)
+        node = (first + np.arange(coarse.size)) * step * factor
+        untilted = coarse * np.exp(-tilt * (node - y[0]))
+        assert coarse.min() >= 0
+        assert untilted.sum() == pytest.approx(total, rel=1e-11)
         if upper:
-            assert q_mass(node, law) == pytest.approx(total_q, rel=1e-11)
+            assert q_mass(node, untilted) == pytest.approx(total_q, rel=1e-11)
         eps = np.unique(np.concatenate([y[:: max(1, k // 40)], node, node + 0.4 * step * factor]))
-        f, g = profile(y, plain, 0.0, eps), profile(node, law, 0.0, eps)
+        f, g = profile(y, plain, 0.0, eps), profile(node, untilted, 0.0, eps)
         noise = 1e-12 * f + 1e-13 * total * step
         assert np.all(g >= f - noise if upper else g <= f + noise), (upper, np.abs(g / np.maximum(f, 1e-300) - 1).max())
 
 
-def test_coarsening_is_second_order_on_smooth_laws():
+def test_coarsening_is_second_order_on_smooth_pmfs():
     y = np.arange(-2000, 2001) * 1e-3
     mass = np.exp(-(y**2) / 0.08 + y / 2)
     mass /= mass.sum()
@@ -241,9 +249,9 @@ def test_coarsening_is_second_order_on_smooth_laws():
     off = []
     for factor in (10, 40):
         for upper in (True, False):
-            first, made = coarsen(-2000, mass, 1e-3, factor, 0.0, upper=upper)
-            node = (first + np.arange(made.size)) * 1e-3 * factor
-            off.append(np.abs(profile(node, made, 0.0, eps) - f).max())
+            first, coarse = coarsen(-2000, mass, 1e-3, factor, 0.0, upper=upper)
+            node = (first + np.arange(coarse.size)) * 1e-3 * factor
+            off.append(np.abs(profile(node, coarse, 0.0, eps) - f).max())
     assert off[0] < off[2] / 10
     assert off[1] < off[3] / 10
     assert max(off[:2]) < 1e-4

@@ -1,4 +1,4 @@
-"""Where the nodes of a group lie; and bulks that a lattice does not resolve: from below they are points below the law they stand for."""
+"""Nodes of a group; and optimistic PMFs of bulks that a lattice does not resolve, which are points at zero."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 
 from wpriv.core.subsampling import poisson
 from wpriv.mechanisms.gauss import GaussPair
-from wpriv.pld.lattice.discretize import cells, within
-from wpriv.pld.lattice.step_pmfs import UNLIKE, _resolved, _stretch, nodes, parted
-from wpriv.pld.saddle_point import probe
-from wpriv.pld.stacking import groups
+from wpriv.pld import constants
+from wpriv.pld.lattice.discretize import cell_masses, discretize_bulk
+from wpriv.pld.lattice.step_nodes import _stretch, choose_nodes, split_by_node_count
+from wpriv.pld.lattice.step_pmfs import _optimistic_bulk
+from wpriv.pld.saddle_point import approximate_pmf
+from wpriv.pld.stacking import group_pairs
 
 
 @pytest.mark.parametrize("tilt", [0.0, 4.0])
@@ -20,27 +22,27 @@ def test_a_bulk_narrower_than_a_cell_is_a_point_at_zero(tilt):
     # oracle: Jensen; the point has the bulk's P-mass and lies ln kappa above its place
     index, step = np.array([-1, 0, 1, 2]), 1e-3
     fallen = np.array([[0.999, 0.0, 0.0, 0.0], [0.1, 0.2, 0.6, 0.1]])
-    law, fall = _resolved(index, fallen, step, tilt, np.array([1e-7, 1e-7]))
-    assert fall.tolist() == [1e-7, 0.0]
-    first = law.rows[0] * np.exp(law.log_norm[0] - tilt * law.losses(step))
+    pmf, eps_slack = _optimistic_bulk(index, fallen, step, tilt, np.array([1e-7, 1e-7]))
+    assert eps_slack.tolist() == [1e-7, 0.0]
+    first = pmf.rows[0] * np.exp(pmf.log_norm[0] - tilt * pmf.losses(step))
     assert first.sum() == pytest.approx(0.999, rel=1e-14)
-    assert first[law.index == 0].sum() == pytest.approx(0.999, rel=1e-14)
+    assert first[pmf.index == 0].sum() == pytest.approx(0.999, rel=1e-14)
     # the other row is left as it was
-    second = law.rows[1] * np.exp(law.log_norm[1] - tilt * law.losses(step))
+    second = pmf.rows[1] * np.exp(pmf.log_norm[1] - tilt * pmf.losses(step))
     np.testing.assert_allclose(second, fallen[1], rtol=1e-13)
 
 
-def test_a_point_where_no_lower_mass_was_at_zero_is_no_empty_law():
-    law, _ = _resolved(np.array([-1, 0, 1]), np.array([[1.0, 0.0, 0.0]]), 0.01, 2.0, np.zeros(1))
-    assert law.index.tolist() == [0]
-    assert law.rows.tolist() == [[1.0]]
+def test_a_point_at_zero_exists_where_no_optimistic_mass_was_at_zero():
+    pmf, _ = _optimistic_bulk(np.array([-1, 0, 1]), np.array([[1.0, 0.0, 0.0]]), 0.01, 2.0, np.zeros(1))
+    assert pmf.index.tolist() == [0]
+    assert pmf.rows.tolist() == [[1.0]]
 
 
 def test_the_point_lies_below_the_bulk_it_stands_for():
     # oracle: the pair's own tails between the cuts
     pair, y = poisson(GaussPair(1.0), 1e-6), np.array([-1, 0, 1]) * 1e-2
-    rest, _, _, lower, inner = within(cells(pair, y), False)
-    law, fall = _resolved(
+    rest, _, _, lower, inner = discretize_bulk(cell_masses(pair, y), False)
+    pmf, eps_slack = _optimistic_bulk(
         np.array([-1, 0, 1]), np.atleast_2d(lower / rest), 1e-2, 3.0, np.atleast_1d(max(float(inner), 0.0))
     )
     ends = pair.tails(y[[0, -1]])
@@ -49,8 +51,8 @@ def test_the_point_lies_below_the_bulk_it_stands_for():
         bulk = float(
             np.exp(at.sf_p[0]) - np.exp(ends.sf_p[1]) - math.exp(eps) * (np.exp(at.sf_q[0]) - np.exp(ends.sf_q[1]))
         )
-        mass = law.rows[0] * np.exp(law.log_norm[0] - 3.0 * law.losses(1e-2)) * float(rest)
-        loss = law.losses(1e-2) - float(fall[0])
+        mass = pmf.rows[0] * np.exp(pmf.log_norm[0] - 3.0 * pmf.losses(1e-2)) * float(rest)
+        loss = pmf.losses(1e-2) - float(eps_slack[0])
         point = float((mass * np.maximum(-np.expm1(eps - loss), 0.0)).sum())
         assert point <= bulk + 4e-16  # tails near 1 are right to an ulp or two
 
@@ -58,15 +60,18 @@ def test_the_point_lies_below_the_bulk_it_stands_for():
 def test_the_parts_of_a_group_are_all_of_it_and_need_like_numbers_of_nodes():
     # oracle: the nodes of each pair by itself
     pairs = {poisson(GaussPair(1 / (0.8 + 0.02 * i)), 0.01): 3 + i for i in range(50)}
-    (group,) = groups(pairs)
-    parts = parted(group, probe(*group.members), 4.0)
+    (group,) = group_pairs(pairs)
+    parts = split_by_node_count(group, approximate_pmf(*group.members), 4.0)
     assert 1 < len(parts) < 6
     assert {pair: n for part, _ in parts for pair, n in zip(part.members, part.counts.tolist(), strict=True)} == pairs
-    for part, p in parts:
-        assert p.mass.shape[0] == len(part.members)
-        alone = [nodes(groups({pair: 1})[0], probe(pair), 5e-4, 4.0, 1e-13, 1e-12).size for pair in part.members]
-        assert max(alone) <= 1.4 * UNLIKE * min(alone)
-        assert nodes(part, p, 5e-4, 4.0, 1e-13, 1e-12).size <= 1.4 * max(alone)
+    for part, part_pmf in parts:
+        assert part_pmf.mass.shape[0] == len(part.members)
+        alone = [
+            choose_nodes(group_pairs({pair: 1})[0], approximate_pmf(pair), 5e-4, 4.0, 1e-13, 1e-12).size
+            for pair in part.members
+        ]
+        assert max(alone) <= 1.4 * constants.MAX_NODE_COUNT_RATIO * min(alone)
+        assert choose_nodes(part, part_pmf, 5e-4, 4.0, 1e-13, 1e-12).size <= 1.4 * max(alone)
 
 
 @pytest.mark.parametrize("extra", [1e-9, 0.3, 5.0])

@@ -16,16 +16,16 @@ from wpriv.errors import Unsupported
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
-from wpriv.pld import composition
+from wpriv.pld import composition, constants
 from wpriv.pld.composition import Composition
-from wpriv.pld.transform.atomic_transforms import Atoms, even_sums
-from wpriv.pld.transform.inversion import invert
-from wpriv.pld.transform.negligible_frequencies import loud
-from wpriv.pld.transform.smoothing_kernel import Kernel
+from wpriv.pld.transform.atomic_transforms import TiltedAtoms, even_sums
+from wpriv.pld.transform.inversion import invert_transform
+from wpriv.pld.transform.negligible_frequencies import significant_frequencies
+from wpriv.pld.transform.smoothing_kernel import SmoothingKernel
 
 
-def random_law(rng: np.random.Generator, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Losses and P-masses of a law whose Q-mass is at most one."""
+def random_pmf(rng: np.random.Generator, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Losses and P-masses of a PMF whose Q-mass is at most one."""
     y, p = np.sort(rng.normal(0, scale, size)), rng.dirichlet(np.ones(size))
     return y + max(math.log(float(p @ np.exp(-y))), 0.0), p
 
@@ -41,15 +41,15 @@ def random_law(rng: np.random.Generator, size: int, scale: float) -> tuple[np.nd
 def test_the_bracket_holds_the_exact_sum_over_all_outcomes(seed, n, size, log_scale, share):
     """Oracle: the sum over the multinomial outcomes."""
     rng = np.random.default_rng(seed)
-    y, p = random_law(rng, size, 10**log_scale)
+    y, p = random_pmf(rng, size, 10**log_scale)
     tilt = 1.0 / (10**log_scale * math.sqrt(n))
-    law = Atoms.of(y, p, tilt, np.array([n]), np.zeros(1))
-    spread = math.sqrt(n * float(law.variances[0]))
-    eps = float(n * (law.weight @ law.y)[0] + share * spread)
+    atoms = TiltedAtoms.of(y, p, tilt, np.array([n]), np.zeros(1))
+    spread = math.sqrt(n * float(atoms.variances[0]))
+    eps = float(n * (atoms.weight @ atoms.y)[0] + share * spread)
     truth = oracles.atoms_delta([(y, p, n)], eps)
     assume(truth > 1e-6)
-    mean = float(n * (law.weight @ law.y)[0])
-    composed = invert([law], tilt, eps, mean, truth, 1e-4 * spread, 1e-4)
+    mean = float(n * (atoms.weight @ atoms.y)[0])
+    composed = invert_transform([atoms], tilt, eps, mean, truth, 1e-4 * spread, 1e-4)
     low, high = composed.delta(eps, -1), composed.delta(eps, +1)
     assert low <= truth * (1 + 1e-12)
     assert truth <= high * (1 + 1e-12)
@@ -63,15 +63,15 @@ def test_sums_of_waves_are_within_their_stated_rounding(seed, size, count, log_t
     """Oracle: mpmath, at the first and the last frequency."""
     rng = np.random.default_rng(seed)
     y, p = rng.normal(0, 1, size), rng.dirichlet(np.ones(size))
-    law = Atoms.of(y, p, 0.0, np.array([1]), np.zeros(1))
+    atoms = TiltedAtoms.of(y, p, 0.0, np.array([1]), np.zeros(1))
     spacing = 10**log_t
-    moved, noise = law.transform(1, 1 + count, spacing)
+    transform, noise = atoms.transform(1, 1 + count, spacing)
     with mpmath.workdps(40):
         for j in {0, count - 1}:
             t = mpmath.mpf(spacing * (1 + j))
-            waves = [mpmath.expj(t * mpmath.mpf(float(a))) - 1 for a in law.away]
-            exact = mpmath.fsum(mpmath.mpf(float(w)) * each for w, each in zip(law.weight[0], waves, strict=True))
-            assert abs(mpmath.mpc(complex(moved[j, 0])) - exact) <= float(noise[j, 0]) * 1.01 + 1e-300
+            waves = [mpmath.expj(t * mpmath.mpf(float(a))) - 1 for a in atoms.offset]
+            exact = mpmath.fsum(mpmath.mpf(float(w)) * each for w, each in zip(atoms.weight[0], waves, strict=True))
+            assert abs(mpmath.mpc(complex(transform[j, 0])) - exact) <= float(noise[j, 0]) * 1.01 + 1e-300
 
 
 @settings(max_examples=30, deadline=None)
@@ -79,30 +79,30 @@ def test_sums_of_waves_are_within_their_stated_rounding(seed, size, count, log_t
 def test_frequencies_left_out_add_no_more_than_is_said(seed, n, size):
     """Oracle: the product at every frequency."""
     rng = np.random.default_rng(seed)
-    y, p = random_law(rng, size, 0.01)
+    y, p = random_pmf(rng, size, 0.01)
     tilt = 1.0
-    law = Atoms.of(y, p, tilt, np.array([n]), np.zeros(1))
-    spread = math.sqrt(n * float(law.variances[0]))
-    kernel, spacing = Kernel(0.01 * spread), 2 * math.pi / (20 * spread)
+    atoms = TiltedAtoms.of(y, p, tilt, np.array([n]), np.zeros(1))
+    spread = math.sqrt(n * float(atoms.variances[0]))
+    kernel, spacing = SmoothingKernel(0.01 * spread), 2 * math.pi / (20 * spread)
     count = math.ceil(kernel.edge / spacing)
-    chosen = loud([law], tilt, spread, spacing, count, kernel, 1e-8, 10**9)
+    chosen = significant_frequencies([atoms], tilt, spread, spacing, count, kernel, 1e-8, 10**9)
     t = spacing * np.arange(count)
-    size_of = np.abs(1 + even_sums(law.away, law.weight, 0.0, spacing, count)[:, 0]) ** n
+    size_of = np.abs(1 + even_sums(atoms.offset, atoms.weight, 0.0, spacing, count)[:, 0]) ** n
     s = tilt + 1j * t
     smooth = np.abs(kernel.transform(s))
-    quiet = np.ones(count, dtype=bool)
+    omitted = np.ones(count, dtype=bool)
     for first, last in chosen.runs:
-        quiet[first:last] = False
+        omitted[first:last] = False
     terms = size_of * smooth * spacing / math.pi
-    assert float((terms / np.abs(s * (s + 1)))[quiet].sum()) <= chosen.first * (1 + 1e-9) + 1e-300
-    assert float((terms * smooth)[quiet].sum()) <= chosen.second * (1 + 1e-9) + 1e-300
-    assert chosen.first <= 1e-8
+    assert float((terms / np.abs(s * (s + 1)))[omitted].sum()) <= chosen.omitted_value * (1 + 1e-9) + 1e-300
+    assert float((terms * smooth)[omitted].sum()) <= chosen.omitted_density * (1 + 1e-9) + 1e-300
+    assert chosen.omitted_value <= 1e-8
 
 
 def test_too_many_frequencies_are_refused():
-    law = Atoms.of(np.array([-1.0, 1.0]), np.array([0.3, 0.7]), 1.0, np.array([3]), np.zeros(1))
+    atoms = TiltedAtoms.of(np.array([-1.0, 1.0]), np.array([0.3, 0.7]), 1.0, np.array([3]), np.zeros(1))
     with pytest.raises(Unsupported):
-        loud([law], 1.0, 1.0, 1e-3, 10**6, Kernel(1e-3), 1e-12, 10)
+        significant_frequencies([atoms], 1.0, 1.0, 1e-3, 10**6, SmoothingKernel(1e-3), 1e-12, 10)
 
 
 JOBS = st.sampled_from(
@@ -128,9 +128,9 @@ JOBS = st.sampled_from(
 def test_the_ways_to_compose_never_exclude_each_other(make, log_q, log_sigma, log_n, log_delta):
     run = [(make(10**log_q, 10**log_sigma), int(2**log_n))]
     ends = []
-    for ways in ((composition.by_transform,), (composition.on_lattices,)):
+    for method in composition.METHODS:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(composition, "WAYS", ways)
+            patch.setattr(composition, "METHODS", (method,))
             try:
                 ends.append(Composition(run).epsilon(10**log_delta, 1e-3))
             except Unsupported:
@@ -171,7 +171,7 @@ def test_a_question_that_takes_too_long_gets_the_best_bracket_so_far(target, mon
     from wpriv import budget
 
     asked = {"mech": "gauss", "sigma": 0.5, "rate": 1e-6, "n": 100, "sampling": "poisson", **target}
-    monkeypatch.setattr(composition, "SECONDS", 0.0)
+    monkeypatch.setattr(constants, "QUESTION_CPU_SECONDS", 0.0)
     found = budget(**asked)
     bracket = found.epsilon if "delta" in target else found.delta
     assert 0 <= bracket.lower < bracket.upper < math.inf
@@ -183,8 +183,8 @@ def test_a_question_after_others_have_taken_all_the_time_is_still_answered(monke
     log_m = oracles.poisson_gauss(0.01, 0.25, "remove")
     asked = Composition([(poisson(GaussPair(0.25), 0.01), 65536)])
     asked.epsilon(1e-4, 1e-3)
-    monkeypatch.setattr(composition, "LEAST_SECONDS", 0.0)
-    asked.left = -1.0
+    monkeypatch.setattr(constants, "MIN_QUESTION_CPU_SECONDS", 0.0)
+    asked.seconds_left = -1.0
     low, high = asked.epsilon(1e-9, 1e-6)
     assert 0 < low <= high < math.inf
     assert oracles.contour_delta([(log_m, 65536)], low) >= 1e-9 * (1 - 1e-8)

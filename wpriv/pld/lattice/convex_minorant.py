@@ -1,7 +1,8 @@
-"""Lower dots: a piecewise-linear convex function below a profile, worked out in masses so that nothing cancels.
+"""Optimistic discretisation: a piecewise-linear convex minorant of the privacy profile, computed on masses.
 
-Pushing the value at a node down by g changes the P-mass there and at its neighbours by second differences of g; what a node may be
-pushed by is bounded by its cells, and at the ends of the law by the room it has above the straight line that ends the profile.
+Working on masses avoids cancellation: lowering the profile's value at a node by g changes the P-mass there and at its
+neighbours by second differences of g. How far a node must be lowered follows from its cells; how far it can be lowered
+at the ends of the PMF is limited by its distance from the straight line that ends the profile.
 """
 
 from __future__ import annotations
@@ -12,15 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.numerics.arrays import Array
-
-# a node is taken to have room once so many nodes in a row have it
-ROOMY = 32
-# nodes looked at together, as far as their exponentials allow
-CHUNK, LOG_RANGE = 40, 500.0
+from wpriv.pld import constants
 
 
 def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangent_right: Array, tilt: float) -> Array:
-    """Turns the masses of chord interpolations into those of convex functions below the profiles, a row (or a single law) each.
+    """Turn the masses of chord interpolations into those of convex functions below the profiles, row by row.
 
     Args:
         width: [k] distances between neighbouring nodes (nats).
@@ -32,67 +29,70 @@ def push_down(width: Array, mass: Array, gap: Array, tangent_left: Array, tangen
         [..., k+1] non-negative masses with no more P-mass than given.
     """
     rows, gaps = mass.reshape(-1, mass.shape[-1]), gap.reshape(-1, width.size)
-    grow = np.exp(tilt * width)
+    growth = np.exp(tilt * width)
     push = np.zeros(rows.shape)
     push[:, :-1] = gaps
-    push[:, 1:] = np.maximum(push[:, 1:], gaps * grow)
+    push[:, 1:] = np.maximum(push[:, 1:], gaps * growth)
     lefts, rights = tangent_left.reshape(gaps.shape), tangent_right.reshape(gaps.shape)
     first = _settle_end(width, rows, push, lefts, tilt, +1)
     last = width.size - _settle_end(width[::-1], rows[:, ::-1], push[:, ::-1], rights[:, ::-1], tilt, -1)
     low = rows.copy()
-    low[:, :-1] -= (push[:, 1:] / grow - push[:, :-1]) / np.expm1(width)
-    low[:, 1:] += (push[:, 1:] - push[:, :-1] * grow) / -np.expm1(-width)
+    low[:, :-1] -= (push[:, 1:] / growth - push[:, :-1]) / np.expm1(width)
+    low[:, 1:] += (push[:, 1:] - push[:, :-1] * growth) / -np.expm1(-width)
     node = np.arange(rows.shape[1])
     low[(node < first[:, None] - 1) | (node > last[:, None] + 1)] = 0.0
     for i in np.flatnonzero((low < 0).any(axis=1) | (first > last)):
-        settled = convexify(width, low[i], tilt) if first[i] <= last[i] else None
-        if settled is None:
-            # too little room for dots: every chord mass came from losses above the node before its own, and may fall there
-            settled = np.append(rows[i, 1:] / grow, 0.0)
-            settled[0] += rows[i, 0]
-        low[i] = settled
+        row = convexify(width, low[i], tilt) if first[i] <= last[i] else None
+        if row is None:
+            # no convex minorant by this construction: each chord mass came from losses above the previous node, and
+            # moves there
+            row = np.append(rows[i, 1:] / growth, 0.0)
+            row[0] += rows[i, 0]
+        low[i] = row
     return low.reshape(mass.shape)
 
 
 def _settle_end(
     width: Array, mass: Array, push: Array, tangent: Array, tilt: float, direction: int
 ) -> NDArray[np.int64]:
-    """Fixes ``push`` in place from one end inwards until nodes have room for it; returns each row's first such node.
+    """Fix ``push`` in place from one end inwards until nodes are feasible; return each row's first feasible node.
 
-    Room is how far the profile lies above the straight line that ends it: zero up to the first node with any mass, growing inwards.
-    A node without enough room is put on that line, and its inner neighbour must then stay under the tangent at the node.
+    A node is feasible if the profile lies far enough above the straight line that ends it to be pushed down as
+    required. That distance (``room``) is zero up to the first node with mass and grows inwards. An infeasible node is
+    put on the line, and its inner neighbour must then stay below the tangent at the node.
     """
     k, row = width.size, np.arange(mass.shape[0])[:, None]
     start = (mass > 0).argmax(axis=1)
-    needed = np.maximum(push[:, 1:], tangent)
+    required = np.maximum(push[:, 1:], tangent)
     rooms = np.zeros(mass.shape)
     room, total = np.zeros(row.size), mass[row[:, 0], start]
-    # the last node without room, and the node after it once enough in a row have some
-    wanting, first = start.copy(), np.full(row.size, -1)
-    done, chunk = 0, CHUNK
+    # the last infeasible node, and the node after it once enough nodes in a row are feasible
+    last_infeasible, first = start.copy(), np.full(row.size, -1)
+    processed, block = 0, constants.MINORANT_BLOCK
     while (first < 0).any():
-        d = width[np.minimum(start[:, None] + done + np.arange(chunk), k - 1)]
-        if chunk > 1 and float(d.sum(axis=1).max()) * (1 + tilt) > LOG_RANGE:
-            chunk //= 2
+        d = width[np.minimum(start[:, None] + processed + np.arange(block), k - 1)]
+        if block > 1 and float(d.sum(axis=1).max()) * (1 + tilt) > constants.MAX_EXPONENT_MINORANT:
+            block //= 2
             continue
-        at = start[:, None] + done + 1 + np.arange(chunk)
+        at = start[:, None] + processed + 1 + np.arange(block)
         inside, at = at <= k, np.minimum(at, k)
-        away = direction * np.cumsum(d, axis=1)
-        # scaled to the chunk's first node, both recurrences are sums of terms of one sign
-        totals = total[:, None] + np.cumsum(mass[row, at] * np.exp(-tilt * away), axis=1)
+        distance = direction * np.cumsum(d, axis=1)
+        # scaled to the block's first node, both recurrences are sums of terms of one sign
+        totals = total[:, None] + np.cumsum(mass[row, at] * np.exp(-tilt * distance), axis=1)
         before = np.concatenate([total[:, None], totals[:, :-1]], axis=1)
-        grown = np.exp(away)
-        steps = before * direction * np.expm1(direction * d) / grown
-        lift = np.exp(tilt * away)
-        found = grown * lift * (room[:, None] + np.cumsum(steps, axis=1))
-        enough = ~inside | (found >= needed[row, at - 1])
-        lacking = np.maximum(np.maximum.accumulate(np.where(enough, -1, at), axis=1), wanting[:, None])
-        settled = ~inside | (at - lacking >= ROOMY)
+        growth = np.exp(distance)
+        increments = before * direction * np.expm1(direction * d) / growth
+        lift = np.exp(tilt * distance)
+        block_rooms = growth * lift * (room[:, None] + np.cumsum(increments, axis=1))
+        feasible = ~inside | (block_rooms >= required[row, at - 1])
+        infeasible = np.maximum.accumulate(np.where(feasible, -1, at), axis=1)
+        infeasible = np.maximum(infeasible, last_infeasible[:, None])
+        settled = ~inside | (at - infeasible >= constants.FEASIBLE_RUN_LENGTH)
         here = settled.argmax(axis=1)
-        first = np.where((first < 0) & settled.any(axis=1), lacking[row[:, 0], here] + 1, first)
-        rooms[row, at] = np.where(inside, found, rooms[row, at])
-        room, total, wanting = found[:, -1], totals[:, -1] * lift[:, -1], lacking[:, -1]
-        done += chunk
+        first = np.where((first < 0) & settled.any(axis=1), infeasible[row[:, 0], here] + 1, first)
+        rooms[row, at] = np.where(inside, block_rooms, rooms[row, at])
+        room, total, last_infeasible = block_rooms[:, -1], totals[:, -1] * lift[:, -1], infeasible[:, -1]
+        processed += block
     unsettled = np.arange(k + 1) < first[:, None]
     push[unsettled] = rooms[unsettled]
     inner = np.flatnonzero(first <= k)
@@ -101,27 +101,30 @@ def _settle_end(
 
 
 def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
-    """The greatest convex minorant, in masses: each negative mass is shared between its neighbours, keeping P- and Q-mass.
+    """The greatest convex minorant on masses: negative mass is shared between its neighbours, keeping P- and Q-mass.
 
-    A debt that reaches the lowest node moves up, which only lowers the profile; None where more than rounding reaches the highest.
+    Negative mass that reaches the lowest node moves up, which only lowers the profile.
+
+    Returns:
+        The masses, changed in place; None where more than rounding would be lost at the highest node.
     """
-    bad = np.flatnonzero(mass < 0)
-    if bad.size == 0:
+    negative = np.flatnonzero(mass < 0)
+    if negative.size == 0:
         return mass
     y = np.concatenate([[0.0], np.cumsum(width)])
     before, after = list(range(-1, mass.size - 1)), list(range(1, mass.size + 1))
-    todo = [int(i) for i in bad]
-    gone = np.zeros(mass.size, dtype=bool)
-    small = 1e-15 * float(mass.sum())
-    while todo:
-        i = todo.pop()
-        if gone[i] or mass[i] >= 0:
+    pending = [int(i) for i in negative]
+    removed = np.zeros(mass.size, dtype=bool)
+    rounding = constants.MINORANT_ROUNDING * float(mass.sum())
+    while pending:
+        i = pending.pop()
+        if removed[i] or mass[i] >= 0:
             continue
         left, right = before[i], after[i]
-        gone[i] = True
+        removed[i] = True
         amount, mass[i] = float(mass[i]), 0.0
         if right >= mass.size:
-            if amount < -small:
+            if amount < -rounding:
                 return None
             if left >= 0:
                 after[left] = right
@@ -133,5 +136,5 @@ def convexify(width: Array, mass: Array, tilt: float) -> Array | None:
             after[left] = right
         mass[right] += amount * share * math.exp(tilt * (y[right] - y[i]))
         before[right] = left
-        todo += [k for k in (left, right) if k >= 0 and mass[k] < 0]
+        pending += [k for k in (left, right) if k >= 0 and mass[k] < 0]
     return mass

@@ -1,10 +1,10 @@
-"""Composition of lattice laws: tilted, staged FFT convolution with every error inside the bracket.
+"""Composition of lattice PMFs: tilted, staged FFT convolution with every error inside the bracket.
 
-Tilting by e^{lambda loss} (Esscher) brings the part of the law that decides delta to the middle of the window, so that a delta of
-1e-100 has the relative accuracy of one of 1e-3. Staging (Ghazi, Kamath, Kumar, Manurangsi, "Faster Privacy Accounting via Evolving
-Discretization", ICML 2022) composes blocks on a fine lattice, re-dots them on a coarser one - up for the upper law, down for the
-lower - and goes on, so that 2^40 steps cost a few short FFTs. Wrap-around is bounded by Chernoff tails of the tilted law, rounding by
-the usual bound of the FFT; both widen the bracket.
+Tilting by e^{lambda loss} (Esscher) moves the part of the PMF that decides delta to the middle of the window, so that a
+delta of 1e-100 has the relative accuracy of one of 1e-3. Staging (Ghazi, Kamath, Kumar, Manurangsi, "Faster Privacy
+Accounting via Evolving Discretization", ICML 2022) composes blocks on a fine lattice, discretises them again on a
+coarser one - pessimistically or optimistically - and goes on, so that 2^40 steps cost a few short FFTs. Wrap-around is
+bounded by Chernoff tails of the tilted PMF, rounding by the usual bound of the FFT; both widen the bracket.
 """
 
 from __future__ import annotations
@@ -17,229 +17,250 @@ from dataclasses import dataclass
 import numpy as np
 
 from wpriv.numerics.arrays import Array, Counts
+from wpriv.pld import constants
 from wpriv.pld.lattice.discretize import coarsen
-from wpriv.pld.lattice.lattice_pmf import Law, reach
-from wpriv.pld.lattice.spectra import Spectra, fast_length, jump_factor
+from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
+from wpriv.pld.lattice.spectra import SpectrumProducts, fast_length, jump_spectrum
 from wpriv.pld.lattice.staging import check_cells
-
-# an eps so far below the middle of a tilted law, in units of 1/tilt, cannot be read off it in double precision
-FAR = 690.0
-# what rounding may leave of tilted mass at the ends of a window, and the part of a cell that no lower law should lose on average
-NOISE, LOST = 1e-14, 0.05
 
 
 @dataclass(frozen=True)
-class Composed:
-    """The law of the composed loss (tilted, on a lattice), ready to be read at any eps near its middle.
+class LatticeComposition:
+    """The PMF of the composed loss (tilted, on a lattice), to be evaluated at any eps near its middle.
 
-    ``slack`` bounds the tilted mass that is missing or misplaced; ``infinity`` is the composed P-mass at +infinity. ``above`` and
-    ``above_q`` are the sums of P- and Q-mass from each node up, scaled to the centre; empty where they would overflow.
-    ``fall`` is by how much in eps a lower law lies too high.
+    Attributes:
+        step: spacing of the lattice in nats.
+        tilt: tilt of the PMF.
+        pmf: the PMF of the finite losses.
+        mass_at_plus_infinity: composed P-mass at +infinity.
+        slack: bound on the tilted mass that is missing or misplaced.
+        sf_p: P-mass from each node up, scaled to the centre; empty where it would overflow.
+        sf_q: the same of the Q-mass.
+        centre: mean of the tilted loss.
+        eps_slack: by how much in eps an optimistic PMF lies too high.
     """
 
     step: float
     tilt: float
-    law: Law
+    pmf: LatticePmf
     mass_at_plus_infinity: float
     slack: float
-    above: Array
-    above_q: Array
+    sf_p: Array
+    sf_q: Array
     centre: float
-    fall: float
+    eps_slack: float
 
     @property
     def cells(self) -> int:
-        """The size of the last window."""
-        return self.law.mass.size
+        """Number of cells of the last window."""
+        return self.pmf.mass.size
 
     def delta(self, eps: float, sign: int) -> float:
-        """delta at eps with the slack added (sign +1) or taken away (sign -1)."""
-        eps += self.fall if sign < 0 else 0.0
+        """delta at eps with the slack added (sign +1) or subtracted (sign -1)."""
+        eps += self.eps_slack if sign < 0 else 0.0
         x = eps - self.centre
-        if -self.tilt * x > FAR:
+        if -self.tilt * x > constants.MAX_EXPONENT_EVALUATION:
             return 1.0 if sign > 0 else self.mass_at_plus_infinity
-        i = int(np.searchsorted(self.law.index, math.floor(eps / self.step), side="right"))
+        i = int(np.searchsorted(self.pmf.index, math.floor(eps / self.step), side="right"))
         # the sum of (1 - e^{eps-y}) e^{-tilt (y-centre)} mass over losses y above eps
-        if self.above.size:
-            value = max(float(self.above[i]) - math.exp(min(x, 700.0)) * float(self.above_q[i]), 0.0)
+        if self.sf_p.size:
+            value = max(float(self.sf_p[i]) - math.exp(min(x, 700.0)) * float(self.sf_q[i]), 0.0)
         else:
-            y = self.law.index[i:] * self.step
-            value = float(
-                self.law.mass[i:]
-                @ (-np.expm1(eps - y) * np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0)))
-            )
+            y = self.pmf.index[i:] * self.step
+            untilted = np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0))
+            value = float(self.pmf.mass[i:] @ (-np.expm1(eps - y) * untilted))
         peak = math.exp(-self.tilt * math.log1p(1 / self.tilt)) / (1 + self.tilt) if self.tilt > 0 else 1.0
         value += sign * peak * self.slack * math.exp(-self.tilt * x)
-        log_scale = float(self.law.log_norm) - self.tilt * self.centre
+        log_scale = float(self.pmf.log_norm) - self.tilt * self.centre
         finite = math.exp(min(log_scale + math.log(value), 700.0)) if value > 0 else 0.0
-        # a bound above zero may be too small for a double
+        # an upper bound above zero may be too small for a double
         return min(max(finite + self.mass_at_plus_infinity, 5e-324 if sign > 0 else 0.0), 1.0)
 
 
-def compose(
-    laws: list[Law],
+def compose_pmfs(
+    pmfs: list[LatticePmf],
     counts: Sequence[Counts | int],
     step: float,
     tilt: float,
     stages: list[tuple[int, int]],
     *,
-    late: Sequence[tuple[Law, Counts | int]],
+    coarse_jumps: Sequence[tuple[LatticePmf, Counts | int]],
     upper: bool,
     log_finite: float,
     tail: float,
-) -> Composed:
-    """The law of the sum of ``counts[j]`` losses of each law j, or ``counts[j][k]`` of its row k.
+) -> LatticeComposition:
+    """Compose ``counts[j]`` losses of each PMF j, or ``counts[j][k]`` of its row k.
 
     Args:
-        laws: normalised tilted laws on the lattice of spacing ``step``.
-        stages: (number of blocks the stage leaves, cells then merged into one), the last being (1, 1); numbers decrease.
-        late: laws on the last lattice, with their counts, that join in the last stage.
-        upper: re-dot from above or from below.
+        pmfs: normalised tilted PMFs on the lattice of spacing ``step``.
+        stages: (number of blocks the stage leaves, cells then merged into one), the last being (1, 1); numbers
+            decrease.
+        coarse_jumps: PMFs on the last lattice, with their counts, that join in the last stage.
+        upper: discretise blocks pessimistically, else optimistically.
         tail: tilted mass that may wrap around in each direction, over all blocks of a stage.
         log_finite: ln of the probability that no step has loss +infinity.
     Raises:
-        Unsupported: a window would need more than ``MAX_CELLS`` cells.
+        Unsupported: a window would need more than ``constants.MAX_WINDOW_CELLS`` cells.
     """
     errors: list[tuple[int, float, float]] = []
-    fall = 0.0
+    eps_slack = 0.0
     for number, factor in stages:
-        kinds = _kinds([np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in counts], number)
-        laws, error, reach = _convolve(
-            laws, [powers for _, powers in kinds], step, tail / number, late if number == 1 else []
-        )
-        errors.append((number, error, reach))
-        if factor > 1:
-            if upper:
-                laws = [_coarse(law, step, factor, tilt, upper=True) for law in laws]
-            else:
-                lower = [_lower(law, step, factor, tilt, max(tail / number, NOISE)) for law in laws]
-                laws = [law for law, _ in lower]
-                fall += sum(blocks * off for (blocks, _), (_, off) in zip(kinds, lower, strict=True))
-            step *= factor
-        counts = [blocks for blocks, _ in kinds]
-    law = laws[0]
-    density = float(law.mass.max()) / step
-    # a zero-sum error of size e within one block's window moves the rest of the law by at most its reach
-    slack = tail + sum(number * e * min(1.0, 2 * reach * density) for number, e, reach in errors)
-    return _ready(law, step, tilt, -math.expm1(log_finite), slack, fall)
+        blocks = _split_into_blocks([np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in counts], number)
+        joining = coarse_jumps if number == 1 else []
+        pmfs, error, width = _convolve(pmfs, [powers for _, powers in blocks], step, tail / number, joining)
+        errors.append((number, error, width))
+        if factor > 1 and upper:
+            pmfs = [_coarsen(pmf, step, factor, tilt, upper=True) for pmf in pmfs]
+        elif factor > 1:
+            ends = max(tail / number, constants.END_ROUNDING_MASS)
+            coarse = [_coarsen_optimistic(pmf, step, factor, tilt, ends) for pmf in pmfs]
+            pmfs = [pmf for pmf, _ in coarse]
+            eps_slack += sum(count * shift for (count, _), (_, shift) in zip(blocks, coarse, strict=True))
+        step *= factor
+        counts = [count for count, _ in blocks]
+    pmf = pmfs[0]
+    density = float(pmf.mass.max()) / step
+    # a zero-sum error of size e within one block's window moves the rest of the PMF by at most its width
+    slack = tail + sum(number * e * min(1.0, 2 * width * density) for number, e, width in errors)
+    return _with_tail_sums(pmf, step, tilt, -math.expm1(log_finite), slack, eps_slack)
 
 
-def _ready(law: Law, step: float, tilt: float, infinity: float, slack: float, fall: float) -> Composed:
-    first, size = float(law.index[0]) * step, law.mass.size
-    centre = step * float(law.mass @ law.index) / float(law.mass.sum())
-    if (1 + tilt) * size * step > 600:
-        return Composed(step, tilt, law, infinity, slack, np.empty(0), np.empty(0), centre, fall)
-    above, above_q = np.zeros((2, size + 1))
+def _with_tail_sums(
+    pmf: LatticePmf, step: float, tilt: float, infinity: float, slack: float, eps_slack: float
+) -> LatticeComposition:
+    first, size = float(pmf.index[0]) * step, pmf.mass.size
+    centre = step * float(pmf.mass @ pmf.index) / float(pmf.mass.sum())
+    if (1 + tilt) * size * step > constants.MAX_EXPONENT_TAIL_SUMS:
+        return LatticeComposition(step, tilt, pmf, infinity, slack, np.empty(0), np.empty(0), centre, eps_slack)
+    sf_p, sf_q = np.zeros((2, size + 1))
     weight = _geometric(tilt * (centre - first), -tilt * step, size)
-    weight *= law.mass
-    np.cumsum(weight[::-1], out=above[-2::-1])
+    weight *= pmf.mass
+    np.cumsum(weight[::-1], out=sf_p[-2::-1])
     weight *= _geometric(centre - first, -step, size)
-    np.cumsum(weight[::-1], out=above_q[-2::-1])
-    return Composed(step, tilt, law, infinity, slack, above, above_q, centre, fall)
+    np.cumsum(weight[::-1], out=sf_q[-2::-1])
+    return LatticeComposition(step, tilt, pmf, infinity, slack, sf_p, sf_q, centre, eps_slack)
 
 
 def _geometric(start: float, slope: float, size: int) -> Array:
-    """e^{start + slope i} for i < size, from some two square roots of it as many exponentials."""
+    """e^{start + slope i} for i < size, as products of about 2 sqrt(size) exponentials."""
     inner = np.arange(math.isqrt(size) + 1)
     outer = np.exp(start + slope * inner.size * inner)
     return np.outer(outer, np.exp(slope * inner)).ravel()[:size]
 
 
-def _kinds(counts: list[Counts], number: int) -> list[tuple[int, list[Counts]]]:
-    """Splits every count evenly over ``number`` blocks: (how many blocks, how often each row is in one), few kinds, no empty block.
+def _split_into_blocks(counts: list[Counts], number: int) -> list[tuple[int, list[Counts]]]:
+    """Split every count evenly over ``number`` blocks, with few distinct blocks and no empty one.
 
-    What does not divide is handed out in turn, each row's remainder starting where the last one's ended.
+    Remainders are dealt out in turn, each row's starting where the last one's ended.
+
+    Returns:
+        For each distinct block, how many there are and how often each row is in it.
     """
     sizes = np.cumsum([count.size for count in counts])[:-1]
-    whole, rest = np.divmod(np.concatenate(counts), number)
-    end = np.cumsum(rest) % number
+    quotient, remainder = np.divmod(np.concatenate(counts), number)
+    end = np.cumsum(remainder) % number
     start = np.append(0, end[:-1])
     edges = sorted({0, number, *end.tolist()})
-    kinds: dict[bytes, tuple[int, list[Counts]]] = {}
+    blocks: dict[bytes, tuple[int, list[Counts]]] = {}
     for a, b in itertools.pairwise(edges):
-        powers = whole + ((a - start) % number < rest)
+        powers = quotient + ((a - start) % number < remainder)
         if powers.any():
-            blocks, _ = kinds.get(powers.tobytes(), (0, []))
-            kinds[powers.tobytes()] = (blocks + b - a, np.split(powers, sizes))
-    return list(kinds.values())
+            count, _ = blocks.get(powers.tobytes(), (0, []))
+            blocks[powers.tobytes()] = (count + b - a, np.split(powers, sizes))
+    return list(blocks.values())
 
 
 def _convolve(
-    laws: list[Law], kinds: list[list[Counts]], step: float, tail: float, late: Sequence[tuple[Law, Counts | int]]
-) -> tuple[list[Law], float, float]:
-    """The law of every kind of block; a bound on the mass misplaced in each, and the width over which it can be."""
-    most = [np.max(powers, axis=0) for powers in zip(*kinds, strict=True)]
-    every, counts = (
-        laws + [law for law, _ in late],
-        most + [np.atleast_1d(np.asarray(n, dtype=np.int64)) for _, n in late],
-    )
-    moments = [law.moments(step) for law in every]
-    left, right = reach([(law.losses(step), law.rows) for law in every], moments, counts, -math.log(tail))
+    pmfs: list[LatticePmf],
+    blocks: list[list[Counts]],
+    step: float,
+    tail: float,
+    coarse_jumps: Sequence[tuple[LatticePmf, Counts | int]],
+) -> tuple[list[LatticePmf], float, float]:
+    """Compose every distinct block.
+
+    Returns:
+        The PMF of each block; a bound on the mass misplaced in each; and the width in nats over which it can be.
+    """
+    jump_pmfs = [pmf for pmf, _ in coarse_jumps]
+    jump_counts = [np.atleast_1d(np.asarray(n, dtype=np.int64)) for _, n in coarse_jumps]
+    all_pmfs = pmfs + jump_pmfs
+    max_counts = [np.max(powers, axis=0) for powers in zip(*blocks, strict=True)] + jump_counts
+    min_counts = [np.min(powers, axis=0) for powers in zip(*blocks, strict=True)]
+    moments = [pmf.moments(step) for pmf in all_pmfs]
+    left, right = reach([(pmf.losses(step), pmf.rows) for pmf in all_pmfs], moments, max_counts, -math.log(tail))
     size = fast_length(math.ceil((left + right) / step) + 4)
     check_cells(size)
-    least = [np.min(powers, axis=0) for powers in zip(*kinds, strict=True)]
-    variances = [v / step**2 for _, v in moments[: len(laws)]]
-    ready = Spectra(laws, size, least, variances, 0.1 * tail)
-    joined = [jump_factor(law, n, size) for (law, _), n in zip(late, counts[len(laws) :], strict=True)]
-    late_mean = sum(float(n @ mean) for n, (mean, _) in zip(counts[len(laws) :], moments[len(laws) :], strict=True))
-    late_norm = sum(float(np.sum(n * law.log_norm)) for (law, _), n in zip(late, counts[len(laws) :], strict=True))
-    built, worst = [], 0.0
-    for powers in kinds:
-        product = ready.product(powers)
-        for factor in joined:
-            product = factor if product is None else product * factor[: ready.cut]
+    variances = [v / step**2 for _, v in moments[: len(pmfs)]]
+    products = SpectrumProducts(pmfs, size, min_counts, variances, constants.TRUNCATION_SHARE * tail)
+    jump_spectra = [jump_spectrum(pmf, n, size) for pmf, n in zip(jump_pmfs, jump_counts, strict=True)]
+    jump_mean = sum(float(n @ mean) for n, (mean, _) in zip(jump_counts, moments[len(pmfs) :], strict=True))
+    jump_norm = sum(float(np.sum(n * pmf.log_norm)) for pmf, n in zip(jump_pmfs, jump_counts, strict=True))
+    composed, worst = [], 0.0
+    for powers in blocks:
+        product = products.product(powers)
+        for spectrum in jump_spectra:
+            product = spectrum if product is None else product * spectrum[: products.cut]
         assert product is not None
-        worst = max(worst, ready.rounding(product, powers, len(joined)))
-        mean = late_mean + sum(float(p @ mean) for p, (mean, _) in zip(powers, moments, strict=False))
+        worst = max(worst, products.rounding(product, powers, len(jump_spectra)))
+        mean = jump_mean + sum(float(p @ mean) for p, (mean, _) in zip(powers, moments, strict=False))
         low = math.floor((mean - left) / step) - 1
         mass = np.roll(np.fft.irfft(product, size), -(low % size))
         np.maximum(mass, 0.0, out=mass)
         mass /= mass.sum()
-        norm = late_norm + sum(float(np.sum(p * law.log_norm)) for p, law in zip(powers, laws, strict=True))
-        built.append(Law(low + np.arange(size), mass, norm))
-    return built, worst + ready.lost + 4 * tail, left + right
+        norm = jump_norm + sum(float(np.sum(p * pmf.log_norm)) for p, pmf in zip(powers, pmfs, strict=True))
+        composed.append(LatticePmf(low + np.arange(size), mass, norm))
+    return composed, worst + products.truncation_error + 4 * tail, left + right
 
 
-def _coarse(law: Law, step: float, factor: int, tilt: float, *, upper: bool) -> Law:
-    start, mass = coarsen(int(law.index[0]), law.mass, step, factor, tilt, upper=upper)
+def _coarsen(pmf: LatticePmf, step: float, factor: int, tilt: float, *, upper: bool) -> LatticePmf:
+    start, mass = coarsen(int(pmf.index[0]), pmf.mass, step, factor, tilt, upper=upper)
     kept = np.flatnonzero(mass > 0)
     first, last = int(kept[0]), int(kept[-1]) + 1
-    return Law(start + np.arange(first, last), mass[first:last], law.log_norm).normalised()
+    return LatticePmf(start + np.arange(first, last), mass[first:last], pmf.log_norm).normalised()
 
 
-def _lower(law: Law, step: float, factor: int, tilt: float, ends: float) -> tuple[Law, float]:
-    """A law's lower law on the coarse lattice, and by how much in eps it lies too high.
+def _coarsen_optimistic(
+    pmf: LatticePmf, step: float, factor: int, tilt: float, ends: float
+) -> tuple[LatticePmf, float]:
+    """An optimistic PMF on the coarse lattice, and by how much in eps it lies too high.
 
-    Far ends that are mere rounding may leave the lower dots no room. A law that has lost so much as ``ends`` of its tilted mass at either
-    of them is a lower one still.
+    Far ends that consist of rounding alone may leave no room for the convex minorant. A PMF without up to ``ends`` of
+    the tilted mass at either end is still optimistic.
     """
-    made = _coarse(law, step, factor, tilt, upper=False)
-    if _mean(law, step) - _mean(made, step * factor) > LOST * step * factor:
-        up_to = np.cumsum(law.mass)
+    coarse = _coarsen(pmf, step, factor, tilt, upper=False)
+    if _mean(pmf, step) - _mean(coarse, step * factor) > constants.MAX_LOST_CELLS * step * factor:
+        up_to = np.cumsum(pmf.mass)
         first, last = np.searchsorted(up_to, [ends, float(up_to[-1]) - ends])
-        short = Law(law.index[first : last + 1], law.mass[first : last + 1], law.log_norm)
-        made = max(made, _coarse(short, step, factor, tilt, upper=False), key=lambda found: _mean(found, step * factor))
-    return _or_point(law, made, step, factor, tilt)
+        short = LatticePmf(pmf.index[first : last + 1], pmf.mass[first : last + 1], pmf.log_norm)
+        coarse_short = _coarsen(short, step, factor, tilt, upper=False)
+        coarse = max(coarse, coarse_short, key=lambda candidate: _mean(candidate, step * factor))
+    return _or_point_mass(pmf, coarse, step, factor, tilt)
 
 
-def _mean(law: Law, step: float) -> float:
-    return float(law.moments(step)[0][0])
+def _mean(pmf: LatticePmf, step: float) -> float:
+    return float(pmf.moments(step)[0][0])
 
 
-def _or_point(law: Law, coarse: Law, step: float, factor: int, tilt: float) -> tuple[Law, float]:
-    """A law's lower law on the coarse lattice, or a point at zero where that loses less, and by how much in eps it lies too high.
+def _or_point_mass(
+    pmf: LatticePmf, coarse: LatticePmf, step: float, factor: int, tilt: float
+) -> tuple[LatticePmf, float]:
+    """The coarse optimistic PMF, or a point mass at zero if that loses less; and by how much in eps it lies too high.
 
-    A law of P-mass p and Q-mass p kappa dominates its mass put at -ln kappa (Jensen). That is worth having where the law is so narrow that
-    the coarse lattice does not resolve it, and its lower law there lies below that point on average.
+    A PLD of P-mass p and Q-mass p kappa dominates its mass put at -ln kappa (Jensen). The point is better where the PMF
+    is so narrow that the coarse lattice does not resolve it, and its optimistic PMF there lies below that point on
+    average.
     """
-    y = law.losses(step)
-    if not y[0] < 0 < y[-1] or (1 + tilt) * max(-float(y[0]), float(y[-1])) > FAR:
+    y = pmf.losses(step)
+    exponent = (1 + tilt) * max(-float(y[0]), float(y[-1]))
+    if not y[0] < 0 < y[-1] or exponent > constants.MAX_EXPONENT_EVALUATION:
         return coarse, 0.0
-    plain = law.mass * np.exp(-tilt * y)
+    plain = pmf.mass * np.exp(-tilt * y)
     mass = float(plain.sum())
-    # a bulk of large losses alone has no Q-mass that would show beside its P-mass
-    off = max(math.log1p(max(float(plain @ np.expm1(-y)) / mass, -0.5)) + 1e-15, 0.0)
-    if _mean(coarse, step * factor) >= -off:
+    # the Q-mass of a bulk of large losses alone vanishes beside its P-mass, so the argument is bounded away from -1
+    log_kappa = max(math.log1p(max(float(plain @ np.expm1(-y)) / mass, -0.5)) + 1e-15, 0.0)
+    if _mean(coarse, step * factor) >= -log_kappa:
         return coarse, 0.0
-    # no law has a P-mass above one, whatever rounding far below zero makes of it
-    return Law(np.zeros(1, dtype=np.int64), np.ones(1), min(float(law.log_norm) + math.log(mass), 0.0)), off
+    # no P-mass exceeds one, whatever rounding far below zero makes of it
+    log_norm = min(float(pmf.log_norm) + math.log(mass), 0.0)
+    return LatticePmf(np.zeros(1, dtype=np.int64), np.ones(1), log_norm), log_kappa

@@ -1,15 +1,18 @@
-"""Discretised losses: laws on a lattice that certifiably dominate a loss pair, or are dominated by it.
+"""Discretise a privacy loss distribution pessimistically and optimistically.
 
-A pair's privacy profile f(t), t = e^eps, is convex. On nodes t_i a piecewise-linear function above f is the profile of a discrete
-pair that dominates; a convex one below f is the profile of a pair that is dominated (Blackwell; Zhu, Dong, Wang 2022).
+A pair's privacy profile f(t), t = e^eps, is convex. On nodes t_i a piecewise-linear function above f is the profile of
+a discrete pair that dominates; a convex one below f is the profile of a pair that is dominated (Blackwell; Zhu, Dong,
+Wang 2022).
 
-- Upper dots join the points of f by chords (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, "Connect the Dots", PETS 2022).
-- Lower dots push each node below f by the largest amount by which a neighbouring chord can exceed f, so that every chord comes to
-  lie under f. The amount is bounded by the tangents of f at both ends and at the middle of the cell, which convexity alone makes
-  rigorous. Where a node has no room to be pushed (at the ends of the support) its neighbour makes up for it by a tangent.
+- The pessimistic discretisation joins the points of f by chords (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, "Connect
+  the Dots", PETS 2022).
+- The optimistic discretisation pushes each node below f by the largest amount by which a neighbouring chord can exceed
+  f, so that every chord comes to lie below f. The amount is bounded by the tangents of f at both ends and at the middle
+  of the cell, which is rigorous by convexity alone. Where a node cannot be pushed (at the ends of the support) its
+  neighbour is pushed below a tangent instead.
 
-Both errors are O(h^2) in the loss, and both laws keep the P- and the Q-mass of what they replace. A law is carried as P-mass per
-node, tilted by e^{lambda loss} (Esscher transform), so that whatever matters for a delta of 1e-100 is of order one.
+Both errors are O(h^2) in the loss, and both discretisations keep the P- and the Q-mass of what they replace. Tilting by
+e^{lambda loss} (Esscher transform), where it is applied, makes what decides a delta of 1e-100 of order one.
 """
 
 from __future__ import annotations
@@ -21,21 +24,28 @@ import numpy as np
 
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.numerics.arrays import Array
+from wpriv.pld import constants
 from wpriv.pld.lattice.convex_minorant import push_down
-
-# a loss e^PLAIN times what underflow can take from a probability, over 2^40 steps, is below any delta
-PLAIN = 30.0
 
 
 @dataclass(frozen=True)
-class Cells:
-    """What upper and lower dots need of each cell [a, b] between neighbouring nodes, in units of P-mass; for stacked pairs in rows.
+class CellMasses:
+    """Masses of the cells [a, b] between neighbouring nodes, from which both discretisations are made.
 
-    ``mass`` is P of the cell, ``left`` the part of it that the chord puts on a. ``above`` is P - e^a Q (f minus its tangent at b,
-    taken at a) and ``below`` is e^b Q - P (f minus its tangent at a, taken at b), both exact; ``gap`` bounds how far the chord exceeds
-    f inside the cell. ``atoms`` is the P-mass on the nodes themselves, ``top`` what lies above the last node (e^top Q, and the rest of
-    P), ``bottom`` and ``bottom_q`` the P- and Q-mass below the first,
-    ``rest`` the P-mass above it.
+    All are P-masses unless stated otherwise, with one row per member for batched pairs.
+
+    Attributes:
+        nodes: [m] increasing losses.
+        mass: mass of each cell.
+        left: the part of it that the chord puts on a.
+        above: P - e^a Q of the cell: f minus its tangent at b, taken at a; exact.
+        below: e^b Q - P of the cell: f minus its tangent at a, taken at b; exact.
+        gap: bound on how far the chord exceeds f inside the cell.
+        atoms: mass on the nodes themselves.
+        top: what lies above the last node, as e^(last node) Q and the rest of P.
+        bottom: mass below the first node.
+        bottom_q: Q-mass below the first node.
+        rest: mass above the first node.
     """
 
     nodes: Array
@@ -51,24 +61,24 @@ class Cells:
     rest: Array
 
     def chords(self) -> Array:
-        """P-mass on each node of the chord interpolation, what lies beyond the ends left out."""
+        """P-mass on each node of the chord interpolation, without what lies beyond the ends."""
         mass = self.atoms.copy()
         mass[..., :-1] += self.left
         mass[..., 1:] += self.mass - self.left
         return mass
 
 
-def cells(pair: LossPair, nodes: Array) -> Cells:
-    """Evaluates a pair on increasing nodes (losses in nats)."""
+def cell_masses(pair: LossPair, nodes: Array) -> CellMasses:
+    """Evaluate a pair on increasing nodes (losses in nats)."""
     width, a = np.diff(nodes), nodes[:-1]
-    # e^a Q is made from logs only where Q's underflow would show in it
-    plain = float(nodes[-1]) < PLAIN
+    # e^a Q is computed from logarithms only where an underflow of Q would show in it
+    plain = float(nodes[-1]) < constants.MAX_PLAIN_TAIL_LOSS
     tails = pair.probabilities if plain else pair.tails
     if pair.atoms.size:
-        hair = 1e-15 * np.maximum(np.abs(nodes), width.min())
-        before, after = tails(nodes - hair), tails(nodes + hair)
-        found = (before.sf_p, before.cdf_p, after.sf_p, after.cdf_p)
-        atoms = _mass(*found) if plain else _mass(*map(np.exp, found))
+        offset = constants.NODE_HALF_WIDTH * np.maximum(np.abs(nodes), width.min())
+        before, after = tails(nodes - offset), tails(nodes + offset)
+        at_nodes = (before.sf_p, before.cdf_p, after.sf_p, after.cdf_p)
+        atoms = _mass_between(*at_nodes) if plain else _mass_between(*map(np.exp, at_nodes))
     else:
         before = after = tails(nodes)
         atoms = np.zeros(before.sf_p.shape)
@@ -77,39 +87,38 @@ def cells(pair: LossPair, nodes: Array) -> Cells:
     masses = _masses if plain else _masses_from_logs
     (p1, q1), (p2, q2) = masses(start, middle, a), masses(middle, end, a)
     with np.errstate(over="ignore", invalid="ignore"):
-        grow = np.expm1(width)
-        below2 = np.where(q2 > 0, _positive(grow * q2 - (p2 - q2)), 0.0)
-        far1 = np.where(q1 > 0, _positive(grow * q1 - (p1 - q1)), 0.0)
+        growth = np.expm1(width)
+        below2 = np.where(q2 > 0, _positive(growth * q2 - (p2 - q2)), 0.0)
+        far1 = np.where(q1 > 0, _positive(growth * q1 - (p1 - q1)), 0.0)
     above1 = p1 - q1
     above, p = above1 + (p2 - q2), p1 + p2
     # the chord keeps P and Q of the cell; written so that P adds up exactly
-    left = np.clip(q1 + q2 - above / grow, 0.0, p)
-    gap = _gap(above1, below2, grow * q1, grow * q2)
+    left = np.clip(q1 + q2 - above / growth, 0.0, p)
+    gap = _gap(above1, below2, growth * q1, growth * q2)
     last, first = Tails(*(tail[..., -1] for tail in after)), Tails(*(tail[..., 0] for tail in before))
     p_top = last.sf_p if plain else np.exp(last.sf_p)
-    q_top = np.minimum(
-        last.sf_q * math.exp(nodes[-1]) if plain else np.exp(np.minimum(last.sf_q + nodes[-1], 0.0)), p_top
-    )
+    q_top = last.sf_q * math.exp(nodes[-1]) if plain else np.exp(np.minimum(last.sf_q + nodes[-1], 0.0))
+    q_top = np.minimum(q_top, p_top)
     top = (q_top, _positive(p_top - q_top))
     ends = (tail if plain else np.exp(tail) for tail in (first.cdf_p, first.cdf_q, first.sf_p))
-    return Cells(nodes, p, left, above, below2 + far1, gap, atoms, top, *ends)
+    return CellMasses(nodes, p, left, above, below2 + far1, gap, atoms, top, *ends)
 
 
-def _mass(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
-    """Mass between a and b from the tails there, by whichever is the smaller."""
+def _mass_between(sf_a: Array, cdf_a: Array, sf_b: Array, cdf_b: Array) -> Array:
+    """Mass between a and b from the tails there, computed from whichever tail is smaller."""
     return _positive(np.where(sf_a < cdf_b, sf_a - sf_b, cdf_b - cdf_a))
 
 
 def _masses(start: Tails, end: Tails, a: Array) -> tuple[Array, Array]:
     """P-mass and e^a times Q-mass of the cells from ``start`` to ``end``, given as probabilities."""
-    p = _mass(start.sf_p, start.cdf_p, end.sf_p, end.cdf_p)
+    p = _mass_between(start.sf_p, start.cdf_p, end.sf_p, end.cdf_p)
     # e^a Q <= P in exact arithmetic: a loss in the cell exceeds a
-    return p, np.minimum(_mass(start.sf_q, start.cdf_q, end.sf_q, end.cdf_q) * np.exp(a), p)
+    return p, np.minimum(_mass_between(start.sf_q, start.cdf_q, end.sf_q, end.cdf_q) * np.exp(a), p)
 
 
 def _masses_from_logs(start: Tails, end: Tails, a: Array) -> tuple[Array, Array]:
-    """As ``_masses``, from the logs of the probabilities."""
-    p = _mass(*map(np.exp, (start.sf_p, start.cdf_p, end.sf_p, end.cdf_p)))
+    """As ``_masses``, from the logarithms of the probabilities."""
+    p = _mass_between(*map(np.exp, (start.sf_p, start.cdf_p, end.sf_p, end.cdf_p)))
     with np.errstate(over="ignore"):
         right = np.exp(start.sf_q + a) - np.exp(end.sf_q + a)
         left = np.exp(end.cdf_q + np.minimum(a, 700.0)) - np.exp(start.cdf_q + np.minimum(a, 700.0))
@@ -121,9 +130,10 @@ def _positive(x: Array) -> Array:
 
 
 def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
-    """How far the chord over a cell can exceed f: each half's mass, put at its barycentre, gives the tangents' envelope.
+    """Bound on how far the chord over a cell exceeds f: the tangents' envelope has each half's mass at its barycentre.
 
-    ``above1`` is the first half's P - e^a Q, ``below2`` the second's e^b Q - P; ``q1``, ``q2`` are (e^b - e^a) Q of the halves.
+    ``above1`` is the first half's P - e^a Q, ``below2`` the second's e^b Q - P; ``q1``, ``q2`` are (e^b - e^a) Q of the
+    halves.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         x1 = np.where(q1 > 0, np.minimum(above1 / q1, 1.0), 0.0)
@@ -132,63 +142,73 @@ def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
     return gap
 
 
-def upper_dots(c: Cells, infinity: float) -> tuple[Array, Array]:
-    """P-mass on each node, and at +infinity, of the least lattice pair that dominates; ``infinity`` is the pair's own."""
+def discretize_pessimistic(c: CellMasses, infinity: float) -> tuple[Array, Array]:
+    """The least pair on the nodes that dominates.
+
+    Args:
+        infinity: P-mass of the pair at +infinity.
+    Returns:
+        P-mass on each node, and at +infinity.
+    """
     mass = c.chords()
     mass[..., -1] += c.top[0]
     mass[..., 0] += c.bottom
     beyond = np.maximum(c.top[1], infinity)
-    return _settled(c, mass, 1 - beyond, beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])), beyond
+    return _normalised(c, mass, 1 - beyond, beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])), beyond
 
 
-def lower_dots(c: Cells, infinity: float) -> Array:
-    """P-mass on each node of a lattice pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
+def discretize_optimistic(c: CellMasses, infinity: float) -> Array:
+    """P-mass on each node of a pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
     mass = c.chords()
-    # losses above the top come down to it and those below the bottom are dropped: both only lower the composed profile
+    # losses above the last node are moved down to it and those below the first dropped: both only lower the composed
+    # profile
     mass[..., -1] += _positive(c.top[0] + c.top[1] - infinity)
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
-    # what was dropped is known exactly only through what is left, where that is little
-    return _settled(
-        c, low, c.rest - infinity, infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1])
-    )
+    # if little is left, the mass that was dropped is known accurately only through it
+    expected = infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1])
+    return _normalised(c, low, c.rest - infinity, expected)
 
 
-def within(c: Cells, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
-    """The part of the law between the first and the last node, what lies above (and, if asked, below) being left to others.
+def discretize_bulk(c: CellMasses, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
+    """Discretise the part of a PLD between the first and the last node.
+
+    Losses above the last node are excluded; those below the first too if ``cut_below``, otherwise they are raised to
+    it.
 
     Returns:
-        Its P-mass, ln of its Q-mass over its P-mass, its upper and lower P-mass on each node, and the second again for what the lower
-        masses stand for, which leave out all that lies below the first node.
+        P-mass of the part; ln of its Q-mass over its P-mass; pessimistic and optimistic P-mass on each node; and the
+        same logarithm for the part that the optimistic masses stand for, which excludes all losses below the first
+        node.
     """
     above, q_above = c.top[0] + c.top[1], c.top[0] * _decay(c.nodes[-1])
     rest = 1 - above - (c.bottom if cut_below else 0.0)
-    off = above + c.bottom - q_above - c.bottom_q
+    excess = above + c.bottom - q_above - c.bottom_q
     low = push_down(np.diff(c.nodes), c.chords(), c.gap, c.below, c.above, 0.0)
-    low = _settled(c, low, 1 - above - c.bottom, off)
-    inner_kappa = np.log1p(off / (1 - above - c.bottom))
+    low = _normalised(c, low, 1 - above - c.bottom, excess)
+    inner_log_kappa = np.log1p(excess / (1 - above - c.bottom))
     mass = c.chords()
     if not cut_below:
         mass[..., 0] += c.bottom
-        off = off + c.bottom * math.expm1(min(-float(c.nodes[0]), 700.0))
-    return rest, np.log1p(off / rest), _settled(c, mass, rest, off), low, inner_kappa
+        excess = excess + c.bottom * math.expm1(min(-float(c.nodes[0]), 700.0))
+    return rest, np.log1p(excess / rest), _normalised(c, mass, rest, excess), low, inner_log_kappa
 
 
-def _settled(c: Cells, mass: Array, total: Array, expected: Array) -> Array:
-    """The masses scaled to their known sum, then balanced."""
-    found = mass.sum(axis=-1)
-    known = (found > 0) & (total > 0)
-    scale = np.where(known, total / np.where(known, found, 1.0), 1.0)
+def _normalised(c: CellMasses, mass: Array, total: Array, expected: Array) -> Array:
+    """The masses scaled to their known sum, with the Q-mass corrected."""
+    current = mass.sum(axis=-1)
+    known = (current > 0) & (total > 0)
+    scale = np.where(known, total / np.where(known, current, 1.0), 1.0)
     scaled = mass * scale[..., None]
-    return np.where(known[..., None], balance(c.nodes, scaled, expected), scaled)
+    return np.where(known[..., None], correct_q_mass(c.nodes, scaled, expected), scaled)
 
 
-def rounded(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
-    """Upper and lower masses with every loss rounded up or down to a node, and the upper mass at +infinity.
+def round_losses(pair: LossPair, nodes: Array) -> tuple[Array, Array, Array]:
+    """Masses with every loss rounded up (pessimistic) or down to a node, and the pessimistic mass at +infinity.
 
-    For lattices coarser than one nat, where e^{loss} changes so much within a cell that dots have nothing to gain.
+    For lattices coarser than one nat, where e^{loss} changes so much within a cell that chords gain nothing.
     """
     tails = pair.probabilities(nodes)
-    mass = _mass(tails.sf_p[..., :-1], tails.cdf_p[..., :-1], tails.sf_p[..., 1:], tails.cdf_p[..., 1:])
+    mass = _mass_between(tails.sf_p[..., :-1], tails.cdf_p[..., :-1], tails.sf_p[..., 1:], tails.cdf_p[..., 1:])
     below, above = tails.cdf_p[..., 0], tails.sf_p[..., -1]
     upper, lower = np.zeros(tails.sf_p.shape), np.zeros(tails.sf_p.shape)
     upper[..., 1:], lower[..., :-1] = mass, mass
@@ -201,34 +221,43 @@ def _decay(y: float) -> float:
     return math.exp(min(-float(y), 700.0))
 
 
-def balance(y: Array, mass: Array, expected: Array | float) -> Array:
-    """Takes out the rounding of E[e^-Y - 1], whose exact value is known: it is what fixes the mean of a small loss.
+def correct_q_mass(y: Array, mass: Array, expected: Array | float) -> Array:
+    """Remove the rounding of E[e^-Y - 1], whose exact value is known and which fixes the mean of a small loss.
 
-    A step whose loss has spread s has a mean near s^2 / 2, far below the rounding of masses near one; n steps add n times the error.
+    A step whose loss has standard deviation s has a mean near s^2 / 2, far below the rounding of masses near one; n
+    steps add n times the error. Masses are returned unchanged where the correction would be more than rounding.
+
+    Args:
+        y: [m] losses.
+        mass: [..., m] P-masses.
+        expected: [...] exact value of E[e^-Y - 1].
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         other = np.expm1(-y)
-        off = mass @ other - expected
-        lever = mass * (y - ((mass @ y) / mass.sum(axis=-1))[..., None])
-        slope = lever @ other
-        # only for small losses, and only by the minute turn that rounding asks for: where an end holds most of the mass, such as all
-        # that lies below the first node, the spread says nothing of the rest, which may be all that matters
-        turn = np.where((slope < 0) & (mass @ np.abs(y) < 0.1), off / slope, np.inf)
-        spread_out = np.maximum(mass[..., 0], mass[..., -1]) < 0.5 * mass.sum(axis=-1)
-        minute = (np.abs(off) < 1e-11) & (
-            np.abs(turn) * float(y[-1] - y[0]) < np.where(spread_out & (mass.sum(axis=-1) > 0.5), 1e-4, 1e-9)
-        )
-    return np.asarray(mass - np.where(minute, turn, 0.0)[..., None] * lever)
+        total = mass.sum(axis=-1)
+        error = mass @ other - expected
+        direction = mass * (y - ((mass @ y) / total)[..., None])
+        slope = direction @ other
+        # only for small losses, and only by as much as rounding explains: where an end holds most of the mass, such as
+        # all that lies below the first node, the variance says nothing of the rest, which may be all that matters
+        small = mass @ np.abs(y) < constants.MAX_CORRECTED_LOSS
+        change = np.where((slope < 0) & small, error / slope, np.inf)
+        spread_out = np.maximum(mass[..., 0], mass[..., -1]) < constants.MAX_END_SHARE * total
+        spread_out &= total > constants.MAX_END_SHARE
+        limit = np.where(spread_out, constants.MAX_CORRECTION_SPREAD, constants.MAX_CORRECTION_AT_END)
+        minute = (np.abs(error) < constants.MAX_CORRECTED_ERROR) & (np.abs(change) * float(y[-1] - y[0]) < limit)
+    return np.asarray(mass - np.where(minute, change, 0.0)[..., None] * direction)
 
 
 def coarsen(start: int, mass: Array, step: float, factor: int, tilt: float, *, upper: bool) -> tuple[int, Array]:
-    """Re-dots a tilted lattice law on a lattice ``factor`` times coarser, from above or from below.
+    """Discretise a tilted PMF again on a lattice ``factor`` times coarser.
 
     Args:
         start: index of the first node; node i has loss (start + i) step.
         mass: [k] tilted P-masses.
+        upper: pessimistically, else optimistically.
     Returns:
-        Index of the first coarse node and the coarse masses, tilted; their sum exceeds or falls short of one by O(step^2).
+        Index of the first coarse node and the coarse masses, tilted; their sum differs from that given by O(step^2).
     """
     first = start // factor
     lead = start - first * factor
@@ -244,15 +273,14 @@ def coarsen(start: int, mass: Array, step: float, factor: int, tilt: float, *, u
     coarse[1:] += block @ to_right
     if upper:
         return first, coarse
-    if wide > 1:
-        # on so coarse a lattice the push would cost more than letting every loss fall to the node below it
+    if wide > constants.MAX_CHORD_SPACING:
+        # on so coarse a lattice pushing down would cost more than moving every loss to the node below it
         return first, block @ np.exp(-tilt * offset)
     inner, o = block[:, 1:], offset[1:]
     low, high = np.minimum(o[:, None], o), np.maximum(o[:, None], o)
     green = np.expm1(low) * np.expm1(wide - high) * np.exp(high) / math.expm1(wide)
-    gap = (
-        (inner @ (np.exp(-(1 + tilt) * o)[:, None] * green)).max(axis=1, initial=0.0) if factor > 1 else np.zeros(count)
-    )
+    weight = np.exp(-(1 + tilt) * o)[:, None]
+    gap = (inner @ (weight * green)).max(axis=1, initial=0.0) if factor > 1 else np.zeros(count)
     tangent_left = inner @ (np.expm1(wide - o) * np.exp(tilt * (wide - o)))
     tangent_right = inner @ (-np.expm1(-o) * np.exp(-tilt * o))
     return first, push_down(np.full(count, wide), coarse, gap, tangent_left, tangent_right, tilt)

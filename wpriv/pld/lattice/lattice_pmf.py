@@ -1,4 +1,4 @@
-"""Tilted laws of a loss on a lattice, one or many that share their nodes, and how far a sum of such losses can lie from its mean."""
+"""Tilted PMFs of privacy losses on a lattice, and Chernoff bounds on how far their sum lies from its mean."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.numerics.arrays import Array, Counts
+from wpriv.pld import constants
 
 
 @dataclass(frozen=True)
-class Law:
-    """Tilted laws on a lattice: node ``index[i]`` has loss index[i] * step and P-mass mass[..., i] e^{log_norm - tilt * loss}.
+class LatticePmf:
+    """Tilted PMFs of one loss, or of K losses that share their nodes.
 
-    ``mass`` is [m], or [K, m] for K kinds of steps that share their nodes, ``log_norm`` then [K].
+    Node i has the loss index[i] * step and the P-mass mass[..., i] e^{log_norm - tilt * loss}.
+
+    Attributes:
+        index: [m] increasing lattice indices.
+        mass: [m] or [K, m] tilted masses.
+        log_norm: ln E[e^{tilt loss}], of shape [K] for K losses.
     """
 
     index: NDArray[np.int64]
@@ -24,14 +30,15 @@ class Law:
 
     @property
     def rows(self) -> Array:
-        """[K, m] the masses, also where there is one law only."""
+        """[K, m] the masses, with K = 1 for a single PMF."""
         return np.atleast_2d(self.mass)
 
     def losses(self, step: float) -> Array:
-        """The loss of each node, in nats."""
+        """[m] the loss of each node in nats."""
         return np.asarray(self.index * step, dtype=np.float64)
 
-    def normalised(self) -> Law:
+    def normalised(self) -> LatticePmf:
+        """The same PMFs with masses that sum to one."""
         total = self.mass.sum(axis=-1)
         return replace(self, mass=self.mass / total[..., None], log_norm=self.log_norm + np.log(total))
 
@@ -43,10 +50,13 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Chernoff:
-    """What bounds how far sums of losses can lie from their means: cumulants of laws at a few points on either side of zero.
+class ChernoffTable:
+    """Centred cumulant generating functions of PMFs at a few parameters on either side of zero.
 
-    ``logs`` [2, T, K] per law: ln E[e^{-theta (Y - mean)}] and ln E[e^{theta (Y - mean)}]; ``sides`` [2, K]: how far Y itself reaches.
+    Attributes:
+        theta: [T] parameters.
+        logs: [2, T, K] per PMF: ln E[e^{-theta (Y - mean)}] and ln E[e^{theta (Y - mean)}].
+        sides: [2, K] per PMF: distance from the mean to the least and to the largest loss.
     """
 
     theta: Array
@@ -54,36 +64,48 @@ class Chernoff:
     sides: list[Array]
 
     @staticmethod
-    def of(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], theta: Array) -> Chernoff:
-        """``points``: per law the losses [m] and their probabilities [K, m], each row summing to one; ``moments``: means and variances."""
+    def of(points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], theta: Array) -> ChernoffTable:
+        """Tabulate PMFs.
+
+        Args:
+            points: per PMF the losses [m] and their probabilities [K, m], each row summing to one.
+            moments: per PMF the means and variances [K].
+        """
         logs, sides = [], []
         for (y, mass), (means, _) in zip(points, moments, strict=True):
-            alive = (mass > 0).any(axis=0)
-            x, rows = y[alive], mass[:, alive]
+            positive = (mass > 0).any(axis=0)
+            x, rows = y[positive], mass[:, positive]
             centre = float(means.mean())
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                grown = np.exp(theta[:, None] * (x - centre))
-                log = np.log(np.array([(1 / grown) @ rows.T, grown @ rows.T]))
+                growth = np.exp(theta[:, None] * (x - centre))
+                log = np.log(np.array([(1 / growth) @ rows.T, growth @ rows.T]))
             log[np.isnan(log)] = np.inf
-            moved = theta[:, None] * (means - centre)
-            logs.append(log + np.array([moved, -moved]))
+            shift = theta[:, None] * (means - centre)
+            logs.append(log + np.array([shift, -shift]))
             sides.append(np.array([means - x[0], x[-1] - means]))
-        return Chernoff(theta, logs, sides)
+        return ChernoffTable(theta, logs, sides)
 
     def reach(self, counts: list[Counts], depth: float) -> tuple[float, float]:
-        """How far below and above its mean the sum of ``counts`` [K] losses per law can lie, outside probability e^-depth on each side."""
+        """How far below and above its mean a sum of losses can lie, outside probability e^-depth on each side.
+
+        Args:
+            counts: per PMF how many losses [K] of each row are summed.
+        """
         cumulant, ends = np.zeros((2, self.theta.size)), np.zeros(2)
         for log, side, n in zip(self.logs, self.sides, counts, strict=True):
-            run = slice(None) if n.all() else n > 0
-            cumulant += log[:, :, run] @ n[run]
-            ends += side[:, run] @ n[run]
-        found = ((cumulant + depth) / self.theta).min(axis=1)
-        return min(float(found[0]), float(ends[0])), min(float(found[1]), float(ends[1]))
+            present = slice(None) if n.all() else n > 0
+            cumulant += log[:, :, present] @ n[present]
+            ends += side[:, present] @ n[present]
+        distances = ((cumulant + depth) / self.theta).min(axis=1)
+        return min(float(distances[0]), float(ends[0])), min(float(distances[1]), float(ends[1]))
 
 
-def steepnesses(points: list[tuple[Array, Array]], variances: list[float], depth: float, number: int) -> Array:
-    """Where to know cumulants for the reach of sums of losses with these variances: the best theta is near the ``normal`` one for a
-    Gaussian-like law, and near 1 / (largest loss) where rare large losses rule."""
+def chernoff_points(points: list[tuple[Array, Array]], variances: list[float], depth: float, number: int) -> Array:
+    """Parameters at which to tabulate cumulants for the reach of sums of losses with the given variances.
+
+    The best parameter is near the one of a normal distribution for a Gaussian-like sum, and near 1 / (largest loss)
+    where rare large losses dominate.
+    """
     normal = [math.sqrt(2 * depth / v) for v in variances]
     largest = max(max(abs(float(y[0])), abs(float(y[-1]))) for y, _ in points)
     least = min(0.04 * min(normal), 2 / largest)
@@ -93,14 +115,16 @@ def steepnesses(points: list[tuple[Array, Array]], variances: list[float], depth
 def reach(
     points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], counts: list[Counts], depth: float
 ) -> tuple[float, float]:
-    """How far below and above its mean the sum of losses can lie, outside probability e^-depth on each side (Chernoff).
+    """How far below and above its mean a sum of losses can lie, outside probability e^-depth on each side (Chernoff).
 
     Args:
-        points: per law the losses [m] and their probabilities [K, m] (each row summing to one).
-        moments: per law means and variances [K]. counts: per law how many losses [K] of each row are summed.
+        points: per PMF the losses [m] and their probabilities [K, m], each row summing to one.
+        moments: per PMF the means and variances [K].
+        counts: per PMF how many losses [K] of each row are summed.
     """
     variance = sum(float(n @ v) for n, (_, v) in zip(counts, moments, strict=True))
     if variance <= 0:
         return 0.0, 0.0
-    running = [p for p, n in zip(points, counts, strict=True) if n.any()]
-    return Chernoff.of(points, moments, steepnesses(running, [variance], depth, 9)).reach(counts, depth)
+    present = [p for p, n in zip(points, counts, strict=True) if n.any()]
+    theta = chernoff_points(present, [variance], depth, constants.WINDOW_CHERNOFF_POINTS)
+    return ChernoffTable.of(points, moments, theta).reach(counts, depth)

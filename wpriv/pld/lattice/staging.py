@@ -1,6 +1,6 @@
-"""How a run is composed: the first lattice, the stages that coarsen it, and where rare large losses are cut off.
+"""Plan a staged composition: the first lattice, the stages that coarsen it, and where rare large losses are split off.
 
-Nothing here is certified: a bad plan costs time or width, never the truth.
+This module affects speed and tightness only; correctness does not depend on it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ import numpy as np
 from wpriv.core.loss_pair import LossPair
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld.lattice.lattice_pmf import Chernoff, steepnesses
-from wpriv.pld.saddle_point import Probe, cumulants, top_index, weights
-from wpriv.pld.stacking import Group
-
-# the most cells of a window, and of the lattice between two atoms
-MAX_CELLS = MAX_PARTS = 1 << 22
-# the share of the jumps that must lie a cell beyond the cut, or their lower law is not resolved and loses up to a cell of each
-RESOLVED = 0.3
-# by how much, in logs, a number of blocks may differ from the wanted one to divide the steps evenly
-NEAR = 0.5
+from wpriv.pld import constants
+from wpriv.pld.lattice.jump_cut import choose_cut
+from wpriv.pld.lattice.lattice_pmf import ChernoffTable, chernoff_points
+from wpriv.pld.saddle_point import ApproximatePmf, cumulants, tilted_weights, top_index
+from wpriv.pld.stacking import StepGroup
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Stages (blocks left, cells then merged into one), the first and last spacing, and the cut of the jumps in last cells."""
+class StagePlan:
+    """How to compose in stages.
+
+    Attributes:
+        stages: per stage the number of blocks it leaves and the number of cells then merged into one.
+        step: first spacing in nats.
+        last: last spacing in nats.
+        cut: losses beyond this many cells of the last lattice are split off as jumps; None where none are.
+    """
 
     stages: list[tuple[int, int]]
     step: float
@@ -37,228 +39,228 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Lattice:
-    """Where the first lattice should lie: atoms on nodes cost nothing, so only the rest of the mass asks for a fine spacing."""
+class LatticeFitter:
+    """Choice of the first lattice: atoms on nodes cost no accuracy, so only the remaining mass needs a fine spacing.
 
-    fine: float
+    Attributes:
+        fine_spacing: spacing in nats that mass off the nodes needs.
+        spacing: spacing in nats that suffices with the atoms on nodes.
+        atoms: increasing absolute losses of the atoms to be put on nodes.
+        periodic: whether some PMF has most of its mass on few atoms.
+    """
+
+    fine_spacing: float
     spacing: float
     atoms: Array
-    comb: bool
+    periodic: bool
 
     @staticmethod
-    def of(groups: list[Group], fine: float) -> Lattice:
-        """``fine`` is the spacing that mass off the nodes needs; pairs with more than a few atoms count as having none."""
-        few = [group.pair.atoms.size <= 8 for group in groups]
+    def of(groups: list[StepGroup], fine_spacing: float) -> LatticeFitter:
+        """Collect the atoms of the pairs; pairs with more than a few atoms count as having none."""
+        few = [group.pair.atoms.size <= constants.MAX_LATTICE_ATOMS for group in groups]
         sets = [
             np.unique(np.abs(g.pair.atoms[g.pair.atoms != 0])) if ok else np.empty(0)
             for g, ok in zip(groups, few, strict=True)
         ]
         atoms = np.unique(np.concatenate(sets))
-        if not 0 < atoms.size <= 8:
-            return Lattice(fine, fine, np.empty(0), False)
-        shares = [loose(group.pair) if ok else 1.0 for group, ok in zip(groups, few, strict=True)]
+        if not 0 < atoms.size <= constants.MAX_LATTICE_ATOMS:
+            return LatticeFitter(fine_spacing, fine_spacing, np.empty(0), False)
+        off_lattice = [off_lattice_mass(group.pair) if ok else 1.0 for group, ok in zip(groups, few, strict=True)]
         totals = [int(group.counts.sum()) for group in groups]
-        share = sum(n * part for n, part in zip(totals, shares, strict=True)) / sum(totals)
-        return Lattice(fine, fine / math.sqrt(max(share, 1e-12)), atoms, min(shares) < 0.5)
+        share = sum(n * part for n, part in zip(totals, off_lattice, strict=True)) / sum(totals)
+        spacing = fine_spacing / math.sqrt(max(share, constants.MIN_SPACING_SHARE))
+        return LatticeFitter(fine_spacing, spacing, atoms, min(off_lattice) < constants.MAX_PERIODIC_OFF_LATTICE)
 
     def fit(self, divisor: float) -> tuple[float, int]:
-        """A spacing of at most ``spacing / divisor`` that puts the atoms on nodes, or near, and their comb's period in cells."""
+        """A spacing of at most ``spacing / divisor`` that puts the atoms on or near nodes, and their period in cells.
+
+        Raises:
+            Unsupported: there would be too many cells between two atoms.
+        """
         step = self.spacing / divisor
         if self.atoms.size:
             unit = float(self.atoms[0])
-            # where no spacing meets all atoms their mass is loose too, and the best of the fine ones has to do
-            for wanted in (step, self.fine / divisor):
-                least_parts = max(1, math.ceil(unit / wanted * (1 - 1e-9)))
-                if least_parts > MAX_PARTS:
+            # where no spacing meets all atoms, their mass is off the lattice too, and the best of the fine spacings is
+            # taken
+            for spacing in (step, self.fine_spacing / divisor):
+                least_parts = max(1, math.ceil(unit / spacing * (1 - 1e-9)))
+                if least_parts > constants.MAX_CELLS_BETWEEN_ATOMS:
                     raise Unsupported(
-                        f"pld needs {least_parts:.3g} cells between two atoms; the limit is {MAX_PARTS:,}. Raise --tol, or use rdp"
+                        f"pld needs {least_parts:.3g} cells between two atoms at this tolerance; the limit is "
+                        f"{constants.MAX_CELLS_BETWEEN_ATOMS:,}. Raise --tol, or use rdp"
                     )
                 parts = np.arange(least_parts, 3 * least_parts + 20)
                 places = np.outer(parts, self.atoms / unit)
                 off = np.abs(places - np.round(places)).max(axis=1)
-                exact = np.flatnonzero(off < 1e-7)
+                exact = np.flatnonzero(off < constants.LATTICE_ATOM_TOLERANCE)
                 count = int(parts[exact[0] if exact.size else off.argmin()])
                 step = unit / count
                 if exact.size:
-                    return step, 2 * count if self.comb else 1
+                    return step, 2 * count if self.periodic else 1
         return step, 1
 
 
-def loose(pair: LossPair) -> float:
-    """The share of the P-mass that is not on the pair's atoms; of stacked pairs, the largest."""
+def off_lattice_mass(pair: LossPair) -> float:
+    """The P-mass that is not on the pair's atoms; for batched pairs, the largest."""
     if not pair.atoms.size:
         return 1.0
-    hair = 1e-12 * np.maximum(np.abs(pair.atoms), float(np.abs(pair.atoms).max()))
-    before, after = pair.tails(pair.atoms - hair), pair.tails(pair.atoms + hair)
+    offset = constants.ATOM_HALF_WIDTH * np.maximum(np.abs(pair.atoms), float(np.abs(pair.atoms).max()))
+    before, after = pair.tails(pair.atoms - offset), pair.tails(pair.atoms + offset)
     mass = np.maximum(np.exp(before.sf_p) - np.exp(after.sf_p), np.exp(after.cdf_p) - np.exp(before.cdf_p))
     return min(max(1.0 - float(np.min(mass.sum(axis=-1))), 0.0), 1.0)
 
 
-def plan(
-    probes: list[Probe],
+def plan_stages(
+    pmfs: list[ApproximatePmf],
     counts: list[Counts],
-    tops: list[float],
+    top_masses: list[float],
     tilt: float,
     error: float,
-    lattice: Lattice,
+    lattice: LatticeFitter,
     tail: float,
-) -> Plan:
-    """The cheapest plan: k stages share the allowance, each block's lattice being as much coarser as its spread is larger.
+) -> StagePlan:
+    """The cheapest plan: k stages share the allowed error, and each block's spacing grows with its standard deviation.
 
+    Args:
+        pmfs: an approximate PMF for each group of steps.
+        counts: per group [K] number of compositions of each step.
+        top_masses: per group the P-mass that may move to +infinity.
+        error: allowed shift of eps in nats.
+        tail: tilted mass that may wrap around.
     Raises:
-        Unsupported: its windows would need far more than ``MAX_CELLS`` cells.
+        Unsupported: the windows would need far more than ``constants.MAX_WINDOW_CELLS`` cells.
     """
     kinds, total = sum(n.size for n in counts), sum(int(n.sum()) for n in counts)
-    most = max(int(n.max()) for n in counts)
-    deepest = next(k for k in range(1, 6) if k == 5 or most ** (1 / (k + 1)) < 8)
+    max_count, limit = max(int(n.max()) for n in counts), constants.MAX_STAGES
+    deepest = next(
+        k for k in range(1, limit + 1) if k == limit or max_count ** (1 / (k + 1)) < constants.MIN_BLOCK_RATIO
+    )
     if deepest == 1:
         step, _ = lattice.fit(1.0)
-        return Plan([(1, 1)], step, step, None)
-    variance, plain = cumulants(probes, counts, tilt).variance, cumulants(probes, counts, 0.0).variances
-    widths = _Widths(probes, tops, tilt, tail, variance, most)
-    whole, common = widths.of(counts, 1), math.gcd(*(int(count) for n in counts for count in n))
-    best: tuple[float, Plan] | None = None
+        return StagePlan([(1, 1)], step, step, None)
+    variance, plain = cumulants(pmfs, counts, tilt).variance, cumulants(pmfs, counts, 0.0).variances
+    widths = _WindowWidths(pmfs, top_masses, tilt, tail, variance, max_count)
+    last_width, common = widths.width(counts, 1), math.gcd(*(int(count) for n in counts for count in n))
+    best: tuple[float, StagePlan] | None = None
     cells = math.inf
     for k in range(1, deepest + 1):
         step, period = lattice.fit(math.sqrt(k))
-        blocks = _blocks(common, [most ** ((k - s) / k) for s in range(1, k + 1)])
-        stages = _factors(blocks, [lattice.fine * math.sqrt(total / number / k) for number in blocks], step, period)
+        blocks = _choose_block_counts(common, [max_count ** ((k - s) / k) for s in range(1, k + 1)])
+        spacings = [lattice.fine_spacing * math.sqrt(total / number / k) for number in blocks]
+        stages = _choose_merge_factors(blocks, spacings, step, period)
         last = step * math.prod(factor for _, factor in stages)
         first = [-(-n // blocks[0]) for n in counts]
-        width = widths.of(first, blocks[0])
-        spread = math.sqrt(sum(float(n @ v) for n, v in zip(first, plain, strict=True)))
+        width = widths.width(first, blocks[0])
+        deviation = math.sqrt(sum(float(n @ v) for n, v in zip(first, plain, strict=True)))
         cut = None
-        if k > 1 and last < 0.3 and width > 24 * spread:
-            cut = _cut(probes, counts, 6 * spread, step, last, tilt, error, tail)
+        if k > 1 and last < constants.MAX_JUMP_SPACING and width > constants.MIN_JUMP_WINDOW_DEVIATIONS * deviation:
+            cut = choose_cut(pmfs, counts, constants.MIN_CUT_DEVIATIONS * deviation, step, last, tilt, error, tail)
         if cut is not None:
-            width = _Widths(probes, tops, tilt, tail, variance, most, cut * last).of(first, blocks[0])
-        cost = (
-            8e3 * k + width / step * (1 + 0.2 * kinds) + whole / last * (1 + (0.2 * kinds if cut is not None else 0.0))
-        )
-        spacing = step
-        for (number, factor), (after, _) in itertools.pairwise(stages):
-            spacing *= factor
-            cost += 14 * math.sqrt(variance / after) / spacing if number > 1 else 0.0
+            within_cut = _WindowWidths(pmfs, top_masses, tilt, tail, variance, max_count, cut * last)
+            width = within_cut.width(first, blocks[0])
+        cost = _cost(stages, (width / step, last_width / last), kinds, cut is not None, variance, step)
         if best is None or cost < best[0]:
-            best, cells = (cost, Plan(stages, step, last, cut)), max(width / step, whole / last)
+            best, cells = (cost, StagePlan(stages, step, last, cut)), max(width / step, last_width / last)
     assert best is not None
-    # widths by the probes are only near those by the laws: what is far too much is refused here, before any law is made
-    if cells > 2 * MAX_CELLS:
+    # widths from approximate PMFs are only near the true ones: what is far too much is refused before any PMF is made
+    if cells > constants.MAX_ESTIMATED_WINDOWS * constants.MAX_WINDOW_CELLS:
         check_cells(cells)
     return best[1]
 
 
+def _cost(
+    stages: list[tuple[int, int]], cells: tuple[float, float], kinds: int, jumps: bool, variance: float, step: float
+) -> float:
+    """Relative run time of a plan; ``cells`` are those of the first and of the last window."""
+    per_kind = constants.STEP_KIND_COST * kinds
+    cost = (
+        constants.STAGE_COST * len(stages) + cells[0] * (1 + per_kind) + cells[1] * (1 + (per_kind if jumps else 0.0))
+    )
+    spacing = step
+    for (number, factor), (after, _) in itertools.pairwise(stages):
+        spacing *= factor
+        window = constants.BLOCK_WINDOW_DEVIATIONS * math.sqrt(variance / after)
+        cost += window / spacing if number > 1 else 0.0
+    return cost
+
+
 def check_cells(cells: float) -> None:
-    """Refuses a window of more than ``MAX_CELLS`` cells."""
-    if cells > MAX_CELLS:
+    """Refuse a window of more than ``constants.MAX_WINDOW_CELLS`` cells."""
+    if cells > constants.MAX_WINDOW_CELLS:
         raise Unsupported(
-            f"pld needs {cells:.3g} cells at this tolerance; the limit is {MAX_CELLS:,}. Raise --tol, or use rdp"
+            f"pld needs {cells:.3g} cells at this tolerance; the limit is {constants.MAX_WINDOW_CELLS:,}. "
+            "Raise --tol, or use rdp"
         )
 
 
-def _blocks(count: int, wanted: list[float]) -> list[int]:
-    """Numbers of blocks near the wanted, falling, ones: into which a count, then each number before, divides evenly where it can.
+def _choose_block_counts(count: int, wanted: list[float]) -> list[int]:
+    """Decreasing numbers of blocks near the wanted ones; each divides the count and the number before where possible.
 
-    Steps that do not divide make blocks of two kinds, each with its own transforms.
+    Steps that do not divide evenly make two distinct blocks, each with its own transforms.
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for number in wanted:
-        near = min(_divisors(count), key=lambda d: abs(math.log(d / number)))
-        found.append(near if abs(math.log(near / number)) < NEAR else max(1, round(number)))
-        count = math.gcd(count, found[-1])
-    return found
+        near = min(_smooth_divisors(count), key=lambda d: abs(math.log(d / number)))
+        divides = abs(math.log(near / number)) < constants.BLOCK_COUNT_LOG_TOLERANCE
+        numbers.append(near if divides else max(1, round(number)))
+        count = math.gcd(count, numbers[-1])
+    return numbers
 
 
-def _divisors(count: int) -> list[int]:
+def _smooth_divisors(count: int) -> list[int]:
     """The divisors without a prime factor above seven."""
-    found = [1]
+    divisors = [1]
     for prime in (2, 3, 5, 7):
         powers = [1]
         while count % (prime * powers[-1]) == 0:
             powers.append(prime * powers[-1])
-        found = [d * power for d in found for power in powers]
-    return found
+        divisors = [d * power for d in divisors for power in powers]
+    return divisors
 
 
-class _Widths:
-    """How wide sums of tilted losses are by the probes, outside ``tail`` on either side; of those within a cut, where one is given.
+class _WindowWidths:
+    """Estimated widths of windows that hold sums of tilted losses, outside ``tail`` on either side.
 
-    ``variance`` is that of the whole composition, ``most`` how many blocks it may be split into.
+    Args:
+        variance: that of the whole composition.
+        max_blocks: largest number of blocks it may be split into.
+        cut: losses beyond this (nats) are left out.
     """
 
     def __init__(
         self,
-        probes: list[Probe],
-        tops: list[float],
+        pmfs: list[ApproximatePmf],
+        top_masses: list[float],
         tilt: float,
         tail: float,
         variance: float,
-        most: int,
+        max_blocks: int,
         cut: float = math.inf,
     ):
         points, moments = [], []
-        for p, top in zip(probes, tops, strict=True):
-            start = int(np.searchsorted(p.y, -cut))
-            stop = min(top_index(p, top), int(np.searchsorted(p.y, cut)) - 1) + 1
-            y, w = p.y[start:stop], weights(p, tilt)[:, start:stop]
-            w = w / w.sum(axis=1)[:, None]
-            mean = w @ y
-            points.append((y, w))
-            moments.append((mean, w @ (y * y) - mean**2))
+        for pmf, top_mass in zip(pmfs, top_masses, strict=True):
+            start = int(np.searchsorted(pmf.y, -cut))
+            stop = min(top_index(pmf, top_mass), int(np.searchsorted(pmf.y, cut)) - 1) + 1
+            y, weight = pmf.y[start:stop], tilted_weights(pmf, tilt)[:, start:stop]
+            weight = weight / weight.sum(axis=1)[:, None]
+            mean = weight @ y
+            points.append((y, weight))
+            moments.append((mean, weight @ (y * y) - mean**2))
         self.depth = -math.log(tail)
-        self.table = Chernoff.of(points, moments, steepnesses(points, [variance, variance / most], self.depth, 24))
+        variances = [variance, variance / max_blocks]
+        theta = chernoff_points(points, variances, self.depth, constants.PLAN_CHERNOFF_POINTS)
+        self.table = ChernoffTable.of(points, moments, theta)
 
-    def of(self, counts: list[Counts], blocks: int) -> float:
-        """The width of a sum of ``counts`` losses, one of so many blocks."""
+    def width(self, counts: list[Counts], blocks: int) -> float:
+        """The width in nats of a sum of ``counts`` losses, one of so many blocks."""
         return sum(self.table.reach(counts, self.depth + math.log(blocks)))
 
 
-def _cut(
-    probes: list[Probe],
-    counts: list[Counts],
-    least_cut: float,
-    step: float,
-    last: float,
-    tilt: float,
-    error: float,
-    tail: float,
-) -> int | None:
-    """The cut, in cells of the last lattice, beyond which losses are split off as jumps; None where they are not rare enough.
-
-    Far enough out for the costs to be within the allowance: the shift of eps by K ln kappa for K jumps, about their P-mass each, and
-    the K steps that the lower law leaves out; or a shift by ln kappa for every step of a law that the first lattice does not resolve.
-    """
-    for wider in (1, 2, 4, 8, 16, 32):
-        cut = max(math.ceil(wider * least_cut / last), 2)
-        if not any(p.reaches(cut * last) for p in probes):
-            return None
-        jumps = further = cost = fall = 0.0
-        for p, n in zip(probes, counts, strict=True):
-            each, size = n @ weights(p, tilt), np.abs(p.y)
-            jumps += float(each[size > cut * last].sum())
-            further += float(each[size > (cut + 1) * last].sum())
-            rare = p.mass[:, p.y > cut * last].sum(axis=1)
-            near = np.abs(p.y) <= cut * last
-            mass, loss = p.mass[:, near], p.y[near]
-            left_out = mass @ np.expm1(tilt * loss) / max(tilt, 1e-9)
-            fall += float((n * rare)[mass @ loss**2 < step**2].sum())
-            cost = max(cost, float(rare.max()), 2 * float(np.abs(left_out).max()))
-        most = most_jumps(jumps, tail)
-        resolved = further > RESOLVED * jumps or jumps * last < error
-        if (
-            resolved
-            and jumps < 60
-            and most < min(int(n.min()) for n in counts) / 4
-            and most * cost + fall < 0.75 * error
-        ):
-            return cut
-    return None
-
-
-def _factors(blocks: list[int], spacings: list[float], step: float, period: int) -> list[tuple[int, int]]:
+def _choose_merge_factors(blocks: list[int], spacings: list[float], step: float, period: int) -> list[tuple[int, int]]:
     """Per stage the number of blocks it leaves and how many cells are then merged into one.
 
-    A lattice whose atoms recur every ``period`` cells is merged by multiples of it, so that their comb is not cut unevenly.
+    A lattice whose atoms recur every ``period`` cells is merged by multiples of it, so that all atoms fall on nodes
+    again.
     """
     stages = []
     for number, spacing in zip(blocks, spacings, strict=True):
@@ -266,11 +268,3 @@ def _factors(blocks: list[int], spacings: list[float], step: float, period: int)
         stages.append((number, factor))
         step, period = step * factor, period if factor == 1 else 1
     return stages
-
-
-def most_jumps(mean: float, tail: float) -> int:
-    """The least K with P(more than K jumps) <= tail for a number of rare jumps of this mean (Chernoff)."""
-    count = max(1, math.ceil(mean))
-    while count * math.log((count + 1) / max(mean, 1e-300)) - count - 1 + mean < -math.log(tail) and count < 10**6:
-        count += 1
-    return count

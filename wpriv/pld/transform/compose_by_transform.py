@@ -1,4 +1,4 @@
-"""Composes the steps of a run by the transform of the composed loss: where nodes, the contour and the kernel are chosen."""
+"""Compose the steps by the transform of the composed loss: the choice of the nodes, the contour and the kernel."""
 
 from __future__ import annotations
 
@@ -6,62 +6,57 @@ import math
 
 import numpy as np
 
-from wpriv.pld.lattice.step_pmfs import parted
+from wpriv.pld import constants
+from wpriv.pld.lattice.step_nodes import split_by_node_count
 from wpriv.pld.saddle_point import Cumulants, tilt_for_contour
 from wpriv.pld.step_groups import Steps
-from wpriv.pld.transform.atomic_transforms import Atoms
-from wpriv.pld.transform.inversion import Inverted, invert
-from wpriv.pld.transform.scattered_atoms import scattered
-from wpriv.pld.two_sided import Both
-
-# by what factor the tilted variance exceeds the plain one where rare large losses decide, how far from eps these may be, and
-# how much of delta single ones must make up to be looked at by themselves
-RARE, FOCUS, SINGLE = 20, 1.5, 0.5
-# the least tilt that decides where nodes are needed, in units of 1 / spread
-LEAST_TILT = 1.0
-# by how much, in logs, the wrap-around of an inverted transform stays below the error of delta that is allowed
-CLEAR = 7.0
-# about the rounding in the transform of many steps, over the root of their number, times what it may take of the error allowed
-ROUNDED = 3e-10
+from wpriv.pld.transform.atomic_transforms import TiltedAtoms
+from wpriv.pld.transform.inversion import TransformComposition, invert_transform
+from wpriv.pld.transform.scattered_atoms import scatter_atoms
+from wpriv.pld.two_sided import TwoSidedComposition
 
 
-def by_transform(steps: Steps, state: Cumulants, tilt: float, eps: float, error: float, delta: float) -> Both:
-    """Both composed laws, good near eps, with dotting errors that shift eps by about ``error`` in all.
+def compose_by_transform(
+    steps: Steps, state: Cumulants, tilt: float, eps: float, error: float, delta: float
+) -> TwoSidedComposition:
+    """Compose pessimistically and optimistically, accurate near eps; arguments as for ``compose_on_lattices``.
 
     Raises:
-        Unsupported: that would take too many nodes or frequencies.
+        Unsupported: too many nodes or frequencies would be needed.
     """
-    spread = math.sqrt(state.variance)
-    relative = min(max(error * (tilt + 1 / spread), 1e-9), 1e-2)
-    dotted = max(tilt, LEAST_TILT / spread)
+    deviation = math.sqrt(state.variance)
+    relative = error * (tilt + 1 / deviation)
+    relative = min(max(relative, constants.MIN_RELATIVE_ERROR), constants.MAX_RELATIVE_ERROR)
+    node_tilt = max(tilt, constants.MIN_NODE_TILT / deviation)
     plain = steps.cumulants(0.0).variance
-    # where rare large losses decide, it may be a single one, whose weight at the saddle's tilt is nothing beside larger ones
-    focus = (
-        (eps / FOCUS, eps * FOCUS) if state.variance > RARE * plain and single(steps, eps) > SINGLE * delta else None
-    )
-    lost = math.log(max(relative / (ROUNDED * math.sqrt(steps.total)), 1.0))
-    tilt = tilt_for_contour(
-        steps.probes, steps.counts, dotted, eps, math.log(delta), math.log(delta * relative) - CLEAR, lost
-    )
-    share = math.exp(min(math.log(delta) - steps.cumulants(dotted).total + dotted * eps, 0.0))
+    focus = None
+    # where rare large losses decide, it may be a single one, whose weight at the saddle point's tilt vanishes beside
+    # larger ones
+    rare = state.variance > constants.RARE_LOSS_VARIANCE_RATIO * plain
+    if rare and single_loss_delta(steps, eps) > constants.MIN_SINGLE_LOSS_SHARE * delta:
+        focus = (eps / constants.FOCUS_RATIO, eps * constants.FOCUS_RATIO)
+    log_range = math.log(max(relative / (constants.TRANSFORM_ROUNDING * math.sqrt(steps.total)), 1.0))
+    log_allowance = math.log(delta * relative) - constants.WRAPAROUND_LOG_MARGIN
+    tilt = tilt_for_contour(steps.pmfs, steps.counts, node_tilt, eps, math.log(delta), log_allowance, log_range)
+    share = math.exp(min(math.log(delta) - steps.cumulants(node_tilt).cgf + node_tilt * eps, 0.0))
     state = steps.cumulants(tilt)
-    parts = [part for group, p in zip(steps.groups, steps.probes, strict=True) for part in parted(group, p, dotted)]
-    laws = []
-    for group, p in parts:
-        masses = steps.negligible(delta, group.counts), max(1e-9 * share / steps.total, 1e-300)
-        laws.append(scattered(group, p, error / steps.total, (dotted, tilt), masses, focus))
+    sides = []
+    for group, pmf in zip(steps.groups, steps.pmfs, strict=True):
+        for part, part_pmf in split_by_node_count(group, pmf, node_tilt):
+            masses = steps.negligible_mass(delta, part.counts), steps.negligible_bottom(share)
+            sides.append(scatter_atoms(part, part_pmf, error / steps.total, (node_tilt, tilt), masses, focus))
 
-    def side(some: list[Atoms]) -> Inverted:
-        return invert(some, tilt, eps, state.mean, delta, error, relative)
+    def compose(atoms: list[TiltedAtoms]) -> TransformComposition:
+        return invert_transform(atoms, tilt, eps, state.mean, delta, error, relative)
 
-    upper = side([upper for upper, _ in laws])
-    drift = steps.drift(state)
-    return Both(upper, lambda: side([lower() for _, lower in laws]), drift, drift, spread)
+    upper = compose([upper for upper, _ in sides])
+    slack = steps.rounding_shift(state)
+    return TwoSidedComposition(upper, lambda: compose([lower() for _, lower in sides]), slack, slack, deviation)
 
 
-def single(steps: Steps, eps: float) -> float:
-    """About what runs with a single loss above eps, the others being zero, add to delta at eps."""
+def single_loss_delta(steps: Steps, eps: float) -> float:
+    """About what outcomes with a single loss above eps, the others being zero, contribute to delta at eps."""
     return sum(
-        float(n @ p.mass @ -np.expm1(np.minimum(eps - p.y, 0.0)))
-        for n, p in zip(steps.counts, steps.probes, strict=True)
+        float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0)))
+        for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
     )

@@ -1,8 +1,9 @@
-"""Frequencies at which a product of many transforms is next to nothing, and by how much: they need not be known.
+"""Find the frequencies at which a product of many transforms is negligible, and bound what they contribute.
 
-|E[e^{itL}]|^2 = E[cos(t (L - L'))], L and L' alike, has a second derivative of at most 2 Var(L): between two samples it exceeds the larger
-one by at most Var(L) h^2 / 4. Where a step has rare large losses, its variance says little of the bulk: then |E[e^{itL}]| is at most the
-modulus of the bulk's part, bounded so, plus the weight of what is left out.
+|E[e^{itL}]|^2 = E[cos(t (L - L'))], L and L' independent and alike, has a second derivative of at most 2 Var(L):
+between two samples h apart it exceeds the larger one by at most Var(L) h^2 / 4. Where a step has rare large losses, its
+variance says little of the bulk: then |E[e^{itL}]| is at most the modulus of the bulk's part, bounded so, plus the
+weight of what is left out.
 """
 
 from __future__ import annotations
@@ -16,165 +17,183 @@ from numpy.typing import NDArray
 
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
-from wpriv.pld.transform.atomic_transforms import UNIT, Atoms, Spectrum, even_sums, wave
-from wpriv.pld.transform.smoothing_kernel import Kernel
+from wpriv.pld import constants
+from wpriv.pld.transform.atomic_transforms import Spectrum, TiltedAtoms, even_sums, wave_minus_one
+from wpriv.pld.transform.smoothing_kernel import SmoothingKernel
 
-Places = NDArray[np.int64]
-# rows of one group that a product is judged by, at most
-MOST_ROWS = 16
-# the weight of the losses that are left out of a bulk
-TRIM = 0.03
-# samples are at first this far apart, in units of 1 / spread of a step's bulk, for steps of at least so many; where few matter, ever closer
-APART = ((2000, 1.2), (300, 0.6), (0, 0.35))
-# the factor between the first frequencies sampled; into how many parts the space between two is divided where they show nothing, how often
-GROWTH, PARTS, ROUNDS = 1.3, 4, 4
-# ln of a product below which nothing is gained by closer samples
-LOW = -40.0
-# products of a frequency and an atom that the samples may cost, and what one taken by itself costs beside one on an even grid
-MAX_SAMPLES, SINGLE = 250_000_000, 20
-TOO_MANY = "pld needs more frequencies of the composed loss than it may take at this tolerance. Raise --tol, or use rdp"
-# frequencies that a law may be known at
-MAX_FREQUENCIES = 2_000_000
+Indices = NDArray[np.int64]
+TOO_MANY_FREQUENCIES = (
+    "pld needs more frequencies of the composed loss than it may take at this tolerance. Raise --tol, or use rdp"
+)
 
 
 @dataclass(frozen=True)
-class Frequencies:
-    """Runs (first, last) of the multiples of a spacing that must be known; bounds of two sums over all others below some limit.
+class SignificantFrequencies:
+    """The multiples of a spacing below some limit that must be computed.
 
-    The terms of the first sum are the product times ``kernel / (s (s + 1))``, those of the second the product times ``kernel^2``.
+    Attributes:
+        runs: intervals (first, last) of multiples.
+        omitted_value: bound of the sum over all others of the product times ``kernel / (s (s + 1))``.
+        omitted_density: bound of the sum over all others of the product times ``kernel^2``.
     """
 
     runs: list[tuple[int, int]]
-    first: float = 0.0
-    second: float = 0.0
+    omitted_value: float = 0.0
+    omitted_density: float = 0.0
 
 
 @dataclass(frozen=True)
-class _Leaders:
-    """Rows of one group: their losses, the weights of all or of the bulk, what each leaves out, its second moment, and the counts."""
+class _LeadingRows:
+    """The rows of one group with the most variance, in full or without their rarest losses.
 
-    away: Array
+    Attributes:
+        offset: [m] losses relative to the group's centre.
+        weight: [R, m] their tilted probabilities, zero for losses left out.
+        left_out: [R] tilted probability left out.
+        square: [R] variance times the squared probability kept: bound of the second derivative of |transform|^2 over
+            two.
+        counts: [R] number of compositions.
+    """
+
+    offset: Array
     weight: Array
     left_out: Array
     square: Array
     counts: Counts
 
     @staticmethod
-    def of(p: Atoms, rows: Places, trim: float) -> _Leaders:
+    def of(p: TiltedAtoms, rows: Indices, trim: float) -> _LeadingRows:
+        """Take some rows, leaving out tilted probability ``trim`` in the tails of each."""
         weight = p.weight[rows]
         up_to = np.cumsum(weight, axis=1)
         weight = np.where((up_to > trim / 2) & (up_to - weight < 1 - trim / 2), weight, 0.0)
         used = weight.any(axis=0)
-        weight, away = weight[:, used], p.away[used]
+        weight, offset = weight[:, used], p.offset[used]
         total = weight.sum(axis=1)
-        mean = weight @ away / total
-        square = weight @ away**2 - total * mean**2
-        return _Leaders(away, weight, np.maximum(1 - total, 0.0), np.maximum(square, 1e-300) * total, p.counts[rows])
+        mean = weight @ offset / total
+        square = weight @ offset**2 - total * mean**2
+        square = np.maximum(square, constants.MASS_FLOOR) * total
+        return _LeadingRows(offset, weight, np.maximum(1 - total, 0.0), square, p.counts[rows])
 
     def moduli(self, t: Array) -> Array:
         """[len(t), R] bounds of |E[e^{itL}; bulk]| at some frequencies."""
-        parts = np.array_split(t, 1 + t.size * self.away.size // (1 << 18))
-        return self._whole(np.concatenate([wave(some[:, None] * self.away) @ self.weight.T for some in parts]))
+        parts = np.array_split(t, 1 + t.size * self.offset.size // (1 << 18))
+        return self._moduli(np.concatenate([wave_minus_one(p[:, None] * self.offset) @ self.weight.T for p in parts]))
 
-    def evenly(self, start: float, spacing: float, count: int) -> Array:
+    def even_moduli(self, start: float, spacing: float, count: int) -> Array:
         """As ``moduli``, at ``count`` frequencies ``spacing`` apart."""
-        return self._whole(even_sums(self.away, self.weight, start, spacing, count))
+        return self._moduli(even_sums(self.offset, self.weight, start, spacing, count))
 
-    def _whole(self, moved: Spectrum) -> Array:
-        return np.asarray(np.minimum(np.abs(moved + self.weight.sum(axis=1)) + UNIT * (self.away.size + 8) * 4, 1.0))
+    def _moduli(self, values: Spectrum) -> Array:
+        rounding = constants.UNIT_ROUNDOFF * (self.offset.size + 8) * 4
+        return np.asarray(np.minimum(np.abs(values + self.weight.sum(axis=1)) + rounding, 1.0))
 
-    def bound(self, ends: Array, spacing: Array) -> Array:
-        """ln of a bound of the product of |transform|^n between frequencies, from the larger moduli [..., R] at their ends."""
-        energy = ends**2 + self.square * np.asarray(spacing)[..., None] ** 2 / 4
+    def log_bound(self, moduli: Array, spacing: Array) -> Array:
+        """ln of a bound of the product of |transform|^n between samples, from the moduli [..., R] at both ends."""
+        energy = np.maximum(moduli[:-1], moduli[1:]) ** 2 + self.square * np.asarray(spacing)[..., None] ** 2 / 4
         return np.asarray(np.log(np.minimum(np.sqrt(energy) + self.left_out, 1.0)) @ self.counts)
 
 
-def loud(
-    parts: Sequence[Atoms],
+def significant_frequencies(
+    parts: Sequence[TiltedAtoms],
     tilt: float,
-    spread: float,
+    deviation: float,
     spacing: float,
     count: int,
-    kernel: Kernel,
-    room: float,
-    most: int,
-) -> Frequencies:
-    """The frequencies among ``count`` multiples of a spacing that must be known.
+    kernel: SmoothingKernel,
+    allowance: float,
+    max_work: int,
+) -> SignificantFrequencies:
+    """The frequencies among ``count`` multiples of a spacing that must be computed.
 
     Args:
-        room: what all others may add to the first sum. most: products of a frequency and an atom that those may cost.
+        deviation: standard deviation of the composed tilted loss.
+        allowance: what all others may contribute to the sum for delta.
+        max_work: largest number of products of a computed frequency and an atom.
     Raises:
         Unsupported: there are too many of them, or it would take too long to tell.
     """
     atoms = sum(p.weight.size for p in parts)
-    edge = count * spacing
-    rows = [np.argsort(-(p.counts * p.variances))[:MOST_ROWS] for p in parts]
-    bulks = [_Leaders.of(p, some, TRIM) for p, some in zip(parts, rows, strict=True)]
-    wholes = [_Leaders.of(p, some, 0.0) for p, some in zip(parts, rows, strict=True)]
-    apart = next(apart for least, apart in APART if max(int(some.counts.max()) for some in bulks) >= least)
-    step = apart / math.sqrt(max(float(some.square.max()) for some in bulks))
-    slow = [min(4 / spread, edge)]
-    while slow[-1] < edge and slow[-1] * (GROWTH - 1) < step:
-        slow.append(min(slow[-1] * GROWTH, edge))
-    even = math.ceil((edge - slow[-1]) / step)
-    if even * sum(some.weight.size for some in bulks) > MAX_SAMPLES:
-        raise Unsupported(TOO_MANY)
-    first, wide = np.array(slow), (edge - slow[-1]) / max(even, 1)
-    t = np.append(first, slow[-1] + wide * np.arange(1, even + 1))
-    bound = np.zeros(t.size - 1)
-    for whole, bulk in zip(wholes, bulks, strict=True):
-        values = bulk.moduli(first)
-        if even:
-            values = np.concatenate([values, bulk.evenly(slow[-1] + wide, wide, even)])
-        by_bulk = bulk.bound(np.maximum(values[:-1], values[1:]), np.diff(t))
-        values = whole.moduli(first)
-        by_whole = whole.bound(np.maximum(values[:-1], values[1:]), np.diff(first))
-        by_bulk[: by_whole.size] = np.minimum(by_bulk[: by_whole.size], by_whole)
-        bound += by_bulk
-    each = sum(some.away.size for some in (*wholes, *bulks))
-    for _ in range(ROUNDS):
-        coarse = np.flatnonzero((bound > LOW) & (np.diff(t) > 4 * PARTS * spacing))
+    rows = [np.argsort(-(p.counts * p.variances))[: constants.MAX_LEADING_ROWS] for p in parts]
+    bulks = [_LeadingRows.of(p, some, constants.BULK_TRIM) for p, some in zip(parts, rows, strict=True)]
+    full = [_LeadingRows.of(p, some, 0.0) for p, some in zip(parts, rows, strict=True)]
+    t, log_bound = _first_samples(full, bulks, deviation, count * spacing)
+    sample_cost = sum(some.offset.size for some in (*full, *bulks))
+    divisions = constants.SAMPLE_DIVISIONS
+    for _ in range(constants.SAMPLE_ROUNDS):
+        divisible = np.diff(t) > 4 * divisions * spacing
+        coarse = np.flatnonzero((log_bound > constants.NEGLIGIBLE_LOG_PRODUCT) & divisible)
         saved = float(np.diff(t)[coarse].sum()) / spacing * atoms
-        if not coarse.size or saved < SINGLE * PARTS * coarse.size * each:
+        if not coarse.size or saved < constants.ISOLATED_SAMPLE_COST * divisions * coarse.size * sample_cost:
             break
-        t, bound = _finer(t, bound, coarse, wholes, bulks)
+        t, log_bound = _divide(t, log_bound, coarse, full, bulks)
     numbers = np.diff(t) / spacing + 1
     s = tilt + 1j * t[:-1]
     height = float(kernel.transform(np.array([tilt + 0j]))[0].real)
-    second = numbers * (spacing / math.pi) * height**2 * np.exp(bound)
-    terms = second / height / np.abs(s * (s + 1))
-    order = np.argsort(terms)
-    quiet = np.zeros(terms.size, dtype=bool)
-    quiet[order[np.cumsum(terms[order]) <= room]] = True
-    runs = _runs(t, ~quiet, spacing)
-    number = sum(last - start for start, last in runs)
-    if number > MAX_FREQUENCIES or number * atoms > most:
-        raise Unsupported(TOO_MANY)
-    return Frequencies(runs, float(terms[quiet].sum()), float(second[quiet].sum()))
+    density_terms = numbers * (spacing / math.pi) * height**2 * np.exp(log_bound)
+    value_terms = density_terms / height / np.abs(s * (s + 1))
+    order = np.argsort(value_terms)
+    omitted = np.zeros(value_terms.size, dtype=bool)
+    omitted[order[np.cumsum(value_terms[order]) <= allowance]] = True
+    runs = _runs(t, ~omitted, spacing)
+    number = sum(last - first for first, last in runs)
+    if number > constants.MAX_FREQUENCIES or number * atoms > max_work:
+        raise Unsupported(TOO_MANY_FREQUENCIES)
+    return SignificantFrequencies(runs, float(value_terms[omitted].sum()), float(density_terms[omitted].sum()))
 
 
-def _finer(
-    t: Array, bound: Array, coarse: Places, wholes: Sequence[_Leaders], bulks: Sequence[_Leaders]
+def _first_samples(
+    full: Sequence[_LeadingRows], bulks: Sequence[_LeadingRows], deviation: float, edge: float
 ) -> tuple[Array, Array]:
-    """The samples and bounds with some of the intervals divided."""
-    low, high = t[coarse], t[coarse + 1]
-    inner = low + (high - low) * np.arange(PARTS + 1)[:, None] / PARTS
-    apart = np.broadcast_to((high - low) / PARTS, (PARTS, low.size))
-    finer = np.zeros(apart.shape)
-    for pair in zip(wholes, bulks, strict=True):
-        ends = [some.moduli(inner.ravel()).reshape(*inner.shape, -1) for some in pair]
-        finer += np.minimum(*(some.bound(np.maximum(v[:-1], v[1:]), apart) for some, v in zip(pair, ends, strict=True)))
-    kept = np.ones(bound.size, dtype=bool)
+    """The first samples up to a frequency: growing by a factor, then evenly spaced; and the bounds between them."""
+    most_compositions = max(int(some.counts.max()) for some in bulks)
+    relative_step = next(step for least, step in constants.SAMPLE_SPACINGS if most_compositions >= least)
+    step = relative_step / math.sqrt(max(float(some.square.max()) for some in bulks))
+    growing = [min(constants.FIRST_SAMPLE / deviation, edge)]
+    while growing[-1] < edge and growing[-1] * (constants.SAMPLE_GROWTH - 1) < step:
+        growing.append(min(growing[-1] * constants.SAMPLE_GROWTH, edge))
+    even = math.ceil((edge - growing[-1]) / step)
+    if even * sum(some.weight.size for some in bulks) > constants.MAX_SAMPLE_WORK:
+        raise Unsupported(TOO_MANY_FREQUENCIES)
+    first, even_spacing = np.array(growing), (edge - growing[-1]) / max(even, 1)
+    t = np.append(first, growing[-1] + even_spacing * np.arange(1, even + 1))
+    log_bound = np.zeros(t.size - 1)
+    for rows, bulk in zip(full, bulks, strict=True):
+        moduli = bulk.moduli(first)
+        if even:
+            even_moduli = bulk.even_moduli(growing[-1] + even_spacing, even_spacing, even)
+            moduli = np.concatenate([moduli, even_moduli])
+        by_bulk = bulk.log_bound(moduli, np.diff(t))
+        by_rows = rows.log_bound(rows.moduli(first), np.diff(first))
+        by_bulk[: by_rows.size] = np.minimum(by_bulk[: by_rows.size], by_rows)
+        log_bound += by_bulk
+    return t, log_bound
+
+
+def _divide(
+    t: Array, log_bound: Array, coarse: Indices, full: Sequence[_LeadingRows], bulks: Sequence[_LeadingRows]
+) -> tuple[Array, Array]:
+    """The samples and bounds with the ``coarse`` intervals divided."""
+    low, high, divisions = t[coarse], t[coarse + 1], constants.SAMPLE_DIVISIONS
+    inner = low + (high - low) * np.arange(divisions + 1)[:, None] / divisions
+    spacing = np.broadcast_to((high - low) / divisions, (divisions, low.size))
+    finer = np.zeros(spacing.shape)
+    for rows, bulk in zip(full, bulks, strict=True):
+        by_rows, by_bulk = (
+            some.log_bound(some.moduli(inner.ravel()).reshape(*inner.shape, -1), spacing) for some in (rows, bulk)
+        )
+        finer += np.minimum(by_rows, by_bulk)
+    kept = np.ones(log_bound.size, dtype=bool)
     kept[coarse] = False
     starts = np.concatenate([t[:-1][kept], inner[:-1].ravel()])
     order = np.argsort(starts, kind="stable")
-    return np.append(starts[order], t[-1]), np.concatenate([bound[kept], finer.ravel()])[order]
+    return np.append(starts[order], t[-1]), np.concatenate([log_bound[kept], finer.ravel()])[order]
 
 
-def _runs(t: Array, wanted: Array, spacing: float) -> list[tuple[int, int]]:
-    """The multiples of a spacing below the first of some frequencies, and in the wanted intervals between them."""
+def _runs(t: Array, significant: Array, spacing: float) -> list[tuple[int, int]]:
+    """The multiples of a spacing below the first sample, and in the significant intervals between samples."""
     runs = [(0, math.ceil(t[0] / spacing))]
-    for i in np.flatnonzero(wanted):
+    for i in np.flatnonzero(significant):
         low, high = math.floor(t[i] / spacing), math.ceil(t[i + 1] / spacing)
         if low <= runs[-1][1]:
             runs[-1] = (runs[-1][0], max(high, runs[-1][1]))

@@ -1,6 +1,6 @@
-"""Laws of atoms that certifiably dominate the steps of a group, or are dominated by them, on losses that need not lie on a lattice.
+"""Pessimistic and optimistic tilted PMFs of the steps of a group on scattered losses, which need not lie on a lattice.
 
-A pair of few atoms is its own law, from above and from below. Any other pair is dotted on nodes that gather where its tilted mass does.
+A pair of few atoms is used exactly. Any other pair is discretised on nodes that are dense where its tilted mass lies.
 """
 
 from __future__ import annotations
@@ -13,80 +13,80 @@ import numpy as np
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
-from wpriv.pld.lattice.discretize import cells, lower_dots, upper_dots
-from wpriv.pld.lattice.step_pmfs import nodes
-from wpriv.pld.saddle_point import Probe
-from wpriv.pld.stacking import Group
-from wpriv.pld.transform.atomic_transforms import Atoms
+from wpriv.pld import constants
+from wpriv.pld.lattice.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
+from wpriv.pld.lattice.step_nodes import choose_nodes
+from wpriv.pld.saddle_point import ApproximatePmf
+from wpriv.pld.stacking import StepGroup
+from wpriv.pld.transform.atomic_transforms import TiltedAtoms
 
-# atoms up to which a pair is taken as it is
-MOST_ATOMS = 6000
-# nodes lie as near to each other as this part of their mean distance allows
-FINEST = 1e-6
-# the widest spacing of nodes, in nats: beyond it dots have nothing to gain
-WIDEST = 1.0
-
-Sides = tuple[Atoms, Callable[[], Atoms]]
+Sides = tuple[TiltedAtoms, Callable[[], TiltedAtoms]]
 
 
-def scattered(
-    group: Group,
-    p: Probe,
+def scatter_atoms(
+    group: StepGroup,
+    pmf: ApproximatePmf,
     error: float,
     tilts: tuple[float, float],
     masses: tuple[float, float],
     focus: tuple[float, float] | None,
 ) -> Sides:
-    """A group's upper law, and what makes its lower law.
+    """Discretise a group's pairs.
 
     Args:
-        error: what one step's law may be too high by, in ln E[e^{tilt L}] over the tilt, about.
-        tilts: the one that decides where nodes are needed, and that of the laws.
-        masses: those that may be neglected above and below, as for ``lattice.nodes``.
-        focus: where single losses decide the answer, whatever their weight, if anywhere.
+        error: by how much the discretisation of one step may raise ln E[e^{tilt L}] over the tilt, about.
+        tilts: the tilt that decides where nodes are needed, and that of the PMFs.
+        masses: P-mass above, and tilted mass below the nodes that may be neglected, as for ``choose_nodes``.
+        focus: range of losses where single ones decide the answer, whatever their weight, if there is one.
+    Returns:
+        The pessimistic PMFs, and a function that makes the optimistic ones.
     Raises:
-        Unsupported: its losses are too large for dots, or too many nodes would be needed.
+        Unsupported: the losses are too large for chords, or too many nodes would be needed.
     """
-    pair, (dotted, tilt) = group.pair, tilts
-    if isinstance(pair, AtomicPair) and pair.losses.size <= MOST_ATOMS:
-        return _as_it_is(pair, tilt, group, masses[0])
-    distance = math.sqrt(8 * error / (dotted + 1))
-    if distance > WIDEST:
+    pair, (node_tilt, tilt) = group.pair, tilts
+    if isinstance(pair, AtomicPair) and pair.losses.size <= constants.MAX_EXACT_ATOMS:
+        return _exact_atoms(pair, tilt, group, masses[0])
+    distance = math.sqrt(8 * error / (node_tilt + 1))
+    if distance > constants.MAX_CHORD_SPACING:
         raise Unsupported("pld finds the losses of a step too large for its nodes at this tolerance. Use rdp")
-    step = FINEST * distance
-    index = nodes(group, p, step, dotted, *masses, extra=FINEST**-2, focus=focus)
+    finest = constants.FINEST_NODE_SPACING
+    step = finest * distance
+    index = choose_nodes(group, pmf, step, node_tilt, *masses, extra=finest**-2, focus=focus)
     y = np.asarray(index * step, dtype=np.float64)
-    if pair.atoms.size <= 64:
+    if pair.atoms.size <= constants.MAX_NODE_ATOMS:
         y = _with_atoms(y, pair.atoms, step)
-    made = cells(pair, y)
-    mass, infinity = upper_dots(made, pair.mass_at_plus_infinity)
-    own = np.full(group.counts.size, float(pair.mass_at_plus_infinity))
-    counts = group.counts
+    cells, counts, infinity = cell_masses(pair, y), group.counts, float(pair.mass_at_plus_infinity)
+    mass, beyond = discretize_pessimistic(cells, pair.mass_at_plus_infinity)
+    upper = TiltedAtoms.of(y, mass, tilt, counts, np.broadcast_to(np.atleast_1d(beyond), counts.shape))
 
-    def lower() -> Atoms:
-        return Atoms.of(y, lower_dots(made, pair.mass_at_plus_infinity), tilt, counts, own)
+    def lower() -> TiltedAtoms:
+        lower_mass = discretize_optimistic(cells, pair.mass_at_plus_infinity)
+        return TiltedAtoms.of(y, lower_mass, tilt, counts, np.full(counts.size, infinity))
 
-    return Atoms.of(y, mass, tilt, counts, np.broadcast_to(np.atleast_1d(infinity), counts.shape)), lower
+    return upper, lower
 
 
-def _as_it_is(pair: AtomicPair, tilt: float, group: Group, top_mass: float) -> Sides:
-    """The atoms themselves; those above which there is next to no mass go to infinity in the upper law."""
+def _exact_atoms(pair: AtomicPair, tilt: float, group: StepGroup, top_mass: float) -> Sides:
+    """The atoms themselves; the largest, of at most ``top_mass`` together, move to infinity in the pessimistic PMF."""
     mass = np.exp(pair.log_p)
     above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     last = max(int(np.searchsorted(-above, -top_mass)), 1)
     beyond = float(above[last]) + math.exp(pair.log_beyond)
-    own = np.full(group.counts.size, pair.mass_at_plus_infinity)
-    upper = Atoms.of(pair.losses[:last], mass[:last], tilt, group.counts, own + beyond)
-    return upper, lambda: Atoms.of(pair.losses[:last], mass[:last], tilt, group.counts, own)
+    losses, mass = pair.losses[:last], mass[:last]
+    infinity = np.full(group.counts.size, pair.mass_at_plus_infinity)
+    upper = TiltedAtoms.of(losses, mass, tilt, group.counts, infinity + beyond)
+    return upper, lambda: TiltedAtoms.of(losses, mass, tilt, group.counts, infinity)
 
 
 def _with_atoms(y: Array, atoms: Array, step: float) -> Array:
-    """The nodes with the atoms among them, those next to an atom left out."""
+    """The nodes with the atoms among them, without the nodes next to an atom."""
     inside = atoms[(atoms > y[0]) & (atoms < y[-1])]
     if not inside.size:
         return y
     at = np.searchsorted(inside, y)
-    near = np.minimum(np.abs(y - inside[np.minimum(at, inside.size - 1)]), np.abs(y - inside[np.maximum(at - 1, 0)]))
-    kept = near > 0.25 * step
+    distance = np.minimum(
+        np.abs(y - inside[np.minimum(at, inside.size - 1)]), np.abs(y - inside[np.maximum(at - 1, 0)])
+    )
+    kept = distance > constants.ATOM_NODE_DISTANCE * step
     kept[[0, -1]] = True
     return np.unique(np.concatenate([y[kept], inside]))

@@ -1,8 +1,9 @@
-"""The kernel that a composed loss is smoothed with before its transform is inverted: a Kaiser-Bessel density of small support.
+"""The kernel that smooths a composed loss before its transform is inverted: a Kaiser-Bessel density of small support.
 
-A law of atoms has a transform that never dies out, so its inversion could not be cut off. Adding an independent variable N with
-E[e^-N] = 1 and values of at most w makes the transform small beyond the frequency BETA / w, raises delta (Jensen: the profile is convex in
-e^eps), and raises it by no more than a multiple of the probability that the loss lies within w of eps, which the same transform tells.
+A PMF has a transform that does not decay, so its inversion could not be truncated. Adding an independent variable N
+with E[e^-N] = 1 and values of at most w makes the transform small beyond the frequency KERNEL_SHAPE / w, raises delta
+(Jensen: the profile is convex in e^eps), and raises it by no more than a multiple of the probability that the loss lies
+within w of eps, which the same transform gives.
 """
 
 from __future__ import annotations
@@ -14,17 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# the shape: beyond the frequency BETA / w what is left of the kernel's transform is below 2 BETA e^-BETA
-BETA = 18.0
-# of the density f of the kernel on [-1, 1]: its variance, and E[X_+] / f(0), to three digits, rounded up
-VARIANCE, EXCESS = 0.0525, 0.0540
-# at least the largest ratio of f to its convolution with itself
-COVER = 1.40
+from wpriv.pld import constants
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """N = w X + shift, X of the Kaiser-Bessel density f(x) = BETA I0(BETA sqrt(1 - x^2)) / (2 sinh BETA) on [-1, 1], E[e^-N] = 1."""
+class SmoothingKernel:
+    """N = w X + shift with E[e^-N] = 1, w the ``width`` in nats.
+
+    X has the Kaiser-Bessel density f(x) = B I0(B sqrt(1 - x^2)) / (2 sinh B) on [-1, 1], B = ``KERNEL_SHAPE``.
+    """
 
     width: float
 
@@ -36,30 +35,32 @@ class Kernel:
     @property
     def edge(self) -> float:
         """The frequency beyond which the transform is small."""
-        return BETA / self.width
+        return constants.KERNEL_SHAPE / self.width
 
     def transform(self, s: NDArray[Any]) -> NDArray[np.complex128]:
         """E[e^{s w X}] at complex s."""
-        root = np.sqrt(BETA**2 + (self.width * s) ** 2)
-        # sinh(root) / root against sinh(BETA) / BETA, both scaled by e^-BETA
-        grown, fallen = np.exp(root - BETA), np.exp(-root - BETA)
+        shape = constants.KERNEL_SHAPE
+        root = np.sqrt(shape**2 + (self.width * s) ** 2)
+        # sinh(root) / root against sinh(shape) / shape, both scaled by e^-shape
+        growth, decay = np.exp(root - shape), np.exp(-root - shape)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(np.abs(root) > 1e-6, (grown - fallen) / (2 * root), math.exp(-BETA))
-        return np.asarray(ratio * (2 * BETA / -math.expm1(-2 * BETA)), dtype=np.complex128)
+            ratio = np.where(np.abs(root) > 1e-6, (growth - decay) / (2 * root), math.exp(-shape))
+        return np.asarray(ratio * (2 * shape / -math.expm1(-2 * shape)), dtype=np.complex128)
 
     def log_moment(self, tilts: NDArray[np.float64]) -> NDArray[np.float64]:
         """ln E[e^{tilt w X}] at real tilts."""
-        # the root less BETA, and all else, without cancellation for narrow kernels
+        shape = constants.KERNEL_SHAPE
+        # the root less the shape, and all else, without cancellation for narrow kernels
         square = (self.width * tilts) ** 2
-        more = square / (np.sqrt(BETA**2 + square) + BETA)
-        ends = np.log1p(-np.exp(-2 * (BETA + more))) - math.log1p(-math.exp(-2 * BETA))
-        return np.asarray(more + ends - 0.5 * np.log1p(square / BETA**2))
+        excess = square / (np.sqrt(shape**2 + square) + shape)
+        ends = np.log1p(-np.exp(-2 * (shape + excess))) - math.log1p(-math.exp(-2 * shape))
+        return np.asarray(excess + ends - 0.5 * np.log1p(square / shape**2))
 
-    def most_gap(self) -> float:
-        """What the density of the loss plus the kernel twice, at eps - shift, is multiplied with to bound by how much delta was raised.
+    def gap_factor(self) -> float:
+        """Factor on the density of loss plus twice the kernel, at eps - shift, that bounds how much delta was raised.
 
-        With S = w X and u = Y - eps + shift, delta at eps is raised by E[(e^{-u-S} - 1)_+] where Y > eps, and elsewhere by
-        E[(1 - e^{-u-S})_+]: by at most e^w (1 + w) h(|u|), h(u) = E[(S - u)_+]. The density k of S is log-concave, and so h / k is
-        largest at zero; and k is at most COVER times the density of the sum of two such S.
+        With S = w X and u = Y - eps + shift, delta at eps is raised by E[(e^{-u-S} - 1)_+] where Y > eps, and elsewhere
+        by E[(1 - e^{-u-S})_+]: by at most e^w (1 + w) h(|u|), h(u) = E[(S - u)_+]. The density k of S is log-concave,
+        and so h / k is largest at zero; and k is at most KERNEL_COVER times the density of the sum of two such S.
         """
-        return math.exp(3 * self.width) * COVER * EXCESS * self.width**2
+        return math.exp(3 * self.width) * constants.KERNEL_COVER * constants.KERNEL_EXCESS * self.width**2

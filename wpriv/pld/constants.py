@@ -1,0 +1,300 @@
+"""Tuned constants of the composition engine, each with its unit and its effect.
+
+The engine evaluates them as ``constants.NAME`` at call time, so that a test can replace one by
+``monkeypatch.setattr(constants, "NAME", value)``. "Speed" and "width" name what a change affects: the run time, or the
+width of the certified bracket. No constant affects the validity of a bracket except those of the first section.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# ---- constants that the validity of a bracket rests on: margins for rounding, properties of the kernel ----
+# unit roundoff of double precision
+UNIT_ROUNDOFF = 2.0**-53
+# accuracy assumed of the tails of a loss pair, in roundings relative to the loss at which they are evaluated
+TAIL_ROUNDINGS = 16
+# standard deviations of a step's loss within which rounding of its tails is accounted for
+ROUNDING_DEVIATIONS = 10
+# probability, larger than any underflow takes from a tail
+UNDERFLOW_MASS = 1e-305
+# relative margin by which Chernoff's bound must stay below the target delta
+CHERNOFF_RELATIVE_MARGIN = 1e-12
+# relative rounding up to which the ends of two brackets of the same answer may cross
+BRACKET_CROSSING_TOLERANCE = 1e-8
+# largest loss (nats) for which e^loss times an underflow, over 2^40 steps, is below any delta: above it tails are
+# taken in log space
+MAX_PLAIN_TAIL_LOSS = 30.0
+# total by which masses may miss one and still be taken to be normalised
+NORMALISATION_ROUNDING = 1e-14
+# relative mass that the convex minorant may lose at its highest node to rounding
+MINORANT_ROUNDING = 1e-15
+# rounding of a sampled energy |spectrum|^2
+ENERGY_ROUNDING = 1e-12
+# roundings of one complex product, and of a wave each time that the known frequencies are doubled
+PRODUCT_ROUNDINGS, WAVE_ROUNDINGS = 3, 12
+# relative distance on either side of a node at which tails are compared to find the mass of an atom on it
+NODE_HALF_WIDTH = 1e-15
+# correction of the Q-mass: only what rounding explains may be corrected
+# largest mean absolute loss (nats) and error of E[e^-Y - 1]
+MAX_CORRECTED_LOSS, MAX_CORRECTED_ERROR = 0.1, 1e-11
+# largest relative change of a mass, for spread-out PMFs and for those with most of their mass at an end; share that
+# says which
+MAX_CORRECTION_SPREAD, MAX_CORRECTION_AT_END, MAX_END_SHARE = 1e-4, 1e-9, 0.5
+# Kaiser-Bessel kernel: shape; relative transform beyond its edge is 2 KERNEL_SHAPE e^-KERNEL_SHAPE. The next three
+# belong to this shape
+KERNEL_SHAPE = 18.0
+# variance of its density f on [-1, 1], and E[X_+] / f(0), rounded up
+KERNEL_VARIANCE, KERNEL_EXCESS = 0.0525, 0.0540
+# upper bound of the largest ratio of f to its convolution with itself
+KERNEL_COVER = 1.40
+
+# ---- overflow guards: exponents up to which exponentials are evaluated directly; speed only ----
+MASS_FLOOR = 1e-300  # smallest mass kept so that its logarithm exists
+MAX_EXPONENT_PMF = 600.0  # tilt times the largest loss of an approximate PMF
+MAX_EXPONENT_MINORANT = 500.0  # (1 + tilt) times the length of one block of nodes of the convex minorant
+MAX_EXPONENT_ATOMS = 500.0  # tilt times the largest loss of tilted atoms
+MAX_EXPONENT_TAIL_SUMS = 600.0  # (1 + tilt) times the window of a lattice composition with cumulative sums
+MAX_EXPONENT_EVALUATION = 690.0  # tilt times the distance of eps below the centre; trivial answer beyond it: width
+MAX_EXPONENT_TAIL_PROBABILITY = 600.0  # the same limit where the tail probability is bounded by secants: width
+
+# ---- time and rounds of one question (composition.py): width and speed ----
+# CPU seconds after which one question about one direction is not refined further
+QUESTION_CPU_SECONDS = 0.8
+# CPU seconds for all questions to one composition together, and the least that a later question gets
+COMPOSITION_CPU_SECONDS, MIN_QUESTION_CPU_SECONDS = 3.0, 0.05
+# refinements of a bracket, and scans of the tails at ever smaller delta where eps is given
+MAX_REFINEMENTS, MAX_SCANS = 6, 6
+# discretisation errors tried where a composition does not fit: how many, and the factor from one to the next
+COARSENING_ATTEMPTS, COARSENING_FACTOR = 10, 3
+# how many of these, the coarsest, are still tried once the time of a question without an answer is spent
+ATTEMPTS_OUT_OF_TIME = 5
+# two-sided compositions that are kept for later questions
+RETAINED_COMPOSITIONS = 4
+
+# ---- choice of the question's scale (composition.py): width and speed ----
+# largest eps (nats) that is certified
+MAX_CERTIFIED_EPS = 1e6
+# ln of the smallest delta that a tilt is chosen for, and of the delta first assumed where eps is given
+MIN_LOG_DELTA, FIRST_LOG_DELTA = -640.0, -30.0
+# smallest delta passed to a composition
+MIN_DELTA_GUESS = 1e-280
+# nats of ln delta below a sufficient upper bound that are still resolved, and that a new scan must go deeper than the
+# last
+SUFFICIENT_LOG_MARGIN, RESCAN_LOG_MARGIN = 12.0, 1.0
+# upper bound of delta below which it is not refined
+NEGLIGIBLE_DELTA = 1e-300
+# share of the tolerance that is given to discretisation
+DISCRETIZATION_SHARE = 0.55
+# fraction of the slack below a sufficient upper bound that discretisation may consume
+SUFFICIENT_SLACK_SHARE = 0.3
+# ratio of the lower to the upper end of a bracket of eps from which on its middle is the best guess
+NARROW_BRACKET_RATIO = 0.5
+# width in eps below which relative accuracy is not asked, and least first guess of eps, in standard deviations of the
+# tilted loss
+MIN_EPS_DEVIATIONS, MIN_GUESS_DEVIATIONS = 0.01, 1e-3
+# deviations by which an upper eps may miss its guess before the tilt is chosen anew, and the factor on the tilt where
+# none was found
+MAX_GUESS_MISS_DEVIATIONS, TILT_BACKOFF = 1.5, 0.9
+# ratio of the tilted to the plain variance beyond which rare large losses decide the answer
+RARE_LOSS_VARIANCE_RATIO = 20
+# divisor of the allowed error of eps there, where ln delta falls less steeply than the tilt says
+RARE_LOSS_ERROR_DIVISOR = 1.6
+# bound of delta there, in units of what single large losses contribute
+RARE_LOSS_DELTA_FACTOR = 10
+# share of the tolerance by which delta may change when the rarest losses are neglected
+NEGLIGIBLE_DELTA_SHARE = 0.02
+# factor by which scanned masses go below delta / (steps * distinct steps)
+SCAN_DEPTH_FACTOR = 1e6
+# Chernoff's bound: Newton steps, share of delta for losses left out, and nats by which the best reachable bound may
+# miss the target
+CHERNOFF_STEPS, CHERNOFF_RARE_SHARE, CHERNOFF_HOPELESS_MISS = 3, 1e-3, 0.3
+
+# ---- refinement of a bracket (composition.py): width and speed ----
+# lattice cells that a refinement may take, and up to which one is tried even if the last one gained little
+MAX_REFINED_CELLS, CHEAP_REFINEMENT_CELLS = 1 << 20, 1 << 15
+# share of the wanted width that is aimed at; least and largest factor on the allowed error; that factor where no
+# width is known
+REFINEMENT_AIM, MIN_REFINEMENT_FACTOR, MAX_REFINEMENT_FACTOR, BLIND_REFINEMENT_FACTOR = 0.9, 0.05, 0.8, 0.1
+# factor that the cell limit would force above which a refinement is given up, and width ratio above which the last
+# one gained little
+HOPELESS_REFINEMENT_FACTOR, UNPROFITABLE_WIDTH_RATIO = 0.5, 0.97
+
+# ---- reading a composition (two_sided.py, loss_tail.py): width and speed ----
+# relative accuracy of eps on a composed curve; first search step and farthest search, in standard deviations
+EPS_SEARCH_RTOL, EPS_SEARCH_STEP, EPS_SEARCH_RANGE = 1e-9, 1 / 16, 64
+# relative accuracy of an eps of the tail probability, and compositions tried for one
+TAIL_SEARCH_RTOL, MAX_TAIL_COMPOSITIONS = 3e-4, 4
+# deviation-scaled move of eps below which a composition made for the old eps serves the new one
+TAIL_EPS_MOVE = 0.2
+# spans of the secants, in units of eps or of the standard deviation, whichever is larger
+SECANT_SPANS = np.geomspace(1e-7, 1.0, 29)
+
+# ---- compositions known only between two others (sandwich.py): width ----
+# share of the tolerance for the two compositions themselves
+SANDWICH_COMPOSITION_SHARE = 0.5
+# bracket width, in tolerances, beyond which the sandwich is not tightened, and the share of the needed tightness that
+# is aimed at
+SANDWICH_MAX_WIDTH, SANDWICH_AIM = 20.0, 0.6
+
+# ---- batches of like pairs (stacking.py): speed ----
+# ratio of parameters within one batch, and pairs in it
+BATCH_PARAMETER_RATIO, MAX_BATCH_SIZE = 4.0, 128
+
+# ---- scans of the tails (adaptive_nodes.py, saddle_point.py): speed and width ----
+# absolute losses (nats) of the first nodes
+FIRST_LOSSES = np.geomspace(1e-15, 1e9, 60)
+# distances of further first nodes from the ends of a bounded support, in units of its length
+FIRST_END_DISTANCES = np.geomspace(1e-7, 0.5, 30)
+# a cell is divided if it holds more than the first share of all mass, or more than the second (third) share of the
+# tail from it on
+# while that is more than the depth (more than DEEPEST_MASS); the rougher shares serve many pairs that share their nodes
+FINE_CELL_SHARES, ROUGH_CELL_SHARES = (0.02, 0.7, 0.3), (0.1, 0.9, 0.7)
+DEEPEST_MASS = 1e-15
+# parts that a cell is divided into; least width of a cell: relative for heavy and for other cells, and absolute (nats)
+CELL_DIVISIONS, MIN_HEAVY_CELL, MIN_LIGHT_CELL, MIN_CELL_WIDTH = 4, 1e-9, 0.01, 1e-15
+# pairs of a batch, per parameter, that find the nodes for the whole batch
+REPRESENTATIVES = 4
+# number of atoms up to which each becomes a node
+MAX_NODE_ATOMS = 64
+# P-masses to which tails are scanned; the deepest limits the smallest delta
+SCAN_DEPTHS = (1e-25, 1e-50, 1e-100, 1e-150)
+# share of the remaining tail and P-mass for which an undivided cell counts as the start of the far tail
+FAR_TAIL_SHARE, FAR_TAIL_MASS = 0.5, 1e-12
+# search for a tilt: steps, and the relative step and residual at which it ends
+TILT_SEARCH_STEPS, TILT_RELATIVE_STEP, TILT_RELATIVE_RESIDUAL = 60, 0.01, 0.02
+# tilts tried for the inversion of a transform, in units of the saddle point's
+CONTOUR_TILT_RATIOS = np.concatenate(
+    [np.geomspace(0.02, 0.5, 8)[:-1], np.linspace(0.5, 1.2, 15), np.linspace(1.3, 3, 8)]
+)
+# nats by which Chernoff's bound exceeds delta, in any case, and by which it may exceed its minimum
+CONTOUR_LOG_SLACK, CONTOUR_MIN_LOG_SLACK = 3.0, 0.1
+
+# ---- errors allowed to both ways of composing: width ----
+# range of the relative error of delta that is passed on
+MIN_RELATIVE_ERROR, MAX_RELATIVE_ERROR = 1e-9, 1e-2
+# share of the decisive tilted mass that may lie below the lowest node, over all steps
+NEGLIGIBLE_BOTTOM_SHARE = 1e-9
+# spacing (nats) above which chords of the profile gain nothing over rounding losses to nodes
+MAX_CHORD_SPACING = 1.0
+
+# ---- nodes of a step (lattice/step_pmfs.py): speed and width ----
+MAX_STEP_NODES = 1 << 22
+# share of the lattice's own discretisation error that sparser nodes may add
+SPARSE_NODE_ERROR = 0.5
+# ratio of the numbers of nodes needed within one batch
+MAX_NODE_COUNT_RATIO = 2.5
+# widest spacing of nodes times (1 + tilt), and fall of the log tails within a cell, both in nats
+MAX_TILTED_SPACING, MAX_LOG_FALL = 0.3, 0.5
+# share of the mass off the atoms that node spacing is charged for at least
+MIN_OFF_LATTICE_MASS = 1e-9
+# distance from a node, in cells, within which an atom counts as on it, for nodes and for the choice of the lattice
+NODE_ATOM_TOLERANCE, LATTICE_ATOM_TOLERANCE = 1e-6, 1e-7
+# relative distance on either side of an atom at which tails are compared to find the mass on it
+ATOM_HALF_WIDTH = 1e-12
+
+# ---- convex minorant (lattice/convex_minorant.py): speed and width ----
+# nodes in a row that must be feasible for an end of the PMF to be settled, and nodes evaluated together
+FEASIBLE_RUN_LENGTH, MINORANT_BLOCK = 32, 40
+
+# ---- stages and lattices (lattice/staging.py, compose_on_lattices.py): speed and width ----
+# cells of a convolution window, and of the lattice between two atoms: memory
+MAX_WINDOW_CELLS = MAX_CELLS_BETWEEN_ATOMS = 1 << 22
+# estimated cells, in units of the limit, beyond which a plan is refused before any PMF is made
+MAX_ESTIMATED_WINDOWS = 2
+# number of atoms up to which the lattice is laid through them
+MAX_LATTICE_ATOMS = 8
+# share of the mass off the atoms below which a PMF counts as periodic
+MAX_PERIODIC_OFF_LATTICE = 0.5
+# least share of off-lattice mass that the spacing is widened for
+MIN_SPACING_SHARE = 1e-12
+# stages at most, and the number of steps per block and stage below which no further stage is tried
+MAX_STAGES, MIN_BLOCK_RATIO = 5, 8
+# nats by which a number of blocks may differ from the wanted one to divide the steps evenly
+BLOCK_COUNT_LOG_TOLERANCE = 0.5
+# cost of a stage (cells), of one distinct step (relative to the window), and width of an intermediate window
+# (standard deviations)
+STAGE_COST, STEP_KIND_COST, BLOCK_WINDOW_DEVIATIONS = 8e3, 0.2, 14
+# jumps are split off where the last spacing is below the first (nats) and the first window above the second (standard
+# deviations)
+MAX_JUMP_SPACING, MIN_JUMP_WINDOW_DEVIATIONS = 0.3, 24
+# cut of the jumps: least, in standard deviations of a block, and multiples of it tried
+MIN_CUT_DEVIATIONS, CUT_MULTIPLES = 6, (1, 2, 4, 8, 16, 32)
+# share of the jumps that must lie a cell beyond the cut, or else their optimistic PMF loses up to a cell of each
+MIN_RESOLVED_JUMPS = 0.3
+# tilted expected number of jumps, ratio of the fewest steps of a kind to the jumps, and share of the error that jumps
+# may cost
+MAX_EXPECTED_JUMPS, MIN_STEPS_PER_JUMP, JUMP_ERROR_SHARE = 60, 4, 0.75
+# number of Chernoff parameters where a plan, and where a window is evaluated
+PLAN_CHERNOFF_POINTS, WINDOW_CHERNOFF_POINTS = 24, 9
+# share of the error that wrap-around may take
+WRAPAROUND_SHARE = 1e-2
+# ratio of the tilted to the plain variance beyond which a smaller tilt is tried, and the factors tried
+TILT_REDUCTION_VARIANCE_RATIO, TILT_REDUCTION_FACTORS = 50, (0.97, 0.94, 0.9, 0.85, 0.8, 0.7)
+# least share of the tilted mass that may decide delta, and the same per step and relative error
+MIN_DECISIVE_SHARE, MIN_DECISIVE_SHARE_PER_STEP = 1e-10, 1e-13
+
+# ---- convolution (lattice/convolve.py, spectra.py): speed and width ----
+# tilted mass at the ends of a window that may be rounding, and cells that an optimistic PMF may lose on average
+# before it is cut there
+END_ROUNDING_MASS, MAX_LOST_CELLS = 1e-14, 0.05
+# number of PMFs from which on their spectra are truncated instead of transformed in full, and share of the tail this
+# may cost
+MIN_TRUNCATED_PMFS, TRUNCATION_SHARE = 12, 0.1
+# complex numbers held at once
+MAX_STORED_COEFFICIENTS = 1 << 22
+# cells of the coarse transforms that find the cutoff, parts that their spacing is then divided into, and nodes summed
+# at once
+MIN_COARSE_CELLS, CUTOFF_REFINEMENT, NODES_PER_SUM = 512, 4, 256
+
+# ---- composition by transform (transform/compose_by_transform.py, scattered_atoms.py): speed and width ----
+# range of losses around eps (ratio) that single losses are resolved in, and the share of delta they must contribute
+FOCUS_RATIO, MIN_SINGLE_LOSS_SHARE = 1.5, 0.5
+# least tilt for the choice of nodes, in units of 1 / standard deviation
+MIN_NODE_TILT = 1.0
+# nats by which wrap-around stays below the allowed error of delta
+WRAPAROUND_LOG_MARGIN = 7.0
+# about the rounding of a transform of n steps over sqrt(n), and the share of the allowed error it may take
+TRANSFORM_ROUNDING = 3e-10
+# atoms up to which a discrete pair is used exactly
+MAX_EXACT_ATOMS = 6000
+# finest spacing of scattered nodes in units of their mean spacing, and distance in it within which a node yields to
+# an atom
+FINEST_NODE_SPACING, ATOM_NODE_DISTANCE = 1e-6, 0.25
+
+# ---- inversion of the transform (transform/inversion.py, atomic_transforms.py): speed and width ----
+# products of a frequency and an atom that one composition may cost, and up to which no frequency is omitted
+MAX_TRANSFORM_WORK, CHEAP_TRANSFORM_WORK = 1_500_000_000, 20_000_000
+# frequencies below the edge of the kernel beyond which a composition is refused
+MAX_KERNEL_FREQUENCIES = 30_000_000
+# tilts at which wrap-around is bounded, relative to the contour's, in units of 1 / standard deviation
+WRAP_TILTS = np.array([0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.5, 8.0, 11.0, 15.0])
+# share of the allowed relative error for each error that more frequencies would reduce
+FREQUENCY_ERROR_SHARE = 1e-3
+# a bulk's losses add up to at most the first share of eps, and with the kernel to at most the second
+BULK_EPS_SHARE, BULK_KERNEL_EPS_SHARE = 0.6, 0.9
+# largest tilted probability of a loss beyond the bulk, and least probability that there is none
+MAX_JUMP_PROBABILITY, MIN_NO_JUMP_PROBABILITY = 0.2, 1e-3
+# share of the allowed error for smoothing; widest kernel in nats (in units of eps with a bulk), and in standard
+# deviations
+SMOOTHING_SHARE, MAX_KERNEL_WIDTH, MAX_KERNEL_DEVIATIONS = 0.1, 0.02, 0.3
+# frequencies up to which a transform is summed directly, and atoms summed at once
+MAX_DIRECT_FREQUENCIES, ATOMS_PER_SUM = 12, 256
+
+# ---- omitted frequencies (transform/negligible_frequencies.py): speed ----
+# rows of a group by which a product is bounded
+MAX_LEADING_ROWS = 16
+# tilted mass left out of a bulk
+BULK_TRIM = 0.03
+# first sample spacing, in units of 1 / standard deviation of a step's bulk, for steps with at least so many
+# compositions
+SAMPLE_SPACINGS = ((2000, 1.2), (300, 0.6), (0, 0.35))
+# first sample, in units of 1 / standard deviation, and the factor between the first samples
+FIRST_SAMPLE, SAMPLE_GROWTH = 4, 1.3
+# parts that an interval between samples is divided into, how often, and ln of the product below which it is not
+SAMPLE_DIVISIONS, SAMPLE_ROUNDS, NEGLIGIBLE_LOG_PRODUCT = 4, 4, -40.0
+# products of a frequency and an atom that samples may cost, and the cost of an isolated sample relative to one on an
+# even grid
+MAX_SAMPLE_WORK, ISOLATED_SAMPLE_COST = 250_000_000, 20
+# frequencies of one composition
+MAX_FREQUENCIES = 2_000_000
