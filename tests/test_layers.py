@@ -87,7 +87,7 @@ def faults(name: str, source: str) -> list[str]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Files that import each other, directly or through others: strongly connected components, by two searches (Kosaraju)."""
+    """Files that import each other, directly or indirectly: strongly connected components (Kosaraju)."""
     order: list[str] = []
     seen: set[str] = set()
 

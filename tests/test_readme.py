@@ -55,7 +55,7 @@ def blocks(*languages: str, text: str = TEXT) -> list[str]:
 
 
 def sessions() -> list[list[tuple[str, str]]]:
-    """Each console block as pairs of a command and the output shown below it; each line of a sh block is a command without output."""
+    """Console blocks as pairs of a command and the output below it; lines of sh blocks are commands without output."""
     found = []
     for block in blocks("console"):
         parts = re.split(r"^\$ ", block, flags=re.M)[1:]
@@ -83,7 +83,8 @@ def run(line: str, capfd: pytest.CaptureFixture[str], folder: Path) -> tuple[int
 
 
 def check_shown(shown: str, printed: str) -> None:
-    """What is shown was printed: words and short numbers as they are, long ones to one unit in their last digit, anything for '...'.
+    """What is shown was printed: words and short numbers as they are, long ones to one unit in their last digit,
+    anything for '...'.
 
     The unit is there because the last digit hangs on the rounding of an FFT, which differs between machines.
     """
@@ -236,7 +237,7 @@ def process(name: str, kind: str, adjacency: str = "", observed: Observed | None
 
 
 def answers(accountant: str, name: str) -> str:
-    """The letters of the samplings under which an accountant prices two releases of a mechanism, or does once they were observed."""
+    """Letters of the samplings under which an accountant covers two releases of a mechanism, perhaps once observed."""
     plain, seen = (
         "".join(letter for kind, letter in KINDS.items() if priced(accountant, process(name, kind, observed=what)))
         for what in (None, SEEN)

@@ -1,11 +1,11 @@
 """The wheel does what the README shows, with nothing beside it but the packages that it declares.
 
-The wheel is installed alone into a fresh virtual environment. What it declares (without extras), and what those packages declare
-in turn, is linked into that environment from the one that runs the tests: nothing is downloaded, and an import that no declaration
-covers fails.
+The wheel is installed alone into a fresh virtual environment. What it declares (without extras), and what those
+packages declare in turn, is linked into that environment from the one that runs the tests: nothing is downloaded, and
+an import that no declaration covers fails.
 
-Each block of README's commands runs there in an empty folder. ``test_readme`` compares what they print; here they only have to end
-with the exit code that README shows.
+Each block of README's commands runs there in an empty folder. ``test_readme`` compares what they print; here they only
+have to end with the exit code that README shows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def closure(requirements: list[str]) -> dict[str, metadata.Distribution]:
 
 
 def link(distribution: metadata.Distribution, others: set[Path], target: Path) -> None:
-    """Links the files of a distribution into a folder: whole folders, and one by one those in folders that ``others`` have files in too."""
+    """Link the files of a distribution into a folder; folders shared with ``others`` are linked file by file."""
     for file in distribution.files or []:
         if ".." in file.parts or "__pycache__" in file.parts or file.suffix == ".pth":
             continue
@@ -113,7 +113,7 @@ def declared(wheel: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def fresh(wheel, tmp_path_factory):
-    """Run a line of shell in a fresh environment that has the wheel and what it declares; a function of the line and a folder."""
+    """A function that runs a line of shell in an environment with the wheel and its declared dependencies."""
     home = tmp_path_factory.mktemp("fresh")
     venv.create(home / "venv", with_pip=False)
     (site,) = (home / "venv").glob("lib/python*/site-packages")

@@ -243,7 +243,8 @@ def test_a_training_is_planned_without_torch(recipe):
 
 
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(recipe, tmp_path):
-    code = "import sys; sys.argv = ['wpriv', 'train', %r, '--dry-run', '--json']\nfrom wpriv.cli.main import main\ncode = main()\n"
+    code = "import sys; sys.argv = ['wpriv', 'train', %r, '--dry-run', '--json']\n"
+    code += "from wpriv.cli.main import main\ncode = main()\n"
     code += "print(code, 'matplotlib' in sys.modules)"
     recipe.write_text(RECIPE.replace("limit: 300", "records: 1000"))
     argv, environment = [sys.executable, "-c", code % str(recipe)], {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""The verbs as a library user calls them: wrong types, missing arguments and numbers of numpy; every error is one of wpriv's."""
+"""The verbs as library users call them: wrong types, missing arguments, numbers of numpy; only errors of wpriv."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def test_an_odd_key_of_a_comparison_is_answered_or_refused_by_wpriv(name, value,
 def test_missing_arguments_are_usage_errors():
     for call in (
         wpriv.budget, wpriv.calibrate, wpriv.compare, lambda: wpriv.budget("gauss"), lambda: wpriv.calibrate("gauss"),
-        lambda: wpriv.calibrate("gauss", eps=1), lambda: wpriv.calibrate(eps=1, delta=1e-5), lambda: wpriv.compare(eps=1),
+        lambda: wpriv.calibrate("gauss", eps=1), lambda: wpriv.calibrate(eps=1, delta=1e-5),
+        lambda: wpriv.compare(eps=1),
     ):  # fmt: skip
         with pytest.raises(UsageError):
             call()

@@ -1,4 +1,4 @@
-"""Models that leak records into each other or into buffers are refused by every task that takes gradients of records."""
+"""Models that leak records into each other or into buffers are refused by every task that clips gradients."""
 
 from __future__ import annotations
 

@@ -212,7 +212,8 @@ def objective(alpha, clip=100.0, **own):
     )
     goal, axes = torch.randn(9, 2), random_directions(2, 7, torch.Generator().manual_seed(3))
     loss = _sliced.squared_errors if alpha < 1 else None
-    return Objective(model, loss, lambda places: (x[torch.from_numpy(places)],) * 2, penalty, lambda outputs: outputs[0], lambda: axes,
+    return Objective(model, loss, lambda places: (x[torch.from_numpy(places)],) * 2, penalty,
+        lambda outputs: outputs[0], lambda: axes,
                      lambda places: goal), x, goal, axes  # fmt: skip
 
 

@@ -42,13 +42,14 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve
     """The guarantee of all procedures that never exceed the eps (or delta) of these steps; ``tol`` is not used.
 
     Proof. Fix neighbours D, D', eps, and orders a_j with shares w_j of sum 1, none of which depends on an output. Given
-    the past, step t has the distributions P_t and Q_t of its output under D and D'; its parameters, which the past decides, give
-    D_a(P_t || Q_t) <= r_t(a) for every a. With lam = a - 1 and L_t the privacy loss of t steps, V_t = e^(lam L_t - lam
-    (r_1(a) + ... + r_t(a))) is a supermartingale under P, for E_P[(p_t/q_t)^lam | past] = e^(lam D_a(P_t || Q_t)); so
-    E_P[V] <= 1 at the end of any procedure of bounded length. Let A_j be the outputs on whose path the sum of r_t(a_j)
-    is at most B_j. As (1 - e^-x)_+ <= c e^(lam x), with c = lam^lam / (1 + lam)^(1 + lam): E_P[(1 - e^(eps - L))_+;
-    A_j] <= c e^(-lam eps) E_P[V e^(lam B_j)] <= c e^(lam (B_j - eps)), which is w_j delta for the B_j that converts to
-    (eps, w_j delta). If every path lies in some A_j, that is, if on none the least eps over the orders exceeds eps, the
+    the past, step t has the distributions P_t and Q_t of its output under D and D'; its parameters, which the past
+    decides, give D_a(P_t || Q_t) <= r_t(a) for every a. With lam = a - 1 and L_t the privacy loss of t steps, V_t =
+    e^(lam L_t - lam (r_1(a) + ... + r_t(a))) is a supermartingale under P, for E_P[(p_t/q_t)^lam | past] = e^(lam
+    D_a(P_t || Q_t)); so E_P[V] <= 1 at the end of any procedure of bounded length. Let A_j be the outputs on whose path
+    the sum of r_t(a_j) is at most B_j. As (1 - e^-x)_+ <= c e^(lam x), with c = lam^lam / (1 + lam)^(1 + lam): E_P[(1 -
+    e^(eps - L))_+; A_j] <= c e^(-lam eps) E_P[V e^(lam B_j)] <= c e^(lam (B_j - eps)), which is w_j delta for the B_j
+    that converts to (eps, w_j delta). If every path lies in some A_j, that is, if on none the least eps over the orders
+    exceeds eps, the
     sum over j is at most delta: (eps, delta)-DP. With one order this is the filter of Feldman and Zrnic.
 
     Args:

@@ -132,11 +132,13 @@ _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
 
 
 def as_flags(message: str, options: Collection[str] | None = None) -> str:
-    """Replace arguments in backticks by flags: `tol` by --tol, `sampling='poisson'` by --sampling poisson, `fresh=True` by --fresh.
+    """Replace arguments in backticks by flags: `tol` by --tol, `sampling='poisson'` by --sampling poisson, `fresh=True`
+    by --fresh.
 
     Args:
         message: text as in ``wpriv.errors``.
-        options: the flags of the command, such as ``--tol``; None where all arguments have flags. `name=value` without a flag of its own
+        options: the flags of the command, such as ``--tol``; None where all arguments have flags. `name=value` without
+            a flag of its own
             becomes --param name=value where the command has --param; anything else stays as it is.
     """
 

@@ -1,7 +1,9 @@
-"""Parameters that depend on earlier outputs: what the filters promise holds against adversaries, and fixed-in-advance figures do not.
+"""Parameters that depend on earlier outputs: what the filters promise holds against adversaries, and fixed-in-advance
+figures do not.
 
-Oracles: mu^2 adds up (closed form); a / (2 sigma^2) is the Renyi divergence of Gauss noise; the exact delta of an adversary of
-two steps, by quadrature over the first output and the closed form of the second step; simulated adversaries.
+Oracles: mu^2 adds up (closed form); a / (2 sigma^2) is the Renyi divergence of Gauss noise; the exact delta of an
+adversary of two steps, by quadrature over the first output and the closed form of the second step; simulated
+adversaries.
 """
 
 from __future__ import annotations
@@ -133,7 +135,7 @@ ORDER, FIRST = 3.0, (0.2, 1.0)
 
 
 def adversary(eps: float, menu: list[tuple[float, float]]) -> float:
-    """delta of a release of ``FIRST`` followed by that of the menu which is worst after the first output; quadrature over that output."""
+    """delta of ``FIRST`` followed by the worst step of the menu after its output, by quadrature over that output."""
     q, mu = FIRST
     x = np.linspace(-12, 14, 20_001)
     loss = np.log1p(q * np.expm1(mu * x - mu * mu / 2))
@@ -159,7 +161,8 @@ def test_an_adversary_that_picks_the_noise_by_what_it_saw_keeps_the_bound_of_the
     steps = menu()
     bound = rdp_filter.account(_after_first(steps[0]), order=ORDER).delta(eps=eps)
     assert adversary(eps, steps) <= bound * (1 + 1e-6)
-    # the orders that are there without being asked for keep an adversary that spends no more by any one of them than by all of these steps
+    # the orders that are there without being asked for keep an adversary that spends no more by any one of them than by
+    # all of these steps
     worst = max(rdp_filter.account(_after_first(step)).delta(eps=eps) for step in steps)
     assert adversary(eps, steps) <= worst * (1 + 1e-6)
 
@@ -183,7 +186,7 @@ def test_an_adversary_that_picks_the_noise_by_what_it_saw_breaks_the_figures_of_
 
 
 def test_the_privacy_loss_stays_below_its_bound_however_noise_and_end_are_chosen():
-    """20,000 runs of up to 60 steps, each with the noise that is worst for its loss so far, stopped as soon as the bound is exceeded."""
+    """20,000 runs of up to 60 steps, with the worst noise for the loss so far, stopped once the bound is exceeded."""
     rng, order, delta = np.random.default_rng(7), 5.0, 0.05
     loss, spent, broken = np.zeros(20_000), np.zeros(20_000), np.zeros(20_000, dtype=bool)
     for _ in range(60):
@@ -274,7 +277,7 @@ def test_the_adaptive_answer_is_an_upper_bound_with_the_lower_end_of_pld(tmp_pat
 
 
 def test_a_fork_of_the_same_noise_is_adaptive_in_its_length(tmp_path, capsys):
-    """46 equal steps in one run were planned; 23 and 23 were not, and the figures for that are larger unless the noise is plain Gauss."""
+    """46 equal steps in one run were planned; 23 and 23 were not, and cost more unless the noise is unsampled Gauss."""
     one, two = written(tmp_path / "1.jsonl", (SAMPLED, 46)), written(tmp_path / "2.jsonl", (SAMPLED, 23), (SAMPLED, 23))
     single, forked = (answer(capsys, f"budget --history {path} --delta 1e-5 --json") for path in (one, two))
     assert single[1]["epsilon"] == forked[1]["epsilon"]

@@ -1,4 +1,4 @@
-"""True-positive rates against the exact trade-off function of two normal laws, TPR = Phi(Phi^-1(FPR) + mu), and other closed forms."""
+"""True-positive rates against exact trade-off functions, such as TPR = Phi(Phi^-1(FPR) + mu) of two normals."""
 
 from __future__ import annotations
 

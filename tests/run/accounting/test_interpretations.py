@@ -1,4 +1,4 @@
-"""The readings of one job. Oracle: the spread that other tools give for the same flags (MNIST, 60000 records, batch 256, 60 epochs)."""
+"""Interpretations of one job. Oracle: figures of other tools (MNIST, 60000 records, batch 256, 60 epochs)."""
 
 from __future__ import annotations
 

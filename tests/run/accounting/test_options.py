@@ -51,7 +51,8 @@ def test_an_option_is_swept_and_leaves_accountants_without_it_alone():
 def test_a_recipe_with_a_faulty_option_tells_the_line(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(
-        "kind: compare\nsource: own\ndelta: 1e-5\nprocess: [{mech: gauss, sigma: 1}]\naccountants: [pld, 'wdp:ordr=2']\n"
+        "kind: compare\nsource: own\ndelta: 1e-5\nprocess: [{mech: gauss, sigma: 1}]\naccountants: [pld, "
+        "'wdp:ordr=2']\n"
     )
     with pytest.raises(UsageError, match=r"own.yaml:5:\d+: wdp has no option 'ordr'; did you mean 'order'"):
         wpriv.compare(path)

@@ -110,7 +110,7 @@ def test_a_refusal_stays_one_where_no_other_bound_says_anything():
 @given(st.floats(0.05, 5.0), st.floats(0.01, 1.0), st.floats(-4.0, 4.0))
 @settings(max_examples=200, deadline=None)
 def test_sampling_only_helps(mu, rate, eps):
-    """The profile of a sampled pair lies below that of its base at every eps, in both orders: the claim behind one of the bounds."""
+    """The profile of a sampled pair lies below that of its base at every eps, in both directions."""
     for base in (Gauss(1 / mu).pair(), Laplace(1 / mu).pair(), DiscreteGauss(1 / mu).pair()):
         for pair in (poisson(base, rate), poisson(base, rate).reverse(), fixed(base, rate)):
             assert float(pair.log_delta(eps)) <= float(base.log_delta(eps)) + 1e-9

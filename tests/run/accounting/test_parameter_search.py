@@ -1,6 +1,7 @@
 """A search keeps apart what misses the target and what has no answer, and ends within its tolerance of the least value.
 
-Oracles: roots known in advance; the closed form of the Gauss mechanism (Balle and Wang 2018); Laplace inversion (tests/oracles.py).
+Oracles: roots known in advance; the closed form of the Gauss mechanism (Balle and Wang 2018); Laplace inversion
+    (tests/oracles.py).
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def test_where_nothing_can_be_said_the_error_is_the_refusal_itself(monkeypatch):
 
 @pytest.mark.parametrize(("n", "delta"), [(2, 1e-12), (5, 1e-9)])
 def test_few_steps_of_discrete_laplace_need_no_more_noise_than_pure_dp_asks(n, delta):
-    # basic composition: n / scale <= 1; below it P(all n losses are the largest) = (e^(1/n) / (1 + e^(1/n)))^n > delta shows
+    # basic composition: n / scale <= 1; below it P(all n losses are the largest) = (e^(1/n) / (1 + e^(1/n)))^n > delta
+    # shows
     row = wpriv.calibrate("discrete-laplace", eps=1, delta=delta, n=n).guarantee
     assert n * (1 - 1e-6) <= row.extra["calibrated"]["value"] <= n * (1 + 1e-6)
     assert row.epsilon.safe <= 1
@@ -174,7 +176,7 @@ def test_a_count_of_a_million_is_the_most():
 
 
 def test_an_n_is_never_called_the_most_where_one_more_is_proven(monkeypatch):
-    """The bracket is a thousandth wide however narrow a one is asked for: n + 1 is shown neither to meet nor to miss."""
+    """The bracket is never narrower than a thousandth, so that n + 1 is shown neither to meet nor to miss it."""
     monkeypatch.setattr(evaluate, "curve", lambda process, *_: curve_of(process, (0.0, 0.0), (0.999, 1.001)))
     row = wpriv.calibrate("gauss", sigma=100, eps=1, delta=1e-5).guarantee
     calibrated = row.extra["calibrated"]

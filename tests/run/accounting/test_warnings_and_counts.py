@@ -1,6 +1,7 @@
 """n is calibrated to the most, and figures that are probably a mistake carry a warning.
 
-Oracles: Laplace inversion in high precision (tests/oracles.py) of the n found and of one more; the analytic Gauss mechanism.
+Oracles: Laplace inversion in high precision (tests/oracles.py) of the n found and of one more; the analytic Gauss
+    mechanism.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _npz(text: str) -> Observed:
 
 
 def _csv(text: str) -> Observed:
-    """Read columns ``distance``, or ``step`` and ``distance``; else each row is a gradient of a record (at a ``step``)."""
+    """Read columns ``distance``, or ``step`` and ``distance``; else a row is a gradient of a record (at a ``step``)."""
     try:
         parsed = CsvTable.parse(csv_tables.decode(Path(text).read_bytes()))
         header, table = list(parsed.names), parsed.matrix()

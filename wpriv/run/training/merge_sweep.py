@@ -19,9 +19,9 @@ Labels = Mapping[str, Any]
 def write_all(recipe: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list[Path]:
     """Merge the tables of finished cells into ``out`` and draw them.
 
-    In metrics.csv the last axis is the case and the other axes are the panel. In tables of the task (its ``figures``) every
-    cell is a panel, or as many panels as its own table has. Arrays stay in the folders of their cells. The table of the
-    sweep is drawn if the recipe names a figure.
+    In metrics.csv the last axis is the case and the other axes are the panel. In tables of the task (its ``figures``)
+    every cell is a panel, or as many panels as its own table has. Arrays stay in the folders of their cells. The table
+    of the sweep is drawn if the recipe names a figure.
 
     Args:
         cells: labels and folder of each cell.

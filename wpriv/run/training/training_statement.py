@@ -43,7 +43,8 @@ NOT_COVERED = [
 TEST_RECORDS = "test records, on which the training was measured and which samples.npz may show: they have no noise"
 OBSERVED = "distances of gradients of training records, in model.pt, and every bdp and wdp figure computed from them"
 NOT_ASSESSED = [
-    f"the generators: noise is {publication.GENERATOR}; numpy's PCG64 (128 bits of seed), which draws the records, is not "
+    f"the generators: noise is {publication.GENERATOR}; numpy's PCG64 (128 bits of seed), which draws the records, is "
+    f"not "
     "cryptographic",
     "side channels: run time, memory, error messages, several records of one person",
 ]
