@@ -312,10 +312,15 @@ def test_adaptive_names_its_accountant_itself(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("accountant", "step", "word"),
-    [("pld", SAMPLED, "fixed before"), ("rdp", SAMPLED, "fixed before"), ("rdp-filter", SAMPLED, "whatever the outputs"),
-     ("gdp", Step(Gauss(4.0)), "whatever the outputs"), ("pld", Step(Gauss(4.0)), "whatever the outputs"),
-     ("basic", SAMPLED, "whatever the outputs")],
-)  # fmt: skip
+    [
+        ("pld", SAMPLED, "fixed before"),
+        ("rdp", SAMPLED, "fixed before"),
+        ("rdp-filter", SAMPLED, "whatever the outputs"),
+        ("gdp", Step(Gauss(4.0)), "whatever the outputs"),
+        ("pld", Step(Gauss(4.0)), "whatever the outputs"),
+        ("basic", SAMPLED, "whatever the outputs"),
+    ],
+)
 def test_the_explanation_says_for_each_accountant_what_may_depend_on_outputs(accountant, step, word):
     row = evaluate.ask(evaluate.curve(Process((step,)), accountant), delta=1e-5)
     assert sum(word in line for line in explain(row)["assumptions"]) == 1

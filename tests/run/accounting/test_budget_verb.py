@@ -20,8 +20,9 @@ from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.run.accounting import budget as verb
 from wpriv.run.accounting import build_process, evaluate, gate, tabulate
-from wpriv.run.accounting.parameter_search import Evaluation, Unreachable, solve
+from wpriv.run.accounting.parameter_search import solve
 from wpriv.run.accounting.search_parameter import SearchParameter
+from wpriv.run.accounting.search_record import Evaluation, Unreachable
 from wpriv.run.accounting.solve_parameter import TOL
 
 ONE = Process((Step(Gauss(1.0)),))

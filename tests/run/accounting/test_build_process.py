@@ -15,6 +15,7 @@ from wpriv.errors import MissingResource, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.parse_numbers import number
 from wpriv.run.accounting import build_process
+from wpriv.run.accounting.repetition import Repetition, repetition
 
 POISSON = {"sampling": "poisson"}
 
@@ -99,7 +100,7 @@ def test_any_value_of_a_field_is_read_or_refused(value):
 @given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 1000))
 def test_steps_from_epochs_are_the_exact_ratio_rounded_up_once(batch, more, epochs):
     records = batch + more
-    found = build_process.repetition(batch=batch, records=records, epochs=epochs, **POISSON)
+    found = repetition(batch=batch, records=records, epochs=epochs, **POISSON)
     # exact in integers
     assert found.n == -(-epochs * records // batch)
     assert found.rate == batch / records
@@ -108,11 +109,11 @@ def test_steps_from_epochs_are_the_exact_ratio_rounded_up_once(batch, more, epoc
 def test_epochs_at_a_round_rate_make_no_extra_step():
     # 60 / 0.01 is 6000.000000000001 or 5999.999... in other roundings; it must be 6000
     for rate, steps in ((0.01, 6000), (0.03, 2000), (0.07, 858)):
-        assert build_process.repetition(rate=rate, epochs=60, **POISSON).n == steps
+        assert repetition(rate=rate, epochs=60, **POISSON).n == steps
 
 
 def test_nothing_said_stays_unsaid():
-    assert build_process.repetition() == build_process.Repetition(None, None, ())
+    assert repetition() == Repetition(None, None, ())
 
 
 def test_history_reads_both_of_its_forms(tmp_path):

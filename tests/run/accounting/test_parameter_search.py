@@ -18,8 +18,9 @@ from tests.run.accounting.test_budget_verb import gauss_delta
 from wpriv.core.guarantee import Bracket, Curve
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process, evaluate
-from wpriv.run.accounting.parameter_search import Evaluation, Outcome, Unreachable, solve
+from wpriv.run.accounting.parameter_search import solve
 from wpriv.run.accounting.search_parameter import SearchParameter
+from wpriv.run.accounting.search_record import Evaluation, Outcome, Unreachable
 
 X = SearchParameter("x", +1, 1e-12, 1e15, digits=9)
 REASON = "too many cells"

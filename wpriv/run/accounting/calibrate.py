@@ -16,6 +16,7 @@ from wpriv.numerics.parse_numbers import number, whole
 from wpriv.run.accounting import build_process, classical_formulas, evaluate
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
+from wpriv.run.accounting.repetition import sampling_keys, with_repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import default_tol, solve_for
 
@@ -88,7 +89,7 @@ def calibrate(
         raise UsageError("calibrate needs a target: give both `eps` and `delta`")
     eps, delta = number(eps, "`eps`"), number(delta, "`delta`")
     _check_target(eps, delta)
-    schedule = {**build_process.sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
+    schedule = {**sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
     search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs})
 
     def at(value: float) -> Process:
@@ -124,7 +125,7 @@ def unknown(written: Mapping[str, Any]) -> tuple[SearchParameter, dict[str, Any]
     Raises:
         UsageError: nothing is left open, or too much.
     """
-    spec, notes = build_process.with_repetition(written)
+    spec, notes = with_repetition(written)
     search, rest, more = _missing(spec)
     return search, rest, [*notes, *more]
 

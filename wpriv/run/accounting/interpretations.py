@@ -13,6 +13,7 @@ from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import number, shown
 from wpriv.run.accounting import build_process, evaluate
+from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,16 @@ def compare_interpretations(
 
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
-    base = {k: v for k, v in spec.items() if k not in (*build_process.REPETITION_KEYS, "sampling")}
+    base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling")}
     own = build_process.mechanism(base).adjacencies
     if not set(own) & set(STANDARD_ADJACENCIES):
         raise Unsupported(
             f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under {own[0]} "
             f"only. Use budget"
         )
-    given = {k: spec.get(k) for k in build_process.REPETITION_KEYS}
+    given = {k: spec.get(k) for k in REPETITION_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None
-    plan = build_process.repetition(**given, sampling="poisson" if sampled else "none")
+    plan = repetition(**given, sampling="poisson" if sampled else "none")
     if spec.get("sampling") not in (None, *SAMPLINGS):
         raise UsageError(f"--sampling must be one of {', '.join(SAMPLINGS)}; found {shown(spec['sampling'])}")
     n = 1 if plan.n is None else plan.n

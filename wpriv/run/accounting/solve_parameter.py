@@ -7,17 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from wpriv.core.guarantee import Bracket, Guarantee
-from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, sandwich
 from wpriv.errors import Unsupported, UsageError, WprivError
-from wpriv.numerics import gaussian_calibration
 from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run.accounting import evaluate
-from wpriv.run.accounting.parameter_search import MAX_PROBES, Evaluation, Outcome, Solution, Unreachable, solve
+from wpriv.run.accounting.initial_guess import initial_guess
+from wpriv.run.accounting.parameter_search import MAX_PROBES, solve
 from wpriv.run.accounting.search_parameter import SearchParameter
+from wpriv.run.accounting.search_record import Evaluation, Outcome, Solution, Unreachable
 
 # default relative width of the accountant's bracket at the solution; eps falls at least as fast as the noise grows, so
 # that the noise is as near the optimum
@@ -125,7 +123,7 @@ def solve_for(
     """
     tol = evaluate.checked_tol(tol)
     knob = replace(knob, digits=max(DIGITS, math.ceil(-math.log10(tol)) + 2))
-    guess, slope = _guess(knob, at, eps, delta), -0.55 if knob.name == "n" else -1.1
+    guess, slope = initial_guess(knob, at, eps, delta), -0.55 if knob.name == "n" else -1.1
     question: Question | None = None
     for width in _widths(tol):
         last, before = width == tol, question
@@ -280,44 +278,3 @@ class Question:
 def _log_ratio(value: float, target: float) -> float:
     """ln(value / target); -inf at 0."""
     return math.log(value / target) if value > 0 else -math.inf
-
-
-def _guess(knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float) -> float:
-    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target."""
-    target = gaussian_calibration.exact(eps, delta) ** -2
-
-    def total_mu_squared(value: float) -> float:
-        try:
-            step = at(value).steps[0]
-        except (Unsupported, UsageError):
-            return math.inf
-        return float(step.n * step.sampling.rate**2 * _chi_square(step.mechanism))
-
-    if knob.whole:
-        return _clamp(target / max(total_mu_squared(1), 1e-300), knob)
-    if knob.privacy_direction < 0:
-        return _clamp(math.sqrt(target / max(total_mu_squared(1.0), 1e-300)), knob)
-    value = 1.0
-    for _ in range(60):
-        # chi^2 falls like 1 / value^2 where it is small, and exponentially where it is large
-        ratio = total_mu_squared(value) / target
-        move = 0.5 * math.log(min(max(ratio, 1e-300), 1e300))
-        move = min(max(move, -7.0), 0.7 if ratio > 1e3 else 7.0)
-        value = _clamp(value * math.exp(move), knob)
-        if abs(move) < 1e-3:
-            break
-    return value
-
-
-def _clamp(value: float, knob: SearchParameter) -> float:
-    return min(max(value, knob.low), knob.high)
-
-
-def _chi_square(mechanism: Mechanism) -> float:
-    """The chi-square divergence of one release without distinguishing events; capped where it overflows."""
-    pair = mechanism.pair()
-    if pair.mass_at_plus_infinity >= 1:
-        return math.inf
-    from wpriv.core.loss_moments import log_moment
-
-    return math.expm1(min(float(log_moment(pair, np.ones(1), finite=True)[0]), 600.0))

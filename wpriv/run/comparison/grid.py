@@ -18,6 +18,7 @@ from wpriv.core import registry
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process
+from wpriv.run.accounting.repetition import with_repetition
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _panel(panel: Panel) -> Iterator[Cell]:
     varied = {case: [{name for name in names if step.varies(name)} for step in cases[case]] for case in cases}
     for (case, steps), accountant in itertools.product(cases.items(), accountants):
         written = [{**step.model_dump(exclude_none=True), **(step.model_extra or {})} for step in steps]
-        specs = [_spec(build_process.with_repetition(step)[0]) for step in written]
+        specs = [_spec(with_repetition(step)[0]) for step in written]
         for point in itertools.product(*axes):
             changed = (
                 {**spec, **{name: value for name, value in point if name in changes}}

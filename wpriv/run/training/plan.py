@@ -16,7 +16,8 @@ from wpriv.engine import release_spec
 from wpriv.engine.cost_estimate import CostEstimate
 from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run.accounting import build_process, evaluate
+from wpriv.run.accounting import evaluate
+from wpriv.run.accounting.repetition import repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import solve_for
 
@@ -183,7 +184,7 @@ def _steps(train: Train, sampling: Sampling, batch: int, records: int) -> tuple[
     if sampling.kind == "none":
         assert train.epochs is not None
         return math.ceil(train.epochs), ()
-    schedule = build_process.repetition(batch=batch, records=records, epochs=train.epochs, sampling=sampling.kind)
+    schedule = repetition(batch=batch, records=records, epochs=train.epochs, sampling=sampling.kind)
     assert schedule.n is not None
     return schedule.n, schedule.notes
 

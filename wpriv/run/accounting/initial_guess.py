@@ -1,0 +1,55 @@
+"""Guess the solution for a parameter by the central limit theorem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.process import Process
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import gaussian_calibration
+from wpriv.run.accounting.search_parameter import SearchParameter
+
+
+def initial_guess(knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float) -> float:
+    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target."""
+    target = gaussian_calibration.exact(eps, delta) ** -2
+
+    def total_mu_squared(value: float) -> float:
+        try:
+            step = at(value).steps[0]
+        except (Unsupported, UsageError):
+            return math.inf
+        return float(step.n * step.sampling.rate**2 * _chi_square(step.mechanism))
+
+    if knob.whole:
+        return _clamp(target / max(total_mu_squared(1), 1e-300), knob)
+    if knob.privacy_direction < 0:
+        return _clamp(math.sqrt(target / max(total_mu_squared(1.0), 1e-300)), knob)
+    value = 1.0
+    for _ in range(60):
+        # chi^2 falls like 1 / value^2 where it is small, and exponentially where it is large
+        ratio = total_mu_squared(value) / target
+        move = 0.5 * math.log(min(max(ratio, 1e-300), 1e300))
+        move = min(max(move, -7.0), 0.7 if ratio > 1e3 else 7.0)
+        value = _clamp(value * math.exp(move), knob)
+        if abs(move) < 1e-3:
+            break
+    return value
+
+
+def _clamp(value: float, knob: SearchParameter) -> float:
+    return min(max(value, knob.low), knob.high)
+
+
+def _chi_square(mechanism: Mechanism) -> float:
+    """The chi-square divergence of one release without distinguishing events; capped where it overflows."""
+    pair = mechanism.pair()
+    if pair.mass_at_plus_infinity >= 1:
+        return math.inf
+    from wpriv.core.loss_moments import log_moment
+
+    return math.expm1(min(float(log_moment(pair, np.ones(1), finite=True)[0]), 600.0))
