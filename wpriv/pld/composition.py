@@ -70,7 +70,7 @@ class Composition:
         return self._timed(self._bracket_delta, eps, tol, sufficient_upper)
 
     def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
-        """Lower and upper eps >= 0 at delta, as ``delta``; Unsupported also if eps exceeds ``MAX_CERTIFIED_EPS``."""
+        """Lower and upper eps >= 0 at delta, as for ``delta``; Unsupported also beyond ``MAX_CERTIFIED_EPS``."""
         return self._timed(self._bracket_epsilon, delta, tol, sufficient_upper)
 
     def _timed(self, evaluate: Callable[..., tuple[float, float]], *question: float) -> tuple[float, float]:

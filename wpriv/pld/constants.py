@@ -214,7 +214,7 @@ MAX_STAGES, MIN_BLOCK_RATIO = 5, 8
 BLOCK_COUNT_LOG_TOLERANCE = 0.5
 # cost of a stage (cells), of one distinct step (relative to the window), and width of an intermediate window
 # (standard deviations)
-STAGE_COST, STEP_KIND_COST, BLOCK_WINDOW_DEVIATIONS = 8e3, 0.2, 14
+STAGE_COST, DISTINCT_STEP_COST, BLOCK_WINDOW_DEVIATIONS = 8e3, 0.2, 14
 # jumps are split off where the last spacing is below the first (nats) and the first window above the second (standard
 # deviations)
 MAX_JUMP_SPACING, MIN_JUMP_WINDOW_DEVIATIONS = 0.3, 24

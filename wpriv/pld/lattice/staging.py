@@ -130,7 +130,7 @@ def plan_stages(
     Raises:
         Unsupported: the windows would need far more than ``constants.MAX_WINDOW_CELLS`` cells.
     """
-    kinds, total = sum(n.size for n in counts), sum(int(n.sum()) for n in counts)
+    distinct_steps, total = sum(n.size for n in counts), sum(int(n.sum()) for n in counts)
     max_count, limit = max(int(n.max()) for n in counts), constants.MAX_STAGES
     deepest = next(
         k for k in range(1, limit + 1) if k == limit or max_count ** (1 / (k + 1)) < constants.MIN_BLOCK_RATIO
@@ -158,7 +158,7 @@ def plan_stages(
         if cut is not None:
             within_cut = _WindowWidths(pmfs, top_masses, tilt, tail, variance, max_count, cut * last)
             width = within_cut.width(first, blocks[0])
-        cost = _cost(stages, (width / step, last_width / last), kinds, cut is not None, variance, step)
+        cost = _cost(stages, (width / step, last_width / last), distinct_steps, cut is not None, variance, step)
         if best is None or cost < best[0]:
             best, cells = (cost, StagePlan(stages, step, last, cut)), max(width / step, last_width / last)
     assert best is not None
@@ -169,12 +169,17 @@ def plan_stages(
 
 
 def _cost(
-    stages: list[tuple[int, int]], cells: tuple[float, float], kinds: int, jumps: bool, variance: float, step: float
+    stages: list[tuple[int, int]],
+    cells: tuple[float, float],
+    distinct_steps: int,
+    jumps: bool,
+    variance: float,
+    step: float,
 ) -> float:
     """Relative run time of a plan; ``cells`` are those of the first and of the last window."""
-    per_kind = constants.STEP_KIND_COST * kinds
+    per_step = constants.DISTINCT_STEP_COST * distinct_steps
     cost = (
-        constants.STAGE_COST * len(stages) + cells[0] * (1 + per_kind) + cells[1] * (1 + (per_kind if jumps else 0.0))
+        constants.STAGE_COST * len(stages) + cells[0] * (1 + per_step) + cells[1] * (1 + (per_step if jumps else 0.0))
     )
     spacing = step
     for (number, factor), (after, _) in itertools.pairwise(stages):
