@@ -73,7 +73,7 @@ def test_one_data_set_is_shown_with_parameters_and_checksums(root, capsys):
         ("data show images --param folder=x --param size=big", 2, "size must be a number"),
         ("data show images --param folder=x", 4, "no such folder"),
         ("data --data-root nowhere", 4, "no such folder"),
-        ("data --json show mnist", 2, "go behind show"),
+        ("data --json show mnist", 2, "--data-root"),
         ("data shw", 2, "did you mean 'show'"),
     ],
 )

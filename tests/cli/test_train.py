@@ -434,7 +434,7 @@ def recipe_alone(path, rest):
     return alone
 
 
-def test_wpriv_train_takes_keys_to_change(recipe, tmp_path):
+def test_the_python_verb_keeps_the_target_of_changed_keys(recipe, tmp_path):
     done = wpriv.train(recipe, out=tmp_path / "done", set={"epochs": 1, "privacy.eps": 1.5})
     assert done.guarantees[0].epsilon.safe <= 1.5
     assert done.metrics[-1]["step"] == 6

@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests import oracles
@@ -54,7 +54,7 @@ def test_the_bracket_holds_the_exact_sum_over_all_outcomes(seed, n, size, log_sc
     assert low <= truth * (1 + 1e-12)
     assert truth <= high * (1 + 1e-12)
     # an atom of the sum may lie within the kernel of eps, and then all of its mass counts
-    assert high - low <= 1e-3 * (truth + spread)
+    assert high - low <= 2e-3 * (truth + spread)
 
 
 @settings(max_examples=40, deadline=None)
@@ -118,6 +118,9 @@ JOBS = st.sampled_from(
 
 
 @settings(max_examples=40, deadline=None)
+@example(
+    make=lambda q, sigma: poisson(DiscreteGauss(sigma=1.0).pair(), 1e-4), log_q=-4, log_sigma=0, log_n=5, log_delta=-10
+)
 @given(
     make=JOBS,
     log_q=st.floats(-4, -0.3),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import partial
 
 import numpy as np
 
+from wpriv.errors import Unsupported
 from wpriv.pld import constants
 from wpriv.pld.lattice.convolve import LatticeComposition, compose_pmfs
 from wpriv.pld.lattice.staging import LatticeFitter, StagePlan, plan_stages
@@ -42,6 +44,9 @@ def compose_on_lattices(
     top_masses = [steps.negligible_mass(delta, n) for n in steps.counts]
     lattice = LatticeFitter.of(steps.groups, fine_spacing)
     plan = plan_stages(steps.pmfs, steps.counts, top_masses, tilt, error, lattice, tail)
+    # where delta lies beyond the scanned tail, the tilt grows without limit and the spacing underflows
+    if plan.step < sys.float_info.min:
+        raise Unsupported("pld finds no lattice for this process at this delta. Use rdp")
     parts = [
         part
         for group, pmf in zip(steps.groups, steps.pmfs, strict=True)
