@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Part:
-    """``n`` runs of one mechanism; ``noise`` is sigma or scale at sensitivity 1, ``rate`` that of Poisson sampling."""
+    """``n`` runs of one mechanism: ``noise`` is sigma or the scale (sensitivity 1), ``rate`` of Poisson sampling."""
 
     mech: str
     noise: float
