@@ -58,7 +58,5 @@ def test_without_hidden_layers_it_is_affine():
 
 
 def test_records_of_another_shape_are_refused_in_words():
-    with pytest.raises(
-        UsageError, match=r"dcgan-28 takes images of shape \[C, 28, 28\]; found examples of shape \[2\]"
-    ):
+    with pytest.raises(UsageError, match=r"dcgan-28.*\[C, 28, 28\].*\[2\]"):
         build("dcgan-28", (2,))

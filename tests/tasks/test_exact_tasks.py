@@ -1,4 +1,4 @@
-"""``privacy: {noise: exact}``: tasks that add up clipped records train with it and say so; all others refuse it by name."""
+"""``privacy: {noise: exact}``: tasks that sum clipped records train with it and state it; all others refuse it."""
 
 from __future__ import annotations
 

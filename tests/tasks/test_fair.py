@@ -1,4 +1,4 @@
-"""The task fair: measures by hand and by the law of the data, what is refused, and a training that does what its statement says."""
+"""The task fair: measures against hand-computed values, refused recipes, and trainings against their statements."""
 
 from __future__ import annotations
 
@@ -47,51 +47,53 @@ def recipe(tmp_path, monkeypatch):
     return write
 
 
-# --------------------------------------------------------------------------------------------------------------------------- measures
+# ---------------- measures
 
 
 def test_decisions_are_measured_as_the_paper_defines_it():
     groups, labels = np.array([0] * 5 + [1] * 5), np.array([0, 0, 1, 1, 1, 0, 0, 1, 1, 1])
     chosen = np.array([1, 0, 1, 0, 0, 1, 1, 1, 1, 0], bool)
-    found = _fairness.decisions(chosen, groups, labels)
-    # by hand: of group 0 are chosen 2 of 5, of group 1 4 of 5; of label 0 1 of 2 and 2 of 2, of label 1 1 of 3 and 2 of 3
+    found = _fairness.decision_measures(chosen, groups, labels)
+    # by hand, decisions 1: 2 of 5 in group 0, 4 of 5 in group 1; label 0: 1 of 2, 2 of 2; label 1: 1 of 3, 2 of 3
     expected = {"accuracy": 4 / 10, "disparate_impact": 0.5, "parity_gap": 0.4, "eo0": 0.5, "eo1": 0.5, "odds_gap": 0.5}
     assert found == pytest.approx(expected)
 
 
 def test_what_is_not_defined_is_left_out():
     groups, labels = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    none = _fairness.decisions(np.zeros(4, bool), groups, labels)
+    none = _fairness.decision_measures(np.zeros(4, bool), groups, labels)
     assert none.keys() == {"accuracy", "parity_gap", "odds_gap"}
-    one_sided = _fairness.decisions(np.array([True, True, False, False]), groups, labels)
+    one_sided = _fairness.decision_measures(np.array([True, True, False, False]), groups, labels)
     assert one_sided["disparate_impact"] == math.inf
-    alone = _fairness.decisions(np.ones(2, bool), np.zeros(2, int), np.array([0, 1]))
+    alone = _fairness.decision_measures(np.ones(2, bool), np.zeros(2, int), np.array([0, 1]))
     assert alone == {"accuracy": 0.5}
 
 
-def test_the_best_decision_of_the_made_up_data_has_the_disparate_impact_of_its_law():
+def test_the_best_decision_of_synthetic_data_has_the_disparate_impact_of_its_distribution():
     """Y itself: P(Y = 1 | A = 0) / P(Y = 1 | A = 1) = (1 - p) / p, and no gap between odds."""
     made = data.read("synthetic-fairness")
-    found = _fairness.decisions(made.y_test == 1, made.sensitive_test, made.y_test)
+    found = _fairness.decision_measures(made.y_test == 1, made.sensitive_test, made.y_test)
     assert found["disparate_impact"] == pytest.approx(3 / 7, abs=0.02)
     assert found["odds_gap"] == 0
-    assert _fairness.halves(made.y_test == 1, made.sensitive_test) == pytest.approx({"od0": 0.3, "od1": 0.7}, abs=0.02)
+    assert _fairness.shares_above_antidiagonal(made.y_test == 1, made.sensitive_test) == pytest.approx(
+        {"od0": 0.3, "od1": 0.7}, abs=0.02
+    )
 
 
 def test_densities_of_scores_add_up_to_one_and_points_are_few():
     rng = np.random.default_rng(0)
     values, groups, labels = rng.random((500, 1)), rng.integers(0, 2, 500), rng.integers(0, 2, 500)
-    rows = _fairness.spread(values, groups, labels)
+    rows = _fairness.score_rows(values, groups, labels)
     for group in (0, 1):
         for label in (0, 1):
             own = [row["density"] for row in rows if (row["group"], row["label"]) == (group, label)]
             assert sum(own) / _fairness.BINS == pytest.approx(1)
-    assert all("label" not in row for row in _fairness.spread(values, groups, None))
-    plane = _fairness.spread(rng.random((5000, 2)), rng.integers(0, 2, 5000), None)
-    assert len(plane) == 2 * _fairness.POINTS
+    assert all("label" not in row for row in _fairness.score_rows(values, groups, None))
+    plane = _fairness.score_rows(rng.random((5000, 2)), rng.integers(0, 2, 5000), None)
+    assert len(plane) == 2 * _fairness.POINTS_SHOWN
 
 
-# -------------------------------------------------------------------------------------------------------------------------- trainings
+# ---------------- trainings
 
 
 @pytest.mark.parametrize(("notion", "groups"), [("parity", 2), ("odds", 4)])
@@ -117,7 +119,7 @@ def test_a_training_draws_from_the_groups_that_it_accounts_for(recipe, notion, g
     assert fair.GROUPS in said["not_covered"]
 
 
-def test_sizes_that_a_recipe_counts_on_plan_it_without_data_and_are_held_against_them(recipe, tmp_path):
+def test_declared_sizes_plan_a_recipe_without_data_and_are_checked_against_them(recipe, tmp_path):
     made = data.read("synthetic-fairness", size=2000)
     counts = [int((made.sensitive_train == group).sum()) for group in (0, 1)]
     given = {"options.groups": counts}
@@ -125,7 +127,7 @@ def test_sizes_that_a_recipe_counts_on_plan_it_without_data_and_are_held_against
     planned, _ = train.planned(train.recipe_of(path, changes=given), tmp_path / "none")
     assert list(planned.sizes.values()) == [2000, *counts]
     assert planned.multiplier == train.planned(train.recipe_of(path), tmp_path / "none")[0].multiplier
-    with pytest.raises(UsageError, match=r"groups: the recipe counts on \[1000, 1000\] records; found"):
+    with pytest.raises(UsageError, match=r"groups: .*\[1000, 1000\]"):
         wpriv.train(path, out="done", set={"options.groups": [1000, 1000]})
 
 
@@ -161,42 +163,42 @@ def test_a_regression_leaves_points_and_shares_above_the_antidiagonal(recipe):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ({"privacy.sampling": "poisson"}, "have fixed sizes: give sampling: fixed; found poisson"),
+        ({"privacy.sampling": "poisson"}, "sampling: fixed; found poisson"),
         ({"options.alpha": 1.5}, "alpha"),
-        ({"options.ranges": {"age": [3, 2]}}, "a range goes from its lower end to its upper; found \\[3, 2\\]"),
-        ({"options.ranges": {"cor0": [0, 1]}}, "no column called 'cor0'; did you mean 'core0'"),
-        ({"batch": 3000}, "3000 records were asked for and the training set has 2000"),
-        ({"privacy.clip": "batch-mean"}, "clip is C here"),
+        ({"options.ranges": {"age": [3, 2]}}, "found \\[3, 2\\]"),
+        ({"options.ranges": {"cor0": [0, 1]}}, "'cor0'.*'core0'"),
+        ({"batch": 3000}, "batch: 3000"),
+        ({"privacy.clip": "batch-mean"}, "clip is C"),
     ],
 )
-def test_what_does_not_fit_is_refused(recipe, change, told):
-    with pytest.raises(UsageError, match=told):
+def test_keys_that_do_not_fit_the_task_are_refused(recipe, change, message):
+    with pytest.raises(UsageError, match=message):
         wpriv.train(recipe(RECIPE % "parity"), out="done", set=change)
 
 
 def test_data_that_cannot_be_compared_are_refused(recipe):
     digits = (RECIPE % "parity").replace("name: synthetic-fairness, size: 2000, test_size: 2000", "name: digits")
-    with pytest.raises(UsageError, match="digits has no column of groups"):
+    with pytest.raises(UsageError, match=r"digits.*sensitive"):
         wpriv.train(recipe(digits), out="done")
     one = SimpleNamespace(
         name="d", sensitive="s", classes=("0", "1"), sensitive_train=np.zeros(3, int), y_train=np.array([0, 1, 1])
     )
-    with pytest.raises(UsageError, match="no record is of group s=1; nothing can be compared"):
+    with pytest.raises(UsageError, match="s=1"):
         _fairness.groups(one)
     one.sensitive_train = np.array([0, 1, 2])
-    with pytest.raises(UsageError, match="found 2 classes and 3 groups"):
+    with pytest.raises(UsageError, match="3 groups"):
         _fairness.groups(one)
 
 
 def test_columns_are_brought_from_their_ranges_and_cut():
     x = np.array([[10.0, 5.0], [90.0, 7.0]], np.float32)
-    found = fair._ranged(x, ("age", "rest"), fair.Options(alpha=0.5, ranges={"age": [20, 60]}))
+    found = fair._to_unit_ranges(x, ("age", "rest"), fair.Options(alpha=0.5, ranges={"age": [20, 60]}))
     assert found.tolist() == [[0.0, 5.0], [1.0, 7.0]]
 
 
-# ------------------------------------------------------------------------------------------------------------------- sweeps and figures
+# ---------------- sweeps and figures
 
 
 @pytest.mark.parametrize("name", ["fig1-parity", "fig2-odds", "fig9-regression", "tight-or-paper", "adult", "german"])
@@ -263,8 +265,8 @@ def test_fairness_is_drawn_over_alpha_with_a_line_for_each_eps_and_measure():
         for s in (0, 1)
     ]
     axes = drawn(parity, rows)
-    told = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert told == ["accuracy, ε = ∞", "disparate impact, ε = ∞", "accuracy, ε = 1", "disparate impact, ε = 1"]
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert legend == ["accuracy, ε = ∞", "disparate impact, ε = ∞", "accuracy, ε = 1", "disparate impact, ε = 1"]
     assert list(axes.lines[0].get_ydata()) == pytest.approx([0.805, 0.805])
     over_eps = drawn(odds, [row for row in rows if row["options.alpha"] == 0])
     assert [tick.get_text() for tick in over_eps.get_xticklabels()] == ["1", "∞"]

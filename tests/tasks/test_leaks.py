@@ -1,4 +1,4 @@
-"""Every task that passes private records through a model refuses one that leaks, before its folder is written; the others allow it."""
+"""Tasks that pass private records through a model refuse one that leaks before they write; the others allow it."""
 
 from __future__ import annotations
 

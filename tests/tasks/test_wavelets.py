@@ -49,7 +49,7 @@ def test_an_orthogonal_transform_with_everything_cut_leaves_the_means_of_blocks(
 def test_noise_of_the_law_of_the_reports_is_mostly_taken_away(p, scale, domain):
     rng = np.random.default_rng(3)
     images = clear(200)
-    way = _wavelets.chosen(images, noise(scale, p, domain=domain))
+    way = _wavelets.choose_wavelets(images, noise(scale, p, domain=domain))
     # E of the l2 norm of the noise is sd sqrt(784) but for 1/784; the cosine transform keeps it
     assert way.before == pytest.approx(scale * (math.sqrt(2) if p == 1 else 1) * 28, rel=0.03)
     assert way.after < 0.6 * way.before
@@ -62,19 +62,19 @@ def test_noise_of_the_law_of_the_reports_is_mostly_taken_away(p, scale, domain):
 
 def test_the_way_that_is_chosen_is_the_best_of_all_that_are_tried():
     images, law = clear(20), noise(0.3)
-    way = _wavelets.chosen(images, law)
-    noisy = _wavelets._noisy(images.astype(np.float64), law)
-    every = itertools.product(list(_wavelets._ways(28)), _wavelets.THRESHOLDS)
+    way = _wavelets.choose_wavelets(images, law)
+    noisy = _wavelets._add_noise(images.astype(np.float64), law)
+    every = itertools.product(list(_wavelets._transforms(28)), _wavelets.THRESHOLDS)
     tried = [Wavelets(*which, t * 0.3, 0, 0)(noisy) - images for which, t in every]
     assert way.after == pytest.approx(min(np.linalg.norm(x.reshape(20, -1), axis=1).mean() for x in tried), rel=1e-5)
 
 
 def test_images_are_clipped_as_the_reports_were():
     images = clear(10).astype(np.float64)
-    found = _wavelets._noisy(images, noise(1e-9, radius=2.0))
+    found = _wavelets._add_noise(images, noise(1e-9, radius=2.0))
     assert np.allclose(found.reshape(10, -1), ball_projection.nearest(images.reshape(10, -1), 2.0, 2), atol=1e-6)
 
 
-def test_without_clear_images_there_is_nothing_to_choose_by():
-    with pytest.raises(UsageError, match="chosen on clear held-out images"):
-        _wavelets.chosen(np.zeros((0, 1, 28, 28), np.float32), noise(1.0))
+def test_wavelets_need_clear_images():
+    with pytest.raises(UsageError, match="wavelet"):
+        _wavelets.choose_wavelets(np.zeros((0, 1, 28, 28), np.float32), noise(1.0))

@@ -1,4 +1,4 @@
-"""The task wgan: losses against their formulas, toys whose law is known, what it says of privatised records, resuming bit for bit."""
+"""The task wgan: losses against their formulas, toys of known distribution, privatised records, exact resuming."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Line(nn.Module):
 
 def test_the_critic_loss_of_a_linear_critic_is_that_of_means_and_one_slope():
     generator = nn.Linear(2, 3)
-    own = _wgan_critic.Pair(generator, Line(torch.tensor([3.0, 0.0, 4.0])), 2, 0, penalty=10.0)
+    own = _wgan_critic.GeneratorAndCritic(generator, Line(torch.tensor([3.0, 0.0, 4.0])), 2, 0, penalty=10.0)
     real = torch.randn(500, 3)
     torch.manual_seed(7)
     found = float(own.critic_loss(real, torch.zeros(500, dtype=torch.int64)).detach())
@@ -93,24 +93,25 @@ def test_the_critic_loss_of_a_linear_critic_is_that_of_means_and_one_slope():
 
 
 def test_the_generator_goes_where_the_critic_sends_it():
-    own = _wgan_critic.Pair(nn.Linear(1, 2), Line(torch.tensor([1.0, -2.0])), 1, 0, penalty=10.0)
+    own = _wgan_critic.GeneratorAndCritic(nn.Linear(1, 2), Line(torch.tensor([1.0, -2.0])), 1, 0, penalty=10.0)
     own.generator_loss(torch.zeros(8, dtype=torch.int64)).backward()
     # -mean D moves with the bias by minus the slope
     assert own.generator.bias.grad.tolist() == pytest.approx([-1.0, 2.0])
 
 
-def test_with_labels_both_networks_are_told_them():
-    own = _wgan_critic.pair(
+def test_labels_enter_both_networks():
+    own = _wgan_critic.build_networks(
         PluginRef(name="dcgan-28", latent=3, width=2), PluginRef(name="critic-28", width=2), (1, 28, 28), 4, 10.0
     )
-    latents = own.latents(4)
+    latents = own.draw_latents(4)
     own.eval()
     one, other = (own(latents, torch.full((4,), k)) for k in (0, 3))
     assert one.shape == (4, 1, 28, 28)
     assert not torch.allclose(one, other)
     real = torch.rand(4, 1, 28, 28)
     assert not torch.allclose(
-        own._judged(real, torch.zeros(4, dtype=torch.int64)), own._judged(real, torch.ones(4, dtype=torch.int64))
+        own._critic_values(real, torch.zeros(4, dtype=torch.int64)),
+        own._critic_values(real, torch.ones(4, dtype=torch.int64)),
     )
 
 
@@ -161,12 +162,12 @@ def test_labelled_samples_teach_a_classifier_that_is_tested_on_real_images(run):
     "noise",
     [{"mech": "local-gauss", "sigma": 0.2, "delta": 1e-5}, {"mech": "local-laplace", "scale": 0.1, "dct": True}],
 )
-def test_privatised_images_are_denoised_first_and_the_run_says_by_whose_help(run, noise):
+def test_privatised_images_are_denoised_and_the_statement_warns_of_the_clear_images_used(run, noise):
     done = run(IMAGES, data__privatize={**noise, "radius": 60.0}, options__wavelet="oracle")
     row = done.metrics[-1]
     assert row["wavelet_distance"] < row["noisy_distance"]
     assert any(
-        "wavelets were chosen by looking at clear held-out images" in told for told in done.statement["warnings"]
+        "wavelets were chosen by looking at clear held-out images" in text for text in done.statement["warnings"]
     )
     rows = np.load(done.out / "samples.npz")
     assert rows["names"].tolist()[:3] == ["original", "privatised", "wavelets"]
@@ -220,33 +221,33 @@ def test_an_interrupted_run_goes_on_bit_for_bit(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
-        ({"privacy": {"eps": 1, "delta": 1e-5}}, "wgan adds no noise of its own: write privacy: none"),
-        ({"options__wavelet": "oracle"}, "these data have none"),
+        ({"privacy": {"eps": 1, "delta": 1e-5}}, "privacy: none"),
+        ({"options__wavelet": "oracle"}, "wavelet"),
         ({"options__wavelet": "haar"}, "oracle"),
         ({"options__critic": {"name": "critic"}}, "no model called 'critic'"),
-        ({"data__law": "gauss", "options__conditional": True}, "needs labels of two classes"),
+        ({"data__law": "gauss", "options__conditional": True}, "conditional"),
         (
             {
                 "data__privatize": {"mech": "local-gauss", "sigma": 1.0, "delta": 1e-5, "radius": 9},
                 "options__conditional": True,
             },
-            "the reports have no labels",
+            "public_labels: true",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_does_not_go_together_is_refused(run, changes, told):
-    with pytest.raises(UsageError, match=told):
+def test_conflicting_keys_of_a_recipe_are_refused(run, changes, message):
+    with pytest.raises(UsageError, match=message):
         run(TOY, **changes)
 
 
 def test_networks_that_do_not_fit_are_refused():
-    with pytest.raises(UsageError, match="wgan trains a generator, and mlp is none; take dcgan-28"):
-        _wgan_critic.pair(PluginRef(name="mlp"), PluginRef(name="mlp"), (2,), 0, 1.0)
-    with pytest.raises(UsageError, match="critic-28 takes images"):
-        _wgan_critic.pair(PluginRef(name="mlp-generator"), PluginRef(name="critic-28"), (2,), 0, 1.0)
+    with pytest.raises(UsageError, match=r"mlp.*dcgan-28"):
+        _wgan_critic.build_networks(PluginRef(name="mlp"), PluginRef(name="mlp"), (2,), 0, 1.0)
+    with pytest.raises(UsageError, match="critic-28"):
+        _wgan_critic.build_networks(PluginRef(name="mlp-generator"), PluginRef(name="critic-28"), (2,), 0, 1.0)
 
 
 def test_a_run_is_repeated_by_its_seed(run):

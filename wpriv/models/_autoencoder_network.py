@@ -29,7 +29,8 @@ class Autoencoder(nn.Module):
     Args:
         shape: of one example. sizes: numbers of an example, units of the encoder's hidden layers, numbers of a code.
         activation: between the layers. sigmoid: bound the reconstructions to [0, 1].
-        ball: radius of the ball that codes are mapped into; 0 leaves them. prior: initial mean of the outputs; 0 for none.
+        ball: radius of the ball that codes are mapped into; 0 leaves them unchanged.
+        prior: initial mean of the outputs; 0 for none.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Tasks: what a training trains and releases. One file each, named as users type it, with ``TASK = TaskSpec(...)``.
 
-Importing a task loads neither torch nor data, so that recipes are checked and budgets planned without them; ``build_job``
-imports what it needs. Everything that other rooms may ask of a task is a field of ``TaskSpec``.
+Importing a task loads neither torch nor data, so that recipes are checked and budgets planned without them;
+``build_job`` imports what it needs. Everything that other rooms may ask of a task is a field of ``TaskSpec``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wpriv.engine.release_spec import ReleaseSpec
 
 Sizes = Mapping[str, int]
-"""Public numbers of records by name: ``records``, the training set, and one entry for each group where a task has some."""
+"""Public numbers of records by name: ``records`` of the training set, and of each group where a task has groups."""
 
 
 class BuildJob(Protocol):

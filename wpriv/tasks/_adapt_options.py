@@ -1,4 +1,4 @@
-"""Options of domain adaptation, and what its steps and its accounting both know of them."""
+"""Options of domain adaptation, and the constants that its steps and its accounting share."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import _normalisation
 
 RADIUS = 0.5
-"""Norm to which features are clipped before they are projected, so that two records are at most 1 apart."""
+"""Norm to which features are clipped before they are projected, so that those of two records are at most 1 apart."""
 TENSORS = 8
-"""Weights and biases of two layers of features and two of the discriminator, each clipped by itself in the published DP-DANN."""
+"""Tensors of two feature layers and two discriminator layers, clipped one by one in the published DP-DANN."""
 
 
 class Published(StrictModel):
-    """The counts with which the paper accounts for its noise, and the eps that it prints (Table 4); those of the run are others."""
+    """The counts with which the paper accounts for its noise, and the eps that it prints (Table 4).
+
+    The counts of the run itself differ from these.
+    """
 
     d: Count
     k: Count
@@ -31,13 +34,13 @@ class Published(StrictModel):
 
 
 class Options(StrictModel):
-    """What a recipe may say under ``options``."""
+    """Keys under ``options`` of a recipe."""
 
     method: Literal["none", "dann", "swd", "dp-dann", "dp-swd"] = Field(description="none learns on the source alone")
     variant: Literal["sound", "paper"] = Field("sound", description="paper: as published, with its gaps")
     route: Literal["gradient", "projections"] = Field(
         "gradient",
-        description="of the sound dp-swd: clipped gradients of all it compares, or noisy projections of features held fixed",
+        description="of the sound dp-swd: clipped gradients of all it compares, or noisy projections of fixed features",
     )
     weight: Positive = Field(1.0, description="of the alignment beside the classification loss")
     warmup: Annotated[int, Field(ge=0)] = Field(0, description="steps on the source alone that come first")
@@ -63,25 +66,23 @@ class Options(StrictModel):
 
 
 def penalty(batch: int, bound: float = 1.0, lipschitz: float = 1.0) -> Penalty:
-    """One Wasserstein gradient between projections of target and source on a direction, or the mean of such over directions.
+    """Bound the Wasserstein gradient between projections of target and source.
 
-    Each direction's own is bounded by this, and so is their mean (triangle inequality). By default in units of both bounds.
+    It holds for one direction, and by the triangle inequality for the mean over several. By default in units of both
+    bounds.
     """
     return Penalty(1.0, bound=bound, lipschitz=lipschitz, sizes=((batch, batch),), private="x")
 
 
-def claimed(own: Options) -> float | None:
-    """The eps of a noise by the tail bound of the published program and the paper's own counts; None where they are not given."""
-    if own.method != "dp-swd" or own.variant != "paper" or own.sigma is None or own.published is None:
+def claimed_eps(options: Options) -> float | None:
+    """Return eps of the published dp-swd's noise by the tail bound of its program and the paper's counts, if given."""
+    published = options.published
+    if options.method != "dp-swd" or options.variant != "paper" or options.sigma is None or published is None:
         return None
-    as_told = own.published
     # floor(N/B) + 1 steps an epoch, as the published program counts them
-    steps = (as_told.records // as_told.batch + 1) * as_told.epochs
-    step = Step(Projection(as_told.d, as_told.k, own.sigma), steps, Sampling("fixed", as_told.batch / as_told.records))
-    found: float = (
-        registry.load("accountants", "swd-tail")
-        .account(Process((step,)), w="bernstein-code")
-        .at(delta=as_told.delta)
-        .epsilon.safe
-    )
-    return found if math.isfinite(found) else None
+    count = (published.records // published.batch + 1) * published.epochs
+    sampling = Sampling("fixed", published.batch / published.records)
+    process = Process((Step(Projection(published.d, published.k, options.sigma), count, sampling),))
+    curve = registry.load("accountants", "swd-tail").account(process, w="bernstein-code")
+    eps: float = curve.at(delta=published.delta).epsilon.safe
+    return eps if math.isfinite(eps) else None

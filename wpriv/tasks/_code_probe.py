@@ -1,4 +1,4 @@
-"""How much of a record its code still tells: logistic regression on codes, in numpy."""
+"""Logistic regression on codes, in numpy: it measures what a code reveals of its record."""
 
 from __future__ import annotations
 
@@ -7,50 +7,55 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FITTED = 0.6
+FITTED_SHARE = 0.6
 RIDGE = 1.0
-STEPS, HALVINGS = 50, 30
+# the intercept is hardly penalised, so that the Hessian stays positive definite
+INTERCEPT_RIDGE = 1e-6
+MAX_STEPS, MAX_HALVINGS = 50, 30
 Floats = NDArray[np.float64]
 
 
 def split(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places to fit on (60%) and to judge on, always the same."""
+    """Return the indices to fit on (60 %) and those to predict for; the same at every call."""
     order = np.random.default_rng(0).permutation(count)
-    cut = round(FITTED * count)
+    cut = round(FITTED_SHARE * count)
     return order[:cut], order[cut:]
 
 
-def chosen(codes: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which codes of the second part of ``split`` are taken for label 1 by a logistic regression fitted to the first part."""
-    fit, judge = split(len(codes))
-    own = codes.astype(np.float64)
-    mean, scale = own[fit].mean(axis=0), own[fit].std(axis=0)
-    own = np.column_stack([(own - mean) / np.where(scale > 0, scale, 1), np.ones(len(own))])
-    return np.asarray(own[judge] @ logistic(own[fit], labels[fit]) > 0)
+def predict(codes: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Predict whether the label is 1 for the second part of ``split``, by logistic regression on the first part."""
+    fitted, predicted = split(len(codes))
+    features = codes.astype(np.float64)
+    mean, scale = features[fitted].mean(axis=0), features[fitted].std(axis=0)
+    features = np.column_stack([(features - mean) / np.where(scale > 0, scale, 1), np.ones(len(features))])
+    return np.asarray(features[predicted] @ fit_logistic(features[fitted], labels[fitted]) > 0)
 
 
-def logistic(x: Floats, y: NDArray[np.int64]) -> Floats:
-    """The weights [d] that minimise sum log(1 + exp(-(2y - 1) x w)) + |w|^2 / 2, by Newton; the last, the intercept, is not shrunk."""
+def fit_logistic(x: Floats, y: NDArray[np.int64]) -> Floats:
+    """Minimise sum log(1 + exp(-(2y - 1) x w)) + |w|^2 / 2 over w [d] by Newton's method with step halving.
+
+    The last column of ``x`` is constant; its weight, the intercept, is not penalised.
+    """
     sign = 2.0 * y - 1
-    shrunk = np.full(x.shape[1], RIDGE)
-    shrunk[-1] = 1e-6
+    ridge = np.full(x.shape[1], RIDGE)
+    ridge[-1] = INTERCEPT_RIDGE
 
     def cost(w: Floats) -> float:
-        return float(np.logaddexp(0, -sign * (x @ w)).sum() + (shrunk * w**2).sum() / 2)
+        return float(np.logaddexp(0, -sign * (x @ w)).sum() + (ridge * w**2).sum() / 2)
 
     w = np.zeros(x.shape[1])
-    at = cost(w)
-    for _ in range(STEPS):
+    current = cost(w)
+    for _ in range(MAX_STEPS):
         share = 1 / (1 + np.exp(sign * np.clip(x @ w, -500, 500)))
-        slope = shrunk * w - x.T @ (sign * share)
-        step = np.linalg.solve((x.T * (share * (1 - share))) @ x + np.diag(shrunk), slope)
-        for _ in range(HALVINGS):
-            if cost(w - step) <= at:
+        slope = ridge * w - x.T @ (sign * share)
+        step = np.linalg.solve((x.T * (share * (1 - share))) @ x + np.diag(ridge), slope)
+        for _ in range(MAX_HALVINGS):
+            if cost(w - step) <= current:
                 break
             step = step / 2
         new = cost(w - step)
         w = w - step
-        if at - new <= 1e-9 * at:
+        if current - new <= 1e-9 * current:
             break
-        at = new
+        current = new
     return w

@@ -14,23 +14,26 @@ def _lam(value: Any) -> Any:
 
 
 class Options(StrictModel):
-    """What a recipe may say under ``options``."""
+    """Keys under ``options`` of a recipe."""
 
     loss: Literal["entropic", "plain", "sinkhorn-divergence"] = Field(
         "entropic",
-        description="plain: optimal transport without entropy, exact; it and the debiased divergence learn the noise as well",
+        description="plain: optimal transport without entropy, exact; it and the debiased divergence learn the noise "
+        "as well",
     )
     lam: Annotated[Any, BeforeValidator(_lam)] = Field(
         "theorem",
-        description="lambda; theorem: p sigma^p of the noise; corollary-1: 1/b of Laplace noise, as printed, which is wrong",
+        description="lambda; theorem: p sigma^p of the noise; corollary-1: 1/b of Laplace noise, as printed, which is "
+        "wrong",
     )
     p: Literal[1, 2] | None = Field(None, description="the order of the cost; that of the noise where left out")
     rise: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="steps in which lambda rises from a quarter to the whole: at the whole a generator of one record only rests long",
+        description="steps in which lambda rises from a quarter to the whole: at the whole a generator of one record "
+        "only rests long",
     )
     latent: Literal["uniform", "gauss"] = Field(
-        "uniform", description="law of the numbers that go in: on [0, 1], or standard normal"
+        "uniform", description="distribution of the numbers that go in: on [0, 1], or standard normal"
     )
     generated: Count | None = Field(None, description="generated records of a step (default: as many as noisy ones)")
     tol: Annotated[float, Field(gt=1e-6, lt=1)] = Field(

@@ -1,4 +1,4 @@
-"""Where generated records meet noisy ones: a generator with its loss, and what is to be known of the transport plans on the way."""
+"""Loss of a generator against noisy records by entropic transport, with diagnostics of the transport plans."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from wpriv.tasks._denoise_options import Options
 
 
-class Meeting(nn.Module):
-    """A generator, and what is to be known of its plans from batch to batch (buffers, so that a checkpoint holds it).
+class DenoisingGenerator(nn.Module):
+    """A generator with its loss, and in buffers, so that checkpoints hold it, what the next batch needs to know.
 
     Args:
-        latent: numbers that go into the generator. problem: the order p of the cost and lambda. domain: of the noisy records.
+        latent: numbers that enter the generator. problem: the order p of the cost, and lambda.
+        domain: of the noisy records; ``dct`` for cosine coefficients of images.
     """
 
     watched: Tensor
@@ -31,84 +32,85 @@ class Meeting(nn.Module):
         self.generator, self.latent, self.options, self.domain = generator, latent, options, domain
         self.p, self.lam = problem
         self.register_buffer("met", torch.zeros((), dtype=torch.int64))  # batches so far
-        # plans, sums of marginal errors and of iterations, steps whose plan did not converge
+        # plans, sums of their marginal errors and of their iterations, plans that did not converge
         self.register_buffer("watched", torch.zeros(4))
 
-    def latents(self, count: int, device: torch.device) -> Tensor:
-        """[count, latent] numbers of the law that goes in, from torch's global generator."""
+    def draw_latents(self, count: int, device: torch.device) -> Tensor:
+        """Draw [count, latent] numbers of the chosen distribution from torch's global generator."""
         draw = torch.rand if self.options.latent == "uniform" else torch.randn
         return draw(count, self.latent).to(device)
 
-    def looks(self, count: int, device: torch.device) -> Tensor:
-        """Latents to look at the generator with: of Gauss law with exactly its mean and covariance, which an affine generator passes on."""
-        found = self.latents(count, device)
+    def evaluation_latents(self, count: int, device: torch.device) -> Tensor:
+        """Draw latents for evaluation; normal ones are standardised to mean 0 and covariance I exactly.
+
+        An affine generator maps these moments exactly, so that its samples have no sampling error in them.
+        """
+        latents = self.draw_latents(count, device)
         if self.options.latent == "uniform" or count <= self.latent:
-            return found
-        found = (found - found.mean(0)).double()
-        white: Tensor = torch.linalg.solve_triangular(
-            torch.linalg.cholesky(found.T @ found / count), found.T, upper=False
-        ).T
+            return latents
+        centred = (latents - latents.mean(0)).double()
+        factor = torch.linalg.cholesky(centred.T @ centred / count)
+        white: Tensor = torch.linalg.solve_triangular(factor, centred.T, upper=False).T
         return white.float()
 
-    def begin(self, noisy: Tensor) -> None:
-        """Starts the generator at the mean of the noisy records, which is that of the clear ones but for a little noise."""
-        mean = self.shown(noisy.mean(0, keepdim=True))[0]
+    def start_at_mean(self, noisy: Tensor) -> None:
+        """Initialise the generator's offsets at the mean of the noisy records, an estimate of the clear mean."""
+        mean = self.to_clear_units(noisy.mean(0, keepdim=True))[0]
         for layer in self.generator.modules():
             if isinstance(layer, OutputOffset):
                 layer.set_mean(mean)
 
-    def made(self, latents: Tensor) -> Tensor:
-        """[count, *shape] generated records, as the clear ones are."""
-        was = self.generator.training
+    def generate(self, latents: Tensor) -> Tensor:
+        """Generate records [count, *shape] in the units of clear records, in evaluation mode."""
+        training = self.generator.training
         self.generator.eval()
         with torch.no_grad():
-            found: Tensor = self.generator(latents)
-        self.generator.train(was)
-        return found
+            records: Tensor = self.generator(latents)
+        self.generator.train(training)
+        return records
 
-    def shown(self, noisy: Tensor) -> Tensor:
-        """Noisy records in the units of clear ones."""
+    def to_clear_units(self, noisy: Tensor) -> Tensor:
+        """Return noisy records in the units of clear ones."""
         return cosine.inverse(noisy) if self.domain == "dct" else noisy
 
     def loss(self, noisy: Tensor) -> Tensor:
-        """The loss of a batch of noisy records [n, *shape] against fresh generated ones; its gradient is that of the cost at that plan.
+        """Return the loss of noisy records [n, *shape] against fresh generated ones.
 
-        Every plan is begun afresh: starting from the potentials that the same records had when they were last drawn spares no iterations.
+        Its gradient is that of the cost with the plan held fixed. Each plan is iterated from zero potentials: starting
+        from those that the same records had in their previous batch saves no iterations.
         """
-        made = self.generator(self.latents(self.options.generated or len(noisy), noisy.device))
-        x = (cosine.cosine(made) if self.domain == "dct" else made).flatten(1)
-        y, lam = noisy.flatten(1), self._risen()
-        how: dict[str, Any] = {"tol": self.options.tol, "most": self.options.most}
+        generated = self.generator(self.draw_latents(self.options.generated or len(noisy), noisy.device))
+        x = (cosine.cosine(generated) if self.domain == "dct" else generated).flatten(1)
+        y, lam = noisy.flatten(1), self._next_lambda()
+        limits: dict[str, Any] = {"tol": self.options.tol, "most": self.options.most}
         if self.options.loss == "plain":
             return exact(x, y, self.p)
         if self.options.loss == "sinkhorn-divergence":
-            found = divergence(x, y, lam, self.p, **how)
-            parts = (found.between, found.first, found.second)
-            self._watch(
-                max(float(part.marginal_error) for part in parts),
-                sum(part.iterations for part in parts),
-                bool(found.converged),
+            result = divergence(x, y, lam, self.p, **limits)
+            plans = (result.between, result.first, result.second)
+            error, iterations = (
+                max(float(plan.marginal_error) for plan in plans),
+                sum(plan.iterations for plan in plans),
             )
-            return found.value
-        one = entropic(x, y, lam, self.p, **how)
-        self._watch(float(one.marginal_error), one.iterations, bool(one.converged))
-        return one.value
+            self._record_plan(error, iterations, bool(result.converged))
+            return result.value
+        plan = entropic(x, y, lam, self.p, **limits)
+        self._record_plan(float(plan.marginal_error), plan.iterations, bool(plan.converged))
+        return plan.value
 
-    def _risen(self) -> float:
-        """lambda of this batch: geometrically from a quarter to the whole."""
-        done = min(1.0, int(self.met) / self.options.rise) if self.options.rise else 1.0
+    def _next_lambda(self) -> float:
+        """Lambda of this batch: it increases geometrically from a quarter of its final value over ``options.rise``."""
+        progress = min(1.0, int(self.met) / self.options.rise) if self.options.rise else 1.0
         self.met += 1
-        return self.lam * float(4 ** (done - 1))
+        return self.lam * float(4 ** (progress - 1))
 
-    def seen(self) -> dict[str, float]:
-        """Means over the plans since the last look; none where no plan was iterated."""
-        steps, error, iterations, unconverged = self.watched.tolist()
+    def pop_plan_diagnostics(self) -> dict[str, float]:
+        """Return means over the plans since the previous call, and reset them; empty where no plan was iterated."""
+        plans, error, iterations, unconverged = self.watched.tolist()
         self.watched.zero_()
-        return (
-            {"marginal_error": error / steps, "iterations": iterations / steps, "unconverged": unconverged / steps}
-            if steps
-            else {}
-        )
+        if not plans:
+            return {}
+        return {"marginal_error": error / plans, "iterations": iterations / plans, "unconverged": unconverged / plans}
 
-    def _watch(self, error: float, iterations: int, converged: bool) -> None:
+    def _record_plan(self, error: float, iterations: int, converged: bool) -> None:
         self.watched += torch.tensor([1.0, error, iterations, not converged], device=self.watched.device)

@@ -1,4 +1,4 @@
-"""What the tasks that make labelled images share: their options, the generator, and how its samples are measured and left."""
+"""Shared parts of tasks that train generators of labelled images: options, generator, measurements and samples."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from wpriv.engine.job import CustomStep, Job
     from wpriv.models._generator import Generator
 
-# shares of test images that classifiers get right which learnt from samples alone, and the sliced distance of samples to test images
+# accuracy on test images of classifiers that learn from samples alone, and sliced distance of samples to test images
 RESULTS = ("logistic", "mlp", "sliced")
 FIGURES = {"samples.npz": "samples"}
 PUBLISHABLE = {"samples.npz": "made by the generator alone: post-processing"}
-# of these an epoch is measured; the end of the run by as many as the recipe says
-AN_EPOCH = 1000
+# samples that are measured after an epoch; at the end of the run ``options.samples``
+SAMPLES_PER_EPOCH = 1000
 COMPARED, DIRECTIONS = 1000, 200
-SHOWN = 100
-AT_ONCE = 1000
-# of codes and directions that measure, so that measuring moves no random number of the training
+SAMPLES_SHOWN = 100
+CHUNK = 1000
+# of the latents and directions of measurements, which draw no random number of the training
 SEED = 0
 
 
 class Options(StrictModel):
-    """What every recipe of them may say under ``options``."""
+    """Keys under ``options`` that these tasks share."""
 
     dimension: Count = Field(784, description="numbers in one image, which the recipe counts on")
     classes: Count = Field(10, description="classes of the images, which the recipe counts on")
@@ -45,110 +45,118 @@ class Options(StrictModel):
     )
 
 
-def generator(train: Train, data: Data, options: Options, device: torch.device) -> Generator:
-    """The generator of a recipe, its first weights from torch's global generator.
+def build_generator(recipe: Train, data: Data, options: Options, device: torch.device) -> Generator:
+    """Build the generator of a recipe.
 
     Raises:
-        UsageError: the model is no generator, or the data are not those that the recipe counts on.
+        UsageError: the model is not a generator of labelled images, or the data have another dimension or number of
+            classes than the recipe declares.
     """
     from wpriv.models._generator import Generator
 
-    found = {"dimension": int(data.x_train[0].size), "classes": len(data.classes)}
-    for name, number in found.items():
-        if getattr(options, name) != number:
-            told = f"options: {name}: the recipe counts on {getattr(options, name)}, on which the privacy may hang; {data.name} has {number}"
-            raise UsageError(f"{told}. Change one of them")
-    made = models.build(train.model, data.shape, len(data.classes))
-    if not isinstance(made, Generator):
+    for name, declared, actual in (
+        ("dimension", options.dimension, int(data.x_train[0].size)),
+        ("classes", options.classes, len(data.classes)),
+    ):
+        if declared != actual:
+            raise UsageError(
+                f"options: {name}: the recipe declares {declared}, on which the privacy may depend; found {actual} in "
+                f"{data.name}. Change one of them"
+            )
+    generator = models.build(recipe.model, data.shape, len(data.classes))
+    if not isinstance(generator, Generator):
         raise UsageError(
-            f"{train.task} trains a generator (merf-generator, celeba-generator); found the model {train.model.name!r}"
+            f"{recipe.task} trains a generator of labelled images (merf-generator, celeba-generator); "
+            f"found the model {recipe.model.name!r}"
         )
-    return made.to(device)
+    return generator.to(device)
 
 
-def job(
+def build_job(
     generator: Generator,
-    others: dict[str, nn.Module],
+    modules: dict[str, nn.Module],
     custom_step: CustomStep,
     data: Data,
     options: Options,
-    **engine: Any,
+    **fields: Any,
 ) -> Job:
-    """What the engine is given by all of these tasks: the generator alone is measured, and leaves samples.
+    """Return the job of one of these tasks: the generator is measured and leaves samples.
 
     Args:
-        others: by name, the modules that are saved with the generator. engine: further fields of ``Job``.
+        modules: by name, further modules that are saved with the generator. fields: further fields of ``Job``.
     """
     from torch import nn
 
     from wpriv.engine.job import Job
 
     return Job(
-        nn.ModuleDict({"generator": generator, **others}),
+        nn.ModuleDict({"generator": generator, **modules}),
         None,
-        lambda: measured(generator, data, options, at_the_end=False),
+        lambda: evaluate(generator, data, options, at_end=False),
         custom_step=custom_step,
-        save_artifacts=lambda folder: save_artifacts(generator, options.classes, folder),
-        conclude=lambda: measured(generator, data, options, at_the_end=True),
-        **engine,
+        save_artifacts=lambda folder: save_samples(generator, options.classes, folder),
+        conclude=lambda: evaluate(generator, data, options, at_end=True),
+        **fields,
     )
 
 
-def images(x: Any, y: Any, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Records as float32 in [0, 1], [N, C, H, W], and their classes."""
+def image_tensors(x: Any, y: Any, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return records as float32 images [N, C, H, W] in [0, 1], and their classes.
+
+    Each record is clamped independently: the bounds of the sensitivity assume numbers of at least 0.
+    """
     import torch
 
     from wpriv.data import scaled
 
-    # below 0 lies no pixel, and the bounds of sensitivity count on it; a record at a time, so that it protects
     return torch.tensor(scaled(x), device=device).clamp_(0, 1), torch.tensor(y, device=device).long()
 
 
-def even(count: int, classes: int, device: torch.device) -> Tensor:
-    """So many labels, as many of every class as can be, in order."""
+def balanced_labels(count: int, classes: int, device: torch.device) -> Tensor:
+    """Return ``count`` labels in ascending order, with class sizes that differ by at most 1."""
     import torch
 
     return torch.arange(count, device=device) * classes // count
 
 
-def sampled(model: Generator, count: int, classes: int) -> tuple[Tensor, Tensor]:
-    """So many images and their labels, on the CPU and the same for the same weights."""
+def generate(model: Generator, count: int, classes: int) -> tuple[Tensor, Tensor]:
+    """Generate images and their labels on the CPU; the same images for the same weights."""
     import torch
 
     device = next(model.parameters()).device
     random = torch.Generator().manual_seed(SEED)
-    labels = even(count, classes, device)
-    was = model.training
+    labels = balanced_labels(count, classes, device)
+    training = model.training
     model.eval()
     with torch.no_grad():
-        made = [model(model.inputs(part, random)).cpu() for part in labels.split(AT_ONCE)]  # type: ignore[no-untyped-call]
-    model.train(was)
-    return torch.cat(made), labels.cpu()
+        images = [model(model.inputs(part, random)).cpu() for part in labels.split(CHUNK)]  # type: ignore[no-untyped-call]
+    model.train(training)
+    return torch.cat(images), labels.cpu()
 
 
-def measured(model: Generator, data: Data, options: Options, *, at_the_end: bool) -> dict[str, float]:
-    """Figures of the generator by the names in RESULTS; test images are real, and no training image is looked at."""
+def evaluate(model: Generator, data: Data, options: Options, *, at_end: bool) -> dict[str, float]:
+    """Measure generated samples by the names in RESULTS, against test images; no training image is used."""
     import torch
 
-    from wpriv.tasks._quality import downstream, held_out
+    from wpriv.tasks._quality import downstream, test_tensors
     from wpriv.transport import sliced
 
     classes = len(data.classes)
-    x, y = sampled(model, options.samples if at_the_end else min(options.samples, AN_EPOCH), classes)
-    found: dict[str, float] = {}
+    x, y = generate(model, options.samples if at_end else min(options.samples, SAMPLES_PER_EPOCH), classes)
+    results: dict[str, float] = {}
     if classes > 1:
-        learners = options.learners if at_the_end else options.learners[:1]
-        found = {learner: downstream(x, y, data, learner, seed=SEED) for learner in learners}
+        learners = options.learners if at_end else options.learners[:1]
+        results = {learner: downstream(x, y, data, learner, seed=SEED) for learner in learners}
     random = torch.Generator().manual_seed(SEED)
-    few = x[torch.randperm(len(x), generator=random)[:COMPARED]].flatten(1)
-    directions = sliced.random_directions(few.shape[1], DIRECTIONS, random)
-    real = held_out(data)[0][:COMPARED].flatten(1)
-    return {**found, "sliced": float(sliced.wasserstein(few, real, directions=directions).sqrt())}
+    compared = x[torch.randperm(len(x), generator=random)[:COMPARED]].flatten(1)
+    directions = sliced.random_directions(compared.shape[1], DIRECTIONS, random)
+    real = test_tensors(data)[0][:COMPARED].flatten(1)
+    return {**results, "sliced": float(sliced.wasserstein(compared, real, directions=directions).sqrt())}
 
 
-def save_artifacts(model: Generator, classes: int, folder: Path) -> None:
-    """Writes a grid of samples, a class a row where there are some."""
+def save_samples(model: Generator, classes: int, folder: Path) -> None:
+    """Write samples.npz, a grid of samples with one class per row where there are classes."""
     import numpy as np
 
-    x, y = sampled(model, SHOWN, classes)
+    x, y = generate(model, SAMPLES_SHOWN, classes)
     np.savez(folder / "samples.npz", samples=x.numpy(), labels=y.numpy())

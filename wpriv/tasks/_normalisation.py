@@ -1,4 +1,4 @@
-"""Records as networks take them: float32, and where a recipe says so normalised by public numbers."""
+"""Records as networks take them: float32, normalised by public constants where a recipe gives some."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ if TYPE_CHECKING:
 
 
 class Normalise(StrictModel):
-    """(x - mean) / std of every channel; public constants, never computed from the private data."""
+    """(x - mean) / std of each channel; public constants, never computed from the private data."""
 
     mean: Annotated[list[Number], Field(min_length=1)]
     std: Annotated[list[Positive], Field(min_length=1)]
 
 
-def floats(x: Any, device: torch.device) -> Tensor:
-    """Records as float32, bytes in [0, 1]; a copy, since what a reader returns may be the file itself, which nothing may write to."""
+def to_floats(x: Any, device: torch.device) -> Tensor:
+    """Copy records to the device as float32; bytes are divided by 255.
+
+    A copy, since the array may be a file mapped into memory, which nothing may write to.
+    """
     import torch
 
     inputs = torch.tensor(x, device=device)
     return inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs.float()
 
 
-def normalised(inputs: Tensor, by: Normalise | None) -> Tensor:
-    """Records [N, C, ...], channel by channel; as they are where a recipe says nothing."""
+def normalise(inputs: Tensor, constants: Normalise | None) -> Tensor:
+    """Normalise records [N, C, ...] by channel; return them unchanged without constants."""
     import torch
 
-    if by is None:
+    if constants is None:
         return inputs
     shape = (1, -1, *[1] * (inputs.dim() - 2))
-    mean, std = (torch.tensor(numbers, device=inputs.device).view(shape) for numbers in (by.mean, by.std))
+    mean, std = (torch.tensor(values, device=inputs.device).view(shape) for values in (constants.mean, constants.std))
     return (inputs - mean) / std

@@ -1,4 +1,4 @@
-"""What the tasks share whose steps release a clipped (sliced) Wasserstein gradient: options, penalty, directions, codes."""
+"""Shared parts of tasks that release a clipped (sliced) Wasserstein gradient: options, penalty, directions, codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-EVALUATED_ALONG = 50
+EVALUATION_DIRECTIONS = 50
 
 
 class Options(StrictModel):
@@ -31,26 +31,26 @@ class Options(StrictModel):
 
 
 def validate(recipe: Train) -> list[tuple[Key, str]]:
-    """What does not go with these tasks."""
+    """Faults of the privacy section for these tasks: another sampling than fixed, or a clip that is not a number."""
     private = recipe.privacy
     if private is None:
         return []
-    found: list[tuple[Key, str]] = []
+    faults: list[tuple[Key, str]] = []
     if private.sampling != "fixed":
-        told = f"batches of a Wasserstein gradient have fixed sizes: give sampling: fixed; found {private.sampling}"
-        found.append((("privacy", "sampling"), told))
-    if private.clip == "batch-mean":
-        found.append(
-            (
-                ("privacy", "clip"),
-                "clip is C here, to which the gradient of each record's loss is clipped: give a number",
-            )
+        message = (
+            f"a Wasserstein gradient needs batches of a fixed size: write sampling: fixed; found {private.sampling}"
         )
-    return found
+        faults.append((("privacy", "sampling"), message))
+    if private.clip == "batch-mean":
+        message = "clip is C, the norm to which the gradient of each record's loss is clipped: give a number"
+        faults.append((("privacy", "clip"), message))
+    return faults
 
 
-def shares(recipe: Train, counts: Sequence[int]) -> list[int]:
-    """What a step takes of each group: the recipe's share of it, rounded down so that no rate exceeds it, and at least 1.
+def batch_sizes(recipe: Train, counts: Sequence[int]) -> list[int]:
+    """Return how many records of each group a step takes.
+
+    In proportion to the groups, rounded down so that no rate exceeds the recipe's, and at least 1.
 
     Raises:
         UsageError: the batch is larger than all groups together.
@@ -60,47 +60,51 @@ def shares(recipe: Train, counts: Sequence[int]) -> list[int]:
     return [max(1, count * batch // records) for count in counts]
 
 
-def pairs(counts: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """First and second, third and fourth, ...: the groups that are compared."""
+def as_pairs(counts: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return the sizes of groups that are compared: first and second, third and fourth, ..."""
     return tuple(zip(counts[::2], counts[1::2], strict=True))
 
 
-def counted(sizes: Mapping[str, int]) -> list[int]:
-    """The records of each group, in the order of the sizes that a task names."""
+def group_counts(sizes: Mapping[str, int]) -> list[int]:
+    """Return the records of each group, in the order of the sizes that a task names."""
     return [count for name, count in sizes.items() if name != "records"]
 
 
-def penalty(recipe: Train, options: Options, alpha: float, sizes: Sequence[int], **own: Any) -> Penalty:
-    """Groups, or a group and points, of these sizes in the batch, pair after pair."""
+def penalty(recipe: Train, options: Options, alpha: float, sizes: Sequence[int], **fields: Any) -> Penalty:
+    """Return the penalty of weight ``alpha`` for groups (or a group and points) of these sizes in a batch.
+
+    Args:
+        fields: further fields of ``Penalty``.
+    """
     clip = 1.0 if recipe.privacy is None else float(recipe.privacy.clip)
     return Penalty(
         alpha=alpha,
         bound=options.bound,
         lipschitz=options.lipschitz,
-        sizes=pairs(sizes),
+        sizes=as_pairs(sizes),
         clip=clip if alpha < 1 else 0.0,
         clipping=options.clipping,
         formula=options.sensitivity,
-        **own,
+        **fields,
     )
 
 
-def drawn(width: int, count: int, device: torch.device) -> Callable[[], Tensor]:
-    """Draws the directions [width, count] of a step."""
+def direction_sampler(width: int, count: int, device: torch.device) -> Callable[[], Tensor]:
+    """Return a function that draws the directions [width, count] of a step."""
     from wpriv.transport.sliced import random_directions
 
-    return lambda: random_directions(width, count, generator()).to(device)
+    return lambda: random_directions(width, count, seeded_generator()).to(device)
 
 
-def generator() -> torch.Generator:
-    """A fresh generator on the CPU, seeded from torch's global one: what it draws is the same on every device."""
+def seeded_generator() -> torch.Generator:
+    """Return a generator on the CPU seeded from torch's global one, so that its draws are the same for every device."""
     import torch
 
     return torch.Generator().manual_seed(int(torch.randint(2**62, ())))
 
 
-def fixed(width: int, count: int) -> Tensor:
-    """Directions [width, count] to measure along, always the same."""
+def fixed_directions(width: int, count: int) -> Tensor:
+    """Return directions [width, count] for evaluation, the same at every call."""
     import torch
 
     from wpriv.transport.sliced import random_directions
@@ -109,33 +113,36 @@ def fixed(width: int, count: int) -> Tensor:
 
 
 def distance(x: Tensor, z: Tensor) -> float:
-    """Sliced W_2^2 between [n, d] and [m, d] along 50 directions that are always the same, nothing clipped."""
+    """Return sliced W_2^2 between [n, d] and [m, d] along 50 fixed directions, without clipping."""
     from wpriv.engine.penalty.gradient import weights
 
-    return float(weights(x, z, fixed(x.shape[1], EVALUATED_ALONG).to(x)).cost)
+    return float(weights(x, z, fixed_directions(x.shape[1], EVALUATION_DIRECTIONS).to(x)).cost)
 
 
-def autoencoder(recipe: Train, shape: tuple[int, ...]) -> Any:
-    """The model of a recipe, which must give codes and what is made of them.
+def build_autoencoder(recipe: Train, shape: tuple[int, ...]) -> Any:
+    """Build the model of a recipe, which must have an ``encoder`` and a ``decoder``.
 
     Raises:
-        UsageError: it is none that does.
+        UsageError: it has none.
     """
-    found = models.build(recipe.model, shape, 1)
-    if not (hasattr(found, "encoder") and hasattr(found, "decoder")):
-        raise UsageError(f"task {recipe.task} needs a model with codes, as autoencoder is; found {recipe.model.name}")
-    return found
+    model = models.build(recipe.model, shape, 1)
+    if not {"encoder", "decoder"} <= {name for name, _ in model.named_children()}:
+        raise UsageError(
+            f"task {recipe.task} needs a model with an encoder and a decoder, such as autoencoder; "
+            f"found {recipe.model.name}"
+        )
+    return model
 
 
-def width(model: Any, inputs: Tensor) -> int:
-    """The numbers in a code of records in the shape of ``inputs``, found by one of zeros."""
+def code_width(model: Any, inputs: Tensor) -> int:
+    """Return the numbers of a code, from the code of a record of zeros in the shape of ``inputs``."""
     import torch
 
     with torch.no_grad():
         return int(model(torch.zeros_like(inputs[:1]))[0].shape[1])
 
 
-def squared(outputs: Any, targets: Tensor) -> Tensor:
-    """The squared error [n] of what was made of the codes (the second output), summed over the numbers of a record."""
-    found: Tensor = (outputs[1] - targets).flatten(1).square().sum(dim=1)
-    return found
+def squared_errors(outputs: Any, targets: Tensor) -> Tensor:
+    """Return the squared errors [n] of the reconstructions, the second output, summed over the numbers of a record."""
+    errors: Tensor = (outputs[1] - targets).flatten(1).square().sum(dim=1)
+    return errors

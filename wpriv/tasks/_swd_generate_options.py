@@ -10,13 +10,13 @@ from wpriv.tasks import _generation
 
 # rows have no negative number and a norm of at most 1: |x - x'|^2 = |x|^2 + |x'|^2 - 2 x.x' <= 2
 SENSITIVITY = math.sqrt(2)
-# of the fixed features, which are public: never learnt from records
+# of the fixed features, which are public: they are not trained
 FEATURE_SEED = 8192
 FEATURE_WIDTHS = (64, 128, 256, 512)
 
 
 class Options(_generation.Options):
-    """What a recipe may say under ``options``."""
+    """Keys under ``options`` of a recipe."""
 
     directions: Count = Field(1000, description="directions of one release")
     labels: Literal["appended", "joint", "public", "none"] = Field("appended", description="how a class is learnt")
@@ -27,7 +27,8 @@ class Options(_generation.Options):
     )
     features: Literal["pixels", "random-conv"] = Field(
         "pixels",
-        description="what is compared: pixels, or the 512 x (side / 16)^2 outputs of four fixed random convolutions, for colour images",
+        description="what is compared: pixels, or the 512 x (side / 16)^2 outputs of four fixed random convolutions, "
+        "for colour images",
     )
     releases: Count = Field(
         1, description="releases that one move of the generator is compared with: more of them, less noise in a move"
@@ -43,14 +44,14 @@ class Options(_generation.Options):
 
     @property
     def projected(self) -> int:
-        """Numbers in what is compared of one image."""
+        """Numbers of an image that are compared."""
         if self.features == "random-conv":
             return FEATURE_WIDTHS[-1] * (self.dimension // 3) // 256
         return self.dimension // self.pool**2
 
     @property
     def row(self) -> int:
-        """The dimension of the space that is projected."""
-        return {"appended": self.projected + self.classes, "joint": self.projected * self.classes}.get(
-            self.labels, self.projected
-        )
+        """Dimension of the rows that are projected."""
+        if self.labels == "appended":
+            return self.projected + self.classes
+        return self.projected * self.classes if self.labels == "joint" else self.projected

@@ -1,4 +1,4 @@
-"""Images denoised by thresholding their wavelet coefficients: what one would try first, here with parameters that nobody could know."""
+"""Denoising of images by thresholding wavelet coefficients, a baseline whose parameters are chosen on clear images."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ BASES = ("haar", "db2", "db4", "sym4", "coif1", "bior2.2")
 KINDS = ("soft", "hard")
 # thresholds, in standard deviations of the noise
 THRESHOLDS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0)
-IMAGES = 300
-AT_ONCE = 5000
+IMAGES = 300  # that parameters are chosen on
+CHUNK = 5000
 
 
 @dataclass(frozen=True)
 class Wavelets:
-    """A way to denoise, and the mean l2 distance of the images that it was chosen on to their originals, before and after."""
+    """Parameters of the denoising, and the mean l2 distances of images to their originals before and after it."""
 
     basis: str
     level: int
@@ -39,19 +39,19 @@ class Wavelets:
     after: float
 
     def __call__(self, x: Array) -> Array:
-        """[N, C, H, W] noisy images, denoised and clamped to [0, 1], which is known of images."""
-        parts = [np.clip(_restored(x[i : i + AT_ONCE], self), 0, 1) for i in range(0, len(x), AT_ONCE)]
+        """Denoise images [N, C, H, W] and clamp them to [0, 1], the range of images."""
+        parts = [np.clip(_threshold_details(x[i : i + CHUNK], self), 0, 1) for i in range(0, len(x), CHUNK)]
         return np.concatenate(parts).astype(np.float32)
 
 
-def chosen(clear: Array, noise: Noise) -> Wavelets:
-    """The basis, depth and threshold that bring noisy images nearest to their originals, which are looked at for it.
+def choose_wavelets(clear: Array, noise: Noise) -> Wavelets:
+    """Return the basis, level and threshold that bring noisy images nearest to their originals.
 
-    That is how the paper chose them, and why it says that its baseline looks better than it is. Here the originals are clear held-out
-    images, clipped and made noisy as the reports were: whoever has the reports alone has neither.
+    The paper chose them so, and therefore says that its baseline looks better than it is. The originals here are clear
+    test images, clipped and privatised as the reports were; an analyst of the reports alone has none.
 
     Args:
-        clear: [N, C, H, W] images in [0, 1], of which the first 300 are used. noise: that of the reports.
+        clear: [N, C, H, W] images in [0, 1], of which the first 300 are used. noise: of the reports.
     Raises:
         MissingResource: PyWavelets is not installed. UsageError: there are no clear images.
     Source:
@@ -59,27 +59,28 @@ def chosen(clear: Array, noise: Noise) -> Wavelets:
     """
     if importlib.util.find_spec("pywt") is None:
         raise MissingResource(
-            "options: wavelet needs the package PyWavelets; install it by: pip install 'wpriv[wavelets]'"
+            "options: wavelet needs the package PyWavelets; install it with: pip install 'wpriv[wavelets]'"
         )
     if clear.ndim != 4 or len(clear) == 0:
         raise UsageError(
-            f"wavelets are chosen on clear held-out images [N, C, H, W]; found {list(clear.shape)}. Give data: test"
+            f"options: wavelet needs clear test images [N, C, H, W]; found {list(clear.shape)}. Give data: test"
         )
     clear = clear[:IMAGES].astype(np.float64)
-    noisy = _noisy(clear, noise)
-    spread = noise.scale if noise.p == 2 else noise.scale * math.sqrt(2)
+    noisy = _add_noise(clear, noise)
+    deviation = noise.scale if noise.p == 2 else noise.scale * math.sqrt(2)
     before = _distance(noisy, clear)
-    tried = (
-        Wavelets(*which, threshold * spread, before, math.inf)
-        for which in _ways(clear.shape[-1])
+    candidates = (
+        Wavelets(*transform, threshold * deviation, before, math.inf)
+        for transform in _transforms(clear.shape[-1])
         for threshold in THRESHOLDS
     )
-    found = ((_distance(np.clip(_restored(noisy, way), 0, 1), clear), way) for way in tried)
-    after, best = min(found, key=lambda pair: pair[0])
+    results = ((_distance(np.clip(_threshold_details(noisy, each), 0, 1), clear), each) for each in candidates)
+    after, best = min(results, key=lambda result: result[0])
     return Wavelets(best.basis, best.level, best.kind, best.threshold, before, after)
 
 
-def _ways(side: int) -> Iterator[tuple[str, int, str]]:
+def _transforms(side: int) -> Iterator[tuple[str, int, str]]:
+    """Basis, level and kind of thresholding, for images of a side."""
     import pywt
 
     for basis, kind in itertools.product(BASES, KINDS):
@@ -87,25 +88,25 @@ def _ways(side: int) -> Iterator[tuple[str, int, str]]:
             yield basis, level, kind
 
 
-def _restored(x: Array, way: Wavelets) -> Array:
-    """The images whose detail coefficients below the threshold are 0 (and, soft, whose others are smaller by it)."""
+def _threshold_details(x: Array, wavelets: Wavelets) -> Array:
+    """Images with detail coefficients below the threshold set to 0 and, if soft, the others reduced by it."""
     import pywt
 
-    coarse, *details = pywt.wavedec2(x, way.basis, mode="periodization", level=way.level)
-    kept = [tuple(_cut(part, way) for part in three) for three in details]
-    restored: Array = pywt.waverec2([coarse, *kept], way.basis, mode="periodization")
+    coarse, *details = pywt.wavedec2(x, wavelets.basis, mode="periodization", level=wavelets.level)
+    kept = [tuple(_threshold(part, wavelets) for part in parts) for parts in details]
+    restored: Array = pywt.waverec2([coarse, *kept], wavelets.basis, mode="periodization")
     return restored[..., : x.shape[-2], : x.shape[-1]]
 
 
-def _cut(part: Array, way: Wavelets) -> Array:
-    """Coefficients after the threshold (pywt's own soft one divides by those that are 0)."""
-    if way.kind == "hard":
-        return np.where(np.abs(part) > way.threshold, part, 0)
-    return np.sign(part) * np.maximum(np.abs(part) - way.threshold, 0)
+def _threshold(part: Array, wavelets: Wavelets) -> Array:
+    """Coefficients after thresholding; pywt's own soft threshold divides by coefficients, which may be 0."""
+    if wavelets.kind == "hard":
+        return np.where(np.abs(part) > wavelets.threshold, part, 0)
+    return np.sign(part) * np.maximum(np.abs(part) - wavelets.threshold, 0)
 
 
-def _noisy(clear: Array, noise: Noise) -> Array:
-    """Clear images clipped and made noisy as the reports were, in pixels."""
+def _add_noise(clear: Array, noise: Noise) -> Array:
+    """Clear images clipped and privatised as the reports were, in pixels."""
     import torch
 
     from wpriv.transport import cosine
@@ -114,13 +115,13 @@ def _noisy(clear: Array, noise: Noise) -> Array:
     clip, rng = noise.statement["clip"], np.random.Generator(np.random.PCG64(0))
     x = cosine.cosine(torch.from_numpy(clear)).numpy() if dct else clear
     rows = ball_projection.nearest(x.reshape(len(x), -1) - clip["center"], clip["radius"], noise.p) + clip["center"]
-    drawn = (
+    draw = (
         rng.normal(scale=noise.scale, size=rows.shape)
         if noise.p == 2
         else rng.laplace(scale=noise.scale, size=rows.shape)
     )
-    found = (rows + drawn).reshape(clear.shape)
-    return cosine.inverse(torch.from_numpy(found)).numpy() if dct else found
+    noisy = (rows + draw).reshape(clear.shape)
+    return cosine.inverse(torch.from_numpy(noisy)).numpy() if dct else noisy
 
 
 def _distance(x: Array, clear: Array) -> float:

@@ -1,4 +1,4 @@
-"""A generator and the critic that it learns from: Wasserstein GAN losses with gradient penalty, with or without labels."""
+"""A generator and its critic: Wasserstein GAN losses with gradient penalty, with or without labels."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from wpriv.config.field_types import PluginRef
 from wpriv.core import registry
 from wpriv.errors import UsageError
 
-AT_ONCE = 1000
+CHUNK = 1000
 
 
-class Pair(nn.Module):
-    """A generator [N, latent (+ classes)] to [N, *shape] and a critic [N, *shape (with a channel more for each class)] to [N, 1].
+class GeneratorAndCritic(nn.Module):
+    """A generator of records [N, *shape] and a critic of them, to [N, 1].
+
+    The generator's inputs are [N, latent], with the one-hot label appended; the critic's inputs are records with one
+    further channel (or number) per class.
 
     Args:
-        latent: standard normal numbers that go into the generator. classes: how many labels are told; 0 for none. penalty: its weight.
+        latent: standard normal numbers that enter the generator. classes: of the labels; 0 without labels.
+        penalty: weight of the gradient penalty.
     """
 
     steps: Tensor
@@ -29,73 +33,80 @@ class Pair(nn.Module):
         super().__init__()
         self.generator, self.critic = generator, critic
         self.latent, self.classes, self.penalty = latent, classes, penalty
-        # steps of the critic: a checkpoint must hold when the generator is next
+        # steps of the critic, in checkpoints: they determine when the generator is updated next
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
-    def parts(self) -> list[tuple[str, nn.Module]]:
+    def networks(self) -> list[tuple[str, nn.Module]]:
+        """Return generator and critic by name."""
         return [("generator", self.generator), ("critic", self.critic)]
 
-    def latents(self, count: int) -> Tensor:
-        """[count, latent] standard normal numbers from torch's global generator."""
+    def draw_latents(self, count: int) -> Tensor:
+        """Draw [count, latent] standard normal numbers from torch's global generator."""
         return torch.randn(count, self.latent)
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
-        """[N, *shape] generated records."""
-        told = one_hot(labels, self.classes).to(latents.dtype) if self.classes else latents[:, :0]
-        found: Tensor = self.generator(torch.cat([latents, told], 1))
-        return found
+        """Generate records [N, *shape]."""
+        columns = one_hot(labels, self.classes).to(latents.dtype) if self.classes else latents[:, :0]
+        records: Tensor = self.generator(torch.cat([latents, columns], 1))
+        return records
 
-    def made(self, latents: Tensor, labels: Tensor) -> Tensor:
-        """Generated records on the CPU, some at a time, by the generator as it is used when training is over."""
-        device, was = self.steps.device, self.training
+    def generate(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """Generate records on the CPU, in chunks and in evaluation mode."""
+        device, training = self.steps.device, self.training
         self.eval()
         with torch.no_grad():
-            parts = [
-                self(some.to(device), label.to(device)).cpu()
-                for some, label in zip(latents.split(AT_ONCE), labels.split(AT_ONCE), strict=True)  # type: ignore[no-untyped-call]
-            ]
-        self.train(was)
+            chunks = zip(latents.split(CHUNK), labels.split(CHUNK), strict=True)  # type: ignore[no-untyped-call]
+            parts = [self(latent.to(device), label.to(device)).cpu() for latent, label in chunks]
+        self.train(training)
         return torch.cat(parts)
 
     def critic_loss(self, real: Tensor, labels: Tensor) -> Tensor:
-        """mean D(fake) - mean D(real) + penalty * mean (|D's gradient at points between them| - 1)^2, for one fresh fake a record."""
+        """Return mean D(fake) - mean D(real) + penalty * mean (|grad D(between)| - 1)^2.
+
+        One fresh fake per record; ``between`` is a random point of the segment from the record to its fake.
+        """
         with torch.no_grad():
-            fake = self(self.latents(len(real)).to(real.device), labels)
+            fake = self(self.draw_latents(len(real)).to(real.device), labels)
         share = torch.rand(len(real), *[1] * (real.ndim - 1)).to(real.device)
         between = torch.lerp(real, fake, share).requires_grad_()
-        # one pass: a critic does not mix its inputs
-        told, among, false = self._judged(torch.cat([real, between, fake]), labels.repeat(3)).chunk(3)
-        (slope,) = torch.autograd.grad(among.sum(), between, create_graph=True)
-        steep = (slope.flatten(1).norm(dim=1) - 1).square().mean()
-        found: Tensor = false.mean() - told.mean() + self.penalty * steep
-        return found
+        # one pass suffices, as a critic does not mix its inputs
+        values = self._critic_values(torch.cat([real, between, fake]), labels.repeat(3))
+        of_real, of_between, of_fake = values.chunk(3)
+        (slope,) = torch.autograd.grad(of_between.sum(), between, create_graph=True)
+        excess = (slope.flatten(1).norm(dim=1) - 1).square().mean()
+        loss: Tensor = of_fake.mean() - of_real.mean() + self.penalty * excess
+        return loss
 
     def generator_loss(self, labels: Tensor) -> Tensor:
-        """-mean D(fake), for as many fresh fakes as there are labels."""
-        fake = self(self.latents(len(labels)).to(labels.device), labels)
-        return -self._judged(fake, labels).mean()
+        """Return -mean D(fake), for one fresh fake per label."""
+        fake = self(self.draw_latents(len(labels)).to(labels.device), labels)
+        return -self._critic_values(fake, labels).mean()
 
-    def _judged(self, x: Tensor, labels: Tensor) -> Tensor:
+    def _critic_values(self, x: Tensor, labels: Tensor) -> Tensor:
         if self.classes:
-            told = one_hot(labels, self.classes).to(x.dtype)
-            x = torch.cat([x, told[:, :, None, None].expand(-1, -1, *x.shape[2:]) if x.ndim == 4 else told], 1)
-        found: Tensor = self.critic(x)
-        return found
+            columns = one_hot(labels, self.classes).to(x.dtype)
+            channels = columns[:, :, None, None].expand(-1, -1, *x.shape[2:]) if x.ndim == 4 else columns
+            x = torch.cat([x, channels], 1)
+        values: Tensor = self.critic(x)
+        return values
 
 
-def pair(generator: PluginRef, critic: PluginRef, shape: Sequence[int], classes: int, penalty: float) -> Pair:
-    """Both networks of a recipe; first weights from torch's global generator.
+def build_networks(
+    generator: PluginRef, critic: PluginRef, shape: Sequence[int], classes: int, penalty: float
+) -> GeneratorAndCritic:
+    """Build both networks of a recipe.
 
     Raises:
-        UsageError: the first is no generator, or one of them does not fit records of that shape.
+        UsageError: the first is not a generator, or one of them does not fit records of this shape.
     """
-    own = registry.params("models", generator.name, generator.parameters())
-    if not hasattr(own, "latent"):
+    params = registry.params("models", generator.name, generator.parameters())
+    if not hasattr(params, "latent"):
         raise UsageError(
             f"wgan trains a generator, and {generator.name} is none; take dcgan-28 for images or mlp-generator"
         )
-    latent: int = own.latent
-    # labels come in with the latents, and into the critic as channels
-    first = models.build(generator.model_copy(update={"latent": latent + classes}), shape, max(classes, 1))
-    second = models.build(critic, (shape[0] + classes, *shape[1:]), 1)
-    return Pair(first, second, latent, classes, penalty)
+    latent: int = params.latent
+    # labels enter with the latents, and the critic as channels
+    with_labels = generator.model_copy(update={"latent": latent + classes})
+    generator_network = models.build(with_labels, shape, max(classes, 1))
+    critic_network = models.build(critic, (shape[0] + classes, *shape[1:]), 1)
+    return GeneratorAndCritic(generator_network, critic_network, latent, classes, penalty)

@@ -1,8 +1,9 @@
-"""Domain adaptation: a classifier learns from a labelled public data set (source) to label a private one without labels (target).
+"""Domain adaptation: learn from a labelled public data set (source) to classify a private one without labels (target).
 
-The features of both are brought together, by a discriminator (DANN) or by the sliced Wasserstein distance, while the classifier learns on
-the source. The target is the private side: its records pass through the network that is trained, so that its gradients must be bounded
-too, and not the projections alone (``variant: sound``). The source is public and costs nothing.
+The classifier learns on the source, while a discriminator (DANN) or the sliced Wasserstein distance brings the features
+of both sides together. The target is the private side. Its records pass through the network that is trained, so that
+their gradients must be bounded as well, and not only their projections (``variant: sound``). The source is public and
+costs nothing.
 """
 
 from __future__ import annotations
@@ -18,193 +19,196 @@ from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import TaskSpec
-from wpriv.tasks._adapt_options import RADIUS, TENSORS, Options, claimed, penalty
+from wpriv.tasks._adapt_options import RADIUS, TENSORS, Options, claimed_eps, penalty
 
 if TYPE_CHECKING:
     import torch
 
     from wpriv.engine.job import Job
 
-# the numbers it measures: the share of the target's held-out records that is labelled rightly, that of the target records which were
-# adapted to, and that of (up to 2000 records of) the source; and of the published DP-SWD the eps of its noise by the bound of its program
-PRIVATE = ("dp-dann", "dp-swd")
+PRIVATE_METHODS = ("dp-dann", "dp-swd")
 UNIT = (
     "one record of the target (private) data set; the source data set is public, and the target's labels are not used"
 )
-MEASURED = (
-    "transductive in metrics.csv: measured on the target records that were adapted to, with their labels. Do not publish it",
+NOT_COVERED = (
+    "transductive in metrics.csv: measured on the target records that were adapted to, with their labels. "
+    "Do not publish it",
+)
+# why the published procedures do not hold what the paper says; lines of the statement
+SWD_GAPS = (
+    "The published gradient passes through the Jacobian of the features at each private record, which is not a "
+    "function of the noisy projections: a record whose Jacobian is not 0 is identified among records whose Jacobian is "
+    "(Rodriguez-Vitores et al. 2025, Remark 4.3)",
+    "Features are divided by twice the largest norm of the private batch, so that one record moves all of them",
+    "For digits the paper's figure counts d = 784, the pixels, but the features that are projected are 320: more noise "
+    "would be needed",
+    "It counts the steps of passes over the target, but its program runs passes over the source: seven times as many "
+    "from MNIST to USPS",
+    "It charges the failure of its tail bound once for all steps, each of which draws directions of its own; the "
+    "Bernstein bound of its program has the number of directions squared",
+)
+DANN_GAPS = (
+    "DP-DANN as in the published program: each tensor of a record's gradient is clipped by itself, and noise is added "
+    "to each record's gradient before their mean is taken; the eps given here is that of their sum. The program clips "
+    "and adds noise again for each module that a tensor lies in, which leaves almost nothing of the gradient; that is "
+    "not done here",
 )
 
 
-def validate(train: Train) -> list[tuple[Key, str]]:
-    """What does not go together: a method that needs privacy or has none, and samplings that nothing is proven of."""
-    found: list[tuple[Key, str]] = []
-    own, private = Options.model_validate(train.options), train.privacy
-    published = own.method == "dp-swd" and own.variant == "paper"
-    if own.method not in PRIVATE and private is not None:
-        found.append(
-            (("privacy",), f"method {own.method} is not private: say privacy: none, or take dp-dann or dp-swd")
+def validate(recipe: Train) -> list[tuple[Key, str]]:
+    """Faults: a method and a privacy section that exclude each other, or a sampling without a proof."""
+    faults: list[tuple[Key, str]] = []
+    options, private = Options.model_validate(recipe.options), recipe.privacy
+    method = options.method
+    published_swd = method == "dp-swd" and options.variant == "paper"
+    if method not in PRIVATE_METHODS and private is not None:
+        message = f"method {method} is not private: write privacy: none, or choose dp-dann or dp-swd"
+        faults.append((("privacy",), message))
+    if published_swd and private is not None:
+        message = (
+            "dp-swd as published satisfies no finite eps (see the statement): write privacy: none, and give its noise "
+            "by options.sigma"
         )
-    if published and private is not None:
-        told = "dp-swd as published keeps no eps at all (see the statement): say privacy: none, and its noise by options.sigma"
-        found.append((("privacy",), told))
-    if published and own.sigma is None:
-        found.append(
-            (
-                ("options",),
-                "dp-swd as published needs sigma, the noise on a projection (Table 4 has 4.74 and 5.34 for digits)",
-            )
+        faults.append((("privacy",), message))
+    if published_swd and options.sigma is None:
+        message = "dp-swd as published needs sigma, the noise on a projection (Table 4: 4.74 and 5.34 for digits)"
+        faults.append((("options",), message))
+    if method in PRIVATE_METHODS and not published_swd and private is None:
+        message = f"method {method} needs a target or noise under privacy; without privacy choose {method[3:]}"
+        faults.append((("privacy",), message))
+    if private is not None and method == "dp-swd" and private.sampling != "fixed":
+        message = f"dp-swd compares samples of a fixed size: write sampling: fixed; found {private.sampling}"
+        faults.append((("privacy", "sampling"), message))
+    if private is not None and method == "dp-dann" and private.clip == "batch-mean":
+        message = "dp-dann clips the gradient of each record: give a norm; found batch-mean"
+        faults.append((("privacy", "clip"), message))
+    if method == "dp-swd" and options.variant == "sound" and options.route == "projections" and not options.dimension:
+        message = (
+            "route projections needs dimension, the number of features that are projected, on which the noise depends"
         )
-    if own.method in PRIVATE and not published and private is None:
-        found.append(
-            (
-                ("privacy",),
-                f"method {own.method} needs a target or noise under privacy; without it take {own.method[3:]}",
-            )
-        )
-    if private is not None and own.method == "dp-swd" and private.sampling != "fixed":
-        found.append(
-            (
-                ("privacy", "sampling"),
-                f"dp-swd compares samples of a fixed size: say sampling: fixed; found {private.sampling}",
-            )
-        )
-    if private is not None and own.method == "dp-dann" and private.clip == "batch-mean":
-        found.append((("privacy", "clip"), "dp-dann clips the gradient of each record: give a norm; found batch-mean"))
-    if own.method == "dp-swd" and own.route == "projections" and own.dimension is None and own.variant == "sound":
-        found.append(
-            (
-                ("options",),
-                "route projections needs dimension, the number of features that are projected: the noise hangs on it",
-            )
-        )
-    return found
+        faults.append((("options",), message))
+    return faults
 
 
-def release(train: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
-    """What a step releases of the target: a sum of clipped gradients, a clipped Wasserstein gradient, or noisy projections."""
-    own, records = Options.model_validate(train.options), sizes["records"]
-    if own.method == "dp-dann":
-        return _dann(train, own, records)
-    if own.method == "dp-swd" and own.route == "gradient":
-        return _gradient(train, own, records)
-    if own.method == "dp-swd":
-        return _projections(train, own, records)
-    raise UsageError(f"method {own.method} is not private")
+def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
+    """Return the release of a step: a sum of clipped gradients, a clipped Wasserstein gradient, or noisy projections.
+
+    Raises:
+        UsageError: the method is not private, or the batch is larger than the target.
+    """
+    options, records = Options.model_validate(recipe.options), sizes["records"]
+    if options.method == "dp-dann":
+        return _release_dann(recipe, options, records)
+    if options.method == "dp-swd" and options.route == "gradient":
+        return _release_gradient(recipe, options, records)
+    if options.method == "dp-swd":
+        return _release_projections(recipe, options, records)
+    raise UsageError(f"method {options.method} is not private; choose dp-dann or dp-swd")
 
 
-def _dann(train: Train, own: Options, records: int) -> release_spec.ReleaseSpec:
-    found = replace(
-        release_spec.gradients(train, records),
+def supports_exact_noise(recipe: Train) -> bool:
+    """Return whether each release is a sum of records clipped one by one: for the sound dp-dann only."""
+    options = Options.model_validate(recipe.options)
+    return options.method == "dp-dann" and options.variant == "sound"
+
+
+def _release_dann(recipe: Train, options: Options, records: int) -> release_spec.ReleaseSpec:
+    spec = replace(
+        release_spec.gradients(recipe, records),
         unit=UNIT,
         clipped="each target record's gradient of the discriminator's loss, by features and discriminator together",
-        not_covered=MEASURED,
+        not_covered=NOT_COVERED,
     )
-    if own.variant == "sound":
-        return found
-    norm = found.sensitivity * TENSORS**0.5
-
-    def at(multiplier: float) -> Gauss:
-        return Gauss(multiplier * norm, norm)
-
-    told = f"each target record's gradient of the discriminator's loss, each of its {TENSORS} tensors by itself"
-    return replace(found, at=at, sensitivity=norm, clipped=told)
-
-
-def supports_exact_noise(train: Train) -> bool:
-    """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
-    own = Options.model_validate(train.options)
-    return own.method == "dp-dann" and own.variant == "sound"
+    if options.variant == "sound":
+        return spec
+    sensitivity = spec.sensitivity * TENSORS**0.5
+    clipped = f"each target record's gradient of the discriminator's loss, each of its {TENSORS} tensors by itself"
+    return replace(
+        spec,
+        at=lambda multiplier: Gauss(multiplier * sensitivity, sensitivity),
+        sensitivity=sensitivity,
+        clipped=clipped,
+    )
 
 
-def _gradient(train: Train, own: Options, records: int) -> release_spec.ReleaseSpec:
-    _, batch = release_spec.drawn(train, records)
-    found = release_spec.penalised(
-        train,
+def _release_gradient(recipe: Train, options: Options, records: int) -> release_spec.ReleaseSpec:
+    _, batch = release_spec.drawn(recipe, records)
+    clipped = (
+        "projections of features, and the Jacobians of each target record's (in units of public numbers: "
+        f"{options.bound:g} standard deviations of the source's projections times {options.lipschitz:g} median norms "
+        "of its Jacobians)"
+    )
+    drawn = (
+        "every step takes a fresh uniformly random set of exactly the batch size from the target, without replacement"
+    )
+    spec = release_spec.penalised(
+        recipe,
         penalty(batch),
         [(records, max(records, batch))],
         unit=UNIT,
-        not_covered=MEASURED,
-        clipped=f"projections of features, and the Jacobians of each target record's (in units of public numbers: {own.bound:g} standard "
-        f"deviations of the source's projections times {own.lipschitz:g} median norms of its Jacobians)",
+        not_covered=NOT_COVERED,
+        clipped=clipped,
         of="the gradient of the sliced Wasserstein distance between the features of target and source",
-        drawn="every step takes a fresh uniformly random set of exactly the batch size from the target, without replacement",
+        drawn=drawn,
     )
-    return replace(found, batch=batch)
+    return replace(spec, batch=batch)
 
 
-def _projections(train: Train, own: Options, records: int) -> release_spec.ReleaseSpec:
-    sampling, batch = release_spec.drawn(train, records)
-    assert own.dimension is not None
-
-    def at(multiplier: float) -> Projection:
-        return Projection(d=own.dimension or 0, k=own.directions, sigma=multiplier, sensitivity=2 * RADIUS)
-
+def _release_projections(recipe: Train, options: Options, records: int) -> release_spec.ReleaseSpec:
+    sampling, batch = release_spec.drawn(recipe, records)
+    assert options.dimension is not None
+    dimension, directions = options.dimension, options.directions
     return release_spec.ReleaseSpec(
-        at,
+        lambda multiplier: Projection(d=dimension, k=directions, sigma=multiplier, sensitivity=2 * RADIUS),
         sampling,
         batch,
         "replace-one",
         RADIUS,
         2 * RADIUS,
         clipped="the features of each target record, in a network that was trained on the source and is held fixed",
-        of=f"each of {own.directions} projections of them on fresh random directions",
+        of=f"each of {directions} projections of them on fresh random directions",
         unit=UNIT,
-        not_covered=MEASURED,
+        not_covered=NOT_COVERED,
     )
 
 
-def remarks(train: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """What the statement of a run must say beside its figures."""
-    own = Options.model_validate(train.options)
-    side = "The private side is the target, whose records are used without labels; the source and its labels are public"
-    if own.method == "none":
-        return ("The target was not used to train: it serves to measure alone",)
-    if own.method not in PRIVATE or own.variant == "sound":
-        return (side,)
-    if own.method == "dp-dann":
-        return (side, *DANN_GAPS)
-    told = claimed(own)
-    paper = ""
-    if told is not None and own.published is not None:
-        delta = f"at delta = {own.published.delta:g}"
-        paper = f"the paper prints eps = {own.published.eps:g}, and the bound of its program gives {told:.4g} {delta} for this noise; "
-    return (
-        side,
-        f"NOT differentially private: {paper}what really holds is no finite eps at any delta below 1, as follows",
-        *SWD_GAPS,
+def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the lines of the statement on the two sides and on the gaps of published procedures."""
+    options = Options.model_validate(recipe.options)
+    sides = (
+        "The private side is the target, whose records are used without labels; the source and its labels are public"
     )
+    if options.method == "none":
+        return ("The target was not used to train; it is only measured on",)
+    if options.method not in PRIVATE_METHODS or options.variant == "sound":
+        return (sides,)
+    if options.method == "dp-dann":
+        return (sides, *DANN_GAPS)
+    eps, printed = claimed_eps(options), ""
+    if eps is not None and options.published is not None:
+        printed = (
+            f"the paper prints eps = {options.published.eps:g}, and the bound of its program gives {eps:.4g} at "
+            f"delta = {options.published.delta:g} for this noise; "
+        )
+    claim = f"NOT differentially private: {printed}it satisfies no finite eps at any delta below 1, for these reasons"
+    return (sides, claim, *SWD_GAPS)
 
 
-SWD_GAPS = (
-    "The published gradient passes through the Jacobian of the features at each private record, which is no function of the noisy "
-    "projections: a record where it is not 0 among records where it is tells itself apart (Rodriguez-Vitores et al. 2025, Remark 4.3)",
-    "Features are divided by twice the largest norm of the private batch, so that one record moves all of them",
-    "For digits the paper's figure counts d = 784, the pixels, where the features that are projected are 320: more noise would be needed",
-    "It counts the steps of passes over the target, where its program runs passes over the source: seven times as many from MNIST to USPS",
-    "It charges the failure of its tail bound once for all steps, each of which draws directions of its own; the Bernstein bound of its "
-    "program has the number of directions squared",
-)
-DANN_GAPS = (
-    "DP-DANN as in the published program: each tensor of a record's gradient is clipped by itself, and noise is added to each record's "
-    "gradient before their mean is taken; the eps told here is that of their sum. The program clips and adds noise again for each module "
-    "that a tensor lies in, which leaves next to nothing of the gradient; that is not done here",
-)
-
-
-def build_job(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """The networks of a recipe on its pair of data sets: first weights from torch's global generator, which the engine has seeded.
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """Build the networks of a recipe and its step on a pair of data sets.
 
     Raises:
-        UsageError: the data are no pair, or the model has no features of its own. Unsupported: a layer has no rule for clipping.
+        UsageError: the data are not a pair, or the model has no features. Unsupported: a layer cannot be clipped.
     """
-    from wpriv.tasks import _adapt
+    from wpriv.tasks import _adapt_job
 
-    return _adapt.job(train, Options.model_validate(train.options), data, device, adjacency)
+    return _adapt_job.build_job(recipe, Options.model_validate(recipe.options), data, device, adjacency)
 
 
 TASK = TaskSpec(
     options=Options,
+    # the share of correct labels on the target's test records, on the target records that were adapted to, and on up to
+    # 2000 records of the source; for the published DP-SWD, eps of its noise by the bound of its program
     results=("accuracy", "transductive", "on_source", "claimed"),
     build_job=build_job,
     validate=validate,

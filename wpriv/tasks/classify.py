@@ -1,4 +1,4 @@
-"""Classification: a model, cross-entropy, and the share of test records that it gets right."""
+"""Classification by a model with cross-entropy, measured by its accuracy on test records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job
 
-# the numbers it measures, under the names that `expect:` knows
-EVALUATED_AT_ONCE = 1000
-# of data sets of ten classes whose shape is known before they are read
+CHUNK = 1000  # test records that are evaluated at once
+# shapes of data sets of ten classes, for estimates of cost before they are read
 SHAPES = {
     "mnist": (1, 28, 28),
     "fashion-mnist": (1, 28, 28),
@@ -32,37 +31,43 @@ SHAPES = {
 
 
 class Options(StrictModel):
-    """What a recipe may say under ``options``."""
+    """Keys under ``options`` of a recipe."""
 
     normalise: _normalisation.Normalise | None = None
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
-    """A step releases the sum of the records' clipped gradients."""
+    """Return the release of a step: the sum of the records' clipped gradients."""
     return release_spec.gradients(recipe, sizes["records"])
 
 
 def supports_exact_noise(recipe: Train) -> bool:
-    """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
+    """Return whether each release is a sum of records clipped one by one: unless batch means are clipped."""
     return recipe.privacy is not None and recipe.privacy.clip != "batch-mean"
 
 
 def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: int) -> cost_estimate.Guess | None:
-    """The time and memory of a training, for a dry run; None where model or data set are not among those that are known."""
+    """Estimate time and memory of a training, for a dry run; None if its model or data set is not a known one."""
     shape = SHAPES.get(recipe.data.name)
-    found = None if shape is None else cost_estimate.of(recipe.model.name, recipe.model.parameters(), shape, 10)
-    if shape is None or found is None:
+    cost = None if shape is None else cost_estimate.of(recipe.model.name, recipe.model.parameters(), shape, 10)
+    if shape is None or cost is None:
         return None
-    # as they are read, and as numbers of 4 bytes; a fifth more for those that test it
-    data = 1.2 * 5 * sizes["records"] * math.prod(shape)
-    own = recipe.physical
     private = recipe.privacy
-    how = {"private": private is not None, "exact": private is not None and private.exact}
-    return cost_estimate.guess(found, steps=steps, batch=batch, physical=own, budget=recipe.memory, data=data, **how)
+    return cost_estimate.guess(
+        cost,
+        steps=steps,
+        batch=batch,
+        physical=recipe.physical,
+        budget=recipe.memory,
+        # training records as bytes and as float32 numbers, and a fifth more for test records
+        data=1.2 * 5 * sizes["records"] * math.prod(shape),
+        private=private is not None,
+        exact=private is not None and private.exact,
+    )
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """The model of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
+    """Build the model of a recipe on its data.
 
     Raises:
         UsageError, Unsupported: the model does not fit the data, or mixes or keeps examples where each one is clipped.
@@ -77,46 +82,45 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
     private = recipe.privacy
     options = Options.model_validate(recipe.options)
-    inputs, targets = _ready(data.x_train, data.y_train, options, device)
-    test_inputs, test_targets = _ready(data.x_test, data.y_test, options, device)
+    inputs, targets = _to_tensors(data.x_train, data.y_train, options, device)
+    test_inputs, test_targets = _to_tensors(data.x_test, data.y_test, options, device)
     loss = functools.partial(cross_entropy, reduction="none")
     model = models.build(recipe.model, inputs.shape[1:], len(data.classes)).to(device)
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)
 
-    def fetch(places: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        own = torch.from_numpy(places).to(device)
-        found = inputs.index_select(0, own)
-        if found.dim() == 4:
-            found = found.contiguous(memory_format=torch.channels_last)
-        return found, targets.index_select(0, own)
+    def fetch(indices: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = torch.from_numpy(indices).to(device)
+        records = inputs.index_select(0, rows)
+        if records.dim() == 4:
+            records = records.contiguous(memory_format=torch.channels_last)
+        return records, targets.index_select(0, rows)
 
     def evaluate() -> dict[str, float]:
-        right = 0.0
+        correct = 0.0
         with torch.no_grad():
-            for first in range(0, len(test_targets), EVALUATED_AT_ONCE):
-                own = slice(first, first + EVALUATED_AT_ONCE)
-                right += float((model(test_inputs[own]).argmax(dim=1) == test_targets[own]).sum())
-        return {"accuracy": right / len(test_targets)}
+            for first in range(0, len(test_targets), CHUNK):
+                chunk = slice(first, first + CHUNK)
+                correct += float((model(test_inputs[chunk]).argmax(dim=1) == test_targets[chunk]).sum())
+        return {"accuracy": correct / len(test_targets)}
 
     method = ""
     if private is not None and private.clip != "batch-mean":
         # before any record passes through the model
         method = clip.choose_for(model, loss, tuple(inputs.shape[1:]), len(data.classes), clip.method_of(private))
-    two = np.arange(min(2, len(inputs)))
-    physical = recipe.physical or memory.physical_batch(model, loss, fetch, two, recipe.memory)
+    probe_indices = np.arange(min(2, len(inputs)))
+    physical = recipe.physical or memory.physical_batch(model, loss, fetch, probe_indices, recipe.memory)
     batches = batch_gradient.Batches(model, loss, fetch, physical)
-    gathered = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
-    return Job(model, gathered, evaluate, watched_pairs.of(batches, recipe, adjacency), method=method)
+    gather = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
+    return Job(model, gather, evaluate, watched_pairs.of(batches, recipe, adjacency), method=method)
 
 
-def _ready(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Records as the model takes them and classes as whole numbers, on the device."""
+def _to_tensors(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Records as the model takes them and classes as integers, on the device."""
     import torch
 
-    return _normalisation.normalised(_normalisation.floats(x, device), options.normalise), torch.tensor(
-        y, device=device
-    ).long()
+    inputs = _normalisation.normalise(_normalisation.to_floats(x, device), options.normalise)
+    return inputs, torch.tensor(y, device=device).long()
 
 
 TASK = TaskSpec(

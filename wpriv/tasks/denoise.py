@@ -1,9 +1,9 @@
-"""A generator of records without noise, learned from records with noise on them: entropic transport takes the noise away.
+"""A generator of clear records that learns from noisy ones: entropic optimal transport removes the noise.
 
-The noise was put on before (``wpriv privatize``), so that all of this is post-processing. Each step meets a batch of noisy records with
-as many generated ones and moves the generator down the gradient of the entropic transport cost between them, its plan held fixed. At
-lambda = p sigma^p the cost of whole laws is least where the generated law is that of the records before the noise; on batches only
-nearly so.
+The noise was added before (``wpriv privatize``), so that the training is post-processing. Each step computes the
+entropic transport cost between a batch of noisy records and as many generated ones, and updates the generator by its
+gradient with the plan held fixed. For whole distributions and lambda = p sigma^p, the cost is smallest where the
+generated distribution is that of the records before the noise; for batches this holds approximately.
 
 Source:
     Reshetova, Chen, Ozgur (2023), Algorithm 1 and Theorem 1.
@@ -28,36 +28,30 @@ if TYPE_CHECKING:
     import torch
 
     from wpriv.engine.job import Job, ReleaseGate
-    from wpriv.tasks._denoising_loss import Meeting
+    from wpriv.tasks._denoising_loss import DenoisingGenerator
 
-# variance: of the generated numbers, their mean over the places of a record; the last three are means over the plans of an epoch
-ACROSS, DOWN = 20, 6  # images in a row of the picture, and rows of generated ones
+COLUMNS_SHOWN, ROWS_SHOWN = 20, 6  # images in a row of the picture, and rows of generated ones
 
 
 def validate(recipe: Train) -> list[tuple[Key, str]]:
-    """What does not go together in a recipe."""
-    options, found = Options.model_validate(recipe.options), list[tuple[Key, str]]()
+    """Faults: a privacy section, or options that exact transport does not have."""
+    options, faults = Options.model_validate(recipe.options), list[tuple[Key, str]]()
     if recipe.privacy is not None:
-        found.append(
-            (
-                ("privacy",),
-                "denoise trains on records that have their noise already, at no further cost: write privacy: none",
-            )
-        )
+        message = "denoise trains on records that have noise already, at no further cost: write privacy: none"
+        faults.append((("privacy",), message))
     if options.loss == "plain":
         for key in ("lam", "generated"):
             if key in recipe.options:
-                found.append(
-                    (("options", key), f"loss: plain is exact transport between batches of one size: leave out {key}")
-                )
-    return found
+                message = f"loss: plain is exact transport between batches of one size: leave out {key}"
+                faults.append((("options", key), message))
+    return faults
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """A generator and the noisy records of a data set (``privatized``, or one with ``privatize`` beside its name).
+    """Build the generator, its loss and its step on noisy records (``privatized``, or any data set with ``privatize``).
 
     Raises:
-        UsageError: the model is no generator, or the data have no noise and the recipe does not say what to take away.
+        UsageError: the model is not a generator, or the data have no noise and the recipe does not give lambda.
     """
     import numpy as np
     import torch
@@ -76,52 +70,47 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     if noisy.ndim == 4:
         generator = generator.to(memory_format=torch.channels_last)
     domain = "as read" if data.noise is None else data.noise.domain
-    problem = problem_of(options, data.noise)
-    meeting = _denoising_loss.Meeting(generator, params.latent, options, problem, domain).to(device)
-    meeting.begin(noisy)
+    problem = transport_problem(options, data.noise)
+    model = _denoising_loss.DenoisingGenerator(generator, params.latent, options, problem, domain).to(device)
+    model.start_at_mean(noisy)
     optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
-    # the same latents at every look, so that two epochs differ by the weights alone
-    looks = meeting.looks(options.compared, device)
-    judge = _quality.judge_if_any(data)
+    # the same latents at every evaluation, so that epochs differ by the weights alone
+    latents = model.evaluation_latents(options.compared, device)
+    judge = _quality.fit_judge_if_possible(data)
 
-    def custom_step(places: Any, door: ReleaseGate) -> torch.Tensor:
-        own = torch.from_numpy(places).to(device)
-        value = meeting.loss(noisy.index_select(0, own))
+    def custom_step(indices: Any, gate: ReleaseGate) -> torch.Tensor:
+        rows = torch.from_numpy(indices).to(device)
+        loss = model.loss(noisy.index_select(0, rows))
         optimizer.zero_grad()
-        value.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        return torch.tensor([len(own), len(own) * float(value.detach()), float("nan")], device=device)
+        return torch.tensor([len(rows), len(rows) * float(loss.detach()), float("nan")], device=device)
 
     def evaluate() -> dict[str, float]:
-        made = meeting.made(looks)
-        apart = {"w2": _quality.w2(made, clear)} if judge is None and len(clear) > 1 else {}
-        return {
-            **(apart if judge is None else judge.scores(made)),
-            "variance": float(made.flatten(1).var(0, correction=0).mean()),
-            **meeting.seen(),
-        }
+        samples = model.generate(latents)
+        results: dict[str, float] = {}
+        if judge is not None:
+            results = judge.scores(samples)
+        elif len(clear) > 1:
+            results = {"w2": _quality.w2(samples, clear)}
+        results["variance"] = float(samples.flatten(1).var(0, correction=0).mean())
+        return results | model.pop_plan_diagnostics()
 
     def save_artifacts(folder: Path) -> None:
-        made = meeting.made(looks)
-        np.savez(folder / "generated.npz", x=made.cpu().numpy())
-        if (shown := _samples(meeting, made, noisy, clear)) is not None:
-            np.savez(folder / "samples.npz", **shown)
+        samples = model.generate(latents)
+        np.savez(folder / "generated.npz", x=samples.cpu().numpy())
+        if (arrays := _figure_arrays(model, samples, noisy, clear)) is not None:
+            np.savez(folder / "samples.npz", **arrays)
 
-    return Job(
-        meeting,
-        None,
-        evaluate,
-        custom_step=custom_step,
-        optimizers={"generator": optimizer},
-        save_artifacts=save_artifacts,
-    )
+    optimizers = {"generator": optimizer}
+    return Job(model, None, evaluate, custom_step=custom_step, optimizers=optimizers, save_artifacts=save_artifacts)
 
 
-def problem_of(options: Options, noise: Any) -> tuple[int, float]:
-    """The order p of the cost, and lambda (0 where none is needed).
+def transport_problem(options: Options, noise: Any) -> tuple[int, float]:
+    """Return the order p of the cost, and lambda (0 where the loss has none).
 
     Raises:
-        UsageError: the data have no noise and the recipe does not give lambda.
+        UsageError: the data have no noise of order p and the recipe does not give lambda.
     """
     p = options.p or (2 if noise is None else noise.p)
     if options.loss == "plain":
@@ -129,10 +118,10 @@ def problem_of(options: Options, noise: Any) -> tuple[int, float]:
     if isinstance(options.lam, float | int):
         return p, float(options.lam)
     if noise is None or noise.p != p:
-        found = "none that is known" if noise is None else f"noise of order {noise.p}"
+        actual = "no known noise" if noise is None else f"noise of order {noise.p}"
         raise UsageError(
-            f"lambda comes from noise of order {p}, and the records have {found}: privatise them (data: privatize), give options: lam, "
-            f"or learn from clear records with loss: plain"
+            f"lambda comes from noise of order {p}, and the records have {actual}: privatise them (data: privatize), "
+            "give options: lam, or learn from clear records with loss: plain"
         )
     if options.lam == "corollary-1":
         if p != 1:
@@ -142,42 +131,47 @@ def problem_of(options: Options, noise: Any) -> tuple[int, float]:
 
 
 def warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What a reader of a finished run must know, from its metrics."""
-    share = [float(row["unconverged"]) for row in rows if row.get("unconverged") is not None]
-    if not share or max(share) == 0:
+    """Return a warning if transport plans did not converge in a finished run."""
+    shares = [float(row["unconverged"]) for row in rows if row.get("unconverged") is not None]
+    if not shares or max(shares) == 0:
         return []
-    mean, worst = sum(share) / len(share), max(float(row["marginal_error"]) for row in rows)
+    mean, worst = sum(shares) / len(shares), max(float(row["marginal_error"]) for row in rows)
     return [
-        f"transport plans did not converge in {mean:.1%} of the steps (mean marginal error of an epoch up to {worst:.2g}): gradients are "
-        f"off by a few times that, and what is taken away is not quite the noise. Raise options: most, or tol"
+        f"transport plans did not converge in {mean:.1%} of the steps (mean marginal error of an epoch up to "
+        f"{worst:.2g}): gradients are off by a few times that, and the noise is not removed exactly. "
+        "Raise options: most, or tol"
     ]
 
 
-def _samples(meeting: Meeting, made: torch.Tensor, noisy: torch.Tensor, clear: torch.Tensor) -> dict[str, Any] | None:
-    """Images: a row of test images where there are any, one of reports (of other records), and rows of generated ones.
+def _figure_arrays(
+    model: DenoisingGenerator, samples: torch.Tensor, noisy: torch.Tensor, clear: torch.Tensor
+) -> dict[str, Any] | None:
+    """Arrays of samples.npz. For images a row of test images if any, a row of reports and rows of generated images.
 
-    Points of the plane: generated ones over test records. Of other records there is no picture: None.
+    The reports belong to other records than the test images. For points of the plane generated points and test records;
+    None for other records.
     """
     import numpy as np
 
-    if made.ndim == 2 and made.shape[1] == 2:
-        return {"samples": made.cpu().numpy(), **({"target": clear.cpu().numpy()} if len(clear) else {})}
-    if made.ndim != 4 or made.shape[1] not in (1, 3):
+    if samples.ndim == 2 and samples.shape[1] == 2:
+        return {"samples": samples.cpu().numpy(), **({"target": clear.cpu().numpy()} if len(clear) else {})}
+    if samples.ndim != 4 or samples.shape[1] not in (1, 3):
         return None
-    across = min(ACROSS, len(made), len(noisy))
-    rows = [("test images", clear[:across])] if len(clear) >= across else []
-    rows.append(("reports", meeting.shown(noisy[:across])))
-    rows += [
-        ("" if k else "generated", made[k * across : (k + 1) * across]) for k in range(min(DOWN, len(made) // across))
-    ]
+    columns = min(COLUMNS_SHOWN, len(samples), len(noisy))
+    rows = [("test images", clear[:columns])] if len(clear) >= columns else []
+    rows.append(("reports", model.to_clear_units(noisy[:columns])))
+    for k in range(min(ROWS_SHOWN, len(samples) // columns)):
+        rows.append(("" if k else "generated", samples[k * columns : (k + 1) * columns]))
     return {
-        "samples": np.concatenate([part.cpu().numpy() for _, part in rows]),
+        "samples": np.concatenate([images.cpu().numpy() for _, images in rows]),
         "names": np.array([name for name, _ in rows]),
     }
 
 
 TASK = TaskSpec(
     options=Options,
+    # variance: of the generated numbers, averaged over the numbers of a record; the last three are means over the
+    # transport plans of an epoch
     results=("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged"),
     build_job=build_job,
     validate=validate,
@@ -185,5 +179,5 @@ TASK = TaskSpec(
     figures={"samples.npz": "samples"},
     files=("generated.npz",),
     publishable={"generated.npz": "made by the generator alone: post-processing"},
-    needs_test_records=False,
+    needs_test_records=False,  # the owner of privatised records may have no others
 )

@@ -1,7 +1,10 @@
-"""Matching: a network moves the points of one class to the law of another's by the private sliced Wasserstein gradient.
+"""Matching: a network moves points of one class to the distribution of another, privately.
 
-Both may be private. Unlike a generator that is fed with noise, what is moved are records too: they pass through the network that trains,
-so that the Jacobian of each is clipped. The others pass through nothing: replacing one of those moves the gradient less.
+A step releases the sliced Wasserstein gradient between the moved points and the goal.
+
+Both classes may be private. Unlike the noise that enters a generator, the moved points are records themselves: they
+pass through the network that is trained, so that the Jacobian of each is clipped. The goal's records pass through
+nothing, and replacing one of them changes the gradient less.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ import numpy as np
 from wpriv import models
 from wpriv.config.field_types import Field, Positive
 from wpriv.config.train_schema import Train
-from wpriv.config.yaml_document import Key
 from wpriv.data import scaled
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
@@ -29,16 +31,18 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job, ReleaseGate
 
-POINTS = 1000
+POINTS_SHOWN = 1000
 UNIT = {
-    "both": "the values of one training record of either class, of those that are moved or of those that they are moved to",
+    "both": "the values of one training record of either class, of those that are moved or of those that they are "
+    "moved to",
     "x": "the values of one training record of the class that is moved; the others are taken as public",
-    "z": "the values of one training record of the class that others are moved to; those that are moved are taken as public",
+    "z": "the values of one training record of the class that others are moved to; those that are moved are taken as "
+    "public",
 }
 
 
 class Options(_sliced.Options):
-    """What a recipe may say under ``options``. There is no loss beside the distance: ``privacy.clip`` clips nothing."""
+    """Keys under ``options`` of a recipe. There is no loss beside the distance: ``privacy.clip`` clips nothing."""
 
     private: Literal["both", "x", "z"] = Field(
         "both", description="whose records are protected: those moved (x), the goal (z)"
@@ -49,35 +53,31 @@ class Options(_sliced.Options):
     )
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
-    """What does not go with this task."""
-    return _sliced.validate(recipe)
-
-
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
-    """The records, and those of each class: public, since the neighbours never change them."""
-    return {
-        "records": data.records,
-        **{data.classes[k]: len(places) for k, places in enumerate(_classes(data, data.y_train))},
-    }
+    """Return the numbers of records, in all and of each class: public, since neighbouring data sets share them."""
+    groups = _class_indices(data, data.y_train)
+    return {"records": data.records, **{data.classes[k]: len(indices) for k, indices in enumerate(groups)}}
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
-    """A step releases the gradient of the sliced distance over a batch of fixed parts of both classes."""
+    """Return the release of a step: the gradient of the sliced distance over fixed numbers of records per class."""
     options = Options.model_validate(recipe.options)
-    counts = _sliced.counted(sizes)
+    counts = _sliced.group_counts(sizes)
     penalty = _penalty(recipe, counts)
-    clipped = f"scores and points (norm {penalty.bound:g}) and the Jacobians of scores (norm {penalty.lipschitz:g}), all by themselves"
+    clipped = (
+        f"scores and points (norm {penalty.bound:g}) and the Jacobians of scores (norm {penalty.lipschitz:g}), all by "
+        "themselves"
+    )
     words = {"unit": UNIT[options.private], "clipped": clipped, "of": "the gradient of the sliced distance"}
-    found = release_spec.penalised(recipe, penalty, _sliced.pairs(counts), **words)
-    return dataclasses.replace(found, batch=sum(penalty.sizes[0]))
+    spec = release_spec.penalised(recipe, penalty, _sliced.as_pairs(counts), **words)
+    return dataclasses.replace(spec, batch=sum(penalty.sizes[0]))
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """The network of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
+    """Build the network of a recipe on its data.
 
     Raises:
-        UsageError: the data have no two classes of rows.
+        UsageError: the data are not rows of two classes.
     """
     import torch
 
@@ -86,34 +86,41 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     from wpriv.engine.penalty.objective import Objective
 
     options = Options.model_validate(recipe.options)
-    groups, held = _classes(data, data.y_train), _classes(data, data.y_test)
+    groups, test_groups = _class_indices(data, data.y_train), _class_indices(data, data.y_test)
     records = torch.tensor(scaled(data.x_train), device=device)
-    moved, goal = (torch.tensor(scaled(data.x_test[own]), device=device) for own in held)
+    test_points, goal = (torch.tensor(scaled(data.x_test[indices]), device=device) for indices in test_groups)
     width = records.shape[1]
-    model = _model(models.build(recipe.model, (width,), width), moved[:POINTS], options.shown).to(device)
+    model = _with_saved_points(
+        models.build(recipe.model, (width,), width), test_points[:POINTS_SHOWN], options.shown
+    ).to(device)
     network, weights = model.network, list(model.network.parameters())
     optimizer = optimizer_of(weights, recipe.optimizer)
-    penalty = _penalty(recipe, [len(places) for places in groups])
-    first = penalty.sizes[0][0]
+    penalty = _penalty(recipe, [len(indices) for indices in groups])
+    moved_count = penalty.sizes[0][0]
 
-    def at(places: Any) -> Tensor:
-        return records.index_select(0, torch.from_numpy(places).to(device))
+    def select(indices: Any) -> Tensor:
+        return records.index_select(0, torch.from_numpy(indices).to(device))
 
-    axes = _sliced.drawn(width, options.directions, device)
-    fetch, points = (lambda places: (at(places[:first]), None)), (lambda places: at(places[first:]))
-    objective = Objective(network, None, fetch, penalty, lambda outputs: outputs, axes, points)
+    def fetch_moved(indices: Any) -> tuple[Tensor, None]:
+        return select(indices[:moved_count]), None
+
+    def fetch_goal(indices: Any) -> Tensor:
+        return select(indices[moved_count:])
+
+    directions = _sliced.direction_sampler(width, options.directions, device)
+    objective = Objective(network, None, fetch_moved, penalty, lambda outputs: outputs, directions, fetch_goal)
     gather = objective.gather(recipe.privacy, records, None)
 
-    def picture() -> Tensor:
+    def moved_points() -> Tensor:
         with torch.no_grad():
-            found: Tensor = network(moved[:POINTS])
-            return found
+            points: Tensor = network(test_points[:POINTS_SHOWN])
+            return points
 
-    def custom_step(places: Any, noisy: ReleaseGate) -> Tensor:
+    def custom_step(indices: Any, gate: ReleaseGate) -> Tensor:
         if int(model.taken) in options.shown:
-            model.get_buffer(f"shown_{int(model.taken)}").copy_(picture())
-        gathered = gather(places)
-        parts = noisy(gathered.total)
+            model.get_buffer(f"shown_{int(model.taken)}").copy_(moved_points())
+        gathered = gather(indices)
+        parts = gate(gathered.total)
         if options.cap is not None:
             parts = clipped(parts, options.cap)
         for weight, part in zip(weights, parts, strict=True):
@@ -124,27 +131,26 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():
-            return {"distance": _sliced.distance(network(moved), goal)}
+            return {"distance": _sliced.distance(network(test_points), goal)}
 
     def save_artifacts(folder: Path) -> None:
         taken = int(model.taken)
-        shown = {step: model.get_buffer(f"shown_{step}") for step in sorted(set(options.shown)) if step < taken}
-        _point_csv.write(folder / "points.csv", _rows({**shown, taken: picture()}, goal[:POINTS]))
+        saved = {step: model.get_buffer(f"shown_{step}") for step in sorted(set(options.shown)) if step < taken}
+        _point_csv.write(folder / "points.csv", _rows({**saved, taken: moved_points()}, goal[:POINTS_SHOWN]))
 
-    drawn = list(zip(groups, penalty.sizes[0], strict=True))
     return Job(
         model,
         None,
         evaluate,
         custom_step=custom_step,
         optimizers={"network": optimizer},
-        groups=drawn,
+        groups=list(zip(groups, penalty.sizes[0], strict=True)),
         save_artifacts=save_artifacts,
     )
 
 
-def _model(network: nn.Module, points: Tensor, steps: Sequence[int]) -> Any:
-    """The network, and in buffers, for checkpoints, what a run that goes on must know: steps taken, and where points lay at some."""
+def _with_saved_points(network: nn.Module, points: Tensor, steps: Sequence[int]) -> Any:
+    """The network with buffers, so that checkpoints hold them: the steps taken, and the points after some of them."""
     import torch
     from torch import nn
 
@@ -155,40 +161,41 @@ def _model(network: nn.Module, points: Tensor, steps: Sequence[int]) -> Any:
     return model
 
 
-def _rows(shown: dict[int, Tensor], goal: Tensor) -> list[dict[str, Any]]:
-    """The points of every panel of the figure: after each of some steps where they lay, over where they are to lie."""
+def _rows(points_after: dict[int, Tensor], goal: Tensor) -> list[dict[str, Any]]:
+    """Rows of points.csv: for each of some steps, the points of the goal and the points as moved by then."""
     return [
         {"panel": f"step {step}", "kind": kind, **_point_csv.xy(point)}
-        for step, moved in shown.items()
+        for step, moved in points_after.items()
         for kind, points in (("target", goal), ("moved", moved))
         for point in points.tolist()
     ]
 
 
-def _classes(data: Any, labels: Any) -> list[Any]:
-    """The places of the records of both classes.
+def _class_indices(data: Any, labels: Any) -> list[Any]:
+    """The indices of the records of each of the two classes.
 
     Raises:
-        UsageError: there are no two classes of rows.
+        UsageError: the data are not rows of two classes.
     """
     if len(data.classes) != 2 or len(data.shape) != 1 or len(np.unique(labels)) != 2:
-        told = f"{len(data.classes)} classes of shape {list(data.shape)}"
         raise UsageError(
-            f"match moves the rows of one class to those of another: two classes of rows; found {told} in {data.name}"
+            f"match moves the rows of one class to those of another and needs two classes of rows; found "
+            f"{len(data.classes)} classes of shape {list(data.shape)} in {data.name}"
         )
     return [np.flatnonzero(labels == label) for label in (0, 1)]
 
 
 def _penalty(recipe: Train, counts: Sequence[int]) -> Penalty:
     options = Options.model_validate(recipe.options)
-    return _sliced.penalty(recipe, options, 1.0, _sliced.shares(recipe, counts), fixed=True, private=options.private)
+    batches = _sliced.batch_sizes(recipe, counts)
+    return _sliced.penalty(recipe, options, 1.0, batches, fixed=True, private=options.private)
 
 
 TASK = TaskSpec(
     options=Options,
     results=("distance", "loss"),
     build_job=build_job,
-    validate=validate,
+    validate=_sliced.validate,
     release=release,
     sizes=sizes,
     figures={"points.csv": "points"},

@@ -1,11 +1,12 @@
-"""DP-MERF: the mean embedding of the records in random features, class by class, released once; then a generator meets it.
+"""DP-MERF: a noisy mean embedding of the records in random features, released once, which a generator is fitted to.
 
-A record's features are cos(w x) and sin(w x) for random normal w, whose products are those of a Gauss kernel, in the place of its class.
-Their sum over all records gets noise once: whatever the generator does afterwards is post-processing, and costs nothing.
+The features of a record are cos(w x) and sin(w x) for random normal w, whose products approximate a Gaussian kernel, in
+the block of its class. Noise is added once to their sum over all records; all training of the generator is
+post-processing and costs nothing.
 
 Source:
-    Harder, Adamczewski, Park (2021), "DP-MERF: Differentially Private Mean Embeddings with Random Features", without their separate release
-    of the class counts: classes are taken to be as frequent in samples as their part of the embedding says.
+    Harder, Adamczewski, Park (2021), "DP-MERF: Differentially Private Mean Embeddings with Random Features", without
+    their separate release of the class counts: the embedding itself says how frequent classes are.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from wpriv.engine.job import Job, ReleaseGate
     from wpriv.engine.release import Bounded
 
-# features have norm 1; those of a record and its replacement are at most this far apart
+# the features of a record have norm 1, so that those of it and of its replacement are at most this far apart
 SENSITIVITY = 2.0
 
 
 class Options(_generation.Options):
-    """What a recipe may say under ``options``."""
+    """Keys under ``options`` of a recipe."""
 
     features: Count = Field(2000, description="random features of an image: half of them cosines, half sines")
     length: Positive = Field(
@@ -43,35 +44,26 @@ class Options(_generation.Options):
     moves: Count = Field(100, description="moves of the generator in what the engine counts as a step")
 
 
-def validate(train: Train) -> list[tuple[Key, str]]:
-    """What does not go together."""
-    options = Options.model_validate(train.options)
-    found: list[tuple[Key, str]] = []
-    if train.batch is not None:
-        found.append(
-            (
-                ("batch",),
-                "all records are embedded, once: leave batch out (options: generated is the batch of the generator)",
-            )
-        )
-    if train.privacy is not None and train.privacy.sampling != "none":
-        found.append((("privacy", "sampling"), "all records are embedded, once: say sampling: none"))
-    if train.privacy is not None and train.privacy.adjacency == "add-remove":
-        found.append(
-            (
-                ("privacy", "adjacency"),
-                "the number of records is public, and neighbours replace one; leave adjacency out",
-            )
-        )
+def validate(recipe: Train) -> list[tuple[Key, str]]:
+    """Faults: a batch or a sampling, where all records are used at once, or an odd number of features."""
+    options = Options.model_validate(recipe.options)
+    faults: list[tuple[Key, str]] = []
+    if recipe.batch is not None:
+        message = "all records are embedded once: leave batch out (options: generated is the batch of the generator)"
+        faults.append((("batch",), message))
+    if recipe.privacy is not None and recipe.privacy.sampling != "none":
+        faults.append((("privacy", "sampling"), "all records are embedded once: write sampling: none"))
+    if recipe.privacy is not None and recipe.privacy.adjacency == "add-remove":
+        message = "the number of records is public and neighbouring data sets replace one record; leave adjacency out"
+        faults.append((("privacy", "adjacency"), message))
     if options.features % 2:
-        found.append(
-            (("options", "features"), f"half are cosines and half sines: give an even number; found {options.features}")
-        )
-    return found
+        message = f"half of the features are cosines and half sines: give an even number; found {options.features}"
+        faults.append((("options", "features"), message))
+    return faults
 
 
-def release(train: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
-    """The sum of all records' features, once."""
+def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
+    """Return the only release of a run: the sum of all records' features."""
     return ReleaseSpec(
         lambda multiplier: Gauss(multiplier * SENSITIVITY, SENSITIVITY),
         Sampling(),
@@ -86,16 +78,11 @@ def release(train: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
     )
 
 
-def supports_exact_noise(train: Train) -> bool:
-    """Whether all that is released is a sum of records clipped one by one, which ``privacy: {noise: exact}`` needs."""
-    return True
-
-
-def build_job(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """The generator, and the step that embeds all records (the first) and moves the generator (every one).
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """Build the generator and the step that embeds all records (the first step only) and updates the generator.
 
     Raises:
-        UsageError: the data are not those that the recipe counts on.
+        UsageError: the data are not those that the recipe declares.
     """
     import torch
     from torch import nn
@@ -103,59 +90,57 @@ def build_job(train: Train, data: Any, device: torch.device, *, adjacency: str) 
     from wpriv.engine.job import optimizer_of
     from wpriv.engine.release import Bounded
 
-    options = Options.model_validate(train.options)
-    generator = _generation.generator(train, data, options, device)
-    x, y = _generation.images(data.x_train, data.y_train, device)
-    optimizer = optimizer_of(generator.parameters(), train.optimizer)
-    # the frequencies are public; what is released stays with them, for checkpoints
-    kept: Any = nn.Module()
-    kept.register_buffer(
-        "frequencies", torch.randn(options.dimension, options.features // 2, device=device) / options.length
-    )
-    kept.register_buffer("released", torch.zeros(options.features, options.classes, device=device))
-    kept.register_buffer("embedded", torch.zeros((), dtype=torch.long))
-    labels = _generation.even(options.generated, options.classes, device)
+    options = Options.model_validate(recipe.options)
+    generator = _generation.build_generator(recipe, data, options, device)
+    x, y = _generation.image_tensors(data.x_train, data.y_train, device)
+    optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
+    # the public frequencies and the release are saved together in checkpoints
+    saved: Any = nn.Module()
+    frequencies = torch.randn(options.dimension, options.features // 2, device=device) / options.length
+    saved.register_buffer("frequencies", frequencies)
+    saved.register_buffer("released", torch.zeros(options.features, options.classes, device=device))
+    saved.register_buffer("embedded", torch.zeros((), dtype=torch.long))
+    labels = _generation.balanced_labels(options.generated, options.classes, device)
 
-    def embedding(images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        """[features, classes] the sum over images of their features, of norm 1 each, in the place of their class."""
-        features = _features(images, kept.frequencies)
+    def embed(images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        """Sum the features of images, each of norm 1 and in the column of its class: [features, classes]."""
+        features = _features(images, saved.frequencies)
         return features.T @ nn.functional.one_hot(classes, options.classes).to(features.dtype)
 
-    def whole() -> Bounded:
-        """The sum over all records."""
-        pieces = zip(*(torch.split(each, _generation.AT_ONCE) for each in (x, y)), strict=True)
-        return Bounded([torch.stack([embedding(*piece) for piece in pieces]).sum(0)], SENSITIVITY, "replace-one")
+    def embed_records() -> Bounded:
+        chunks = zip(*(torch.split(part, _generation.CHUNK) for part in (x, y)), strict=True)
+        return Bounded([torch.stack([embed(*chunk) for chunk in chunks]).sum(0)], SENSITIVITY, "replace-one")
 
-    def custom_step(places: Any, noisy: ReleaseGate) -> torch.Tensor:
-        if not kept.embedded:
-            (released,) = noisy(_exact_sum(x, y, kept.frequencies, options) if noisy.exact else whole())
-            kept.released.copy_(released / len(x))
-            kept.embedded.fill_(1)
-        total = torch.zeros((), device=device)
+    def custom_step(indices: Any, gate: ReleaseGate) -> torch.Tensor:
+        if not saved.embedded:
+            (released,) = gate(_exact_sum(x, y, saved.frequencies, options) if gate.exact else embed_records())
+            saved.released.copy_(released / len(x))
+            saved.embedded.fill_(1)
+        mean_loss = torch.zeros((), device=device)
         for _ in range(options.moves):
             optimizer.zero_grad()
-            made = generator(generator.inputs(labels))
-            loss = (embedding(made, labels) / len(labels) - kept.released).square().sum()
+            images = generator(generator.inputs(labels))
+            loss = (embed(images, labels) / len(labels) - saved.released).square().sum()
             loss.backward()
             optimizer.step()
-            total += loss.detach() / options.moves
-        return torch.stack([total.new_tensor(len(x)), total * len(x), total.new_tensor(math.nan)])
+            mean_loss += loss.detach() / options.moves
+        return torch.stack([mean_loss.new_tensor(len(x)), mean_loss * len(x), mean_loss.new_tensor(math.nan)])
 
-    return _generation.job(
-        generator, {"embedding": kept}, custom_step, data, options, optimizers={"generator": optimizer}
-    )
+    modules: dict[str, nn.Module] = {"embedding": saved}
+    optimizers = {"generator": optimizer}
+    return _generation.build_job(generator, modules, custom_step, data, options, optimizers=optimizers)
 
 
 def _features(images: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
-    """[n, features] cosines and sines of images, of norm 1."""
+    """Cosines and sines of images [n, features], of norm 1."""
     import torch
 
-    turned = images.flatten(1) @ frequencies
-    return torch.cat([turned.cos(), turned.sin()], dim=1) / math.sqrt(frequencies.shape[1])
+    angles = images.flatten(1) @ frequencies
+    return torch.cat([angles.cos(), angles.sin()], dim=1) / math.sqrt(frequencies.shape[1])
 
 
 def _exact_sum(x: torch.Tensor, y: torch.Tensor, frequencies: torch.Tensor, options: Options) -> Bounded:
-    """The sum over all records without floating-point error: each by itself, clipped to norm 1, added to its class."""
+    """The sum over all records without floating-point error: each is clipped to norm 1 and added to its class."""
     import torch
 
     from wpriv.engine import exact_sums
@@ -176,7 +161,7 @@ TASK = TaskSpec(
     build_job=build_job,
     validate=validate,
     release=release,
-    supports_exact_noise=supports_exact_noise,
+    supports_exact_noise=lambda recipe: True,
     figures=_generation.FIGURES,
     publishable=_generation.PUBLISHABLE,
 )

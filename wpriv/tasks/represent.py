@@ -1,4 +1,4 @@
-"""Fair representation: an autoencoder whose codes are pulled to one law in both groups by a private sliced Wasserstein penalty."""
+"""Fair representation: an autoencoder with a private sliced Wasserstein penalty between the codes of two groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from wpriv.config.field_types import Count, Field, Share
 from wpriv.config.train_schema import Train
-from wpriv.config.yaml_document import Key
 from wpriv.data import scaled
 from wpriv.engine import release_spec
 from wpriv.engine.penalty.penalty import Penalty
@@ -22,12 +21,13 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job
 
-POINTS = 1000
+POINTS_SHOWN = 1000
 UNIT = "all values of one training record within its group"
+FAIRNESS = ("accuracy", "disparate_impact", "parity_gap")
 
 
 class Options(_sliced.Options):
-    """What a recipe may say under ``options``; C, the clip of the loss gradients, is ``privacy.clip``."""
+    """Keys under ``options`` of a recipe; C, the clip of the loss gradients, is ``privacy.clip``."""
 
     alpha: Share = Field(description="weight of the Wasserstein penalty; the reconstruction has the rest")
     error: Literal["mean", "sum"] = Field(
@@ -36,27 +36,23 @@ class Options(_sliced.Options):
     core: Count | None = Field(None, description="the first so many columns, whose reconstruction is told by itself")
 
 
-def validate(recipe: Train) -> list[tuple[Key, str]]:
-    """What does not go with this task."""
-    return _sliced.validate(recipe)
-
-
 def sizes(recipe: Train, data: Any) -> dict[str, int]:
-    """The records, and those of each group: public, since the neighbours never change them."""
-    return {"records": data.records, **{name: len(places) for name, places in _fairness.groups(data).items()}}
+    """Return the numbers of records, in all and of each group: public, since neighbouring data sets share them."""
+    groups = _fairness.groups(data)
+    return {"records": data.records, **{name: len(indices) for name, indices in groups.items()}}
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
-    """A step releases the penalised gradient over a batch of fixed parts."""
-    counts = _sliced.counted(sizes)
-    return release_spec.penalised(recipe, _penalty(recipe, counts), _sliced.pairs(counts), unit=UNIT)
+    """Return the release of a step: the penalised gradient over fixed numbers of records of both groups."""
+    counts = _sliced.group_counts(sizes)
+    return release_spec.penalised(recipe, _penalty(recipe, counts), _sliced.as_pairs(counts), unit=UNIT)
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """The autoencoder of a recipe on its data: first weights from torch's global generator, which the engine has seeded.
+    """Build the autoencoder of a recipe on its data.
 
     Raises:
-        UsageError: the data have no two groups or two classes, or the model makes no codes.
+        UsageError: the data have no two groups or two classes, or the model has no codes.
     """
     import torch
 
@@ -66,85 +62,74 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     options = Options.model_validate(recipe.options)
     groups = _fairness.groups(data)
     inputs, tests = (torch.tensor(scaled(x), device=device) for x in (data.x_train, data.x_test))
-    model = _sliced.autoencoder(recipe, tuple(inputs.shape[1:])).to(device)
-    penalty = _penalty(recipe, [len(places) for places in groups.values()])
+    model = _sliced.build_autoencoder(recipe, tuple(inputs.shape[1:])).to(device)
+    penalty = _penalty(recipe, [len(indices) for indices in groups.values()])
     numbers = inputs[0].numel()
     core = numbers if options.core is None else options.core
     if core > numbers:
-        raise UsageError(f"options: core: {core} columns were named and a record has {numbers} numbers")
+        raise UsageError(f"options: core must be at most {numbers}, the numbers of a record; found {core}")
     scale = 1 / numbers if options.error == "mean" else 1.0
-    first, second = (torch.from_numpy(np.flatnonzero(data.sensitive_test == group)).to(device) for group in (0, 1))
+    test_groups = [torch.from_numpy(np.flatnonzero(data.sensitive_test == group)).to(device) for group in (0, 1)]
 
-    def fetch(places: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        found = inputs.index_select(0, torch.from_numpy(places).to(device))
-        return found, found
+    def fetch(indices: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        records = inputs.index_select(0, torch.from_numpy(indices).to(device))
+        return records, records
 
     def evaluate() -> dict[str, float]:
         with torch.no_grad():
-            codes, made = model(tests)
-        errors = (made - tests).flatten(1).square()
+            codes, reconstructions = model(tests)
+        errors = (reconstructions - tests).flatten(1).square()
         return {
             "reconstruction": float(errors.mean()),
             "core": float(errors[:, :core].mean()),
-            "distance": _sliced.distance(codes[first], codes[second]),
-            **_told(codes.cpu().numpy(), data.sensitive_test, data.y_test),
+            "distance": _sliced.distance(*(codes[indices] for indices in test_groups)),
+            **_probe_codes(codes.cpu().numpy(), data.sensitive_test, data.y_test),
         }
 
     def save_artifacts(folder: Path) -> None:
         with torch.no_grad():
             codes = model(tests)[0]
-        shown = ((group, codes[own[:POINTS]].tolist()) for group, own in enumerate((first, second)))
-        _point_csv.write(
-            folder / "codes.csv", [{"group": group, **_point_csv.xy(code)} for group, own in shown for code in own]
-        )
+        rows = [
+            {"group": group, **_point_csv.xy(code)}
+            for group, indices in enumerate(test_groups)
+            for code in codes[indices[:POINTS_SHOWN]].tolist()
+        ]
+        _point_csv.write(folder / "codes.csv", rows)
 
-    axes = _sliced.drawn(_sliced.width(model, tests), options.directions, device)
     objective = Objective(
         model,
-        lambda outputs, targets: _sliced.squared(outputs, targets) * scale,
+        lambda outputs, targets: _sliced.squared_errors(outputs, targets) * scale,
         fetch,
         penalty,
         lambda outputs: outputs[0],
-        axes,
+        _sliced.direction_sampler(_sliced.code_width(model, tests), options.directions, device),
     )
     gather = objective.gather(recipe.privacy, inputs, inputs)
-    return Job(
-        model,
-        gather,
-        evaluate,
-        groups=list(zip(groups.values(), penalty.sizes[0], strict=True)),
-        save_artifacts=save_artifacts,
-    )
+    batches = list(zip(groups.values(), penalty.sizes[0], strict=True))
+    return Job(model, gather, evaluate, groups=batches, save_artifacts=save_artifacts)
 
 
-def _told(codes: Any, groups: Any, labels: Any) -> dict[str, float]:
-    """What classifiers make of the codes of one part of the test records that were fitted to the other: labels, fairly, and groups."""
-    judged = _code_probe.split(len(labels))[1]
-    decided = _fairness.decisions(_code_probe.chosen(codes, labels), groups[judged], labels[judged])
-    right = _code_probe.chosen(codes, groups) == (groups[judged] == 1)
-    kept = {name: value for name, value in decided.items() if name in ("accuracy", "disparate_impact", "parity_gap")}
-    return {**kept, "group_accuracy": float(right.mean())}
+def _probe_codes(codes: Any, groups: Any, labels: Any) -> dict[str, float]:
+    """Measures of classifiers that are fitted to some test codes and applied to the others.
+
+    They predict labels, measured by accuracy and fairness, and groups (``group_accuracy``).
+    """
+    predicted = _code_probe.split(len(labels))[1]
+    measures = _fairness.decision_measures(_code_probe.predict(codes, labels), groups[predicted], labels[predicted])
+    correct = _code_probe.predict(codes, groups) == (groups[predicted] == 1)
+    return {name: measures[name] for name in FAIRNESS if name in measures} | {"group_accuracy": float(correct.mean())}
 
 
 def _penalty(recipe: Train, counts: Sequence[int]) -> Penalty:
     options = Options.model_validate(recipe.options)
-    return _sliced.penalty(recipe, options, options.alpha, _sliced.shares(recipe, counts))
+    return _sliced.penalty(recipe, options, options.alpha, _sliced.batch_sizes(recipe, counts))
 
 
 TASK = TaskSpec(
     options=Options,
-    results=(
-        "reconstruction",
-        "core",
-        "distance",
-        "accuracy",
-        "disparate_impact",
-        "parity_gap",
-        "group_accuracy",
-        "loss",
-    ),
+    results=("reconstruction", "core", "distance", *FAIRNESS, "group_accuracy", "loss"),
     build_job=build_job,
-    validate=validate,
+    validate=_sliced.validate,
     release=release,
     sizes=sizes,
     figures={"codes.csv": "codes"},

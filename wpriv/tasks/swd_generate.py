@@ -1,23 +1,27 @@
-"""A generator that learns from private projections: each step releases X U + V of a batch, and all that follows is post-processing.
+"""A generator that learns from private projections: each step releases X U + V of a batch; the rest is post-processing.
 
-The rows of X are images, bounded in norm, perhaps with their label; U are fresh uniform directions and V is normal noise, of which as
-much is added to the projections of generated rows. The generator moves against the mean W_2^2 between the two, direction by direction. No
-record passes through the generator, so that its gradient hangs on records through the releases alone.
+The rows of X are images, bounded in norm, possibly with their label; U are fresh uniform directions, and V is normal
+noise. Noise of the same size is added to the projections of generated rows. The generator reduces the mean W_2^2
+between both, direction by direction. No record passes through the generator, so that its gradient depends on records
+through the releases alone.
 
-W_2^2 on a line is the squared difference of the means and W_2^2 of what is left once they are taken off. Noise that hides single rows
-leaves next to nothing of the second (its gradient is noise), while the means of all releases so far tell ever more of the mean row.
-``means: all`` meets those, as post-processing may at no cost, and ``spread: 0`` leaves the second part out.
+W_2^2 in one dimension is the squared difference of the means plus W_2^2 of the centred samples. At noise levels that
+protect single rows the second part is mostly noise, while the means of all releases so far determine the mean row more
+and more precisely. ``means: all`` compares with these, which as post-processing costs nothing, and ``spread: 0`` leaves
+the second part out.
 
-``labels`` says how a class is learnt:
-    appended  a row is the image with its one-hot label behind it: the label is as private as the image. At noise that hides single
-              rows little but the mean of the rows is learnt, and images and labels are tied by their covariance alone.
-    joint     a row is the image in the place of its class, zeros in the places of the others (the outer product with the one-hot
-              label): as private, and the mean of the rows holds the mean image of every class.
-    public    distances between the images of each class. Labels, and how many records each class has, are public.
-    none      images alone.
+``labels`` says how classes are learnt:
+    appended  A row is the image with its one-hot label appended: the label is as private as the image. At noise levels
+              that protect single rows little more than the mean row is learnt, and only covariances tie images to
+              labels.
+    joint     A row is the image in the block of its class, with zeros in the other blocks (the outer product with the
+              one-hot label): as private, and the mean row holds the mean image of each class.
+    public    Distances between the images of each class. Labels, and the number of records of each class, are public.
+    none      Images alone.
 
 Source:
-    Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not say how labels enter; accounted by the mechanism ``projection``.
+    Rakotomamonjy and Ralaivola (2021), Sections 4 and 6.3, which does not say how labels enter; accounted for by the
+    mechanism ``projection``.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.config.train_schema import Train
 from wpriv.config.yaml_document import Key
 from wpriv.engine.release_spec import ONE_RECORD, ReleaseSpec, drawn
+from wpriv.errors import UsageError
 from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import TaskSpec, _generation
 from wpriv.tasks._swd_generate_options import SENSITIVITY, Options
@@ -35,9 +40,9 @@ from wpriv.tasks._swd_generate_options import SENSITIVITY, Options
 if TYPE_CHECKING:
     import torch
 
-    from wpriv.engine.job import Job
+    from wpriv.engine.job import Job, ReleaseGate
 
-HOW = {
+ROW_OF = {
     "appended": "the image with its one-hot label behind it (the label is private)",
     "joint": "the image in the place of its class, zeros in those of the others (the label is private)",
     "public": "the image (labels, and how many records each class has, are public)",
@@ -45,65 +50,56 @@ HOW = {
 }
 
 
-def validate(train: Train) -> list[tuple[Key, str]]:
-    """What does not go together."""
-    options = Options.model_validate(train.options)
-    found: list[tuple[Key, str]] = []
-    if train.privacy is not None:
-        if train.privacy.sampling != "fixed":
-            why = "a release has a row for every record drawn, so that its shape would tell how many there were"
-            found.append(
-                (
-                    ("privacy", "sampling"),
-                    f"projections are accounted under fixed sampling alone: {why}. Say sampling: fixed",
-                )
-            )
-        if train.privacy.clip != 1.0 or train.privacy.mask:
-            found.append(
-                (
-                    ("privacy",),
-                    "no gradient of a record is taken here: leave out clip and mask; options: bound clips images",
-                )
-            )
-        if options.labels == "public" and options.smallest is None:
-            found.append(
-                (("options", "labels"), "public labels need 'smallest', the number of records of the smallest class")
-            )
-    if train.batch is None:
-        found.append((("batch",), "give 'batch', the number of records of a release"))
-    elif options.labels == "public" and train.batch % options.classes:
-        found.append(
-            (
-                ("batch",),
-                f"with public labels a batch has as many of each of the {options.classes} classes; found {train.batch}",
-            )
-        )
+def validate(recipe: Train) -> list[tuple[Key, str]]:
+    """Faults: a sampling or clip that the accounting does not cover, and batches that do not fit the classes."""
+    options = Options.model_validate(recipe.options)
+    faults = _privacy_faults(recipe, options)
+    if recipe.batch is None:
+        faults.append((("batch",), "give 'batch', the number of records of a release"))
+    elif options.labels == "public" and recipe.batch % options.classes:
+        message = f"with public labels the batch must be a multiple of the {options.classes} classes"
+        faults.append((("batch",), f"{message}; found {recipe.batch}"))
     if options.labels in ("joint", "public") and options.generated % options.classes:
-        found.append(
-            (
-                ("options", "generated"),
-                f"must be as many of each of the {options.classes} classes; found {options.generated}",
-            )
-        )
+        message = f"must be a multiple of the {options.classes} classes; found {options.generated}"
+        faults.append((("options", "generated"), message))
     if options.dimension % options.pool**2 or (options.features != "pixels" and options.pool > 1):
-        found.append((("options", "pool"), "cells must divide the image, and are of pixels, not of features"))
-    return found
+        faults.append((("options", "pool"), "cells must divide the image, and are of pixels, not of features"))
+    return faults
 
 
-def release(train: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
-    """One batch of noisy projections."""
-    options = Options.model_validate(train.options)
-    sampling, batch = drawn(train, sizes["records"])
-    unit, told = ONE_RECORD, ""
+def _privacy_faults(recipe: Train, options: Options) -> list[tuple[Key, str]]:
+    faults: list[tuple[Key, str]] = []
+    if recipe.privacy is None:
+        return faults
+    if recipe.privacy.sampling != "fixed":
+        reason = "a release has a row for each record drawn, so that its shape would reveal their number"
+        message = f"projections are accounted for under fixed sampling only ({reason}): write sampling: fixed"
+        faults.append((("privacy", "sampling"), message))
+    if recipe.privacy.clip != 1.0 or recipe.privacy.mask:
+        message = "no gradient of a record is taken: leave out clip and mask; options: bound clips images"
+        faults.append((("privacy",), message))
+    if options.labels == "public" and options.smallest is None:
+        message = "public labels need 'smallest', the number of records of the smallest class"
+        faults.append((("options", "labels"), message))
+    return faults
+
+
+def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
+    """Return the release of a step: the noisy projections of one batch."""
+    options = Options.model_validate(recipe.options)
+    sampling, batch = drawn(recipe, sizes["records"])
+    unit, draw = ONE_RECORD, ""
     if options.labels == "public":
         assert options.smallest is not None
-        # a set of each class by itself: what is drawn most is the smallest one
+        # each class is sampled separately, and the smallest one at the highest rate
         sampling = type(sampling)("fixed", batch // options.classes / options.smallest)
         unit = "the image of one training record; its label is public, and neighbours have the same labels"
-        told = "every step takes a fresh uniformly random set of a fixed number of records from each class, without replacement"
+        draw = (
+            "every step takes a fresh uniformly random set of a fixed number of records from each class, without "
+            "replacement"
+        )
     elif options.labels == "none":
         unit = "one training record, of which the label is not used"
-    what = f"each record's row, in units of {options.bound:g}: {HOW[options.labels]}"
     return ReleaseSpec(
         lambda multiplier: Projection(options.row, options.directions, multiplier * SENSITIVITY, SENSITIVITY),
         sampling,
@@ -111,57 +107,60 @@ def release(train: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
         "replace-one",
         1.0,
         SENSITIVITY,
-        clipped=what,
-        of=f"each of {options.directions} random projections of each row (two rows without negative numbers are at most sqrt(2) apart)",
+        clipped=f"each record's row, in units of {options.bound:g}: {ROW_OF[options.labels]}",
+        of=f"each of {options.directions} random projections of each row (two rows without negative numbers are at "
+        "most sqrt(2) apart)",
         unit=unit,
-        drawn=told,
+        drawn=draw,
         covered=(
-            "the generator's moves: they see records through the noisy projections alone, and no record passes through it",
+            "the generator's moves: they see records through the noisy projections alone, and no record passes through "
+            "it",
         ),
     )
 
 
-def build_job(train: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """The generator, and the step that releases projections and moves it.
+def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
+    """Build the generator and the step that releases projections and updates it.
 
     Raises:
-        UsageError: the data are not those that the recipe counts on.
+        UsageError: the data are not those that the recipe declares.
     """
     import torch
 
     from wpriv.engine.job import optimizer_of
     from wpriv.tasks import _projected
 
-    options = Options.model_validate(train.options)
-    generator = _generation.generator(train, data, options, device)
-    x, y = _generation.images(data.x_train, data.y_train, device)
-    step = _projected.Step(
-        generator, _projected.Rows(options, tuple(x.shape[1:]), device), options, train.batch or len(x)
-    )
-    optimizer = optimizer_of(generator.parameters(), train.optimizer)
+    options = Options.model_validate(recipe.options)
+    generator = _generation.build_generator(recipe, data, options, device)
+    x, y = _generation.image_tensors(data.x_train, data.y_train, device)
+    encoder = _projected.RowEncoder(options, tuple(x.shape[1:]), device)
+    step = _projected.ProjectionStep(generator, encoder, options, recipe.batch or len(x))
+    optimizer = optimizer_of(generator.parameters(), recipe.optimizer)
 
-    def custom_step(places: Any, noisy: Any) -> torch.Tensor:
-        own = torch.from_numpy(places).to(device)
-        return step(x[own], y[own], noisy, optimizer)
+    def custom_step(indices: Any, gate: ReleaseGate) -> torch.Tensor:
+        rows = torch.from_numpy(indices).to(device)
+        return step(x[rows], y[rows], gate, optimizer)
 
-    groups = _groups(y, options, train) if options.labels == "public" and train.privacy is not None else []
-    own = {"optimizers": {"generator": optimizer}, "groups": groups}
-    return _generation.job(generator, {"pending": step.pending}, custom_step, data, options, **own)
+    groups = _class_batches(y, options, recipe) if options.labels == "public" and recipe.privacy is not None else []
+    fields = {"optimizers": {"generator": optimizer}, "groups": groups}
+    return _generation.build_job(generator, {"pending": step.pending}, custom_step, data, options, **fields)
 
 
-def _groups(y: torch.Tensor, options: Options, train: Train) -> list[Any]:
-    """The records of each class, and how many of them a step takes."""
-    from wpriv.errors import UsageError
+def _class_batches(y: torch.Tensor, options: Options, recipe: Train) -> list[Any]:
+    """The indices of the records of each class, and how many of them a step takes.
 
-    found = [(y == label).nonzero()[:, 0].cpu().numpy() for label in range(options.classes)]
-    least = min(len(places) for places in found)
-    assert train.batch is not None
+    Raises:
+        UsageError: some class has fewer records than the recipe declares.
+    """
+    classes = [(y == label).nonzero()[:, 0].cpu().numpy() for label in range(options.classes)]
+    smallest = min(len(indices) for indices in classes)
+    assert recipe.batch is not None
     assert options.smallest is not None
-    if least < options.smallest:
+    if smallest < options.smallest:
         raise UsageError(
-            f"options: smallest: the recipe counts on {options.smallest} records of the smallest class; found {least}"
+            f"options: smallest: the recipe declares {options.smallest} records of the smallest class; found {smallest}"
         )
-    return [(places, train.batch // options.classes) for places in found]
+    return [(indices, recipe.batch // options.classes) for indices in classes]
 
 
 TASK = TaskSpec(

@@ -1,9 +1,11 @@
-"""A Wasserstein GAN with gradient penalty, on records as they are: what generators from privatised records are compared with.
+"""A Wasserstein GAN with gradient penalty on records as they are: the baseline for generators from privatised records.
 
-It learns the law of what it is given, noise and all. Each step moves the critic once on a fresh batch, and every fifth the generator.
+It learns the distribution of its input, including any noise. Each step updates the critic on a fresh batch, and every
+fifth step (by default) also the generator.
 
 Source:
-    Gulrajani, Ahmed, Arjovsky, Dumoulin, Courville (2017), Algorithm 1; as a baseline, Reshetova, Chen, Ozgur (2023), Figure 1.
+    Gulrajani, Ahmed, Arjovsky, Dumoulin, Courville (2017), Algorithm 1; as a baseline, Reshetova, Chen, Ozgur (2023),
+    Figure 1.
 """
 
 from __future__ import annotations
@@ -25,12 +27,11 @@ if TYPE_CHECKING:
 
     from wpriv.engine.job import Job, ReleaseGate
 
-# loss: the critic's, an estimate of W_1 with its sign turned. logistic: of a classifier fitted to conditional samples
-SHOWN, ROWS = 20, 3
+COLUMNS_SHOWN, ROWS_SHOWN = 20, 3  # images in a row of the picture, and rows of generated ones
 
 
 class Options(StrictModel):
-    """What a recipe may say under ``options``."""
+    """Keys under ``options`` of a recipe."""
 
     critic: PluginRef = Field(default=PluginRef(name="critic-28"), description="model of the critic; mlp for points")
     penalty: Positive = Field(10.0, description="weight of the gradient penalty")
@@ -45,41 +46,30 @@ class Options(StrictModel):
 
 
 def validate(recipe: Train) -> list[tuple[Key, str]]:
-    """What does not go together in a recipe."""
-    options, found = Options.model_validate(recipe.options), list[tuple[Key, str]]()
-    noisy = recipe.data.privatize is not None or recipe.data.name == "privatized"
+    """Faults: a privacy section, wavelets without noise, labels that the reports do not have, an unknown critic."""
+    options, faults = Options.model_validate(recipe.options), list[tuple[Key, str]]()
+    privatize = recipe.data.privatize
+    noisy = privatize is not None or recipe.data.name == "privatized"
     if recipe.privacy is not None:
-        found.append(
-            (
-                ("privacy",),
-                "wgan adds no noise of its own: write privacy: none, and privatise the records first (data: privatize)",
-            )
-        )
+        message = "wgan adds no noise: write privacy: none, and privatise the records first (data: privatize)"
+        faults.append((("privacy",), message))
     if options.wavelet and not noisy:
-        found.append(
-            (
-                ("options", "wavelet"),
-                "wavelets take noise away and these data have none: give data: privatize, or leave it out",
-            )
-        )
-    if options.conditional and recipe.data.privatize is not None and not recipe.data.privatize.public_labels:
-        found.append(
-            (
-                ("options", "conditional"),
-                "the reports have no labels: give data: privatize: public_labels: true, or leave it out",
-            )
-        )
+        message = "wavelets remove noise and these data have none: give data: privatize, or leave it out"
+        faults.append((("options", "wavelet"), message))
+    if options.conditional and privatize is not None and not privatize.public_labels:
+        message = "the reports have no labels: give data: privatize: public_labels: true, or leave it out"
+        faults.append((("options", "conditional"), message))
     if options.critic.name not in registry.names("models"):
-        found.append((("options", "critic"), f"no model called {options.critic.name[:60]!r}"))
-    return found
+        faults.append((("options", "critic"), f"no model called {options.critic.name[:60]!r}"))
+    return faults
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
-    """A generator, a critic and the records of a data set.
+    """Build generator and critic, and the step that updates them on the records of a data set.
 
     Raises:
-        UsageError: the model is no generator or does not fit, or labels are asked for and there are none.
-        MissingResource: wavelets are asked for and PyWavelets is not installed.
+        UsageError: the model is not a generator or does not fit, or ``conditional`` is set and there are no labels.
+        MissingResource: wavelets are chosen and PyWavelets is not installed.
     """
     import numpy as np
     import torch
@@ -89,74 +79,83 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
     options = Options.model_validate(recipe.options)
     classes = len(data.classes) if options.conditional else 0
-    told = len(np.unique(data.y_train))
-    if options.conditional and told < 2:
-        raise UsageError(f"options: conditional needs labels of two classes or more; found {told} in {data.name}")
-    given = _pixels(data)
-    seen, measured = _denoised(given, data) if options.wavelet and data.noise is not None else (given, {})
-    records, labels = torch.from_numpy(seen).to(device), torch.tensor(data.y_train, device=device)
-    pair = _wgan_critic.pair(recipe.model, options.critic, data.shape, classes, options.penalty).to(device)
-    optimizers = {name: optimizer_of(part.parameters(), recipe.optimizer) for name, part in pair.parts()}
-    # the same latents and labels at every look, so that two epochs differ by the weights alone
-    looks, wanted = pair.latents(options.compared), torch.arange(options.compared) % max(classes, 1)
-    judge = _quality.judge_if_any(data)
+    label_count = len(np.unique(data.y_train))
+    if options.conditional and label_count < 2:
+        raise UsageError(
+            f"options: conditional needs labels of at least two classes; found {label_count} in {data.name}"
+        )
+    pixels = _pixels(data)
+    denoised, distances = _denoise(pixels, data) if options.wavelet and data.noise is not None else (pixels, {})
+    records, labels = torch.from_numpy(denoised).to(device), torch.tensor(data.y_train, device=device)
+    networks = _wgan_critic.build_networks(recipe.model, options.critic, data.shape, classes, options.penalty).to(
+        device
+    )
+    optimizers = {name: optimizer_of(network.parameters(), recipe.optimizer) for name, network in networks.networks()}
+    # the same latents and labels at every evaluation, so that epochs differ by the weights alone
+    latents = networks.draw_latents(options.compared)
+    sample_labels = torch.arange(options.compared) % max(classes, 1)
+    judge = _quality.fit_judge_if_possible(data)
 
-    def custom_step(places: Any, door: ReleaseGate) -> torch.Tensor:
-        own = torch.from_numpy(places).to(device)
-        real, label = records.index_select(0, own), labels.index_select(0, own)
-        loss = pair.critic_loss(real, label)
-        _moved(loss, optimizers["critic"])
-        pair.steps += 1
-        if int(pair.steps) % options.critic_steps == 0:
-            _moved(pair.generator_loss(label), optimizers["generator"])
-        return torch.tensor([len(own), len(own) * float(loss.detach()), float("nan")], device=device)
+    def custom_step(indices: Any, gate: ReleaseGate) -> torch.Tensor:
+        rows = torch.from_numpy(indices).to(device)
+        real, label = records.index_select(0, rows), labels.index_select(0, rows)
+        loss = networks.critic_loss(real, label)
+        _descend(loss, optimizers["critic"])
+        networks.steps += 1
+        if int(networks.steps) % options.critic_steps == 0:
+            _descend(networks.generator_loss(label), optimizers["generator"])
+        return torch.tensor([len(rows), len(rows) * float(loss.detach()), float("nan")], device=device)
 
     def evaluate() -> dict[str, float]:
-        made = pair.made(looks, wanted)
-        found = dict(measured)
+        samples = networks.generate(latents, sample_labels)
+        results = dict(distances)
         if judge is not None:
-            found |= judge.scores(made)
+            results |= judge.scores(samples)
         elif len(data.x_test):
-            found["w2"] = _quality.w2(_quality.checked(made, data.shape), torch.from_numpy(scaled(data.x_test)))
+            valid = _quality.to_valid_samples(samples, data.shape)
+            results["w2"] = _quality.w2(valid, torch.from_numpy(scaled(data.x_test)))
         if classes and len(data.x_test):
-            found["logistic"] = _learners.accuracy(_learners.logistic(made, wanted, classes), *_quality.held_out(data))
-        return found
+            learner = _learners.logistic(samples, sample_labels, classes)
+            results["logistic"] = _learners.accuracy(learner, *_quality.test_tensors(data))
+        return results
 
     def save_artifacts(folder: Path) -> None:
         if data.shape == (2,) or (len(data.shape) == 3 and data.shape[0] in (1, 3)):
-            others = {"privatised": given} if data.noise is not None else {}
-            others |= {"wavelets": seen} if options.wavelet else {}
-            np.savez(folder / "samples.npz", **_pictured(pair.made(looks, wanted).numpy(), scaled(data.x_test), others))
+            inputs = {"privatised": pixels} if data.noise is not None else {}
+            inputs |= {"wavelets": denoised} if options.wavelet else {}
+            samples = networks.generate(latents, sample_labels).numpy()
+            np.savez(folder / "samples.npz", **_figure_arrays(samples, scaled(data.x_test), inputs))
 
-    return Job(pair, None, evaluate, custom_step=custom_step, optimizers=optimizers, save_artifacts=save_artifacts)
+    return Job(networks, None, evaluate, custom_step=custom_step, optimizers=optimizers, save_artifacts=save_artifacts)
 
 
 def warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What a reader of a finished run must know, from its metrics."""
+    """Return a warning if a finished run chose wavelets on clear images."""
     if not any(row.get("wavelet_distance") is not None for row in rows):
         return []
     return [
-        "wavelets were chosen by looking at clear held-out images, which nobody has who has the reports alone: this baseline is flattered, "
-        "as in the paper, and what is promised of the reports is not promised of that choice"
+        "wavelets were chosen by looking at clear held-out images, which an analyst of the reports does not have: "
+        "this baseline is better than it could be in practice, as in the paper, and the guarantee of the reports does "
+        "not cover that choice"
     ]
 
 
-def _moved(loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
+def _descend(loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
 
 
-def _denoised(given: Any, data: Any) -> tuple[Any, dict[str, float]]:
-    """Records without what wavelets take for noise, and how well those did on held-out images, by the names of metrics."""
+def _denoise(pixels: Any, data: Any) -> tuple[Any, dict[str, float]]:
+    """The records denoised by wavelets, and the distances of test records before and after, by the names of metrics."""
     from wpriv.tasks import _wavelets
 
-    way = _wavelets.chosen(scaled(data.x_test), data.noise)
-    return way(given), {"noisy_distance": way.before, "wavelet_distance": way.after}
+    wavelets = _wavelets.choose_wavelets(scaled(data.x_test), data.noise)
+    return wavelets(pixels), {"noisy_distance": wavelets.before, "wavelet_distance": wavelets.after}
 
 
 def _pixels(data: Any) -> Any:
-    """The training records as float32, back in the units of clear ones where they are cosine coefficients."""
+    """The training records as float32, converted from cosine coefficients to pixels where they are such."""
     import torch
 
     from wpriv.transport import cosine
@@ -165,27 +164,33 @@ def _pixels(data: Any) -> Any:
     return cosine.inverse(torch.from_numpy(x)).numpy() if data.noise is not None and data.noise.domain == "dct" else x
 
 
-def _pictured(made: Any, clear: Any, others: dict[str, Any]) -> dict[str, Any]:
-    """Images: rows of clear, noisy and denoised ones where there are as many, then of generated ones. Points: generated over clear ones."""
+def _figure_arrays(samples: Any, clear: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Arrays of samples.npz.
+
+    Images: a row each of clear, noisy and denoised ones where there are enough, then rows of generated ones. Points:
+    generated ones over clear ones.
+    """
     import numpy as np
 
-    if made.ndim != 4:
-        return {"samples": made, **({"target": clear} if len(clear) else {})}
-    shown = min(SHOWN, len(made))
-    rows = {name: part[:shown] for name, part in {"original": clear, **others}.items() if len(part) >= shown}
-    new = [made[k * shown : (k + 1) * shown] for k in range(min(ROWS, len(made) // shown))]
+    if samples.ndim != 4:
+        return {"samples": samples, **({"target": clear} if len(clear) else {})}
+    columns = min(COLUMNS_SHOWN, len(samples))
+    rows = {name: part[:columns] for name, part in {"original": clear, **inputs}.items() if len(part) >= columns}
+    count = min(ROWS_SHOWN, len(samples) // columns)
+    generated = [samples[k * columns : (k + 1) * columns] for k in range(count)]
     return {
-        "samples": np.concatenate([*rows.values(), *new]),
-        "names": np.array([*rows, "generated", *[""] * (len(new) - 1)]),
+        "samples": np.concatenate([*rows.values(), *generated]),
+        "names": np.array([*rows, "generated", *[""] * (count - 1)]),
     }
 
 
 TASK = TaskSpec(
     options=Options,
+    # loss: the critic's, an estimate of -W_1; logistic: accuracy of a classifier fitted to conditional samples
     results=("loss", *_quality.SCORES, "logistic", "noisy_distance", "wavelet_distance"),
     build_job=build_job,
     validate=validate,
     warnings=warnings,
     figures={"samples.npz": "samples"},
-    needs_test_records=False,
+    needs_test_records=False,  # the owner of privatised records may have no others
 )
