@@ -189,7 +189,7 @@ def _with_options(document: Document, model: Train) -> Document:
 
 
 def _parameters(document: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Fault]:
-    """Faults of the parameters that a recipe gives a model or a data set: unknown keys, wrong types, values out of range."""
+    """Faults of the parameters that a recipe gives a model or a data set: unknown keys, types and ranges."""
     params, faults = registry.load(folder, name).Params, []
     known = {field.name: type_words(field) for field in dataclasses.fields(params)}
     for word, value in given.items():

@@ -23,7 +23,7 @@ class Options(_generation.Options):
     bound: Positive = Field(10.0, description="norm to which every image (or its features) is clipped")
     share: Probability = Field(0.5, description="labels: appended: length of the one-hot part of a row of norm 1")
     pool: Count = Field(
-        1, description="side of the cells of pixels in which images are compared; the number of cells is projected"
+        1, description="side of the square cells of pixels that are compared; the number of cells is projected"
     )
     features: Literal["pixels", "random-conv"] = Field(
         "pixels",
