@@ -79,13 +79,13 @@ def noisy(y, noise, scale):
     [
         ("gauss", {}, 1.0),  # Theorem 1: lambda = 2 sigma^2 leaves the variance of the data
         ("gauss", {"lam": 1.0}, 1.5),  # closed form, s^2 + sigma^2 - lambda / 2
-        ("gauss", {"loss": "plain"}, 2.0),  # that of the noisy records
-        ("gauss", {"loss": "sinkhorn-divergence"}, 2.0),  # least where both laws are the same
+        ("gauss", {"loss": "plain"}, 2.0),  # the variance of the noisy records
+        ("gauss", {"loss": "sinkhorn-divergence"}, 2.0),  # smallest where both distributions are the same
         ("laplace", {}, 1.0),  # lambda = b
     ],
 )
 def test_an_affine_generator_learns_the_variance_that_theory_says(noise, options, variance):
-    # quantiles for samples, on either side, so that nothing is left to chance
+    # quantiles in place of samples on both sides: the result is not random
     scale, z = (1.0 if noise == "gauss" else 0.7), norm.ppf((np.arange(200) + 0.5) / 200)
     if noise == "gauss":
         y = math.sqrt(2) * z
@@ -98,7 +98,7 @@ def test_an_affine_generator_learns_the_variance_that_theory_says(noise, options
         recipe, training=recipe.training.model_copy(update={"optimizer": Optimizer(name="sgd", lr=0.4)})
     )
     job = job_of(recipe, noisy(y[:, None], noise, scale))
-    job.model.latents = lambda count, device: torch.tensor(z, dtype=torch.float32)[:, None]
+    job.model.draw_latents = lambda count, device: torch.tensor(z, dtype=torch.float32)[:, None]
     for _ in range(40):
         job.custom_step(np.arange(200), None)
     # 200 quantiles lack the tails
@@ -107,22 +107,21 @@ def test_an_affine_generator_learns_the_variance_that_theory_says(noise, options
 
 def test_the_gradient_is_that_of_the_cost_with_the_plan_held_fixed():
     y = torch.from_numpy(np.random.default_rng(0).normal(size=(30, 2)))
-    meeting = job_of(made(options={"tol": 1e-5, "most": 5000}), noisy(y, "gauss", 1.0)).model.double()
-    meeting.latents = lambda count, device: torch.randn(count, 2, dtype=torch.float64)
-    weight = meeting.generator[0].weight
+    model = job_of(made(options={"tol": 1e-5, "most": 5000}), noisy(y, "gauss", 1.0)).model.double()
+    model.draw_latents = lambda count, device: torch.randn(count, 2, dtype=torch.float64)
+    weight = model.generator[0].weight
 
     def loss():
         torch.manual_seed(3)
-        return meeting.loss(y)
+        return model.loss(y)
 
     (found,) = torch.autograd.grad(loss(), weight)
     with torch.no_grad():
         weight[0, 1] += 1e-4
         up = loss()
         weight[0, 1] -= 2e-4
-        assert float(found[0, 1]) == pytest.approx(
-            float(up - loss()) / 2e-4, rel=1e-3
-        )  # central difference of the value
+        difference = float(up - loss()) / 2e-4  # central difference of the value
+    assert float(found[0, 1]) == pytest.approx(difference, rel=1e-3)
 
 
 def test_a_run_carries_the_promise_of_its_records_and_leaves_what_it_made(tmp_path, monkeypatch):
@@ -244,8 +243,9 @@ def test_data_whose_noise_is_not_known_need_a_lambda():
     with pytest.raises(UsageError, match="lam"):
         job_of(made(), clear)
     assert denoise.transport_problem(denoise.Options(lam=3.0), None) == (2, 3.0)
+    # as printed in the paper; theory gives 4
     assert denoise.transport_problem(denoise.Options(lam="corollary-1"), RecordNoise(1, 4.0, "as read", {})) == (
         1,
         0.25,
-    )  # as printed; theory says 4
+    )
     assert denoise.transport_problem(denoise.Options(), RecordNoise(1, 4.0, "as read", {})) == (1, 4.0)

@@ -339,7 +339,7 @@ def test_the_same_seed_makes_the_same_generator_and_without_privacy_nothing_is_a
 def test_without_noise_classes_come_to_lie_where_they_are(bars, tmp_path, means):
     text = (
         swd(bars, "joint", "none", f", releases: 1, means: {means}")
-        .replace("releases: 2, ", "")
+        .replace("releases: 2,", "")
         .replace("steps: 6", "steps: 150")
     )
     done = run(tmp_path, text.replace("lr: 0.001", "lr: 0.01").replace("directions: 5", "directions: 100"))

@@ -1,4 +1,4 @@
-"""Models that leak records into each other or into buffers are refused by every task that clips gradients."""
+"""Tasks that pass private records through a model refuse one that leaks before they write; the others allow it."""
 
 from __future__ import annotations
 

@@ -212,9 +212,13 @@ def objective(alpha, clip=100.0, **own):
     )
     goal, axes = torch.randn(9, 2), random_directions(2, 7, torch.Generator().manual_seed(3))
     loss = _sliced.squared_errors if alpha < 1 else None
-    return Objective(model, loss, lambda places: (x[torch.from_numpy(places)],) * 2, penalty,
-        lambda outputs: outputs[0], lambda: axes,
-                     lambda places: goal), x, goal, axes  # fmt: skip
+
+    def fetch(indices):
+        records = x[torch.from_numpy(indices)]
+        return records, records
+
+    objective = Objective(model, loss, fetch, penalty, lambda outputs: outputs[0], lambda: axes, lambda indices: goal)
+    return objective, x, goal, axes
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0])

@@ -44,7 +44,7 @@ class Options(StrictModel):
     )
     weight: Positive = Field(1.0, description="of the alignment beside the classification loss")
     warmup: Annotated[int, Field(ge=0)] = Field(0, description="steps on the source alone that come first")
-    directions: Count = Field(200, description="random directions of a step, each step its own")
+    directions: Count = Field(200, description="random directions of a step, drawn afresh")
     bound: Positive = Field(
         1.0, description="route gradient: projections are clipped to so many standard deviations of the source's"
     )
@@ -53,7 +53,7 @@ class Options(StrictModel):
     )
     moves: list[str] = Field(
         default_factory=list,
-        description="layers of the features that a private gradient moves, as ['0']; all by default",
+        description="layers of the features that private gradients update, as ['0']; all by default",
     )
     dimension: Count | None = Field(None, description="route projections: number of features that are compared")
     sigma: Positive | None = Field(

@@ -29,11 +29,11 @@ class Options(StrictModel):
     p: Literal[1, 2] | None = Field(None, description="the order of the cost; that of the noise where left out")
     rise: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="steps in which lambda rises from a quarter to the whole: at the whole a generator of one record "
-        "only rests long",
+        description="steps in which lambda rises from a quarter to its full value, at which a generator of a single "
+        "record would hardly move",
     )
     latent: Literal["uniform", "gauss"] = Field(
-        "uniform", description="distribution of the numbers that go in: on [0, 1], or standard normal"
+        "uniform", description="distribution of the generator's inputs: on [0, 1], or standard normal"
     )
     generated: Count | None = Field(None, description="generated records of a step (default: as many as noisy ones)")
     tol: Annotated[float, Field(gt=1e-6, lt=1)] = Field(

@@ -34,14 +34,17 @@ SEED = 0
 class Options(StrictModel):
     """Keys under ``options`` that these tasks share."""
 
-    dimension: Count = Field(784, description="numbers in one image, which the recipe counts on")
-    classes: Count = Field(10, description="classes of the images, which the recipe counts on")
-    generated: Count = Field(100, description="images made for one move of the generator, as many of every class")
+    dimension: Count = Field(784, description="declared numbers of one image")
+    classes: Count = Field(10, description="declared number of classes")
+    generated: Count = Field(
+        100, description="images generated for one update of the generator, equally many per class"
+    )
     samples: Count = Field(
-        60_000, description="images made at the end, as many of every class, from which classifiers learn"
+        60_000, description="images generated at the end, equally many per class, from which classifiers learn"
     )
     learners: list[Literal["logistic", "mlp"]] = Field(
-        default=["logistic", "mlp"], description="the classifiers that learn from samples and are tried on test images"
+        default=["logistic", "mlp"],
+        description="the classifiers that learn from samples and are evaluated on test images",
     )
 
 

@@ -23,7 +23,7 @@ class Options(_generation.Options):
     bound: Positive = Field(10.0, description="norm to which every image (or its features) is clipped")
     share: Probability = Field(0.5, description="labels: appended: length of the one-hot part of a row of norm 1")
     pool: Count = Field(
-        1, description="images are compared in cells of so many by so many pixels, whose number is what is projected"
+        1, description="side of the square cells of pixels that are compared; the number of cells is projected"
     )
     features: Literal["pixels", "random-conv"] = Field(
         "pixels",
@@ -31,15 +31,15 @@ class Options(_generation.Options):
         "for colour images",
     )
     releases: Count = Field(
-        1, description="releases that one move of the generator is compared with: more of them, less noise in a move"
+        1, description="releases per update of the generator: with more of them an update has less noise"
     )
     means: Literal["pending", "all"] = Field(
         "pending",
-        description="the means that generated rows meet: those of the releases of a move, or of all releases so far",
+        description="means that generated rows are compared with: of the releases of an update, or of all so far",
     )
-    spread: Share = Field(1.0, description="weight of what is left of a squared distance once means are taken off")
+    spread: Share = Field(1.0, description="weight of the squared distance between centred samples")
     smallest: Count | None = Field(
-        None, description="labels: public: the number of records of the smallest class, on which privacy hangs"
+        None, description="labels: public: the number of records of the smallest class, on which privacy depends"
     )
 
     @property

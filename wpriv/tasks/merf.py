@@ -39,9 +39,10 @@ class Options(_generation.Options):
 
     features: Count = Field(2000, description="random features of an image: half of them cosines, half sines")
     length: Positive = Field(
-        10.2, description="length scale of the Gauss kernel, in pixels' units: public, not found from the records"
+        10.2,
+        description="length scale of the Gauss kernel, in units of pixels: a public number, not computed from records",
     )
-    moves: Count = Field(100, description="moves of the generator in what the engine counts as a step")
+    moves: Count = Field(100, description="updates of the generator in one step of the engine")
 
 
 def validate(recipe: Train) -> list[tuple[Key, str]]:

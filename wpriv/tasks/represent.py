@@ -33,7 +33,9 @@ class Options(_sliced.Options):
     error: Literal["mean", "sum"] = Field(
         "mean", description="the squared error of a record: mean or sum over its numbers"
     )
-    core: Count | None = Field(None, description="the first so many columns, whose reconstruction is told by itself")
+    core: Count | None = Field(
+        None, description="number of first columns whose reconstruction error is also measured separately"
+    )
 
 
 def sizes(recipe: Train, data: Any) -> dict[str, int]:

@@ -37,7 +37,7 @@ class Options(StrictModel):
     penalty: Positive = Field(10.0, description="weight of the gradient penalty")
     critic_steps: Annotated[int, Field(ge=1)] = Field(5, description="steps of the critic for each of the generator")
     conditional: bool = Field(
-        False, description="generator and critic are told the label; labels must be public or the data clear"
+        False, description="generator and critic receive the label; labels must be public or the data clear"
     )
     wavelet: Literal["oracle"] | None = Field(
         None, description="denoise privatised images first, with wavelets chosen by looking at clear held-out images"
