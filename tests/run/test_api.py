@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import wpriv
+from wpriv.config.schema import Compare
+from wpriv.core import registry
+from wpriv.data._parameters import ReaderParameters
 from wpriv.errors import UsageError, WprivError
+from wpriv.run.accounting.mechanism_parameters import MechanismParameters
+from wpriv.run.comparison.comparison_keys import ComparisonKeys
 
 GAUSS = {"mech": "gauss", "sigma": 4, "sampling": "poisson", "rate": 0.01, "n": 100, "delta": 1e-5, "tol": 1e-2}
 TARGET = {"mech": "gauss", "sampling": "poisson", "rate": 0.01, "n": 100, "eps": 1, "delta": 1e-5, "tol": 1e-2}
@@ -86,3 +92,52 @@ def test_any_number_or_text_is_answered_or_refused_by_wpriv(name, value):
     except WprivError:
         return
     assert 0 <= found.epsilon.upper < float("inf")
+
+
+def test_the_keywords_that_editors_show_are_the_parameters_of_the_plugins():
+    """Oracle: the fields of the plug-ins and of the recipe schema themselves."""
+    mechanisms = {f.name for name in registry.names("mechanisms") for f in dataclasses.fields(registry.mechanism(name))}
+    assert set(MechanismParameters.__annotations__) == mechanisms
+    readers = {
+        f.name for name in registry.names("data") for f in dataclasses.fields(registry.load("data", name).Params)
+    }
+    # a radius is that of the clip ball here; a data set's own is given in a recipe
+    assert set(ReaderParameters.__annotations__) | {"radius"} == readers
+    assert set(ComparisonKeys.__annotations__) | {"kind", "source", "time", "quick"} == set(Compare.model_fields)
+
+
+ONE = wpriv.Process((wpriv.Step(wpriv.Gauss(1)),))
+
+
+def test_objects_and_names_give_the_same_answers():
+    named = wpriv.budget("gauss", sigma=4, sampling="poisson", rate=0.01, n=1000, delta=1e-5)
+    step = wpriv.Step(wpriv.Gauss(sigma=4), 1000, wpriv.Poisson(0.01))
+    assert wpriv.budget(wpriv.Gauss(sigma=4), sampling=wpriv.Poisson(0.01), n=1000, delta=1e-5) == named
+    process = wpriv.Process((step,))
+    assert wpriv.budget(process, delta=1e-5).epsilon == named.epsilon
+    assert wpriv.curve(process).epsilon(delta=1e-5) == float(named.epsilon)
+    fixed = wpriv.budget("laplace", scale=20, sampling="fixed", rate=0.1, n=10, eps=1)
+    assert wpriv.budget(wpriv.Laplace(20), sampling=wpriv.FixedSize(0.1), n=10, eps=1) == fixed
+    calibration = wpriv.calibrate(wpriv.Gauss, eps=1, delta=1e-5, n=100)
+    assert calibration == wpriv.calibrate("gauss", eps=1, delta=1e-5, n=100)
+    assert float(calibration) == calibration.value == calibration.guarantee.process.steps[0].mechanism.sigma
+    rows = wpriv.compare(process=process, accountants=["pld"], delta=1e-5, tol=1e-6).rows
+    assert rows[0]["epsilon"] == pytest.approx(float(named.epsilon), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: wpriv.budget(wpriv.Gauss(1), sigma=2, delta=1e-5),
+        lambda: wpriv.budget(ONE, n=3, delta=1e-5),
+        lambda: wpriv.budget(ONE, adjacency="replace-one", delta=1e-5),
+        lambda: wpriv.budget(wpriv.Gauss(1), sampling=wpriv.Poisson(0.1), rate=0.2, delta=1e-5),
+        lambda: wpriv.calibrate(wpriv.Process, eps=1, delta=1e-5),
+        lambda: wpriv.curve(ONE).epsilon(delta=2),
+        lambda: wpriv.curve(ONE).delta(eps=-1),
+        lambda: ONE + wpriv.Process(ONE.steps, "replace-one"),
+    ],
+)
+def test_objects_that_contradict_other_arguments_are_refused(call):
+    with pytest.raises(UsageError):
+        call()

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
 from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, monotone, unit_notes
+from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import flag_recipes, load_recipe
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.evaluate import EPS_DELTA
 from wpriv.run.accounting.interpretations import compare_interpretations
 from wpriv.run.comparison import grid, loss_tables
+from wpriv.run.comparison.comparison_keys import ComparisonKeys
 from wpriv.run.comparison.grid import Cell
 from wpriv.run.results import expectations, file_names, write
 from wpriv.run.results.expectations import Verdict
@@ -52,7 +54,7 @@ def compare(
     out: str | Path | None = None,
     quick: bool = False,
     fresh: bool = False,
-    **flags: Any,
+    **keys: Unpack[ComparisonKeys],
 ) -> Comparison:
     """Put accountants side by side, from a recipe or from keywords.
 
@@ -60,8 +62,8 @@ def compare(
         recipe: a path, or the name of a shipped recipe (``plc/fig7-dpsgd``).
         out: directory for table, figure, resolved recipe and provenance; a recipe's default is ``results/<name>``.
         quick: apply the recipe's ``quick`` overrides. fresh: discard what an earlier run left in ``out``.
-        flags: instead of a recipe, the keys of one: ``process`` (list of steps), ``accountants``, ``sweep``, ``eps`` or
-            ``delta``.
+        keys: instead of a recipe, the keys of one: ``process`` (a ``Process`` or a list of steps), ``accountants``,
+            ``sweep``, ``eps`` or ``delta``.
     Returns:
         The rows, one per cell of the grid; ``reason`` is set where an accountant has no answer.
         ``Comparison.require()`` raises if a published number was missed.
@@ -69,19 +71,33 @@ def compare(
         UsageError: the recipe is faulty, or ``out`` holds other results.
         Unsupported: no cell of the grid has an answer.
 
-    >>> rows = compare(process=[{"mech": "gauss", "sigma": 1}], accountants=["gdp"], eps=1).rows
+    >>> from wpriv import Gauss, Process, Step
+    >>> rows = compare(process=Process((Step(Gauss(sigma=1)),)), accountants=["gdp"], eps=1).rows
     >>> round(rows[0]["delta"], 6)
     0.126937
     """
     if not isinstance(out, (str, Path, type(None))):
         raise UsageError(f"out is the path of a directory; found {out!r:.60}")
-    if (recipe is None) == (not flags):
-        keys = "process=..., accountants=..., eps=..."
-        raise UsageError(f"compare takes either a recipe, or the keys of one ({keys})")
+    if (recipe is None) == (not keys):
+        raise UsageError("compare takes either a recipe, or its keys (process=..., accountants=..., eps=...)")
     if recipe is None:
-        return run(flag_recipes.from_flags(flags), None if out is None else Path(out), fresh=fresh)
+        return run(flag_recipes.from_flags(_plain(keys)), None if out is None else Path(out), fresh=fresh)
     loaded = load_recipe.recipe(recipe, quick=quick, kind="compare")
     return run(loaded, default_out(loaded) if out is None else Path(out), fresh=fresh)
+
+
+def _plain(keys: ComparisonKeys) -> dict[str, Any]:
+    """The keys with every Process as the list of steps that a recipe has."""
+    plain: dict[str, Any] = dict(keys)
+    process = plain.get("process")
+    if isinstance(process, Process):
+        if plain.get("adjacency") not in (None, process.adjacency):
+            raise UsageError(f"the process has {process.adjacency} neighbours; found adjacency {plain['adjacency']!r}")
+        plain |= {"process": process.describe(), "adjacency": process.adjacency}
+    if isinstance(plain.get("cases"), Mapping):
+        cases = plain["cases"].items()
+        plain["cases"] = {name: case.describe() if isinstance(case, Process) else case for name, case in cases}
+    return plain
 
 
 def default_out(recipe: Recipe) -> Path:

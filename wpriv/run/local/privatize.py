@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wpriv.data._parameters import ReaderParameters
 from wpriv.errors import UsageError
 from wpriv.numerics import ball_projection
 from wpriv.numerics.parse_numbers import shown, whole
@@ -69,7 +70,7 @@ def privatize(
     out: str | Path | None = None,
     dry_run: bool = False,
     say: Callable[[str], None] = lambda line: None,
-    **reader: Any,
+    **reader: Unpack[ReaderParameters],
 ) -> Privatized:
     """Clip every record of a data set to a ball and add Gauss or Laplace noise: local differential privacy.
 

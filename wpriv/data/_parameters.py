@@ -1,0 +1,41 @@
+"""Types of the readers' parameters, for type checkers and editors; the readers check the values."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class ReaderParameters(TypedDict, total=False):
+    """The parameters of all data sets that ship with wpriv; each takes some of them (see ``wpriv data show``)."""
+
+    agreement: float
+    attribute: str
+    attributes: str
+    core: int
+    core_variance: float
+    crop: int
+    d: int
+    draw: int
+    draw_seed: int
+    drop: str
+    features: str
+    file: str
+    folder: str
+    labels: str
+    law: str
+    points: int
+    sensitive: str
+    side: int
+    size: float
+    source: str
+    split_seed: int
+    spread: float
+    spurious: int
+    spurious_variance: float
+    target: str
+    test: str
+    test_file: str
+    test_share: float
+    test_size: int
+    tests: int
+    verify: bool
