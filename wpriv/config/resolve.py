@@ -71,9 +71,9 @@ def _merged(document: Document, path: Key, quick: bool) -> Document:
                         data.pop(other, None)
             data[key], origins[key] = value, (*layer, key)
     root = min(origins.values(), key=len)[:-1] if origins else ()
-    own = _mapping(document, path)
-    name = {"name": own.get("name")} if path else {}
-    expect = {"expect": own["expect"]} if own.get("expect") else {}
+    inner = _mapping(document, path)
+    name = {"name": inner.get("name")} if path else {}
+    expect = {"expect": inner["expect"]} if inner.get("expect") else {}
     origins |= {key: (*path, key) for key in (*name, *expect)}
     merged = {**name, **data, **expect}
     return Document(document.name, document.lines, merged, document.keys, document.values, origins, root)

@@ -120,16 +120,16 @@ def _privatize(document: Document) -> list[Diagnostic]:
     """Combinations of target, noise and formula of kind privatize."""
     model = Privatize.model_validate(document.data)
     is_gauss = model.mech == "local-gauss"
-    own, other = ("sigma", "scale") if is_gauss else ("scale", "sigma")
-    noise = getattr(model, own)
+    parameter, other = ("sigma", "scale") if is_gauss else ("scale", "sigma")
+    noise = getattr(model, parameter)
     messages = []
     if getattr(model, other) is not None:
-        messages.append(f"{model.mech} has a {own}, not a {other}; give {own}, or the other mechanism")
+        messages.append(f"{model.mech} has a {parameter}, not a {other}; give {parameter}, or the other mechanism")
     elif (noise is None) == (model.eps is None):
         count = "neither" if noise is None else "both"
-        messages.append(f"give a target (eps) or the noise itself ({own}); found {count}")
+        messages.append(f"give a target (eps) or the noise itself ({parameter}); found {count}")
     if model.formula is not None and noise is not None:
-        messages.append(f"formula chooses the noise for a target; remove formula or {own}")
+        messages.append(f"formula chooses the noise for a target; remove formula or {parameter}")
     if is_gauss and model.delta is None:
         messages.append(
             "Gaussian noise has no finite eps at delta = 0: give delta, well below 1 / records, such as 1e-5"
@@ -144,7 +144,7 @@ def _privatize(document: Document) -> list[Diagnostic]:
         try:
             # noise of the size of the radius stands for noise that is solved for
             ball_projection.check(model.radius, model.radius if noise is None else noise)
-            registry.mechanism(model.mech)(**{"radius": model.radius, own: noise or model.radius})
+            registry.mechanism(model.mech)(**{"radius": model.radius, parameter: noise or model.radius})
         except UsageError as error:
             messages.append(str(error))
     return [document.diagnostic((), message) for message in messages]

@@ -124,15 +124,15 @@ def _useless_keys(part: Document, each: Panel, keys: Iterable[str]) -> Iterator[
 
 def _table_parameters(part: Document, each: Panel) -> Iterator[Diagnostic]:
     """Parameters that a table plug-in does not have, text where it wants text, and parameters that it lacks."""
-    own, given = plugin_fields("tables", each.table), each.params or {}
+    fields, given = plugin_fields("tables", each.table), each.params or {}
     for key, value in given.items():
-        if key not in own:
-            near = did_you_mean(key, list(own)) or f". {each.table} takes {', '.join(own) or 'no parameters'}"
+        if key not in fields:
+            near = did_you_mean(key, list(fields)) or f". {each.table} takes {', '.join(fields) or 'no parameters'}"
             yield part.diagnostic(("params",), f"unknown parameter {key[:60]!r}{near}", at_key=True)
-        elif "str" in type_words(own[key]) and not isinstance(value, str):
+        elif "str" in type_words(fields[key]) and not isinstance(value, str):
             yield part.diagnostic(("params",), f"{key} must be text; found {abbreviate(value)}", at_key=True)
     present = {*given, *(axis.over for axis in each.sweep or [])}
-    missing = [f.name for f in own.values() if f.default is dataclasses.MISSING and f.name not in present]
+    missing = [f.name for f in fields.values() if f.default is dataclasses.MISSING and f.name not in present]
     if missing:
         message = f"{each.table} needs {', '.join(missing)} under 'params'"
         yield part.diagnostic(("params",), message, at_key=True)

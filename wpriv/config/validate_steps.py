@@ -38,14 +38,14 @@ def step_diagnostics(
         return []  # a fault of form
     if mech not in known:
         return [document.diagnostic((*path, "mech"), unknown_name("mechanism", mech, known))]
-    diagnostics, own = [], plugin_fields("mechanisms", mech)
+    diagnostics, fields = [], plugin_fields("mechanisms", mech)
     for key, value in step.items():
         if key in Step.model_fields:
             continue
-        if key not in own:
-            message = unknown_parameter(mech, key, own, Step.model_fields)
+        if key not in fields:
+            message = unknown_parameter(mech, key, fields, Step.model_fields)
             diagnostics.append(document.diagnostic((*path, key), message, at_key=True))
-        elif type_words(own[key]) & {"float", "int"} and type(value) not in (int, float):
+        elif type_words(fields[key]) & {"float", "int"} and type(value) not in (int, float):
             message = f"{key} must be a number; found {abbreviate(value)}"
             diagnostics.append(document.diagnostic((*path, key), message))
     try:
@@ -63,14 +63,16 @@ def step_diagnostics(
 
 def _messages(step: Step, swept: Set[str], calibrated: bool) -> list[str]:
     """Parameters that are missing or out of range, and contradictions about n and the rate."""
-    own, given = plugin_fields("mechanisms", step.mech), step.model_extra or {}
-    values = {name: 1 for name in swept if name in own and name not in given and "str" not in type_words(own[name])}
+    fields, given = plugin_fields("mechanisms", step.mech), step.model_extra or {}
+    values = {
+        name: 1 for name in swept if name in fields and name not in given and "str" not in type_words(fields[name])
+    }
     messages = [message for message in (_schedule(step, rate_needed=not calibrated),) if message]
     if calibrated:
         noise = registry.mechanism(step.mech).noise
         values |= {noise: 1} if noise is not None and noise not in given else {}
         messages += [message for message in (_unsolvable(step, noise),) if message and not messages]
-    required = [f for f in own.values() if f.default is dataclasses.MISSING and f.name not in {**given, **values}]
+    required = [f for f in fields.values() if f.default is dataclasses.MISSING and f.name not in {**given, **values}]
     if required:
         missing = [f"{f.name} ({f.metadata.get('help', 'a parameter of the mechanism')})" for f in required]
         return [*messages, f"{step.mech} needs {' and '.join(missing)}; found none"]
@@ -89,8 +91,8 @@ def build(step: Step, values: Mapping[str, Any]) -> process.Step:
     Raises:
         UsageError: a parameter, n or the rate is out of range.
     """
-    own = plugin_fields("mechanisms", step.mech)
-    given = {**(step.model_extra or {}), **{name: value for name, value in values.items() if name in own}}
+    fields = plugin_fields("mechanisms", step.mech)
+    given = {**(step.model_extra or {}), **{name: value for name, value in values.items() if name in fields}}
     mechanism = registry.mechanism(step.mech)(**given)
     rate = values.get("rate", step.rate)
     sampled = step.sampling is not None and rate is not None

@@ -19,7 +19,7 @@ from wpriv.numerics.parse_numbers import finite_number
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the records of a step are drawn.
+    """The way in which the records of a step are drawn.
 
     Args:
         kind: ``none`` (all take part), ``poisson`` (independently), or ``fixed`` (a fixed number, without replacement).

@@ -24,7 +24,7 @@ MAX_ROWS = 100
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a training runs, in plain numbers.
+    """The schedule of a training, in plain numbers.
 
     Args:
         sampling, records, batch: see ``Sampler``. steps: number of steps.
@@ -120,7 +120,7 @@ CustomStep = Callable[[Indices, ReleaseGate], Tensor]
 
 @dataclass
 class Job:
-    """What a task supplies to the engine.
+    """The part of a training that a task supplies to the engine.
 
     Args:
         model: its trainable parameters are what is released.

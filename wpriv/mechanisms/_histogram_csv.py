@@ -76,9 +76,9 @@ def _read(path: str, bin_width: float, identity: tuple[int, ...]) -> Table:
     if header == SAMPLES:
         return _binned(path, _of_width(path, rows, 2), bin_width)
     if header != HISTOGRAM:
-        found = repr(",".join(header)[:80]) if header else "an empty file"
+        columns = repr(",".join(header)[:80]) if header else "an empty file"
         wanted = "the header must be 'outcome,p,q' (two histograms) or 'p,q' (two columns of samples)"
-        _refuse(path, line, f"{wanted}; found {found}")
+        _refuse(path, line, f"{wanted}; found {columns}")
     if bin_width:
         raise UsageError(
             f"{path}: bin_width requires two columns of samples (header 'p,q'); found a histogram (header "

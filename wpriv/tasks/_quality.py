@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from wpriv.data import Data
 
 SCORES = ("confidence", "entropy", "coverage", "frechet-small-cnn", "w2")
-"""What ``Judge.scores`` measures, under the names of metrics."""
+"""Names of the metrics of ``Judge.scores``."""
 DOWNSTREAM = ("logistic", "mlp")
-"""What ``downstream`` measures, under the names of metrics."""
+"""Names of the metrics of ``downstream``."""
 W2_POINTS = 1000
 COVERED = 0.1  # a class counts as covered with at least this share of an even share of the images
 

@@ -1,4 +1,4 @@
-"""Where rare large losses are split off from the steps of a staged composition (see ``step_pmfs``).
+"""Choose where rare large losses are split off from the steps of a staged composition (see ``step_pmfs``).
 
 This module affects speed and tightness only, except for ``max_jump_count``, which is a proven bound.
 """

@@ -86,7 +86,7 @@ class ChernoffTable:
         return ChernoffTable(theta, logs, sides)
 
     def reach(self, counts: list[Counts], depth: float) -> tuple[float, float]:
-        """How far below and above its mean a sum of losses can lie, outside probability e^-depth on each side.
+        """Distances below and above the mean within which a sum of losses lies up to probability e^-depth on each side.
 
         Args:
             counts: per PMF how many losses [K] of each row are summed.
@@ -115,7 +115,8 @@ def chernoff_points(points: list[tuple[Array, Array]], variances: list[float], d
 def reach(
     points: list[tuple[Array, Array]], moments: list[tuple[Array, Array]], counts: list[Counts], depth: float
 ) -> tuple[float, float]:
-    """How far below and above its mean a sum of losses can lie, outside probability e^-depth on each side (Chernoff).
+    """Distances below and above the mean within which a sum of losses lies up to probability e^-depth on each side
+    (Chernoff).
 
     Args:
         points: per PMF the losses [m] and their probabilities [K, m], each row summing to one.

@@ -23,7 +23,7 @@ from wpriv.pld.stacking import StepGroup
 
 @dataclass(frozen=True)
 class StagePlan:
-    """How to compose in stages.
+    """A plan of composition in stages.
 
     Attributes:
         stages: per stage the number of blocks it leaves and the number of cells then merged into one.

@@ -248,5 +248,5 @@ def _size(steps: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def _readings(process: Process) -> list[str]:
-    """How the mechanisms of the first steps interpreted their parameters."""
+    """Notes of the first steps' mechanisms on how they interpreted their parameters."""
     return list(dict.fromkeys(line for step in process.steps[:MAX_READINGS] for line in step.mechanism.reading()))

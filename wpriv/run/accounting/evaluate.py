@@ -32,10 +32,10 @@ def curve(process: Process, accountant: str, tol: float = DEFAULT_TOL, **options
             some step of it hides nothing at all.
     """
     tol = checked_tol(tol)
-    module, own = registry.accountant(accountant)
+    module, named_options = registry.accountant(accountant)
     if infinity_mass(process) >= 1:
         raise Unsupported(_why_certain(process))
-    answer: Curve = module.account(process, tol=tol, **own, **options)
+    answer: Curve = module.account(process, tol=tol, **named_options, **options)
     others = getattr(module, "OTHER_BOUNDS", ())
     if others and answer.claim == "certified":
         from wpriv.run.accounting.other_bounds import intersect

@@ -1,4 +1,4 @@
-"""Which files of a results folder may be published: a part of the privacy statement."""
+"""The files of a results folder that may be published: a part of the privacy statement."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def identity(recipe: Recipe, steps: int, multiplier: float, fingerprint: str, ru
 
 
 def _same_recipe(path: Path, names: set[str], resume: bool) -> RunFolder:
-    """How a run begins in a folder that holds a run of the same recipe."""
+    """Decide how a run begins in a folder that holds a run of the same recipe."""
     entries = ledger.entries(path / file_names.LEDGER)
     run = max(ledger.last_run(entries), 1)
     if file_names.STATEMENT in names:
