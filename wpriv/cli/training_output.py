@@ -16,7 +16,7 @@ from wpriv.run.training import sweep
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.run_folder import RunFolder
 from wpriv.run.training.sweep import PlannedCell, SweepResult
-from wpriv.run.training.train import Trained
+from wpriv.run.training.trained import Trained
 
 MAX_EPOCHS = 12  # lines of the table of eps after each epoch
 # columns of metrics.csv that are no measured result, or are measured on training records

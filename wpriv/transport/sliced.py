@@ -7,7 +7,6 @@ one for its contribution to the gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -16,12 +15,10 @@ from torch.autograd.function import once_differentiable
 
 from wpriv.errors import UsageError
 from wpriv.transport import _rows
+from wpriv.transport._projection import find_origin, gradient_of_directions, project
 from wpriv.transport.line import as_masses, check_pair
 
 BUDGET = 256 * 2**20
-ORIGIN_RECORDS = 16  # from which the origin is estimated
-FAR = 16  # in units of the spread: data that are nearer lose at most four of their bits
-RECORDS_PER_BLOCK = 4096  # shifted to the origin at once
 HALVINGS = 30
 
 
@@ -212,7 +209,7 @@ def _chunked(
     and [m, d].
     """
     k, (n, d), m = directions.shape[1], x.shape, len(y)
-    origin = _origin(x, y)
+    origin = find_origin(x, y)
     costs = x.new_empty(k)
     keep_slopes = k <= d
     gradients = [
@@ -224,7 +221,7 @@ def _chunked(
     for start in range(0, k, chunk):
         part = slice(start, start + chunk)
         block = directions[:, part]
-        projected = [_project(sample, block, origin) for sample in (x, y)]
+        projected = [project(sample, block, origin) for sample in (x, y)]
         noise.add(*projected)
         result = _rows.solve(projected[0], projected[1], p, (needs[0] or needs[2], needs[1] or needs[2]), weights)
         costs[part] = result.cost
@@ -232,48 +229,12 @@ def _chunked(
             if slopes is None:
                 continue
             if direction_gradient is not None:
-                direction_gradient[:, part] += _direction_gradient(sample, slopes, origin)
+                direction_gradient[:, part] += gradient_of_directions(sample, slopes, origin)
             if gradient is not None and keep_slopes:
                 gradient[part] = slopes
             elif gradient is not None:
                 gradient.addmm_(slopes.T, block.T)
     return _CostsAndGradients(costs, gradients[0], gradients[1], direction_gradient)
-
-
-def _origin(x: Tensor, y: Tensor) -> Tensor | None:
-    """Return a centre of the records if they lie so far from 0 that their projections would lose digits; else None.
-
-    The distance is invariant under a common shift. Centre and spread are estimated from a few evenly spaced records,
-    which is cheap and affects only rounding errors.
-    """
-    few = torch.cat([sample[:: len(sample) // ORIGIN_RECORDS + 1] for sample in (x, y)])
-    centre = few.mean(0)
-    far = centre.norm() > FAR * (few - centre).square().sum(1).mean().sqrt()
-    return centre if bool(far) else None
-
-
-def _blocks(sample: Tensor, origin: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
-    """Yield all records unchanged, or in blocks relative to the origin, so that no second copy of them is held."""
-    step = len(sample) if origin is None else RECORDS_PER_BLOCK
-    for start in range(0, len(sample), step):
-        rows = slice(start, start + step)
-        yield rows, sample if origin is None else sample[rows] - origin
-
-
-def _project(sample: Tensor, directions: Tensor, origin: Tensor | None) -> Tensor:
-    """Return the projections [k, n] of the records."""
-    out = sample.new_empty(directions.shape[1], len(sample))
-    for rows, block in _blocks(sample, origin):
-        out[:, rows] = directions.T @ block.T
-    return out
-
-
-def _direction_gradient(sample: Tensor, slopes: Tensor, origin: Tensor | None) -> Tensor:
-    """Return the derivative [d, k] in the directions from the slopes [k, n] in the projections."""
-    gradient = sample.new_zeros(sample.shape[1], len(slopes))
-    for rows, block in _blocks(sample, origin):
-        gradient.addmm_(block.T, slopes[:, rows].T)
-    return gradient
 
 
 class _Sliced(torch.autograd.Function):

@@ -18,6 +18,7 @@ from wpriv.run.results.expectations import Verdict
 from wpriv.run.training import merge_sweep, progress, train
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import Say
+from wpriv.run.training.trained import load_finished
 
 Row = dict[str, Any]
 MAX_CELLS = 10_000
@@ -216,7 +217,7 @@ def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str) -> SweepRes
 def _row(cell: Cell, path: Path) -> Row:
     """The labels, the last metrics and the first guarantee of a finished cell."""
     plan, folder = train.planned(cell.recipe, path, sizes=_sizes(path))
-    return {**cell.labels, **train.load_finished(plan, folder).results()[0]}
+    return {**cell.labels, **load_finished(plan, folder).results()[0]}
 
 
 def _sizes(path: Path) -> dict[str, int]:

@@ -11,45 +11,16 @@ from typing import Any
 
 from wpriv.config import document, resolve_train
 from wpriv.config.recipe import Recipe, check
-from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.run import load_recipe
-from wpriv.run.accounting.evaluate import Refusal
-from wpriv.run.results import expectations, file_names, read
-from wpriv.run.results.expectations import Verdict
 from wpriv.run.training import finalize, load_data, plan, progress, run_folder
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.process_group import is_main, together
 from wpriv.run.training.run_folder import RunFolder
+from wpriv.run.training.trained import Trained, load_finished
 
-Row = dict[str, Any]
 Stop = Callable[[], str | None]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A finished training: metrics by epoch, guarantees, verdicts on published numbers, the statement and the files."""
-
-    plan: Plan
-    metrics: list[Row]
-    guarantees: list[Guarantee]
-    refused: list[Refusal]
-    verdicts: list[Verdict]
-    statement: dict[str, Any]
-    out: Path
-    files: tuple[Path, ...] = ()
-
-    def results(self) -> list[Row]:
-        """Return the last metrics and the noise, once for each guarantee; the last metrics alone without privacy."""
-        row = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
-        if self.plan.release is not None:
-            row["noise"] = self.plan.multiplier * self.plan.release.sensitivity
-        return [{**row, **_bounds(guarantee)} for guarantee in self.guarantees] or [self.metrics[-1]]
-
-    def require(self) -> None:
-        """Raise CheckFailed if a published number was missed."""
-        expectations.require(self.verdicts)
 
 
 def train(
@@ -152,19 +123,6 @@ def run(
         started = time.time()
         data = load_data.data(recipe, root)
         return _Run(recipe, out, data, device, say, stop_reason, started).run(resume=resume, fork=fork, fresh=fresh)
-
-
-def load_finished(job: Plan, folder: RunFolder) -> Trained:
-    """Return the training whose results a folder holds."""
-    metrics = _metrics(folder.path)
-    entries = finalize.entries_of_model(folder)
-    process = None if job.private is None else finalize.process_from_ledger(job, folder, entries)
-    statement = finalize.load_statement(folder.path, process, entries)
-    rows, refused = ([], []) if process is None else plan.guarantees(job, process)
-    paths = (folder.path / name for name in file_names.of_training(job.train.task))
-    files = tuple(path for path in paths if path.is_file())
-    trained = Trained(job, metrics, rows, refused, [], statement, folder.path, files)
-    return replace(trained, verdicts=expectations.verdicts(job.recipe, trained.results(), first=True))
 
 
 def schedule(job: Plan, run: int = 1) -> Any:
@@ -277,24 +235,6 @@ class _Run:
             raise
 
 
-def _metrics(path: Path) -> list[Row]:
-    """Return the metrics of a finished run.
-
-    Raises:
-        UsageError: the file is missing, or holds no metrics of a run.
-    """
-    try:
-        rows = read.table(path / file_names.METRICS)
-    except UsageError:
-        rows = []
-    if not rows or not {"epoch", "step"} <= rows[-1].keys():
-        raise UsageError(
-            f"{path / file_names.METRICS} holds no metrics of a run. Delete {path / file_names.STATEMENT} and give the "
-            f"same command again: both are written again from the model and the ledger"
-        )
-    return rows
-
-
 def _is_trained(folder: RunFolder, identity: str) -> bool:
     """Return True if the weights in a folder are those at the end of this training.
 
@@ -311,8 +251,3 @@ def _is_trained(folder: RunFolder, identity: str) -> bool:
         f"statement is missing. Continue from these weights at the cost of both runs with --fork, or begin again with "
         f"--fresh"
     )
-
-
-def _bounds(guarantee: Guarantee) -> Row:
-    row = guarantee.as_dict()
-    return {key: row[key] for key in ("accountant", "claim", "epsilon", "delta")}
