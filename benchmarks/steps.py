@@ -108,13 +108,13 @@ def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: b
 
 def noise(model: nn.Module, x: Tensor, y: Tensor, exact: bool = False) -> Step:
     """Build only the noise of a step of wpriv, on a sum of zeros."""
-    from wpriv.engine.exact_sums import Sum
+    from wpriv.engine.exact_sums import ExactSum
     from wpriv.engine.noise_stream import Noise
     from wpriv.engine.release import Bounded, add_noise
 
     parameters = list(model.parameters())
     zeros = Bounded([torch.zeros_like(p) for p in parameters], CLIP, "add-remove")
-    total = Sum(parameters, CLIP).bounded("add-remove") if exact else zeros
+    total = ExactSum(parameters, CLIP).bounded("add-remove") if exact else zeros
     source = Noise(device=x.device)
 
     def step() -> None:

@@ -136,7 +136,7 @@ def test_recipe_cp_takes_a_name_without_yaml_as_a_folder(tmp_path, capsys):
         assert (tmp_path / file).is_file()
         assert main(["recipe", "check", str(tmp_path / file)]) == 0
     assert main(["recipe", "cp", "plc/fig5-gauss", str(tmp_path / "new")]) == 2
-    assert "already" in capsys.readouterr().err
+    assert "exists" in capsys.readouterr().err
 
 
 DAMAGES = {

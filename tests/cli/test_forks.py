@@ -98,7 +98,7 @@ def test_the_statement_of_a_fork_holds_both_figures_and_what_each_assumes(traine
     )
     # the noise was found for eps = 5 as if both runs had been planned together
     assert figures["adaptive"]["epsilon"] > 5
-    assert any("after seeing" in line for line in said["warnings"])
+    assert any("led to this fork" in line for line in said["warnings"])
     told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
     assert figures["fixed"]["assumes"] in told
     assert figures["adaptive"]["assumes"] in told
@@ -114,4 +114,4 @@ def test_a_fork_of_plain_gauss_steps_costs_no_more_for_being_one(trained, tmp_pa
     assert figures["adaptive"]["accountant"] == "gdp"
     assert figures["adaptive"]["epsilon"] == pytest.approx(figures["fixed"]["epsilon"], rel=1e-12)
     assert figures["fixed"]["epsilon"] <= 5
-    assert not any("after seeing" in line for line in said["warnings"])
+    assert not any("led to this fork" in line for line in said["warnings"])

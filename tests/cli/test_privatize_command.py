@@ -137,7 +137,7 @@ def test_every_error_is_one_paragraph_with_its_code(folder, capsys, line, code, 
     ("old", "new", "told"),
     [
         ("delta: 1e-5\n", "", "r.yaml:1:1: "),
-        ("eps: 2\n", "", "r.yaml:1:1: give a target (--eps)"),
+        ("eps: 2\n", "", "r.yaml:1:1: give a target (eps)"),
         ("mech: local-gauss", "mech: gauss", "r.yaml:4:7: mech: must be 'local-gauss' or 'local-laplace'"),
         ("radius: 1", "radios: 1", "r.yaml:7:1: unknown key 'radios'; did you mean 'radius'?"),
         ("radius: 1", "radius: 0", "r.yaml:7:9: radius: must be greater than 0; found 0"),

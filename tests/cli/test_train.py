@@ -67,7 +67,7 @@ def test_a_run_leaves_every_file_it_names_and_accounts_for_what_ran(recipe, tmp_
     assert code == 0
     assert re.search(r"eps = (3\.99\d+|4) at delta = 1e-05, certified by pld", out)
     assert "an upper bound by rdp" in out
-    assert "read as: n = 18 steps = ceil(3 epochs x 6 steps an epoch), rounded up once over the whole run" in err
+    assert "read as: n = 18 steps = ceil(3 epochs x 6 steps an epoch), rounded up once" in err
     assert re.search(r"step 18 of 18, epoch 3: loss .*, accuracy .*, eps 4, ", err)
     assert {path.name for path in (tmp_path / "done").iterdir()} == set(file_names.TRAINING)
     said = json.loads((tmp_path / "done" / file_names.STATEMENT).read_text())

@@ -11,11 +11,14 @@ import pytest
 
 import wpriv
 from wpriv import data
+from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
-from wpriv.figures import losses, noise, odds, parity, scores
+from wpriv.figures import losses, noise, scores
 from wpriv.run import load_recipe
 from wpriv.run.training import sweep, train
 from wpriv.tasks import _fairness, fair
+
+odds, parity = (registry.load("figures", name) for name in ("odds", "parity"))
 
 RECIPE = """\
 kind: train

@@ -476,8 +476,8 @@ PENALTY = {"alpha": 0.5, "bound": 1.0, "lipschitz": 1.0, "sizes": ((2, 3),), "cl
         ({"sizes": ((2, 0),)}, "sizes must give the records of both groups"),
         ({"lipschitz": 0.0}, "norm above 0; found 0"),
         ({"bound": -1.0}, "bound"),
-        ({"alpha": 1.5}, "weight from 0 to 1"),
-        ({"clip": 0.0}, "needs --param clip"),
+        ({"alpha": 1.5}, "alpha"),
+        ({"clip": 0.0}, "clip"),
     ],
 )
 def test_a_penalty_that_cannot_be_is_refused(given, told):

@@ -51,7 +51,7 @@ def test_budget_answers_one_guarantee():
 
 @pytest.mark.parametrize("question", [{}, {"eps": 1, "delta": 1e-5}])
 def test_budget_wants_one_question(question):
-    with pytest.raises(UsageError, match="--eps to learn delta"):
+    with pytest.raises(UsageError, match="eps"):
         wpriv.budget("gauss", sigma=1, **question)
 
 

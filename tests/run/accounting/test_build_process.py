@@ -36,8 +36,8 @@ def test_a_step_is_read_from_text_and_from_numbers_alike():
         ({}, "needs a mechanism"),
         ({"mech": 3}, "needs a mechanism"),
         ({"mech": "laplacee"}, "did you mean 'laplace'?"),
-        ({"mech": "laplace"}, "needs --scale"),
-        ({"mech": "randomized-response"}, "needs --param eps0"),
+        ({"mech": "laplace"}, "`scale`"),
+        ({"mech": "randomized-response"}, "`eps0=...`"),
         ({"mech": "gauss", "sigma": 1, "sensitivty": 1}, "did you mean 'sensitivity'?"),
         ({"mech": "gauss", "sigma": True}, "must be a finite number"),
         ({"mech": "gauss", "sigma": [1]}, "must be a number"),
@@ -133,5 +133,5 @@ def test_a_missing_history_is_a_missing_resource(tmp_path):
 
 
 def test_history_stands_alone():
-    with pytest.raises(UsageError, match="--sigma"):
+    with pytest.raises(UsageError, match="sigma"):
         build_process.described_process(None, params={"sigma": 1}, history="steps.json")

@@ -59,9 +59,9 @@ class LocalMechanism:
     def __post_init__(self) -> None:
         for name in ("eps", "delta", "sigma", "scale", "radius", "quantile", "center"):
             if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, number(value, f"--{name}"))
+                object.__setattr__(self, name, number(value, f"`{name}`"))
         if self.seed is not None:
-            object.__setattr__(self, "seed", whole(self.seed, "--seed"))
+            object.__setattr__(self, "seed", whole(self.seed, "`seed`"))
 
     @property
     def p(self) -> int:
@@ -75,7 +75,7 @@ class LocalMechanism:
         if norm is None:
             local = [name for name in known if registry.mechanism(name).clip_norm is not None]
             hint = did_you_mean(self.mech, local) if isinstance(self.mech, str) else ""
-            raise UsageError(f"privatize needs --mech {' or '.join(local)}; found {shown(self.mech)}{hint}")
+            raise UsageError(f"privatize needs `mech` {' or '.join(local)}; found {shown(self.mech)}{hint}")
         return norm
 
     @property
@@ -143,24 +143,24 @@ def _check_noise_options(options: LocalMechanism) -> None:
     if getattr(options, other) is not None:
         raise UsageError(f"{options.mech} has a {parameter}, not a {other}; give {flag}, or the other mechanism")
     if given == (options.eps is not None):
-        raise UsageError(f"give a target (--eps) or the noise itself ({flag}); found {'both' if given else 'neither'}")
+        raise UsageError(f"give a target (`eps`) or the noise itself ({flag}); found {'both' if given else 'neither'}")
     if formula is not None and (given or not isinstance(formula, str) or formula not in FORMULAS):
         also = f" and {flag}" if given else ""
         raise UsageError(
-            f"--formula chooses the noise for a target: {' or '.join(FORMULAS)}; found {shown(formula)}{also}"
+            f"`formula` chooses the noise for a target: {' or '.join(FORMULAS)}; found {shown(formula)}{also}"
         )
     if options.p == 2:
         if options.delta is None:
             raise UsageError(
-                "Gauss noise has no finite eps at delta = 0: give --delta, well below 1 / records, such as 1e-5"
+                "Gauss noise has no finite eps at delta = 0: give `delta`, well below 1 / records, such as 1e-5"
             )
     elif options.nonnegative:
         raise UsageError(
-            "--nonnegative does not reduce Laplace noise: the l1 diameter of the nonnegative part is 2 radii as well. "
+            "`nonnegative` does not reduce Laplace noise: the l1 diameter of the nonnegative part is 2 radii as well. "
             "Leave it out"
         )
     elif formula == "eq4":
-        raise UsageError("--formula eq4 is for Gauss noise; Laplace noise has an exact formula. Leave it out")
+        raise UsageError("`formula` eq4 is for Gauss noise; Laplace noise has an exact formula. Leave it out")
 
 
 def _noise(options: LocalMechanism, step: dict[str, Any]) -> tuple[float, str]:
@@ -168,7 +168,7 @@ def _noise(options: LocalMechanism, step: dict[str, Any]) -> tuple[float, str]:
     eps, delta = options.eps, options.delta
     assert eps is not None  # either noise or target is given
     if not 0 < eps < math.inf:
-        raise UsageError(f"--eps must be a finite number greater than 0; found {eps}")
+        raise UsageError(f"`eps` must be a finite number greater than 0; found {eps}")
     sensitivity = _mechanism({**step, options.parameter: step["radius"]}).sensitivity
     if delta is None:
         return _quotient(sensitivity, eps), PURE

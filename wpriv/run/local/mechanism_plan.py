@@ -63,13 +63,13 @@ def plan(
     _check(options)
     center = options.center or 0.0
     if abs(center) > MAX_CENTER:
-        raise UsageError(f"--center must lie between -1e9 and 1e9; found {center:g}. Use other units")
+        raise UsageError(f"`center` must lie between -1e9 and 1e9; found {center:g}. Use other units")
     bounds, origin = _bounds(options, shape, public, root, center)
     radius = options.radius
     if radius is None:
         if bounds is None:
             raise UsageError(
-                "give --radius, the norm that records are clipped to, chosen without looking at these records"
+                "give `radius`, the norm that records are clipped to, chosen without looking at these records"
             )
         radius = rounded(float(np.linalg.norm(bounds.ravel(), p)) * (1 + 1e-9), up=True)
     if not radius > 0:
@@ -79,7 +79,7 @@ def plan(
     radius, noise = mechanism.mechanism.radius, mechanism.noise
     ball_projection.check(radius, noise)
     if options.dtype == "float32" and 50 * noise + radius > float(np.finfo(np.float32).max):
-        raise UsageError(f"noise of {noise:g} overflows float32; use --dtype float64")
+        raise UsageError(f"noise of {noise:g} overflows float32; use `dtype` float64")
     step = ball_projection.spacing(radius, noise)
     return Plan(mechanism, options.dct, bounds, origin, center, options.dtype, options.seed, step)
 
@@ -88,16 +88,16 @@ def _check(options: LocalMechanism) -> None:
     """Refuse options of the clipping and of the output that are out of range or do not fit each other."""
     dtype, seed, dct, nonnegative = options.dtype, options.seed, options.dct, options.nonnegative
     if not isinstance(dtype, str) or dtype not in ("float32", "float64"):
-        raise UsageError(f"--dtype must be float32 or float64; found {shown(dtype)}")
+        raise UsageError(f"`dtype` must be float32 or float64; found {shown(dtype)}")
     if seed is not None and not 0 <= seed < 2**63:
-        raise UsageError(f"--seed must be a whole number from 0 to 2^63 - 1; found {seed}")
+        raise UsageError(f"`seed` must be a whole number from 0 to 2^63 - 1; found {seed}")
     if dct and nonnegative:
         raise UsageError(
-            "--dct gives coefficients of both signs, also of nonnegative records: leave out --nonnegative or --dct"
+            "`dct` gives coefficients of both signs, also of nonnegative records: leave out `nonnegative` or `dct`"
         )
     if options.center is not None and (dct or nonnegative):
-        other = "--dct" if dct else "--nonnegative"
-        raise UsageError(f"--center needs records that are clipped as read; leave out --center or {other}")
+        other = "`dct`" if dct else "`nonnegative`"
+        raise UsageError(f"`center` needs records that are clipped as read; leave out `center` or {other}")
 
 
 def _bounds(
@@ -107,13 +107,13 @@ def _bounds(
     quantile, thresholds = options.quantile, options.thresholds
     if thresholds is not None:
         if quantile is not None or public is not None:
-            raise UsageError("--thresholds gives the bounds themselves; leave out --quantile and --public")
+            raise UsageError("`thresholds` gives the bounds themselves; leave out `quantile` and `public`")
         source = records(thresholds if isinstance(thresholds, np.ndarray) else str(thresholds), root)
         bounds, origin = source.x.reshape(-1).astype(np.float64), source.name
     elif quantile is not None:
         bounds, origin = _public_quantile(quantile, options.dct, shape, public, center)
     elif public is not None:
-        raise UsageError("--public requires --quantile, for example --quantile 0.8")
+        raise UsageError("`public` requires `quantile`, for example `quantile` 0.8")
     else:
         return None, ""
     size = math.prod(shape)
@@ -131,14 +131,14 @@ def _public_quantile(
     """Return a quantile of the magnitude of each number in public records, and its description."""
     if public is None:
         raise UsageError(
-            "--quantile of the protected records would reveal something about them, and no noise covers it: name "
-            "public records of the same shape with --public, or give bounds fixed in advance with --thresholds"
+            "`quantile` of the protected records would reveal something about them, and no noise covers it: name "
+            "public records of the same shape with `public`, or give bounds fixed in advance with `thresholds`"
         )
     if not 0 < quantile <= 1:
-        raise UsageError(f"--quantile must be greater than 0 and at most 1; found {quantile}")
+        raise UsageError(f"`quantile` must be greater than 0 and at most 1; found {quantile}")
     if public.shape != shape:
         raise UsageError(
-            f"--public must have records of the shape of the protected ones, {list(shape)}; "
+            f"`public` must have records of the shape of the protected ones, {list(shape)}; "
             f"{public.name} has {list(public.shape)}"
         )
     rows = public.rows(0, len(public.x)) - center

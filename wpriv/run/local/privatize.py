@@ -119,7 +119,7 @@ def privatize(
         dtype=dtype,
         seed=seed,
     )
-    count = None if limit is None else whole(limit, "--limit")
+    count = None if limit is None else whole(limit, "`limit`")
     folder, path = _path(root, "--data-root"), _path(out, "--out")
     files = None if path is None else ReportFiles.at(path)
     private = records(data, folder, array=array, limit=count, parameters=reader)
@@ -186,7 +186,7 @@ def _public(public: Records, private: Records) -> Records:
     """Return records that are declared public, unless they are the protected ones."""
     count = min(len(public.x), len(private.x))
     if public.name == private.name and np.array_equal(public.x[:count], private.x[:count]):
-        raise UsageError(f"--public {public.name} names the protected records; name other records that are public")
+        raise UsageError(f"`public` {public.name} names the protected records; name other records that are public")
     return public
 
 

@@ -148,7 +148,7 @@ def _chosen(path: Path, arrays: dict[str, Array], array: str) -> tuple[Array, Ar
     """Return the named array, or ``x``, or the only one, with ``y`` as its labels where it exists."""
     name = array or ("x" if "x" in arrays else next(iter(arrays)) if len(arrays) == 1 else "")
     if name not in arrays:
-        reason = f"has no array called {array!r}" if array else "has several arrays; name the records with --array"
+        reason = f"has no array called {array!r}" if array else "has several arrays; name the records with `array`"
         names = ", ".join(f"{key} {list(value.shape)}" for key, value in arrays.items()) or "none"
         raise UsageError(f"{path}: {reason}. Found {names}")
     return arrays[name], arrays.get("y") if name != "y" else None
