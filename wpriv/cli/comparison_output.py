@@ -7,6 +7,7 @@ from typing import Any
 
 from wpriv._version import __version__
 from wpriv.cli import output
+from wpriv.cli.flags import as_flags
 from wpriv.cli.guarantee_output import TABLE_SCHEMA
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import Panel
@@ -72,7 +73,7 @@ def print_interpretations(rows: list[Row], mode: str) -> None:
         body = []
         for row in rows:
             value = "-" if row["reason"] else text(row[answer], up=True, digits=4)
-            assumption = row["assumption"] + (f" ({row['reason']})" if row["reason"] else "")
+            assumption = row["assumption"] + (f" ({as_flags(row['reason'])})" if row["reason"] else "")
             words = [row.get("claim") or "-", row["sampling"], str(row["n"]), row["adjacency"], row["accountant"]]
             body.append([value, *words, assumption])
         output.emit_table(header, body)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wpriv.cli import terminal
+from wpriv.cli.flags import as_flags
 
 
 def emit(line: str) -> None:
@@ -45,8 +46,8 @@ def emit_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, above: s
 
 
 def say(kind: str, line: str) -> None:
-    """Print a note or a warning to standard error."""
-    print(f"wpriv: {kind}: {line}", file=sys.stderr)
+    """Print a note or a warning to standard error, with arguments in backticks as flags; file names stay unchanged."""
+    print(f"wpriv: {kind}: {line if kind == 'wrote' else as_flags(line)}", file=sys.stderr)
 
 
 def warn(lines: Iterable[str]) -> None:

@@ -39,7 +39,7 @@ def nearest(x: Array, radius: float, p: int) -> Array:
         Duchi, Shalev-Shwartz, Singer, Chandra (2008), Figure 1, for p = 1.
 
     >>> nearest(np.array([[3.0, -1.0], [0.2, 0.1]]), 1.0, 1).tolist()
-    [[1.0, 0.0], [0.2, 0.1]]
+    [[1.0, -0.0], [0.2, 0.1]]
     """
     largest = np.maximum(np.abs(x).max(axis=1, initial=0.0), radius)
     # relative to the largest entry nothing overflows
