@@ -209,7 +209,7 @@ def test_explain_shows_formula_sources_readings_and_the_loss_class(capsys):
         "noise multiplier",
         "number of compositions",
         "privacy loss class",
-        "each record by itself",
+        "each record independently",
     ):
         assert words in text
     classes = as_json(capsys, job)["explain"]["loss_class"]
