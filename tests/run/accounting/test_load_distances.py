@@ -74,7 +74,7 @@ def test_faulty_files_are_refused_with_the_flag(tmp_path):
         observed(str(tmp_path / "none.npz"))
     for name, content, told in (
         ("a.npz", b"no archive", "not an .npz file"),
-        ("b.csv", b"", "--observed"),
+        ("b.csv", b"", "observed"),
         ("c.csv", b"distance\nx\n", "not a CSV of numbers"),
         ("d.csv", b"distance\n-1\n", "at least 0"),
         ("g.csv", b"distance\n1\n2,3\n", "line 3: "),
