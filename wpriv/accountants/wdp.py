@@ -112,8 +112,8 @@ def _total(process: Process, variant: str, order: float, option: float) -> float
     steps = process.steps
     losses = [_losses(step.mechanism, step.sampling, step.observed, variant, order, option) for step in steps]
     return math.fsum(
-        step.n * float(own[0]) if step.observed is None else step.observed.total(own, step.n)
-        for step, own in zip(steps, losses, strict=True)
+        step.n * float(step_losses[0]) if step.observed is None else step.observed.total(step_losses, step.n)
+        for step, step_losses in zip(steps, losses, strict=True)
     )
 
 

@@ -204,7 +204,7 @@ def _adaptivity(row: Guarantee) -> list[str]:
 
 
 def _distance_to_best(row: Guarantee) -> list[str]:
-    """How far the calibrated value can be from the best one, where a value is known that misses the target."""
+    """The distance of the calibrated value from the best one, if a value is known that misses the target."""
     calibrated = row.extra.get("calibrated")
     if not calibrated or not calibrated["misses"] or not calibrated["within"]:
         return []

@@ -29,12 +29,12 @@ STYLES = {
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that can move its cursor."""
+    """Tell whether a stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that may have colour: NO_COLOR is kept."""
+    """Tell whether a stream is a terminal that may have colour: NO_COLOR is kept."""
     return is_live(stream) and not os.environ.get("NO_COLOR")
 
 

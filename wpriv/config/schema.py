@@ -149,7 +149,7 @@ class Panel(Part):
         return {name: default for module in modules for name, default in registry.options(module).items()}
 
     def _is_whole(self, name: str) -> bool:
-        """Whether a quantity takes whole numbers alone: n, or a parameter of that type."""
+        """Tell whether a quantity takes whole numbers alone: n, or a parameter of that type."""
         if self.table not in PROCESS_TABLES:
             candidates = [plugin_fields("tables", self.table)]
         elif name == "n":

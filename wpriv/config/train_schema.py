@@ -87,7 +87,7 @@ class Privacy(StrictModel):
 
     @property
     def exact(self) -> bool:
-        """Whether sums and noise have no floating-point error."""
+        """Tell whether sums and noise have no floating-point error."""
         return self.noise == "exact"
 
 

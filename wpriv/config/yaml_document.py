@@ -158,7 +158,7 @@ def _scalar(event: Any, place: Place, diagnostics: list[Diagnostic]) -> Any:
 
 
 def _is_text(text: str) -> bool:
-    """Whether text written without quotes is read as text, not as a number, a truth value or a fault."""
+    """Tell whether text written without quotes is read as text, not as a number, a truth value or a fault."""
     return not (text in _WORDS or text.lower() in _NOT_FINITE or _INT.match(text) or _FLOAT.match(text))
 
 

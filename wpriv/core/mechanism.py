@@ -31,7 +31,7 @@ class AdditiveNoise:
     local: bool = False
 
     def is_textbook(self, family: Family) -> bool:
-        """Whether this is continuous, untruncated noise of a family on a query of a data set, as most papers assume."""
+        """Tell whether this is continuous, untruncated noise of a family on a query of a data set."""
         return self.family == family and not (self.discrete or self.truncated or self.local)
 
 

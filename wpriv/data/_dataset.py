@@ -130,8 +130,10 @@ class Data:
             return
         shape = (count, len(self.response))
         if values is None or values.dtype != np.float32 or values.shape != shape or not np.isfinite(values).all():
-            found = "none" if values is None else f"{values.dtype} {list(values.shape)}"
-            raise MissingResource(f"{where}: responses must be finite float32 numbers {list(shape)}; found {found}")
+            description = "none" if values is None else f"{values.dtype} {list(values.shape)}"
+            raise MissingResource(
+                f"{where}: responses must be finite float32 numbers {list(shape)}; found {description}"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:

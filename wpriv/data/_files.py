@@ -139,7 +139,7 @@ def searched_places(root: Path | None) -> str:
 
 
 def path_exists(path: Path, kind: str) -> bool:
-    """Whether a ``file`` or ``folder`` of that name exists; False also for names that no file can have."""
+    """Tell whether a ``file`` or ``folder`` of that name exists; False also for names that no file can have."""
     try:
         return path.is_dir() if kind == "folder" else path.is_file()
     except (OSError, ValueError):

@@ -90,8 +90,8 @@ def _parse(path: Path, raw: bytes) -> CsvTable:
 def _feature_columns(path: Path, header: list[str], roles: Roles) -> list[str]:
     """Return the columns that are neither the target nor dropped, after checking that all named columns exist."""
     if not header or not all(header):
-        found = ", ".join(header)[:120] or "none"
-        raise MissingResource(f"{path}: the first line must give every column a distinct name; found {found}")
+        first_line = ", ".join(header)[:120] or "none"
+        raise MissingResource(f"{path}: the first line must give every column a distinct name; found {first_line}")
     dropped = [column.strip() for column in roles.drop.split(",") if column.strip()]
     for column in [roles.target, *([roles.sensitive] if roles.sensitive else []), *dropped]:
         if column not in header:

@@ -37,7 +37,7 @@ CLASSES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shi
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Whether files must be the published ones."""
+    """The option to refuse files other than the published ones."""
 
     verify: bool = parameter("refuse files whose checksum is not the published one", default=True)
 

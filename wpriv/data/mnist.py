@@ -38,7 +38,7 @@ FILES = FileSet(
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Whether files must be the published ones."""
+    """The option to refuse files other than the published ones."""
 
     verify: bool = parameter("refuse files whose checksum is not the published one", default=True)
 

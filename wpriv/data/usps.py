@@ -33,7 +33,7 @@ PIXELS = 16 * 16
 
 @dataclass(frozen=True)
 class Params(Parameters):
-    """Whether files must be the published ones."""
+    """The option to refuse files other than the published ones."""
 
     verify: bool = parameter(
         "refuse LIBSVM files whose checksum is not the published one (usps.mat has none)", default=True

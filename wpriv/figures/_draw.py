@@ -251,13 +251,13 @@ def _band(axes: Any, xs: list[float], rows: list[Row], y: str, bottom: float, co
 
 
 def _geometric(xs: list[float]) -> bool:
-    """Whether values are spaced by ratios, not differences: the middle is nearer the geometric mean of the ends."""
+    """Tell whether values are spaced by ratios: the middle is nearer the geometric mean of the ends."""
     values = sorted(set(xs))
     middle, low, high = values[len(values) // 2], values[0], values[-1]
     return abs(math.log(middle / math.sqrt(low * high))) < abs(math.log(middle / ((low + high) / 2)))
 
 
 def _wide(values: list[Any]) -> bool:
-    """Whether the positive values span a factor of 30 or more: the axis is then logarithmic and omits zeros."""
+    """Tell whether the positive values span a factor of 30 or more: the axis is then logarithmic and omits zeros."""
     positive = [v for v in map(finite, values) if v is not None and v > 0]
     return len(positive) > 1 and max(positive) >= 30 * min(positive)

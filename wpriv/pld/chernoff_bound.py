@@ -12,7 +12,7 @@ from wpriv.pld.adaptive_nodes import TailScan
 
 
 def chernoff_suffices(scans: list[TailScan], counts: list[Counts], eps: float, delta: float) -> bool:
-    """Whether Chernoff's bound of delta at eps > 0 is at most delta > 0.
+    """Tell whether Chernoff's bound of delta at eps > 0 is at most delta > 0.
 
     The tilt starts at that of a normally distributed loss and is improved by Newton's method.
 

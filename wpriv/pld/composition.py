@@ -209,7 +209,7 @@ class Composition:
         return [scan_tails(*group.members, depth=depth) for group in self.groups]
 
     def _chernoff_suffices(self, eps: float, delta: float) -> bool:
-        """Whether Chernoff's bound proves (eps, delta), for both above zero."""
+        """Tell whether Chernoff's bound proves (eps, delta), for both above zero."""
         if eps <= 0 or delta <= 0:
             return False
         return chernoff_suffices(self._scans(math.log(delta)), self.counts, eps, delta)
@@ -247,7 +247,7 @@ class Composition:
         return None
 
     def _out_of_time(self) -> bool:
-        """Whether the question's time is spent, so that the best answer so far is returned."""
+        """Tell whether the question's time is spent, so that the best answer so far is returned."""
         return time.process_time() - self._question_start > self._question_seconds
 
 

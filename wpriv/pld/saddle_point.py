@@ -57,7 +57,7 @@ class ApproximatePmf:
         return ApproximatePmf(y, mass, float(ends[keep[-1] + 1]))
 
     def reaches(self, cut: float) -> bool:
-        """Whether losses lie above the cut; or below its negative, unless rare losses above were left out."""
+        """Tell whether losses lie above the cut; or below its negative, unless rare losses above were left out."""
         return float(self.y[-1]) >= cut or (float(self.y[0]) <= -cut and not self.truncated)
 
     def up_to(self, last: int) -> ApproximatePmf:

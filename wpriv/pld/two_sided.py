@@ -47,7 +47,7 @@ class TwoSidedComposition:
         return self.lower.delta(eps + self.lower_eps_slack, -1), self.upper.delta(eps - self.upper_eps_slack, +1)
 
     def meets_target(self, eps: float, delta: float) -> bool:
-        """Whether the pessimistic composition alone proves (eps, delta), eps >= 0."""
+        """Tell whether the pessimistic composition alone proves (eps, delta), eps >= 0."""
         return eps >= 0 and self.upper.delta(eps - self.upper_eps_slack, +1) <= delta
 
     def epsilon(self, delta: float, guess: float, deviation: float) -> tuple[float, float]:

@@ -43,7 +43,7 @@ def listing(root: Path | None = None) -> list[dict[str, Any]]:
 
 
 def _has_files(reader: ModuleType, root: Path | None) -> bool:
-    """Whether all files of a data set that could not be read exist."""
+    """Tell whether all files of a data set that could not be read exist."""
     try:
         return hasattr(reader, "FILES") and bool(reader.FILES.find(root))
     except MissingResource:

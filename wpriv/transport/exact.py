@@ -13,8 +13,8 @@ from wpriv.transport.costs import full_precision
 def check_same_size(x: Tensor, y: Tensor) -> None:
     """Raise UsageError unless the samples have the same size and type and are finite."""
     if x.ndim != 2 or x.shape != y.shape or not x.numel() or x.dtype != y.dtype or x.device != y.device:
-        found = f"{x.dtype} {list(x.shape)} on {x.device} and {y.dtype} {list(y.shape)} on {y.device}"
-        raise UsageError(f"x and y must be points [n, d] of the same number, type and device; found {found}")
+        description = f"{x.dtype} {list(x.shape)} on {x.device} and {y.dtype} {list(y.shape)} on {y.device}"
+        raise UsageError(f"x and y must be points [n, d] of the same number, type and device; found {description}")
     if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
         raise UsageError("x and y must be finite; found inf or nan among the points")
 

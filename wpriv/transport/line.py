@@ -126,8 +126,8 @@ def check_pair(x: Tensor, y: Tensor, p: float) -> None:
     """Raise UsageError unless x and y are samples of the same type and p is a valid order."""
     for name, sample in (("x", x), ("y", y)):
         if not isinstance(sample, Tensor) or sample.dtype not in (torch.float32, torch.float64):
-            found = sample.dtype if isinstance(sample, Tensor) else type(sample).__name__
-            raise UsageError(f"{name} must be a tensor of float32 or float64; found {found}")
+            kind = sample.dtype if isinstance(sample, Tensor) else type(sample).__name__
+            raise UsageError(f"{name} must be a tensor of float32 or float64; found {kind}")
     if x.dtype != y.dtype or x.device != y.device:
         raise UsageError(
             f"x and y must share dtype and device; found {x.dtype} on {x.device} and {y.dtype} on {y.device}"

@@ -57,7 +57,7 @@ class Divergence:
 
     @property
     def converged(self) -> Tensor:
-        """Whether all three problems converged."""
+        """Tell whether all three problems converged."""
         return self.between.converged & self.first.converged & self.second.converged
 
 
@@ -161,8 +161,8 @@ class _Envelope(torch.autograd.Function):
 
 def _check(x: Tensor, y: Tensor, lam: float, p: float, tol: float, max_iterations: int) -> None:
     if x.dtype not in scaling.FLOOR or y.dtype != x.dtype or x.device != y.device:
-        found = f"{x.dtype} on {x.device} and {y.dtype} on {y.device}"
-        raise UsageError(f"x and y must both be float32 or both float64, on one device; found {found}")
+        description = f"{x.dtype} on {x.device} and {y.dtype} on {y.device}"
+        raise UsageError(f"x and y must both be float32 or both float64, on one device; found {description}")
     if (
         x.ndim < 2
         or y.ndim != x.ndim
@@ -221,8 +221,8 @@ def _weights(given: Tensor | None, name: str, points: Tensor) -> Tensor:
     weights = given.expand(shape).reshape(-1, shape[-1])
     total = weights.sum(1, keepdim=True)
     if not ((weights >= 0).all() and ((total - 1).abs() <= 1e-3).all()):
-        found = f"found a minimum of {float(weights.min()):g} and a sum of {float(total[0]):g}"
-        raise UsageError(f"{name} must be weights of at least 0 with sum 1; {found}")
+        sums = f"found a minimum of {float(weights.min()):g} and a sum of {float(total[0]):g}"
+        raise UsageError(f"{name} must be weights of at least 0 with sum 1; {sums}")
     return weights / total
 
 

@@ -152,7 +152,7 @@ def _steepness(y: Array, tails: tuple[Array, Array]) -> Array:
 
 
 def _stretch(y: Array, share: Array, extra: float) -> Array:
-    """How much wider than the lattice's the spacing may be at each loss, given the tilted mass ``share`` there.
+    """Factor by which the spacing at each loss may exceed the lattice's, given the tilted mass ``share`` there.
 
     Errors are mass times spacing squared, so for the fewest nodes the spacing goes with density^(-1/3). Spacings wider
     than the lattice's may together add the part ``extra`` of the error that mass one causes on the lattice.

@@ -48,11 +48,11 @@ def compare_interpretations(
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
     base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling")}
-    own = build_process.mechanism(base).adjacencies
-    if not set(own) & set(STANDARD_ADJACENCIES):
+    defined = build_process.mechanism(base).adjacencies
+    if not set(defined) & set(STANDARD_ADJACENCIES):
         raise Unsupported(
-            f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under {own[0]} "
-            f"only. Use budget"
+            f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under "
+            f"{defined[0]} only. Use budget"
         )
     given = {k: spec.get(k) for k in REPETITION_KEYS}
     sampled = given["rate"] is not None or given["batch"] is not None
@@ -111,9 +111,9 @@ def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Inter
     ]
 
 
-def _unsampled(own: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Interpretation]:
+def _unsampled(plain: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Interpretation]:
     return [
-        *_by_all(own, "add-remove", assumption),
+        *_by_all(plain, "add-remove", assumption),
         Interpretation(wide, "replace-one", "pld", f"{assumption}; one record is replaced"),
     ]
 

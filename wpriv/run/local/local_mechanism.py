@@ -104,7 +104,7 @@ class CalibratedMechanism:
 
     @property
     def nonnegative(self) -> bool:
-        """Whether inputs are clipped to the nonnegative part of the ball."""
+        """Tell whether inputs are clipped to the nonnegative part of the ball."""
         return bool(self.mechanism.clip_ball().nonnegative)
 
 

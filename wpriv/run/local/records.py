@@ -167,7 +167,7 @@ def _csv(path: Path, raw: bytes) -> Array:
 
 
 def _is_numbers(cells: list[str]) -> bool:
-    """Whether a row holds numbers and not names."""
+    """Tell whether a row holds numbers and not names."""
     try:
         return bool([csv_tables.number(cell) for cell in cells])
     except ValueError:

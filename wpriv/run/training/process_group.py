@@ -10,7 +10,7 @@ from wpriv.errors import WprivError
 
 
 def is_main() -> bool:
-    """Whether this process is the only one, or the first of several."""
+    """Tell whether this process is the only one, or the first of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) < 2 or os.environ.get("RANK", "0") == "0"
 
 

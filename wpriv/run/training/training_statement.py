@@ -151,7 +151,7 @@ def to_markdown(statement: dict[str, Any]) -> str:
 def _guaranteed(
     plan: Plan, process: Process, rows: list[Guarantee], refused: list[Refusal], about: dict[str, Any]
 ) -> dict[str, Any]:
-    """What a private training guarantees: for whom, by which noise, at what cost, and what is not covered."""
+    """The entries of a private training: unit, noise, guarantees, and limits of what they cover."""
     release, private = plan.release, plan.private
     assert release is not None
     assert private is not None
