@@ -67,7 +67,7 @@ def test_noise_without_a_seed_or_on_noisy_records_is_refused(tmp_path):
     without = check(Document("toy", [], {key: value for key, value in made.data.items() if key != "seed"}))
     with pytest.raises(UsageError, match="seed"):
         privatized_data.privatised(without, clear, None)
-    with pytest.raises(UsageError, match=r"toy: data: privatize: .*--radius"):
+    with pytest.raises(UsageError, match=r"toy: data: privatize: .*`radius`"):
         privatized_data.privatised(recipe(radius=None), clear, None)
 
 

@@ -47,7 +47,7 @@ def test_data_sets_are_read_by_name_and_part():
 @pytest.mark.parametrize(
     ("name", "text", "error", "told"),
     [
-        ("two.npz", None, UsageError, r"two\.npz: .*--array.*a \[4, 3\]"),
+        ("two.npz", None, UsageError, r"two\.npz: .*`array`.*a \[4, 3\]"),
         ("bad.npz", "PK nothing", MissingResource, "bad.npz"),
         ("bad.npy", "nothing", MissingResource, "bad.npy"),
         ("empty.npy", "", MissingResource, "empty.npy"),
