@@ -1,0 +1,40 @@
+"""Sphinx settings: Markdown by MyST, the furo theme, docstrings by autodoc and napoleon.
+
+Build with ``sphinx-build -W -b html docs docs/_build/html``; CONTRIBUTING.md has the loop.
+"""
+
+from __future__ import annotations
+
+from wpriv._version import __version__
+
+project = "wpriv"
+author = "The wpriv authors"
+project_copyright = "The wpriv authors, Apache-2.0"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build", "README.md"]
+nitpicky = False
+
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_custom_sections = ["Source"]
+
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
+html_theme = "furo"
+html_title = "wpriv"
+html_static_path = ["_static"]
+html_css_files = ["wpriv.css"]
+html_show_sourcelink = False
+html_theme_options = {"navigation_with_keys": True}

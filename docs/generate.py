@@ -1,0 +1,60 @@
+"""Writes the parts of README.md and docs/ that are computed from the code, between their two comments.
+
+    <!-- generated: mechanisms -->
+    ...
+    <!-- end -->
+
+``python docs/generate.py`` rewrites every such part; tests/test_docs.py fails where one is out of date. The functions
+that make the parts are those of docs/generated/*.py, by the name of the part.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+PAGES = [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
+PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.S)
+
+
+def parts() -> dict[str, Callable[[], str]]:
+    """Return the functions that make the parts, by the name of the part."""
+    functions: dict[str, Callable[[], str]] = {}
+    for path in sorted((DOCS / "generated").glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"docs_generated_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        functions |= module.PARTS
+    return functions
+
+
+def pages() -> dict[Path, tuple[str, str]]:
+    """Return the text of each page that has generated parts, as it is and as it should be."""
+    functions, made = parts(), dict[str, str]()
+    texts = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        names = [name for _, name, _, _ in PART.findall(text)]
+        for name in names:
+            if name not in made:
+                made[name] = functions[name]()
+        if names:
+            texts[page] = (text, PART.sub(lambda part: part[1] + made[part[2]] + part[4], text))
+    return texts
+
+
+def stale() -> list[Path]:
+    """Return the pages whose generated parts are not what the code makes now."""
+    return [page for page, (old, new) in pages().items() if old != new]
+
+
+if __name__ == "__main__":
+    for path, (before, after) in pages().items():
+        if before != after:
+            path.write_text(after, encoding="utf-8")
+            print(path.relative_to(DOCS.parent))

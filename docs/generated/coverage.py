@@ -1,0 +1,115 @@
+"""Which mechanism is defined and proven under which neighbours and sampling, and which accountant covers it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import tempfile
+from pathlib import Path
+
+from wpriv.core import registry
+from wpriv.core.adjacency import STANDARD_ADJACENCIES
+from wpriv.core.pair_distances import Observed, of_distances
+from wpriv.core.process import Process, Sampling, Step
+from wpriv.errors import Unsupported, UsageError
+
+CSV = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"
+EXAMPLES: dict[str, dict[str, object]] = {
+    "discrete-gauss": {"sigma": 0.8},
+    "discrete-laplace": {"scale": 0.9},
+    "gauss": {"sigma": 1.3},
+    "histogram": {"file": "pair.csv"},
+    "laplace": {"scale": 0.7},
+    "local-gauss": {"sigma": 1.3, "radius": 0.5},
+    "local-laplace": {"scale": 0.7, "radius": 0.5},
+    "projection": {"d": 20, "k": 5, "sigma": 1.0},
+    "randomized-response": {"eps0": 1.2},
+    "truncated-gauss": {"sigma": 1.0, "bound": 2.5},
+    "truncated-laplace": {"scale": 1.0, "bound": 3.0},
+    "uniform": {"outcomes": 10},
+    "wgrad": {"sigma": 1.0, "bound": 1.0, "lipschitz_x": 1.0, "size_x": 8, "size_z": 8},
+}
+OBSERVED = of_distances([0.5, 1.0, 1.5], coordinates=10)
+KINDS = {"none": "N", "poisson": "P", "fixed": "F"}
+
+
+def mechanisms() -> str:
+    """Return a table of the mechanisms: parameters, and neighbouring relations for each sampling."""
+    with _example_folder():
+        names = registry.names("mechanisms")
+        assert set(names) == set(EXAMPLES), f"give every mechanism an example in {__file__}"
+        lines = ["| mechanism | parameters | without sampling | poisson | fixed |", "|---|---|---|---|---|"]
+        for name in names:
+            cls = registry.mechanism(name)
+            fields = ", ".join(map(_parameter, dataclasses.fields(cls)))
+            relations = tuple(dict.fromkeys((*STANDARD_ADJACENCIES, *cls.adjacencies)))
+            cells = [", ".join(a for a in relations if _process(name, kind, a)) or "refused" for kind in KINDS]
+            lines.append(f"| `{name}` | {fields} | {' | '.join(cells)} |")
+        return "\n".join(lines) + "\n"
+
+
+def accountants() -> str:
+    """Return a table of the accountants: claim, and the samplings covered for each mechanism."""
+    with _example_folder():
+        names = registry.names("mechanisms")
+        lines = [f"| accountant | claim | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+        for accountant in registry.names("accountants"):
+            module = registry.load("accountants", accountant)
+            claim = module.CLAIM if module.NOTION == "approximate-dp" else f"{module.CLAIM}, {module.NOTION}"
+            cells = [_samplings(accountant, name) for name in names]
+            lines.append(f"| `{accountant}` | {claim} | {' | '.join(cells)} |")
+        return "\n".join(lines) + "\n"
+
+
+class _example_folder:
+    """A temporary current folder that holds the pair of distributions of the example of ``histogram``."""
+
+    def __enter__(self) -> None:
+        self.before, self.folder = os.getcwd(), tempfile.TemporaryDirectory()
+        os.chdir(self.folder.name)
+        Path("pair.csv").write_text(CSV)
+
+    def __exit__(self, *error: object) -> None:
+        os.chdir(self.before)
+        self.folder.cleanup()
+
+
+def _parameter(field: dataclasses.Field) -> str:
+    """Return a parameter with its default; in brackets where it may be left out and then follows from the others."""
+    if field.default is None:
+        return f"[{field.name}]"
+    if field.default is dataclasses.MISSING:
+        return field.name
+    default = field.default if isinstance(field.default, str) else format(field.default, "g")
+    return f"{field.name}={default}"
+
+
+def _process(name: str, kind: str, adjacency: str = "", observed: Observed | None = None) -> Process | None:
+    mechanism = registry.mechanism(name)(**EXAMPLES[name])
+    try:
+        return Process((Step(mechanism, 2, Sampling(kind, 1.0 if kind == "none" else 0.1), observed),), adjacency)
+    except (Unsupported, UsageError):
+        return None
+
+
+def _samplings(accountant: str, name: str) -> str:
+    """Return letters of the samplings for which an accountant answers, perhaps only with observed distances."""
+    plain, seen = (
+        "".join(letter for kind, letter in KINDS.items() if _answers(accountant, _process(name, kind, observed=what)))
+        for what in (None, OBSERVED)
+    )
+    return plain or (f"{seen} observed" if seen else "-")
+
+
+def _answers(accountant: str, process: Process | None) -> bool:
+    if process is None:
+        return False
+    try:
+        delta = registry.load("accountants", accountant).account(process).at(eps=1.0).delta
+    except Unsupported:
+        return False
+    return math.isfinite(delta.estimate)
+
+
+PARTS = {"mechanisms": mechanisms, "accountants": accountants}

@@ -1,0 +1,125 @@
+"""README.md and docs/: every command runs and prints what is shown, generated parts are up to date, names are there."""
+
+from __future__ import annotations
+
+import math
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wpriv.mechanisms
+from tests.documents import PAGES, README, blocks, run_page
+from tests.points import ROOT
+from wpriv.cli.main import COMMANDS, main
+from wpriv.core import registry
+from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
+from wpriv.run import list_data
+
+DOCS = ROOT / "docs"
+RUNNABLE = [page for page in PAGES if any(b.language in ("console", "sh", "python") for b in blocks(page))]
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+ALL_TEXT = "\n".join(TEXTS.values())
+ROOMS = ("mechanisms", "accountants", "tables", "figures", "tasks", "data", "models")
+PLUGINS = [name for room in ROOMS for name in registry.names(room)]
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def found() -> frozenset[str]:
+    """Return the names of the data sets that this machine has."""
+    return frozenset(str(row["name"]) for row in list_data.listing(None) if row["status"] == "found")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNABLE, ids=relative)
+def test_commands_run_and_print_what_the_page_shows(page, capfd, tmp_path, monkeypatch, found):
+    monkeypatch.chdir(tmp_path)
+    ran = run_page(page, tmp_path, capfd, found)
+    assert ran or any(block.needs for block in blocks(page))
+
+
+def test_enough_pages_and_commands_are_found_to_mean_something():
+    commands = [
+        line for page in PAGES for block in blocks(page) if block.language == "console" for line, _ in block.commands()
+    ]
+    assert len(RUNNABLE) >= 20
+    assert sum("wpriv " in line for line in commands) >= 100
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if any(b.language == "bash" for b in blocks(p))], ids=relative)
+def test_flags_of_scripts_that_are_not_run_exist(page):
+    for block in blocks(page):
+        if block.language != "bash":
+            continue
+        for verb, rest in re.findall(r"\bwpriv ([a-z]+)((?:[^\n\\|;&]|\\\n)*)", block.text):
+            assert verb in COMMANDS, verb
+            flags = set(re.findall(r"(?<!\S)(--[a-z-]+)", rest))
+            assert flags <= flags_of(verb), f"{verb}: {flags - flags_of(verb)}"
+
+
+def flags_of(verb: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-m", "wpriv", verb, "--help"], capture_output=True, text=True, check=True)
+    return set(re.findall(r"--[a-z-]+", done.stdout))
+
+
+def test_the_readme_has_at_most_150_lines():
+    assert len(TEXTS[README].splitlines()) <= 150
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *PLUGINS])
+def test_every_name_that_users_type_is_documented(name):
+    assert f"`{name}`" in ALL_TEXT or f"wpriv {name} " in ALL_TEXT
+
+
+def test_generated_parts_are_up_to_date():
+    script = runpy.run_path(str(DOCS / "generate.py"))
+    stale = script["stale"]()
+    assert not stale, f"run python docs/generate.py; it changes {', '.join(map(str, stale))}"
+
+
+def test_exit_codes_of_the_reference_are_those_of_the_errors():
+    text = (DOCS / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+    for error in (CheckFailed, UsageError, Unsupported, MissingResource):
+        assert re.search(rf"^\| {error.exit_code} \|", text, re.M)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^(`{3,}).*?^\1 *$", "", TEXTS[page], flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if "://" not in target and not target.startswith("mailto:"):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_new_mechanism_is_one_file_that_every_command_finds(tmp_path, monkeypatch, capsys):
+    sources = [
+        b for b in blocks(DOCS / "development" / "add-a-plugin.md") if "Mechanism)" in b.text and b.language == "python"
+    ]
+    (tmp_path / "kary_response.py").write_text(sources[0].text)
+    monkeypatch.setattr(wpriv.mechanisms, "__path__", [*wpriv.mechanisms.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "wpriv.mechanisms.kary_response", raising=False)
+    assert main(shlex.split("budget --mech kary-response --param eps0=0.1 --param answers=16 --eps 0 --quiet")) == 0
+    # the total variation of the answers to two different questions: (e^eps0 - 1) / (e^eps0 + k - 1)
+    assert float(capsys.readouterr().out) == pytest.approx(math.expm1(0.1) / (math.exp(0.1) + 15), rel=1e-5)
+    assert main(shlex.split("calibrate --mech kary-response --param eps0=0.1 --eps 1 --delta 1e-6 --quiet")) == 0
+    sys.modules.pop("wpriv.mechanisms.kary_response", None)
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings(tmp_path):
+    pytest.importorskip("furo", reason="needs the extra docs")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(tmp_path / "html")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "html" / "index.html").exists()
