@@ -4,8 +4,8 @@ The wheel is installed alone into a fresh virtual environment. What it declares 
 packages declare in turn, is linked into that environment from the one that runs the tests: nothing is downloaded, and
 an import that no declaration covers fails.
 
-Each block of README's commands runs there in an empty folder. ``test_readme`` compares what they print; here they only
-have to end with the exit code that README shows.
+The commands of README run there, in an empty folder. ``test_docs`` compares what they print; here they only have to end
+with the exit code that README shows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.test_readme import SESSIONS, blocks
+from tests.documents import README, blocks
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL = {"pywt": "wavelets"}  # imported behind a message that names the extra
@@ -185,24 +185,22 @@ def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("session", SESSIONS, ids=[session[0][0][:60] for session in SESSIONS])
-def test_commands_of_the_readme_run_in_a_fresh_environment(session, fresh, tmp_path):
-    lines = [
-        (part, shown)
-        for line, shown in session
-        for part in line.split(" && ")
-        if not part.startswith(("pip ", "python "))
-    ]
-    for line, shown in lines:
-        wanted = int(shown.split()[-1]) if line.endswith("; echo $?") else 0
-        code, printed = fresh(line.removesuffix("; echo $?"), tmp_path)
-        assert code == wanted, printed
+def test_commands_of_the_readme_run_in_a_fresh_environment(fresh, tmp_path):
+    commands = [pair for block in blocks(README) if block.language in ("console", "sh") for pair in block.commands()]
+    for line, shown in ((part, shown) for whole, shown in commands for part in whole.split(" && ")):
+        if line.startswith(("pip ", "python ")):
+            continue
+        code = int(shown.split()[-1]) if line.endswith("; echo $?") else 0
+        status, printed = fresh(line.removesuffix("; echo $?"), tmp_path)
+        assert status == code, printed
 
 
 @pytest.mark.slow
 def test_python_of_the_readme_runs_in_a_fresh_environment(fresh, tmp_path):
-    for place, block in enumerate(block for block in blocks("python") if ">>>" in block):
-        (tmp_path / f"{place}.txt").write_text(block)
+    sessions = [block.text for block in blocks(README) if block.language == "python" and ">>>" in block.text]
+    assert sessions
+    for place, text in enumerate(sessions):
+        (tmp_path / f"{place}.txt").write_text(text)
     code, printed = fresh("python -m doctest -o ELLIPSIS *.txt", tmp_path)
     assert code == 0, printed
 
