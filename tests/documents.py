@@ -45,6 +45,11 @@ class Block:
     file: str = ""
     needs: str = ""
 
+    @property
+    def runs(self) -> bool:
+        """Whether the block is run: commands, or an interactive session."""
+        return self.language in ("console", "sh") or (self.language == "python" and ">>>" in self.text)
+
     def commands(self) -> list[tuple[str, str]]:
         """Return the commands with the output shown below each ("" where none is shown)."""
         if self.language == "sh":
@@ -93,7 +98,7 @@ def run_page(page: Path, folder: Path, capfd: pytest.CaptureFixture[str], found:
         elif block.language in ("console", "sh"):
             for line, shown in block.commands():
                 count += run_line(line, shown, folder, capfd)
-        elif block.language == "python" and ">>>" in block.text:
+        elif block.runs:
             run_session(block.text, names, page.name)
             count += 1
     return count

@@ -21,7 +21,7 @@ from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
 from wpriv.run import list_data
 
 DOCS = ROOT / "docs"
-RUNNABLE = [page for page in PAGES if any(b.language in ("console", "sh", "python") for b in blocks(page))]
+RUNNABLE = [page for page in PAGES if any(block.runs for block in blocks(page))]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 ALL_TEXT = "\n".join(TEXTS.values())
 ROOMS = ("mechanisms", "accountants", "tables", "figures", "tasks", "data", "models")
