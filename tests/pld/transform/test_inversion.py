@@ -18,6 +18,7 @@ from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.pld import composition, constants
 from wpriv.pld.composition import Composition
+from wpriv.pld.transform import inversion
 from wpriv.pld.transform.atomic_transforms import TiltedAtoms, even_sums
 from wpriv.pld.transform.inversion import invert_transform
 from wpriv.pld.transform.negligible_frequencies import significant_frequencies
@@ -38,6 +39,7 @@ def random_pmf(rng: np.random.Generator, size: int, scale: float) -> tuple[np.nd
     log_scale=st.floats(-3, 0.3),
     share=st.floats(-2, 3),
 )
+@example(seed=287, n=9, size=2, log_scale=-1.0, share=0.25)  # an atom of the sum at eps
 def test_the_bracket_holds_the_exact_sum_over_all_outcomes(seed, n, size, log_scale, share):
     """Oracle: the sum over the multinomial outcomes."""
     rng = np.random.default_rng(seed)
@@ -53,8 +55,10 @@ def test_the_bracket_holds_the_exact_sum_over_all_outcomes(seed, n, size, log_sc
     low, high = composed.delta(eps, -1), composed.delta(eps, +1)
     assert low <= truth * (1 + 1e-12)
     assert truth <= high * (1 + 1e-12)
-    # an atom of the sum may lie within the kernel of eps, and then all of its mass counts
-    assert high - low <= 2e-3 * (truth + spread)
+    # an atom of the sum may lie at eps; smoothing then moves delta by its mass times half the kernel's mean deviation,
+    # 0.09 widths, and a shift of the same order
+    width = inversion._kernel(spread, tilt, 1e-4 * spread).width
+    assert high - low <= 2e-3 * truth + 0.2 * width
 
 
 @settings(max_examples=40, deadline=None)
