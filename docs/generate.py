@@ -4,8 +4,8 @@
     ...
     <!-- end -->
 
-``python docs/generate.py`` rewrites every such part; tests/test_docs.py fails where one is out of date. The functions
-that make the parts are those of docs/generated/*.py, by the name of the part.
+``python docs/generate.py`` rewrites every such part; tests/test_documentation.py fails where one is out of date. The
+functions that make the parts are those of docs/generated/*.py, by the name of the part.
 """
 
 from __future__ import annotations

@@ -119,11 +119,13 @@ def test_there_are_files_to_see():
     assert {name.partition("/")[0] for name in NAMES} >= {name for name in LEVEL if (ROOT / name).is_dir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_file_imports_only_from_the_floors_below_it(path):
     assert not faults(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_no_files_import_each_other():
     modules = {
         f"wpriv.{name.removesuffix('.py').replace('/', '.')}": path for name, path in zip(NAMES, FILES, strict=True)
@@ -216,6 +218,7 @@ def name_comparisons(source: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in FILES if path.parent.name in ("accountants", "accounting", "local")])
 def test_accountants_and_verbs_compare_no_mechanism_names(path):
     """They ask for a capability (``additive_noise``, ...), so that a new mechanism needs no change to them."""

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HEAVY = ("torch", "pandas", "matplotlib", "scipy.stats", "scipy.optimize", "scipy.signal")
 SNIFF = """
 import json, sys

@@ -206,6 +206,7 @@ def test_a_data_set_in_one_new_file_is_read_and_listed(drop, capsys):
     assert capsys.readouterr().out.startswith("synthetic-parity: 8 to train on and 8 to test on, 3 float32")
 
 
+@pytest.mark.slow
 def test_a_task_in_one_new_file_is_trained_by_a_recipe(drop, tmp_path):
     drop("tasks", "mean_square", MEAN)
     recipe = tmp_path / "r.yaml"

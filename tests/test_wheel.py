@@ -4,8 +4,8 @@ The wheel is installed alone into a fresh virtual environment. What it declares 
 packages declare in turn, is linked into that environment from the one that runs the tests: nothing is downloaded, and
 an import that no declaration covers fails.
 
-The commands of README run there, in an empty folder. ``test_docs`` compares what they print; here they only have to end
-with the exit code that README shows.
+The commands of README run there, in an empty folder. ``test_documentation`` compares what they print; here they
+only have to end with the exit code that README shows.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.documents import README, blocks
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL = {"pywt": "wavelets"}  # imported behind a message that names the extra
@@ -174,7 +176,6 @@ def test_what_is_declared_can_be_installed_together(wheel):
     assert {"torch", "joblib", "numpy", "pydantic-core"} <= set(closure(declared(wheel)))
 
 
-@pytest.mark.slow
 def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_path):
     assert fresh("python -c 'import torch, joblib, pandas, rich, matplotlib.pyplot'", tmp_path) == (0, "")
     code, printed = fresh("python -c 'import wpriv; print(wpriv.__file__)'", tmp_path)
@@ -184,7 +185,6 @@ def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_
         assert "ModuleNotFoundError" in fresh(f"python -c 'import {module}'", tmp_path)[1]
 
 
-@pytest.mark.slow
 def test_commands_of_the_readme_run_in_a_fresh_environment(fresh, tmp_path):
     commands = [pair for block in blocks(README) if block.language in ("console", "sh") for pair in block.commands()]
     for line, shown in ((part, shown) for whole, shown in commands for part in whole.split(" && ")):
@@ -195,7 +195,6 @@ def test_commands_of_the_readme_run_in_a_fresh_environment(fresh, tmp_path):
         assert status == code, printed
 
 
-@pytest.mark.slow
 def test_python_of_the_readme_runs_in_a_fresh_environment(fresh, tmp_path):
     sessions = [block.text for block in blocks(README) if block.language == "python" and ">>>" in block.text]
     assert sessions
@@ -205,7 +204,6 @@ def test_python_of_the_readme_runs_in_a_fresh_environment(fresh, tmp_path):
     assert code == 0, printed
 
 
-@pytest.mark.slow
 def test_a_sweep_in_two_processes_runs_in_a_fresh_environment(fresh, tmp_path):
     (tmp_path / "grid.yaml").write_text(GRID)
     code, printed = fresh("wpriv train grid.yaml --jobs 2", tmp_path)

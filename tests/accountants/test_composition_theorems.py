@@ -82,6 +82,7 @@ def test_blocks_of_terms_bound_the_sum_from_above_and_closely() -> None:
     assert exact * (1 - 1e-9) <= value <= exact * (1 + 1e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     eps0=st.floats(-2, 0.5).map(lambda x: 10**x),
@@ -99,6 +100,7 @@ def test_kov_is_exact_for_randomized_response(eps0: float, delta0: float, n: int
     assert kov.account(Process((Step(step, n),))).at(eps=eps).delta.safe == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accountant", [basic, advanced, kov])
 @pytest.mark.parametrize(("sigma", "n"), [(3.0, 1), (3.0, 20), (100.0, 1000), (1e4, 2**20)])
 def test_the_bound_lies_above_the_exact_gauss_and_is_consistent(accountant: object, sigma: float, n: int) -> None:
@@ -113,6 +115,7 @@ def test_the_bound_lies_above_the_exact_gauss_and_is_consistent(accountant: obje
         assert curve.at(eps=eps).delta.safe <= delta * (1 + 1e-4)
 
 
+@pytest.mark.slow
 def test_the_theorems_are_ordered_from_loose_to_tight() -> None:
     for process in (Process((Step(Gauss(50.0), 500),)), Process((Step(Laplace(20.0), 1000),))):
         ends = [a.account(process).at(delta=1e-6).epsilon.safe for a in (kov, advanced, basic)]

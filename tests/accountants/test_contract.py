@@ -94,6 +94,7 @@ def test_an_accountant_declares_notion_claim_and_source(name: str) -> None:
     assert len(module.__doc__) > 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_accountant_covers_some_process_and_refuses_others_as_unsupported(name: str) -> None:
     covered = 0
@@ -108,6 +109,7 @@ def test_an_accountant_covers_some_process_and_refuses_others_as_unsupported(nam
     assert covered >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_ends_are_ordered_and_fall_in_the_question(name: str, kind: str) -> None:
     curve = curve_or_skip(name, processes(100, 1.0)[kind])
@@ -126,6 +128,7 @@ def test_ends_are_ordered_and_fall_in_the_question(name: str, kind: str) -> None
         assert a.safe <= b.safe * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_more_releases_cost_more_and_more_noise_costs_less(name: str, kind: str) -> None:
     few, many, noisy = (
@@ -142,6 +145,7 @@ def test_more_releases_cost_more_and_more_noise_costs_less(name: str, kind: str)
             assert less.epsilon(delta=delta) <= more.epsilon(delta=delta) * 1.001 + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), [case for case in CASES if case[1] in SPLIT])
 def test_equal_steps_count_like_one_step_repeated(name: str, kind: str) -> None:
     (step,) = processes(90, 1.0)[kind].steps
@@ -153,6 +157,7 @@ def test_equal_steps_count_like_one_step_repeated(name: str, kind: str) -> None:
         assert a.estimate == pytest.approx(b.estimate, rel=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("sigma", "n"), [(0.5, 1), (20.0, 100), (1000.0, 2**40)])
 def test_a_rigorous_bracket_contains_the_exact_gauss(name: str, sigma: float, n: int) -> None:

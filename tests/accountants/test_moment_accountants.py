@@ -62,6 +62,7 @@ def test_the_published_deltas_of_markov_and_rdp_for_dpsgd() -> None:
         assert rdp.account(SGD).at(eps=eps).delta.safe == pytest.approx(by_rdp, rel=0.012)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     mu=st.floats(-5, 1).map(lambda x: 10**x),
@@ -80,6 +81,7 @@ def test_the_bound_lies_above_the_exact_gauss_and_is_consistent(mu: float, log_d
         assert curve.at(eps=eps).delta.safe >= exact.at(eps=eps).delta.safe * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [k for k in GOLDEN if k.startswith(("002-sgn-", "002-lapn-", "002-lapbig-"))])
 def test_the_bound_lies_above_the_golden_deltas(key: str) -> None:
     i = GOLDEN[key]["inputs"]
@@ -125,6 +127,7 @@ def test_moments_refuse_distinguishing_events_and_markov_counts_them() -> None:
     assert markov.account(process).at(delta=0.35).epsilon.safe == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["002-thm3-0", "002-thm3-1"])
 def test_the_golden_sums_of_theorem_3(key: str) -> None:
     """With Gauss's exact tail bound T(y) = exp(-(y - m)^2/(2 v)), and again with T by the search over moments."""

@@ -82,6 +82,7 @@ def test_the_brackets_hold_the_exact_randomized_response(
     assert bracket.lower - 1e-12 <= exact <= bracket.upper + 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     mu=st.floats(-2, 1).map(lambda x: 10**x), n=st.integers(0, 20).map(lambda k: 2**k), log_delta=st.floats(-40, -0.3)

@@ -31,6 +31,7 @@ class HiddenGauss(GaussPair):
 JOBS = [(1.5, 3), (0.3, 40), (0.05, 1000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mu", "n"), JOBS)
 @pytest.mark.parametrize("z", [-0.5, 0.0, 1.0, 4.0, 10.0])
 def test_the_bracket_holds_the_gauss_tail(mu, n, z):
@@ -42,6 +43,7 @@ def test_the_bracket_holds_the_gauss_tail(mu, n, z):
     assert high - low <= 0.05 * truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mu", "n"), JOBS)
 @pytest.mark.parametrize("log_delta", [-0.7, -5.0, -20.0, -70.0])
 def test_the_bracket_holds_the_gauss_eps(mu, n, log_delta):
@@ -70,6 +72,7 @@ def fixed_size_curve() -> Curve:
     return account(Process((Step(Gauss(3.0), 100, Sampling("fixed", 0.1)),)))
 
 
+@pytest.mark.slow
 def test_an_answer_does_not_depend_on_earlier_questions():
     """A PMF composed for the far tail has no accuracy in the bulk, and must not be used there."""
     fresh, used = fixed_size_curve(), fixed_size_curve()

@@ -75,6 +75,7 @@ def test_fixed_size_batches_are_accounted_for_under_replace_one():
     assert row.delta.lower <= 3.074941703905587e-6 <= row.delta.upper
 
 
+@pytest.mark.slow
 def test_different_steps_compose():
     # oracle: inversion, where ln M of the steps add up
     process = Process((Step(Gauss(1.0), 200, Sampling("poisson", 0.01)), Step(Gauss(30.0), 50)))
@@ -106,6 +107,7 @@ MECHANISMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "kind", "rate"), MECHANISMS, ids=lambda x: getattr(x, "name", str(x)))
 def test_rows_are_ordered_and_answer_each_other(mechanism, kind, rate):
     curve = account(Process((Step(mechanism, 60, Sampling(kind, rate)),)))

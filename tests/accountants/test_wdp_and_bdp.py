@@ -38,6 +38,7 @@ COMPOSITION = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("quantile", "clip", "dp", "bayes", "wasserstein"), COMPOSITION)
 def test_figures_2_and_4_are_those_of_an_independent_run(quantile, clip, dp, bayes, wasserstein):
     text = f"weibull:shape=0.5,records=50,coordinates=1000,steps=100,quantile={quantile},clip={clip}"

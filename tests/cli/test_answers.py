@@ -91,6 +91,7 @@ def test_sampled_sigma_is_within_a_ten_thousandth_on_the_safe_side(capsys):
     assert found["epsilon_upper"] <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "parameter"),
     [
@@ -134,6 +135,7 @@ def test_quiet_prints_one_number_rounded_to_the_safe_side(capsys):
     assert exact <= shown <= exact * (1 + 1e-5)
 
 
+@pytest.mark.slow
 def test_quiet_sigma_meets_the_target_as_printed(capsys):
     sigma = run(
         capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --sampling poisson --rate 0.01 --n 10000 --quiet"
@@ -170,6 +172,7 @@ def test_curve_is_41_falling_points(capsys):
     assert deltas[-1] == pytest.approx(1e-10, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_several_accountants_share_one_table(capsys):
     job = "budget --mech laplace --scale 20 --n 1000 --delta 1e-5 --accountant pld --accountant gdp --accountant rdp"
     assert main(job.split()) == 0
@@ -183,6 +186,7 @@ def test_several_accountants_share_one_table(capsys):
         jsonschema.validate(row, SCHEMA)
 
 
+@pytest.mark.slow
 def test_all_accountants_answer_or_say_why_not(capsys):
     found = json.loads(run(capsys, "budget --mech gauss --sigma 50 --n 100 --delta 1e-5 --accountant all --json"))
     exact = next(row["epsilon"] for row in found["rows"] if row["accountant"] == "gdp")
@@ -200,6 +204,7 @@ def test_csv_has_a_header_and_plain_rows(capsys):
     assert json.loads(rows[0]["process"])[0]["mech"] == "gauss"
 
 
+@pytest.mark.slow
 def test_explain_shows_formula_sources_readings_and_the_loss_class(capsys):
     job = "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4 --explain"
     text = run(capsys, job)
@@ -231,6 +236,7 @@ def test_compare_classical_shows_the_older_formulas(capsys):
     assert not classical["valid"]
 
 
+@pytest.mark.slow
 def test_history_of_opacus_equals_the_same_flags(capsys, tmp_path):
     file = tmp_path / "history.json"
     file.write_text(json.dumps({"history": [[1.1, 0.01, 300], [1.1, 0.01, 200], [2.0, 0.02, 100]], "mechanism": "rdp"}))
@@ -242,6 +248,7 @@ def test_history_of_opacus_equals_the_same_flags(capsys, tmp_path):
     assert one["epsilon"] == flags["epsilon"] < both["epsilon"]
 
 
+@pytest.mark.slow
 def test_a_limit_inside_the_bracket_is_decided_by_a_finer_one(capsys):
     sigma = run(
         capsys, "calibrate --mech gauss --eps 1 --delta 1e-5 --sampling poisson --rate 0.01 --n 10000 --quiet"

@@ -23,6 +23,8 @@ from tests.cli.mutations import CALLS, RECIPES_BY_VERB, broken_flags, broken_rec
 from tests.points import ROOT
 from wpriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 REFUSED = {2, 3, 4}
 SHARDS = range(8)
 FLAGS, RECIPES, FILES = 160, 80, 30  # broken calls of each kind in a shard: 2,160 in all

@@ -8,6 +8,8 @@ import pytest
 
 from wpriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 CLAIMS = """\
 claims:
   - {paper: "the mean grows", found: "it falls from 2 to 1", because: "of a sign"}

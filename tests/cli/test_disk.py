@@ -76,6 +76,7 @@ def no_file_grows():
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", [verb for verb in WRITERS if verb != "sweep"])
 def test_a_file_that_cannot_be_written_is_an_error_of_the_environment_that_names_it(tmp_path, table, verb):
     line = [sys.executable, "-m", "wpriv", *words(verb, tmp_path, table)]
@@ -102,6 +103,7 @@ def test_a_folder_that_nobody_may_create_is_refused_before_any_work(capsys, tabl
     assert not Path(root).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", list(WRITERS))
 @pytest.mark.parametrize(
     "place", ["a\0b", "file", "file/below", "n" * 300, "\udcff/\ud800", "/proc/wpriv", "/dev/null/below"]
@@ -120,6 +122,7 @@ def test_a_path_that_can_be_no_place_for_results_is_refused_in_one_line(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "file.npz"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", list(WRITERS))
 def test_every_verb_creates_the_folders_that_are_missing(tmp_path, table, verb):
     assert main(words(verb, tmp_path, table)) == 0
@@ -150,6 +153,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", list(DAMAGES))
 def test_cells_that_were_damaged_are_computed_again(tmp_path, table, damage):
     folder = tmp_path / "c"
@@ -174,6 +178,7 @@ def damage_model(path: Path, how: str) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["missing", "empty", "text", "half", "a bit", "other code", "other tensors"])
 def test_a_rerun_of_a_training_whose_model_is_damaged_is_refused_in_whole_sentences(tmp_path, trained, capsys, how):
     folder = tmp_path / "t"
@@ -190,6 +195,7 @@ def test_a_rerun_of_a_training_whose_model_is_damaged_is_refused_in_whole_senten
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"\xff\xfe", b"[]", b"7", b'{"data": 7}', b'{"data": {"records": "x"}}', b"[" * 100_000]
 )
@@ -214,6 +220,7 @@ def test_a_broken_statement_is_named_by_whoever_reads_it(tmp_path, trained, caps
         assert "statement.json" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[]", b'{"data": {"records": "x"}}'])
 def test_a_broken_statement_of_one_training_of_a_sweep_is_named(tmp_path, capsys, content):
     line = [*SWEEP, "--out", str(tmp_path / "s")]
@@ -224,6 +231,7 @@ def test_a_broken_statement_of_one_training_of_a_sweep_is_named(tmp_path, capsys
     assert "statement.json" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_backend_that_matplotlib_does_not_know_is_an_error_of_the_environment(tmp_path, table):
     env = {**os.environ, "MPLBACKEND": "nope"}
     line = [sys.executable, "-m", "wpriv", "plot", str(table), "--out", str(tmp_path)]

@@ -77,6 +77,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "code", "words"), CASES, ids=[c[0] or "(nothing)" for c in CASES])
 def test_an_error_is_one_plain_paragraph_with_its_exit_code(capsys, line, code, words):
     assert main(line.split()) == code

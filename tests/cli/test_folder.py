@@ -21,6 +21,8 @@ from wpriv.engine import ledger
 from wpriv.files import file_lock
 from wpriv.run.results import file_names
 
+pytestmark = pytest.mark.slow
+
 STEPS = 6
 RECIPE = f"""\
 kind: train

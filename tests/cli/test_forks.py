@@ -16,6 +16,8 @@ from wpriv.mechanisms.gauss import Gauss
 from wpriv.run.accounting import evaluate
 from wpriv.run.results import file_names
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """\
 kind: train
 source: "a test"

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from wpriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 CODES = {0, 1, 2, 3, 4}
 ODD = [
     "nan",

@@ -41,6 +41,7 @@ def figures(capsys, line: str, limit: float) -> tuple[set[int], list[float]]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [SAMPLED, EXACT, UPPER])
 @pytest.mark.parametrize("away", [-1e-2, -3e-4, -2e-5, -1e-6, -3e-8, -1e-12, 0.0, 1e-12, 3e-8, 1e-6, 2e-5, 3e-4, 1e-2])
 def test_a_limit_is_met_exactly_where_every_printed_figure_is_at_most_it(capsys, line, away):
@@ -55,6 +56,7 @@ def test_a_limit_is_met_exactly_where_every_printed_figure_is_at_most_it(capsys,
     assert max(shown) - min(shown) <= 1e-5 * max(shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [2.29, 2.3, 2.3007, 2.3008, 2.301, 2.3015, 2.302, 2.31])
 def test_a_limit_beyond_the_truth_passes_and_one_below_it_fails(capsys, limit):
     codes, shown = figures(capsys, SAMPLED, limit)
@@ -84,6 +86,7 @@ def test_the_reason_of_a_refusal_shows_the_figure_that_was_printed(capsys):
     assert f"found {out.strip()} by pld" in err
 
 
+@pytest.mark.slow
 def test_a_recorded_history_is_gated_on_one_figure(capsys, tmp_path):
     file = tmp_path / "history.json"
     file.write_text(json.dumps([[1.1, 0.01, 300], [2.0, 0.02, 100]]))
@@ -117,6 +120,7 @@ def test_a_gate_refuses_what_is_no_guarantee_and_prints_no_figure(capsys, accoun
         assert name in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "accountant", ["pld", "gdp", "rdp", "rdp-mironov", "moments", "zcdp", "basic", "advanced", "kov", "markov"]
 )

@@ -43,6 +43,7 @@ def test_the_signature_of_train_is_that_of_the_verb():
     assert inspect.getdoc(train) in inspect.getdoc(wpriv.train)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_training_says_how_its_weights_are_loaded(tmp_path, capsys):
     folder = tmp_path / 'it\'s "a" folder'
     assert main(["train", "quick/digits", "--set", "epochs=1", "--set", "expect=[]", "--out", str(folder)]) == 0
@@ -52,6 +53,7 @@ def test_the_end_of_a_training_says_how_its_weights_are_loaded(tmp_path, capsys)
     assert model.load_state_dict(weights).missing_keys == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("largest", "change", "warned"),
     [

@@ -98,6 +98,7 @@ def test_a_delta_that_allows_a_record_to_be_published_is_warned_of(capsys):
     assert "delta is not below 1 / records = 0.2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "code", "told"),
     [
@@ -168,6 +169,7 @@ names = st.sampled_from(
 mechs = st.sampled_from(["local-gauss", "local-laplace", "gauss", ""])
 
 
+@pytest.mark.slow
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -191,6 +193,7 @@ def test_no_flags_bring_a_traceback_or_a_bad_number(folder, mech, flags, switche
         assert out.getvalue() == ""
 
 
+@pytest.mark.slow
 def test_two_commands_at_once_never_overwrite_each_others_release(folder):
     np.save("rows.npy", np.zeros((20000, 50)))
     words = [sys.executable, "-m", "wpriv", *shlex.split(f"{JOB} --out x.npz")]

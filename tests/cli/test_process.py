@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 GAUSS = ["budget", "--mech", "gauss", "--sigma", "1", "--delta", "1e-5"]
 CALIBRATE = ["calibrate", "--mech", "gauss", "--eps", "1", "--delta", "1e-5", "--n", "1000"]
 HEAVY = ("torch", "pandas", "matplotlib", "scipy.stats", "scipy.optimize", "yaml", "pydantic", "rich")

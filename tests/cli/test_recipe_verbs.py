@@ -8,6 +8,8 @@ import pytest
 
 from wpriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 BUDGET = (
     "kind: budget\n"
     "process: [{mech: gauss, sigma: 4, sampling: poisson, batch: 600, records: 60000, n: 1e3}]\n"

@@ -34,6 +34,7 @@ def test_a_comparison_that_cannot_be_done_leaves_nothing_behind(tmp_path, capsys
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_spaced_numbers_of_compositions_are_rounded_to_whole_ones(tmp_path):
     line = [*GDP, "--eps", "1", "--sweep", "n=geomspace:10,100000,9", "--out", str(tmp_path / "c"), "--quiet"]
     assert main(line) == 0

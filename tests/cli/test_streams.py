@@ -12,6 +12,8 @@ import pytest
 from wpriv.cli import budget as budget_command
 from wpriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 WPRIV = f"{sys.executable} -m wpriv"
 BUDGET = f"{WPRIV} budget --mech gauss --sigma 4 --delta 1e-5"
 UNSOUND = f"{WPRIV} budget --mech gaus --delta 1e-5"

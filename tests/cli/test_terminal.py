@@ -18,6 +18,8 @@ import pytest
 from wpriv.cli import terminal
 from wpriv.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 BAR = "━"
 BARS = "[━╸╺]+"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -91,7 +93,6 @@ class Stream:
         return b"".join(self.parts).decode().replace("\r\n", "\n")
 
 
-@pytest.mark.slow
 def test_a_training_shows_a_bar_with_steps_and_eps_on_a_terminal_and_the_same_lines_stay(tmp_path):
     printed, seen, code = run(tmp_path / "a", *TRAIN, err=True)
     assert code == 0
@@ -108,7 +109,6 @@ def test_a_training_shows_a_bar_with_steps_and_eps_on_a_terminal_and_the_same_li
         assert words in plain
 
 
-@pytest.mark.slow
 def test_a_sweep_counts_its_trainings_on_a_terminal_in_one_process_and_in_two(tmp_path):
     recipe = (
         "kind: train\nsource: s\ntask: classify\ndata: {name: digits, limit: 200}\n"

@@ -25,6 +25,8 @@ from wpriv.run import load_recipe
 from wpriv.run.results import expectations, file_names
 from wpriv.run.training import finalize, load_data, train
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """\
 kind: train
 source: "a test"

@@ -24,6 +24,7 @@ def test_the_sampling_kinds_of_a_recipe_are_those_of_a_process():
     assert all(f"'{kind}'" in str(schema.Step.model_fields["sampling"].annotation) for kind in SAMPLINGS)
 
 
+@pytest.mark.slow
 def test_the_exported_schema_accepts_a_sound_recipe_and_refuses_an_unknown_key():
     exported = schema.json_schema()
     data = yaml_document.parse(SOUND.replace("2^16", "65536"), "r.yaml").data

@@ -164,6 +164,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_recipe_with_any_value_anywhere_is_either_a_recipe_or_refused(data):
@@ -173,6 +174,7 @@ def test_a_recipe_with_any_value_anywhere_is_either_a_recipe_or_refused(data):
     outcome(json.dumps(parsed.data))
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_recipe_with_characters_changed_is_either_a_recipe_or_refused(data):

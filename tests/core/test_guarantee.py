@@ -29,6 +29,7 @@ def test_the_golden_eps_of_composed_gauss() -> None:
     assert found.safe == pytest.approx(float(point["value"]), rel=1e-11)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(sigma=st.floats(-2, 4).map(lambda x: 10**x), log_delta=st.floats(-230, -0.5))
 def test_the_eps_of_a_delta_meets_it_and_a_hair_less_does_not(sigma: float, log_delta: float) -> None:

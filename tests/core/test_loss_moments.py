@@ -80,6 +80,7 @@ def test_the_golden_classes_of_laplace(key: str) -> None:
     assert [found.mean, found.variance] == pytest.approx([float(v) for v in GOLDEN[key]["value"]], rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(mu=st.floats(-6, 3).map(lambda x: 10**x), reduced=st.floats(-6, 1.5).map(lambda x: 10**x))
 def test_quadrature_meets_the_closed_moments_of_gauss(mu: float, reduced: float) -> None:
@@ -109,6 +110,7 @@ def test_the_sum_of_sampled_randomized_response_is_right_to_the_last_digits(t: f
     assert found == pytest.approx(exact, rel=1e-9 + 1e-15 / t)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "mu"), [(0.2, 1 / 18), (0.01, 1.0), (0.001, 0.01)])
 def test_quadrature_meets_mpmath_for_batches_of_fixed_size(rate: float, mu: float) -> None:
     """Oracle:
@@ -126,6 +128,7 @@ def test_quadrature_meets_mpmath_for_batches_of_fixed_size(rate: float, mu: floa
         assert log_moment(fixed(GaussPair(mu), rate), np.array([lam]))[0] == pytest.approx(exact, rel=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "bound"), [(1.0, 3.0), (40.0, 100.0)])
 def test_moments_of_the_finite_loss_omit_distinguishing_events(sigma: float, bound: float) -> None:
     """Oracle: mpmath's quadrature of the truncated normal densities over the outcomes that both neighbours can have."""
@@ -193,6 +196,7 @@ def test_a_lattice_of_losses_is_summed_as_by_mpmath() -> None:
     assert log_moment(DiscreteGauss(sigma=sigma).pair(), np.array([3.5]))[0] == pytest.approx(exact, rel=1e-11)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     sigma=st.floats(-2, 6).map(lambda x: 10**x),

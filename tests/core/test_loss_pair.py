@@ -39,6 +39,7 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, eps: float) -> mp.mpf:
     return mp.fsum(max(mp.mpf(a) - mp.exp(mp.mpf(eps)) * mp.mpf(b), 0) for a, b in zip(p, q, strict=True))
 
 
+@pytest.mark.slow
 @given(distributions(), st.floats(-50, 50))
 @settings(max_examples=300, deadline=None)
 def test_a_discrete_profile_is_its_hockey_stick_sum_in_both_directions(pmfs, eps):
@@ -52,6 +53,7 @@ def test_a_discrete_profile_is_its_hockey_stick_sum_in_both_directions(pmfs, eps
         )
 
 
+@pytest.mark.slow
 @given(distributions(), st.floats(-50, 50))
 @settings(max_examples=200, deadline=None)
 def test_discrete_tails_are_plain_sums_and_atoms_count_below(pmfs, eps):
@@ -89,6 +91,7 @@ def test_the_profile_of_nearly_equal_distributions_keeps_its_digits(scale, share
         assert abs(float(np.exp(pair.log_delta(eps))) - expected) <= 1e-12 * expected
 
 
+@pytest.mark.slow
 @given(distributions(), st.floats(1e-6, 200.0))
 @settings(max_examples=200, deadline=None)
 def test_the_renyi_divergence_of_a_discrete_pair_is_its_sum(pmfs, rate):

@@ -148,6 +148,7 @@ def mp_laplace_tail(t: mp.mpf, loss: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
     return 1 - mp.exp((loss - t) / 2) / 2, mp.exp(-(loss + t) / 2) / 2
 
 
+@pytest.mark.slow
 @given(st.floats(-4, 2).map(lambda v: 10**v), RATES, st.floats(-1.2, 1.2).filter(lambda w: abs(abs(w) - 1) > 1e-6))
 @settings(max_examples=300, deadline=None)
 def test_poisson_over_laplace_is_exact_in_both_directions(t, rate, where):
@@ -194,6 +195,7 @@ def test_sampling_truncated_noise_keeps_profile_and_tails_together(base, rate):
     assert removed.reverse().mass_at_minus_infinity == removed.mass_at_plus_infinity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [LaplacePair(0.37), TruncatedLaplacePair(0.37, 4.0)])
 @given(rate=RATES)
 @settings(max_examples=100, deadline=None)

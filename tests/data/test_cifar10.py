@@ -139,6 +139,7 @@ def test_truncated_pickles_are_refused(cut):
         cifar10.parse_pickle(PICKLE[:cut], "p")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(place=st.one_of(st.integers(0, 250), st.integers(0, len(PICKLE) - 1)), value=st.integers(0, 255))
 def test_a_changed_byte_in_a_pickle_gives_a_batch_or_missing_resource(place, value):

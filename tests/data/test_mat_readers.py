@@ -61,6 +61,7 @@ def test_matlab_files_without_the_arrays_or_of_version_7_3_are_refused(tmp_path)
         data.read("svhn", root=tmp_path, verify=False)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_truncated_matlab_files_are_refused(tmp_path, share):

@@ -16,6 +16,8 @@ from tests.points import ROOT
 from wpriv.engine import checkpoint, ledger
 from wpriv.engine.training_state import LEDGER, MODEL
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import sys; sys.path.insert(0, {root!r})
 import torch

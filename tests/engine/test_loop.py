@@ -103,6 +103,7 @@ def test_noise_that_is_not_the_accounted_one_is_refused():
         Schedule(Sampling("none"), 4, 4, 3, Step(Gauss(20.0)), 2.0, "add-remove", Optimizer(lr=1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["poisson", "fixed", "none"])
 @pytest.mark.parametrize("multiplier", [0.7, 0.0])
 def test_a_run_stopped_anywhere_and_resumed_ends_with_the_same_bits(tmp_path, kind, multiplier):
@@ -122,6 +123,7 @@ def test_a_run_stopped_anywhere_and_resumed_ends_with_the_same_bits(tmp_path, ki
         assert not (folder / CHECKPOINT).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["poisson", "fixed"])
 def test_a_run_with_exact_noise_stopped_and_resumed_ends_with_the_same_bits(tmp_path, kind):
     plan = schedule(12, kind=kind, exact=True)
@@ -164,6 +166,7 @@ class Crash(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 4, 9, 10, 17])
 def test_a_crash_before_a_step_is_used_loses_no_entry_and_resuming_pays_nothing_twice(tmp_path, at, monkeypatch):
     whole = engine(tmp_path / "whole")
@@ -198,6 +201,7 @@ own.run(on_step=lambda step: print(step, flush=True))
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_a_random_moment_loses_at_most_the_last_interval_and_no_entry(tmp_path):
     folder, every = tmp_path / "killed", 0.1
     script = KILLED.format(root=str(ROOT), folder=str(folder), every=every, steps=2000)
@@ -251,6 +255,7 @@ def test_a_checkpoint_of_another_recipe_or_with_a_ledger_cut_short_is_refused(tm
         engine(tmp_path, resume=True)
 
 
+@pytest.mark.slow
 def test_a_finished_model_holds_weights_and_nothing_made_of_records_without_noise(tmp_path):
     training = engine(tmp_path, identity="recipe-records")
     rows = training.run()
@@ -262,6 +267,7 @@ def test_a_finished_model_holds_weights_and_nothing_made_of_records_without_nois
     assert (diagnostics["identity"], json.loads(diagnostics["rows"])) == ("recipe-records", rows)
 
 
+@pytest.mark.slow
 def test_diagnostics_of_another_run_than_the_model_are_refused(tmp_path):
     engine(tmp_path).run()
     model = checkpoint.load(tmp_path / MODEL)
@@ -272,6 +278,7 @@ def test_diagnostics_of_another_run_than_the_model_are_refused(tmp_path):
         load_diagnostics(tmp_path, model)
 
 
+@pytest.mark.slow
 def test_a_model_of_an_earlier_version_which_holds_its_diagnostics_is_read_and_forked(tmp_path):
     first = engine(tmp_path)
     rows = first.run()
@@ -306,6 +313,7 @@ def test_rows_are_told_once_an_epoch_and_at_the_end(tmp_path):
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 3), (2, 6), (3, 9), (4, 10)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("physical", [1, 3, RECORDS])
 def test_the_sum_and_its_bound_do_not_hang_on_the_physical_batch(physical):
     torch.manual_seed(0)

@@ -29,6 +29,7 @@ def test_the_stream_is_aes_256_in_counter_mode_and_its_first_blocks_are_the_next
     assert own.state() == "".join(ZERO_KEY_BLOCKS[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_it_is_normal_of_the_scale_asked_for_to_the_far_tails(dtype):
     found = Noise(KEY).normal(1_000_001, 2.5, dtype)

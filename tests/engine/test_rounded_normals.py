@@ -62,6 +62,7 @@ def oracle(key: bytes, count: int) -> list[mpmath.mpf]:
     return [first for first, _ in drawn] + [second for _, second in drawn]
 
 
+@pytest.mark.slow
 def test_float64_noise_is_within_the_bound_on_its_error_that_exact_noise_counts_on():
     # oracle: mpmath in 400 digits on bits that the definition of the stream gives
     ours = Noise(KEY).normal(2000, 1.0, torch.float64).tolist()
@@ -70,6 +71,7 @@ def test_float64_noise_is_within_the_bound_on_its_error_that_exact_noise_counts_
     assert max(errors) < ERROR_BOUND / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviation", [0.3, 7.25, 2.0**20.5, 2.0**30, 2.0**37])
 def test_exact_noise_is_the_rounded_normal_number_of_the_infinite_bits(deviation):
     # oracle: mpmath in 400 digits; at 2^37 half of the cells are ambiguous in float64
@@ -143,6 +145,7 @@ def test_whole_numbers_are_as_frequent_as_the_normal_distribution_says(deviation
     assert stats.chisquare(*table).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_on_the_grid_of_a_release_it_is_normal_to_the_far_tails_and_its_last_bits_are_even():
     # oracle: Kolmogorov-Smirnov at 1e-4 (the grid moves the distribution function by under 4e-7, the standard error of
     # the statistic is 1e-3), counts beyond 3 and 4 within 4 standard errors, moments within 4, and chi-square of the

@@ -42,6 +42,7 @@ def test_poisson_gives_each_record_its_own_coin(records, batch):
     assert stats.chi2.sf(spread, records) > 1e-4
 
 
+@pytest.mark.slow
 def test_two_records_join_independently_under_poisson_and_never_more_than_the_batch_when_fixed():
     for kind, both in (("poisson", 0.09), ("fixed", 3 * 2 / (10 * 9))):
         own = make(kind, 10, 3)

@@ -93,6 +93,7 @@ def test_every_figure_there_is_has_a_table_here():
     assert len(TABLES) >= 18
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_a_figure_labels_its_axes_and_has_a_legend(name):
     axes = drawn(name)
@@ -102,6 +103,7 @@ def test_a_figure_labels_its_axes_and_has_a_legend(name):
     axes.figure.canvas.draw()
 
 
+@pytest.mark.slow
 def test_delta_is_on_a_logarithmic_axis_and_n_on_a_binary_one():
     assert drawn("delta-over-eps").get_yscale() == "log"
     axes = drawn("eps-over-n")

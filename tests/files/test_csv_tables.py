@@ -26,6 +26,7 @@ def read(monkeypatch, large, text, numeric=(), *, headed=True):
     return {name: column.tolist() for name, column in found.items()}
 
 
+@pytest.mark.slow
 @READERS
 def test_numbers_come_back_to_the_bit(monkeypatch, large):
     """Oracle: the bit patterns that the numbers were made from; repr is the shortest text that gives them back."""
@@ -97,6 +98,7 @@ def test_a_table_without_a_header_keeps_its_first_row(monkeypatch, large):
 CELLS = st.sampled_from(["1", "-2.5", "1e-7", "inf", "NA", "", "x", " 3", '"4"', '"a,b"', '"a\nb"', '"', "true", "1_0"])
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(CELLS, min_size=1, max_size=4), max_size=5),
     st.sampled_from(["\n", "\r\n"]),
@@ -142,6 +144,7 @@ def test_parse_reads_back_what_to_text_writes():
     assert cells == [{"word": 'a, "b"\nc', "x": "0.1"}, {"word": "", "x": "inf"}, {"word": "", "x": str(2**70)}]
 
 
+@pytest.mark.slow
 def test_no_other_module_parses_or_formats_csv():
     files = sorted(PACKAGE.rglob("*.py"))
     assert len(files) > 200

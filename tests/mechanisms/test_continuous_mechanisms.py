@@ -39,6 +39,7 @@ def test_the_golden_deltas_of_composed_gauss(ident):
     assert float(np.exp(pair.log_delta(eps))) == pytest.approx(float(point["value"]), rel=float(point["rtol"]))
 
 
+@pytest.mark.slow
 @given(decades(-7, 1.5), st.floats(-30, 30))
 @settings(max_examples=300, deadline=None)
 def test_the_gauss_profile_keeps_its_digits_on_both_sides_of_zero(mu, deviations):
@@ -81,6 +82,7 @@ def test_the_golden_renyi_divergences_of_laplace(ident):
     assert found == pytest.approx(float(point["value"]), rel=1e-12)
 
 
+@pytest.mark.slow
 @given(decades(-9, 4), decades(-6, 6))
 @settings(max_examples=300, deadline=None)
 def test_the_renyi_divergence_of_laplace_keeps_its_digits(t, rate):
@@ -89,6 +91,7 @@ def test_the_renyi_divergence_of_laplace_keeps_its_digits(t, rate):
     assert float(LaplacePair(t).renyi(np.array(1 + rate))) == pytest.approx(float(exact), rel=1e-13)
 
 
+@pytest.mark.slow
 @given(decades(-3, 7), decades(-2, 2), st.floats(-1.3, 1.3))
 @settings(max_examples=300, deadline=None)
 def test_laplace_tails_and_profile_are_the_integrals_of_its_density(scale, sensitivity, where):
@@ -126,6 +129,7 @@ def mp_truncated_gauss(mu: float, beta: float, eps: float) -> list[mp.mpf]:
     return [mass(x - m, b), mass(-b, x - m), mass(x, b), mass(-b, x)]
 
 
+@pytest.mark.slow
 @given(decades(-6, 1), st.floats(0.02, 8), st.floats(-1.2, 1.2))
 @settings(max_examples=300, deadline=None)
 def test_truncated_gauss_is_exact(mu, beta, where):
@@ -148,6 +152,7 @@ def test_truncated_gauss_is_exact(mu, beta, where):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mu", "beta"), [(1e-3, 30.0), (0.5, 38.0), (5.0, 30.0)])
 def test_truncated_gauss_keeps_its_digits_below_the_smallest_float(mu, beta):
     """ln of masses down to e^-700 (60-digit normal tails)."""
@@ -180,6 +185,7 @@ def mp_truncated_laplace(t: float, beta: float, eps: float) -> list[mp.mpf]:
     return [mass(x - m, b), mass(-b, x - m), mass(x, b), mass(-b, x)]
 
 
+@pytest.mark.slow
 @given(decades(-6, 1.3), decades(-2, 1.6), st.floats(-1.2, 1.2))
 @settings(max_examples=300, deadline=None)
 def test_truncated_laplace_is_exact(t, beta, where):

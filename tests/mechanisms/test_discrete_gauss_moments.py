@@ -40,6 +40,7 @@ def exact(sigma: float, shift: int, lam: float, rate: float = 1.0) -> mp.mpf:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "shift"), CASES)
 @pytest.mark.parametrize("lam", [1e-9, 1e-3, 0.1, 0.5, 1.0, 2.5, 30.3, 99.0])
 def test_the_moment_is_its_sum_at_every_order(sigma, shift, lam):

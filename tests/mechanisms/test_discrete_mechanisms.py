@@ -38,6 +38,7 @@ def mp_discrete_gauss(sigma: float, shift: int, reach: int) -> dict[int, mp.mpf]
     return {k: v / total for k, v in terms.items()}
 
 
+@pytest.mark.slow
 @given(st.floats(0.15, 6.0), st.integers(1, 4), st.floats(-3, 3))
 @settings(max_examples=60, deadline=None)
 def test_discrete_gauss_is_its_sum_atom_by_atom_and_through_closed_tails(sigma, shift, deviations):
@@ -75,6 +76,7 @@ def test_closed_tails_and_atoms_agree_on_every_lattice_point_and_between(sigma, 
     np.testing.assert_allclose(lattice.log_delta(eps), atoms.log_delta(eps), rtol=3e-13, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviations", [0.0, 0.31, 4.0, 9.0])
 def test_a_wide_discrete_gauss_is_its_sum(deviations):
     """sigma = 100,000: terms p(1 - e^(eps - loss)) > 0 over 40 sigma, added without rounding error by math.fsum."""
@@ -137,6 +139,7 @@ def test_randomised_response_corrects_the_printed_formula():
     assert found > 3 * float(point["value"])
 
 
+@pytest.mark.slow
 @given(
     st.floats(-4, 1).map(lambda v: 10**v),
     st.one_of(st.just(0.0), st.floats(0, 0.9)),
@@ -156,6 +159,7 @@ def test_composed_randomised_response_is_the_binomial_sum(eps0, delta0, n, where
     assert abs(mp.mpf(float(np.exp(pair.log_delta(eps)))) - exact) <= 1e-12 * exact + 1e-15 * n * eps0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "logit"),
     [(1, 0.3), (2, 800.0), (37, 1.0), (4096, 1e-3), (MAX_POWER, 1e-3), (MAX_POWER, 1.0), (MAX_POWER, 30.0)],

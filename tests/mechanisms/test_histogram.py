@@ -97,6 +97,7 @@ def test_smoothing_sums_the_probability_of_every_cell_over_the_outcomes(write, s
         assert float(np.exp(mechanism.pair().log_delta(eps))) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.slow
 @given(st.floats(-0.5, 0.5), st.floats(0.02, 3.0), st.one_of(st.just(0.0), st.floats(0.5, 8.0)))
 @example(0.5, 1 / 3, 0.5)
 @settings(max_examples=30, deadline=None)

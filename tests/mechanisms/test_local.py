@@ -45,6 +45,7 @@ def test_the_golden_exact_sigma():
     assert gaussian_calibration.epsilon(gaussian_calibration.exact(eps, delta), delta) == pytest.approx(eps, rel=1e-11)
 
 
+@pytest.mark.slow
 @given(st.floats(0, 2000), st.floats(-40, -0.4))
 @settings(max_examples=200, deadline=None)
 def test_sufficient_sigmas_are_never_below_the_exact_one_and_epsilon_inverts_it(eps, exponent):
@@ -85,6 +86,7 @@ def test_older_formulas_are_shown_with_what_they_hold_for():
     assert [row["sigma"] for row in rows] == [None, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_a_shift_spread_over_coordinates_is_dominated_by_the_same_shift_of_one(seed):
     """Composed pairs, each bracketed by its own grid, against the closed form of one coordinate.

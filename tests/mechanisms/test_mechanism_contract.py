@@ -136,6 +136,7 @@ def test_tails_beyond_the_support_are_the_masses_at_infinity(pair):
         assert np.all(np.diff(p.atoms) >= 0)
 
 
+@pytest.mark.slow
 def test_the_profile_is_convex_decreasing_and_between_its_bounds(pair):
     for p in both_orders(pair):
         eps = grid(p)
@@ -152,6 +153,7 @@ def test_the_profile_is_convex_decreasing_and_between_its_bounds(pair):
         )
 
 
+@pytest.mark.slow
 def test_the_profile_is_the_tails_and_its_slope_is_the_tail_of_q(pair):
     for p in both_orders(pair):
         eps = grid(p)
@@ -183,6 +185,7 @@ def test_atoms_carry_their_mass_on_the_lower_side(pair):
         np.testing.assert_allclose(np.log(p_mass[heavy] / q_mass[heavy]), atoms[heavy], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_reversing_mirrors_the_profile_and_is_an_involution(pair):
     """H_t(Q||P) = 1 - t + t H_{1/t}(P||Q)."""
     eps = grid(pair)
@@ -197,6 +200,7 @@ def test_reversing_mirrors_the_profile_and_is_an_involution(pair):
         assert pair.support[0] == -pair.support[1]
 
 
+@pytest.mark.slow
 def test_renyi_lies_between_the_sums_over_cells(pair):
     """E_P[e^{sL}] between the sums of P(a < L <= b) e^{sa} and e^{sb}; skipped where the pair offers no closed form."""
     orders = np.array([1.01, 1.5, 2.0, 4.0])

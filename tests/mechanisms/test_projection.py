@@ -36,6 +36,7 @@ def inversion(k: int, d: int, sigma: float, n: int, eps: float) -> float:
         return float(mp.quad(part, [0, 1, 2, 4, 8, 16, 40, 100]) / mp.pi)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "d", "sigma", "n", "eps"), [(200, 784, 1.0, 1, 1.0), (30, 50, 2.0, 3, 0.5), (40, 20, 2.5, 20, 2.0)]
 )
@@ -72,6 +73,7 @@ def test_one_direction_is_the_quadrature_over_its_beta_distribution(d, sigma):
         assert bracket.lower * (1 - 1e-9) - 1e-13 <= truth <= bracket.upper * (1 + 1e-9) + 1e-13
 
 
+@pytest.mark.slow
 def test_sampled_steps_agree_with_draws_of_the_directions():
     """400,000 draws of U: the profile of one fixed-size step is within 5 standard errors of the bracket."""
     k, d, sigma, rate = 20, 30, 0.5, 0.1

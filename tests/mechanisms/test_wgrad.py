@@ -68,6 +68,7 @@ def test_the_golden_eps_of_the_limit():
     assert found.epsilon.estimate == pytest.approx(float(point["value"]), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_the_tight_sensitivity_needs_half_the_noise_of_the_published_one():
     noise = {}
     for formula in ("tight", "paper"):

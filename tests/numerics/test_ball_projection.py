@@ -70,6 +70,7 @@ def test_rows_inside_are_untouched_and_rows_outside_land_on_the_surface(x, radiu
     assert np.array_equal(projected[inside], x[inside])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(rows, radii, st.floats(1e-3, 1e30), st.sampled_from([1, 2]))
 def test_the_clip_holds_exactly_in_rational_arithmetic(x, radius, noise, p):
@@ -81,6 +82,7 @@ def test_the_clip_holds_exactly_in_rational_arithmetic(x, radius, noise, p):
         assert sum(abs(Fraction(float(v))) ** p for v in row) <= Fraction(radius) ** p
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(rows, radii, st.sampled_from([1, 2]))
 def test_the_grid_moves_no_number_by_more_than_two_cells(x, radius, p):

@@ -80,6 +80,7 @@ def test_the_golden_sensitivities_of_the_fairness_losses(ident, formula):
     assert found == pytest.approx(float(point["value"]), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("l1", "l2"), CONSTANTS)
 def test_the_sensitivity_bounds_every_small_sample_and_some_attain_it(l1, l2):
     """Scores and gradients at the ends of their ranges, where the convex bound is largest, and anywhere between;

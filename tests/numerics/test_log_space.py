@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from wpriv.numerics.log_space import inverse_log_mixture, log1mexp, log_exp_excess, log_mixture
 
+pytestmark = pytest.mark.slow
+
 RATES = st.one_of(
     st.floats(1e-12, 0.5), st.floats(-12, -0.3).map(lambda v: 1 - 10**v), st.floats(-12, -0.3).map(lambda v: 10**v)
 )

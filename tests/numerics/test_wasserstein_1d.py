@@ -100,12 +100,14 @@ def quadrature(kind: str, q: float, d: float, s: float, mu: float) -> float:
         return float(mpmath.quad(cost, ends, maxdegree=5) ** (1 / mu))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DISTANCES)
 @pytest.mark.parametrize(("q", "d", "s", "mu"), [(0.01, 1, 0.5, 1.5), (0.3, 2, 1, 5), (0.7, 3, 1, 2)])
 def test_distances_of_subsampled_noise_are_those_of_mpmath(kind, q, d, s, mu):
     assert DISTANCES[kind](q, d, s, mu) == pytest.approx(quadrature(kind, q, d, s, mu), rel=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DISTANCES)
 @settings(max_examples=40, deadline=None)
 @given(
@@ -122,6 +124,7 @@ def test_distances_grow_with_the_order_and_lie_between_q_d_and_the_whole_shift(k
     assert value <= higher * (1 + 1e-9) + 1e-13 * s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DISTANCES)
 @pytest.mark.parametrize("q", [1e-12, 0.01, 0.5, 1 - 1e-12])
 def test_w_mu_of_a_record_far_beyond_the_noise_tends_to_its_limit(kind, q):

@@ -85,6 +85,7 @@ def test_losses_without_a_bound_are_bounded_up_to_the_rare(rare):
     assert 0 < found.mass_above[0] <= rare + 1e-304
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "q", "n", "delta"), [(0.6, 1e-4, 10**6, 1e-8), (1.5, 0.02, 300, 1e-5), (4.0, 0.01, 65536, 1e-30)]
 )

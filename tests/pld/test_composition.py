@@ -41,6 +41,7 @@ def sgd(q: float, sigma: float, n: int, order: str = "remove") -> WeightedPairs:
     return [(pair if order == "remove" else pair.reverse(), n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-30, 1e-100])
 @pytest.mark.parametrize(
     ("q", "sigma", "n", "order"),
@@ -65,6 +66,7 @@ def test_subsampled_gauss_at_any_delta_agrees_with_inversion(q, sigma, n, order,
     assert oracles.contour_delta([(log_m, n)], high) <= delta * (1 + 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("q", "sigma"), [(1e-7, 0.7), (1e-6, 5.0), (1e-3, 1000.0)])
 def test_rounding_over_two_to_the_forty_steps_is_inside_the_bracket(q, sigma):
     for order in ("remove", "add"):
@@ -74,6 +76,7 @@ def test_rounding_over_two_to_the_forty_steps_is_inside_the_bracket(q, sigma):
         assert oracles.contour_delta([(log_m, 2**40)], high) <= 1e-5 * (1 + 1e-8)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     log_sigma=st.floats(-3, 6),
@@ -103,6 +106,7 @@ def test_gauss_over_the_whole_box(log_sigma, log_n, log_delta, tol):
         assert high - low <= 1.01 * tol * high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tol", [1e-4, 2.8e-7, 1e-8])
 def test_what_lies_far_below_the_question_does_not_move_it(tol):
     """Oracle: Theorem 5 in closed form. Nearly all mass of the single step lies below the first node."""
@@ -112,6 +116,7 @@ def test_what_lies_far_below_the_question_does_not_move_it(tol):
     assert float(pair.log_delta(high)) <= math.log(delta) + 1e-8
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(t=st.floats(0.01, 5), n=st.integers(1, 20), share=st.floats(0.0, 0.95))
 def test_few_laplace_steps_hold_the_exact_delta(t, n, share):
@@ -164,6 +169,7 @@ ANY: dict[str, WeightedPairs] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANY)
 def test_brackets_of_all_tolerances_share_a_point(name):
     """With the truth in each, any two brackets overlap; widths are as asked, and eps and delta agree."""
@@ -198,6 +204,7 @@ def test_a_run_split_in_two_is_the_same_run(make):
         assert overlap(whole.epsilon(delta, 1e-3), halves.epsilon(delta, 1e-3))
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     q=st.floats(1e-4, 0.5),
@@ -248,6 +255,7 @@ def test_no_privacy_is_refused_with_advice():
         Composition([(GaussPair(100.0), 10**6)]).epsilon(1e-5, 1e-3)
 
 
+@pytest.mark.slow
 def test_sixty_distinct_steps_with_uneven_counts():
     # oracle: inversion; M of the whole is the product
     rng = np.random.default_rng(1)
@@ -265,6 +273,7 @@ def test_zero_is_the_answer_where_delta_exceeds_the_total_variation():
         assert Composition([(pair, 1)]).epsilon(0.1, 1e-3) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("q", "sigma", "n", "delta", "order"),
     [
@@ -291,6 +300,7 @@ def test_an_eps_far_below_a_tilted_pmf_gets_the_trivial_bracket():
     assert both.delta(far) == (0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_an_answered_composition_is_gone_once_it_is_let_go():
     # oracle: a weak reference; a cycle would keep all of its arrays until the garbage collector comes
     gc.collect()

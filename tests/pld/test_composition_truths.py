@@ -46,6 +46,7 @@ def test_the_golden_points_are_there():
     assert len(POINTS) >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POINTS)
 def test_the_oracles_reproduce_the_golden_values(name):
     given_, n = POINTS[name]["inputs"], POINTS[name]["inputs"].get("n") or POINTS[name]["inputs"]["T"]
@@ -64,6 +65,7 @@ def test_the_oracles_reproduce_the_golden_values(name):
     assert oracles.contour_delta([(log_m, n)], eps) == pytest.approx(exact, rel=3e-9 if "lapbig" in name else 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tol", [1e-2, 1e-3])
 @pytest.mark.parametrize("name", POINTS)
 def test_brackets_hold_the_golden_values(name, tol):
@@ -80,6 +82,7 @@ def test_brackets_hold_the_golden_values(name, tol):
         assert high - low <= tol * high or name not in EASY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["002-sgn-remove-1", "002-sgn-add-1", "002-lapn-2", "002-thm5-1", "002-thm5-7", "003-cp-0"]
 )

@@ -70,6 +70,7 @@ def test_cumulants_agree_with_quadrature(name):
     assert found == pytest.approx(exact, rel=0.06)
 
 
+@pytest.mark.slow
 def test_the_tail_factor_is_the_expectation_it_names():
     # oracle: Gauss-Hermite-free quadrature of (1 - e^-x) e^{-tilt x} over the normal density
     x = np.linspace(0, 40, 2_000_001)

@@ -81,6 +81,7 @@ def test_only_like_pairs_without_mass_at_infinity_share_a_group():
     assert sum(int(group.counts.sum()) for group in groups) == sum(range(1, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["removed", "added"])
 def test_steps_composed_in_groups_agree_with_steps_composed_alone(monkeypatch, order):
     # oracle: the same program with every pair in a group of its own

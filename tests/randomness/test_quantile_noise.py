@@ -15,6 +15,7 @@ LEVEL = 1e-6  # chance that a test of a distribution fails though it is right, f
 DRAWS = {"normal": (quantile_noise.normal, stats.norm.cdf), "laplace": (quantile_noise.laplace, stats.laplace.cdf)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DRAWS)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_distribution_is_right_by_kolmogorov_and_smirnov(kind, seed):

@@ -14,6 +14,8 @@ from wpriv.run.comparison import compare, grid
 from wpriv.run.results import expectations, plot
 from wpriv.run.training import sweep, train
 
+pytestmark = pytest.mark.slow
+
 RECIPES = ROOT / "recipes"
 EVERY = sorted(RECIPES.rglob("*.yaml"))
 FILES = [path for path in EVERY if load_recipe.recipe(path).kind == "compare"]

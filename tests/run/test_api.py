@@ -36,6 +36,7 @@ def message(verb, **arguments) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ODD, ids=lambda v: repr(v)[:20])
 @pytest.mark.parametrize(
     "name", [*GAUSS, "batch", "records", "epochs", "adjacency", "history", "accountant", "sensitivity"]
@@ -53,6 +54,7 @@ def test_an_odd_argument_is_answered_or_refused_by_wpriv(name, value):
         assert len(told) < 700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ODD, ids=lambda v: repr(v)[:20])
 @pytest.mark.parametrize(
     "name", [*COMPARE, "sweep", "delta", "tol", "adjacency", "figure", "table", "cases", "out", "recipe", "other"]

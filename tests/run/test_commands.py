@@ -159,6 +159,7 @@ def test_recipes_are_listed_shown_checked_and_copied(recipe, capsys):
     assert "mine.yaml" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_plot_names_the_files_it_drew(recipe, capsys):
     main(["compare", "r.yaml", "--quiet"])
     capsys.readouterr()
@@ -166,6 +167,7 @@ def test_plot_names_the_files_it_drew(recipe, capsys):
     assert capsys.readouterr().out.split() == ["results/r/figure.pdf", "results/r/figure.svg"]
 
 
+@pytest.mark.slow
 def test_a_table_on_the_screen_loads_no_matplotlib_and_no_pandas():
     heavy = "sorted({'matplotlib', 'pandas', 'torch'} & set(sys.modules))"
     code = f"import sys; from wpriv.cli.main import main; main(sys.argv[1:]); print({heavy})"

@@ -18,6 +18,8 @@ from PIL import Image
 import wpriv.data
 from tests.points import ROOT
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(p for p in EXAMPLES.rglob("*") if p.suffix in (".sh", ".py", ".yaml"))
 

@@ -67,6 +67,7 @@ def test_the_time_of_a_changed_recipe_is_guessed_or_said_to_be_that_before_the_c
     assert (found["seconds"], found["as_shipped"]) == (7200, True)
 
 
+@pytest.mark.slow
 def test_a_sweep_takes_the_share_of_its_time_that_its_unfinished_trainings_are(capsys, tmp_path):
     text = TRAIN + TIME + "sweep: {over: seed, values: [1, 2, 3, 4]}\n"
     assert dry(capsys, text)["seconds"] == pytest.approx(7200)

@@ -56,6 +56,7 @@ def test_the_tightest_case_is_shown_for_a_claim_that_holds():
     assert (row["verdict"], row["at"]) == ("fails", "a")
 
 
+@pytest.mark.slow
 def test_the_claims_table_is_compared_and_plotted_like_others(tmp_path, capsys):
     comparison = wpriv.compare("wdp/propositions", out=tmp_path / "out")
     comparison.require()

@@ -10,6 +10,7 @@ from wpriv.errors import UsageError
 from wpriv.tables.projection_law import Params, rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "k"), [(784, 200), (50, 30)])
 def test_the_exact_density_has_mass_one_and_agrees_with_draws(d, k):
     """Oracle: 20,000 draws; the share of each bin is within 6 standard errors of its probability."""

@@ -102,6 +102,7 @@ def released(run: Adaptation, step, inputs: torch.Tensor) -> Bounded:
     return totals[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dp-dann", "dp-dann-paper", "dp-swd"])
 @pytest.mark.parametrize("far", [1.0, 30.0])
 def test_replacing_a_target_record_changes_the_release_by_at_most_its_sensitivity(name, far):
@@ -124,6 +125,7 @@ def test_replacing_a_target_record_changes_the_release_by_at_most_its_sensitivit
     assert largest > 0.02  # the bound is not orders of magnitude above the release
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dp-dann", "dp-dann-paper", "dp-swd", "dp-swd-projections"])
 def test_the_release_of_a_step_is_bounded_as_it_is_accounted(name):
     release = adapt.release(Train.model_validate(recipe(name)), {"records": RECORDS})
@@ -188,6 +190,7 @@ def test_one_record_decides_all_that_the_published_procedure_releases():
         assert (float(torch.autograd.grad(cost, theta)[0].norm()) == 0) == zero
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SETTINGS))
 def test_every_method_runs_and_its_statement_says_which_side_is_private(name, root):
     done = ran(root, name, "run")
@@ -232,6 +235,7 @@ def test_the_noise_of_the_published_dp_dann_gives_a_much_smaller_eps_than_printe
     assert found.epsilon.safe < 1
 
 
+@pytest.mark.slow
 def test_the_source_alone_learns_the_same_whatever_the_target_is(root):
     first = ran(root, "none", "one")
     data = dict(np.load(root / "target.npz"))
@@ -241,6 +245,7 @@ def test_the_source_alone_learns_the_same_whatever_the_target_is(root):
     assert first.metrics[-1]["loss"] == second.metrics[-1]["loss"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dp-swd", "dp-swd-projections"])
 def test_an_interrupted_run_resumes_with_the_same_results(name, root):
     from wpriv.engine.loop import Engine

@@ -74,6 +74,7 @@ def noisy(y, noise, scale):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "options", "variance"),
     [
@@ -124,6 +125,7 @@ def test_the_gradient_is_that_of_the_cost_with_the_plan_held_fixed():
     assert float(found[0, 1]) == pytest.approx(difference, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_run_carries_the_promise_of_its_records_and_leaves_what_it_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "toy.yaml").write_text(json.dumps(RECIPE))
@@ -145,6 +147,7 @@ def test_a_run_carries_the_promise_of_its_records_and_leaves_what_it_made(tmp_pa
     assert all(0 <= row["unconverged"] <= 1 and row["w2"] > 0 for row in done.metrics)
 
 
+@pytest.mark.slow
 def test_a_file_of_reports_is_trained_on_with_or_without_records_to_compare_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     wpriv.privatize("toy", "local-laplace", radius=4, eps=30, points=200, tests=50, out="reports.npz")
@@ -159,6 +162,7 @@ def test_a_file_of_reports_is_trained_on_with_or_without_records_to_compare_with
     assert seeing.metrics[-1]["w2"] > 0
 
 
+@pytest.mark.slow
 def test_plans_that_do_not_converge_give_a_warning(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "toy.yaml").write_text(
@@ -170,6 +174,7 @@ def test_plans_that_do_not_converge_give_a_warning(tmp_path, monkeypatch):
     assert np.isfinite([row["loss"] for row in done.metrics]).all()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_also_where_it_was_cut_short(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "toy.yaml").write_text(json.dumps({**RECIPE, "options": {**RECIPE["options"], "rise": 5}}))

@@ -77,6 +77,7 @@ def trained(folder: Path, text: str, form: str = "exact", **how):
     return train.train(path, out=folder / form, set={"privacy.noise": form}, **how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
 def test_a_classifier_trains_with_exact_noise_and_the_statement_covers_floating_point(tmp_path, releases, sampling):
     done = trained(tmp_path, CLASSIFY.replace("noise: exact", f"noise: exact, sampling: {sampling}"))
@@ -92,6 +93,7 @@ def test_a_classifier_trains_with_exact_noise_and_the_statement_covers_floating_
     assert lines["covered"][0] in (tmp_path / "exact" / "statement.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_statement_of_rounded_noise_says_what_it_stops_and_what_it_does_not(tmp_path):
     done = trained(tmp_path, CLASSIFY, "rounded")
     assert done.statement["noise"]["form"] == "rounded"
@@ -101,6 +103,7 @@ def test_the_statement_of_rounded_noise_says_what_it_stops_and_what_it_does_not(
     assert not any(line.startswith("floating point") for line in done.statement["covered"])
 
 
+@pytest.mark.slow
 def test_a_fixed_seed_trains_the_same_model_with_exact_noise_and_nearly_the_same_with_rounded(tmp_path):
     models = []
     for folder, form in (("a", "exact"), ("b", "exact"), ("c", "rounded")):
@@ -118,12 +121,14 @@ def test_a_recipe_says_nothing_of_noise_where_it_takes_the_default(tmp_path):
     assert "noise" not in train.recipe_of(path, changes={"privacy.noise": "rounded"}).data["privacy"]
 
 
+@pytest.mark.slow
 def test_a_conditional_gan_trains_with_exact_noise(bars, tmp_path, releases):  # noqa: F811
     done = trained(tmp_path, generation.CGAN.format(root=bars, privacy="{eps: 5, delta: 1e-5}"))
     assert len(releases) == 4
     held(done, releases)
 
 
+@pytest.mark.slow
 def test_mean_embeddings_are_released_once_with_exact_noise_on_the_same_embedding(bars, tmp_path, releases):  # noqa: F811
     text = generation.MERF.format(root=bars, moves=2, privacy="{eps: 10, delta: 1e-5, sampling: none}")
     done = trained(tmp_path, text)
@@ -150,6 +155,7 @@ def test_a_replaced_record_moves_the_exact_embedding_by_its_features_alone():
     assert squares <= (Fraction(one.sensitivity) / Fraction(one.grid)) ** 2
 
 
+@pytest.mark.slow
 def test_adaptation_by_clipped_gradients_trains_with_exact_noise(root, releases):  # noqa: F811
     recipe = adaptation.recipe("dp-dann")
     recipe["privacy"] = {**recipe["privacy"], "noise": "exact"}
@@ -169,6 +175,7 @@ def private() -> dict[str, str]:
     return names
 
 
+@pytest.mark.slow
 def test_every_private_task_that_ships_takes_exact_noise_or_refuses_it_by_name():
     seen: dict[bool, set[str]] = {True: set(), False: set()}
     for name, task in private().items():
@@ -199,6 +206,7 @@ def test_exact_noise_that_cannot_be_is_a_fault_of_the_recipe(tmp_path, setting, 
     assert "exact" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_fork_goes_from_rounded_to_exact_noise_and_both_are_paid_for(tmp_path):
     path = tmp_path / "toy.yaml"
     path.write_text(CLASSIFY)

@@ -99,6 +99,7 @@ def test_densities_of_scores_add_up_to_one_and_points_are_few():
 # ---------------- trainings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("notion", "groups"), [("parity", 2), ("odds", 4)])
 def test_a_training_draws_from_the_groups_that_it_accounts_for(recipe, notion, groups):
     done = wpriv.train(recipe(RECIPE % notion), out="done")
@@ -122,6 +123,7 @@ def test_a_training_draws_from_the_groups_that_it_accounts_for(recipe, notion, g
     assert fair.GROUPS in said["not_covered"]
 
 
+@pytest.mark.slow
 def test_declared_sizes_plan_a_recipe_without_data_and_are_checked_against_them(recipe, tmp_path):
     made = data.read("synthetic-fairness", size=2000)
     counts = [int((made.sensitive_train == group).sum()) for group in (0, 1)]
@@ -134,6 +136,7 @@ def test_declared_sizes_plan_a_recipe_without_data_and_are_checked_against_them(
         wpriv.train(path, out="done", set={"options.groups": [1000, 1000]})
 
 
+@pytest.mark.slow
 def test_the_papers_constant_asks_for_more_noise_at_the_same_eps(recipe, tmp_path):
     path = recipe(RECIPE % "parity")
     made = [train.recipe_of(path, changes={"options.sensitivity": name}) for name in ("tight", "paper")]
@@ -144,6 +147,7 @@ def test_the_papers_constant_asks_for_more_noise_at_the_same_eps(recipe, tmp_pat
     assert paper.release.sensitivity - tight.release.sensitivity == pytest.approx(0.5 * 8 / smallest)
 
 
+@pytest.mark.slow
 def test_a_penalty_brings_the_groups_together_at_the_price_of_accuracy(recipe):
     path = recipe((RECIPE % "parity").replace("steps: 10", "steps: 100"))
     free, fairer = (
@@ -155,6 +159,7 @@ def test_a_penalty_brings_the_groups_together_at_the_price_of_accuracy(recipe):
     assert free["accuracy"] > 0.75
 
 
+@pytest.mark.slow
 def test_a_regression_leaves_points_and_shares_above_the_antidiagonal(recipe):
     done = wpriv.train(recipe(REGRESSION), out="done")
     assert {"accuracy", "od0", "od1", "risk", "distance"} <= done.metrics[-1].keys()
@@ -165,6 +170,7 @@ def test_a_regression_leaves_points_and_shares_above_the_antidiagonal(recipe):
     assert (done.out / "scores.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -204,6 +210,7 @@ def test_columns_are_brought_from_their_ranges_and_cut():
 # ---------------- sweeps and figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fig1-parity", "fig2-odds", "fig9-regression", "tight-or-paper", "adult", "german"])
 def test_a_shipped_recipe_runs_with_its_quick_settings(name, tmp_path):
     made = load_recipe.recipe(f"wgrad/{name}", quick=True)
@@ -216,6 +223,7 @@ def test_a_shipped_recipe_runs_with_its_quick_settings(name, tmp_path):
     assert (tmp_path / "scores.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_a_sweep_puts_together_what_its_trainings_leave(recipe, tmp_path, capsys):
     from wpriv.cli.main import main
 
@@ -253,6 +261,7 @@ def drawn(module, rows):
     return axes
 
 
+@pytest.mark.slow
 def test_fairness_is_drawn_over_alpha_with_a_line_for_each_eps_and_measure():
     rows = [
         {
@@ -277,6 +286,7 @@ def test_fairness_is_drawn_over_alpha_with_a_line_for_each_eps_and_measure():
         drawn(parity, [{"accuracy": 1.0}])
 
 
+@pytest.mark.slow
 def test_noise_losses_and_scores_are_drawn():
     rows = [
         {"options.sensitivity": s, "privacy.eps": e, "noise": (1 + (s == "paper")) / e, "loss": 0.2}

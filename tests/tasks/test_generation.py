@@ -76,6 +76,7 @@ def written(chosen: swd_generate.Options, x: torch.Tensor, y: torch.Tensor) -> t
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("pool", [1, 2])
 def test_the_release_without_noise_is_the_projections_of_the_rows_as_defined(labels, pool):
@@ -185,6 +186,7 @@ def test_the_distance_without_noise_is_the_sliced_distance_of_the_rows(labels):
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_move_takes_the_mean_gradient_over_the_releases_that_wait():
     # oracle: autograd through the whole generator, release by release
     chosen = options(labels="joint", releases=3, pool=4)
@@ -211,6 +213,7 @@ def test_a_move_takes_the_mean_gradient_over_the_releases_that_wait():
         torch.testing.assert_close(old - new, slope, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["joint", "none", "public"])
 def test_a_squared_distance_is_that_of_the_means_and_what_is_left(labels):
     # oracle: W_2^2(X, Y) = |E X - E Y|^2 + W_2^2(X - E X, Y - E Y) on a line
@@ -228,6 +231,7 @@ def test_a_squared_distance_is_that_of_the_means_and_what_is_left(labels):
     torch.testing.assert_close(parts["means"] + parts["left"] / 2, parts["half"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["joint", "public"])
 def test_the_means_of_noisy_releases_come_as_near_to_the_mean_row_as_least_squares_do(labels):
     # oracle: numpy's least squares on all that was released; without noise, the mean row itself
@@ -262,6 +266,7 @@ def test_what_all_releases_tell_is_met_by_the_mean_generated_row():
         torch.testing.assert_close(step.distance_to_mean(step.encode(z)[0]), wanted, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_random_features_are_the_same_for_all_and_never_negative():
     one, other = _projected.random_conv(3), _projected.random_conv(3)
     x = torch.rand(2, 3, 64, 64)
@@ -312,6 +317,7 @@ def swd(root: Path, labels: str, privacy: str = "{sigma: 0.2, delta: 1e-5, sampl
     return SWD.format(root=root, labels=labels, privacy=privacy, more=more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("labels", "more"), [("appended", ""), ("joint", ""), ("public", ", smallest: 12")])
 def test_a_generator_trains_on_projections_and_says_what_it_released(bars, tmp_path, labels, more):
     done = run(tmp_path, swd(bars, labels, more=more))
@@ -328,6 +334,7 @@ def test_a_generator_trains_on_projections_and_says_what_it_released(bars, tmp_p
     assert any(key.startswith("generator.") for key in kept)
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_generator_and_without_privacy_nothing_is_accounted(bars, tmp_path):
     for name in ("one", "other"):
         assert run(tmp_path, swd(bars, "joint", "none"), name).statement["private"] is False
@@ -335,6 +342,7 @@ def test_the_same_seed_makes_the_same_generator_and_without_privacy_nothing_is_a
     assert all(torch.equal(own[key], same[key]) for key in own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("means", ["pending", "all"])
 def test_without_noise_classes_come_to_lie_where_they_are(bars, tmp_path, means):
     text = (
@@ -346,6 +354,7 @@ def test_without_noise_classes_come_to_lie_where_they_are(bars, tmp_path, means)
     assert done.metrics[-1]["logistic"] >= 0.8
 
 
+@pytest.mark.slow
 def test_noise_found_by_a_published_accounting_is_reported_with_its_certified_eps(bars, tmp_path):
     found = {}
     for name in ("pld", "swd-tail:w=clt", "swd-tail:w=bernstein-code"):
@@ -373,6 +382,7 @@ seed: 1
 """
 
 
+@pytest.mark.slow
 def test_mean_embeddings_are_released_once_and_the_generator_meets_them(bars, tmp_path):
     done = run(tmp_path, MERF.format(root=bars, moves=60, privacy="{eps: 10, delta: 1e-5, sampling: none}"))
     assert done.statement["process"][0]["n"] == 1
@@ -406,6 +416,7 @@ seed: 1
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privacy", ["{eps: 5, delta: 1e-5}", "none"])
 def test_a_conditional_gan_trains_with_and_without_privacy(bars, tmp_path, privacy):
     done = run(tmp_path, CGAN.format(root=bars, privacy=privacy))
@@ -415,6 +426,7 @@ def test_a_conditional_gan_trains_with_and_without_privacy(bars, tmp_path, priva
         assert done.guarantees[0].epsilon.safe <= 5
 
 
+@pytest.mark.slow
 def test_faces_are_made_by_the_generator_of_table_5_on_pictures_of_the_right_format(pictures, tmp_path):
     text = (ROOT / "recipes" / "dpswd" / "celeba.yaml").read_text()
     text = (

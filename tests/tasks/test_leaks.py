@@ -16,6 +16,8 @@ from wpriv.cli.main import main
 from wpriv.errors import Unsupported
 from wpriv.run.training import train
 
+pytestmark = pytest.mark.slow
+
 CLASSIFY = """\
 kind: train
 source: "a test"

@@ -221,6 +221,7 @@ def objective(alpha, clip=100.0, **own):
     return objective, x, goal, axes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
 def test_without_privacy_the_gradient_is_that_of_autograd(alpha):
     made, x, goal, axes = objective(alpha)
@@ -241,6 +242,7 @@ def test_without_privacy_the_gradient_is_that_of_autograd(alpha):
         assert (count, total / count) == (12, pytest.approx(value.item(), rel=1e-4))
 
 
+@pytest.mark.slow
 def test_the_objective_clips_as_the_penalised_gradient_does():
     made, x, goal, axes = objective(0.4, clip=0.1, clipping="spectral")
     exact = penalised_gradient(
@@ -262,6 +264,7 @@ def test_the_pull_towards_points_leaves_the_points_out():
 # ---------------- trainings
 
 
+@pytest.mark.slow
 def test_a_representation_is_priced_by_its_groups_and_leaves_codes(ran, tmp_path):
     done = ran(REPRESENT)
     said = done.statement
@@ -288,6 +291,7 @@ def test_a_representation_is_priced_by_its_groups_and_leaves_codes(ran, tmp_path
     assert (tmp_path / "done" / "codes.png").is_file()
 
 
+@pytest.mark.slow
 def test_the_published_constant_adds_more_noise_at_the_same_eps(ran):
     one, other = (
         ran(REPRESENT, formula, **{"options.sensitivity": formula}).statement for formula in ("tight", "paper")
@@ -299,6 +303,7 @@ def test_the_published_constant_adds_more_noise_at_the_same_eps(ran):
     assert more == pytest.approx(0.5 * 8 * 2 * 1.4 / smallest)
 
 
+@pytest.mark.slow
 def test_matched_points_are_protected_on_both_sides_and_kept_along_the_way(ran, tmp_path):
     done = ran(MATCH)
     said = done.statement
@@ -321,11 +326,13 @@ def test_a_goal_alone_costs_half_of_what_those_that_are_moved_cost(private, fact
     assert found.sensitivity == pytest.approx(factor * 2 / 100)
 
 
+@pytest.mark.slow
 def test_training_moves_points_to_the_circle(ran):
     done = ran(MATCH.replace("8-4", "16-16"), **{"privacy": "none", "steps": 150, "optimizer.lr": 0.3})
     assert done.metrics[-1]["distance"] < 0.5 * done.metrics[0]["distance"]
 
 
+@pytest.mark.slow
 def test_a_noisy_gradient_is_cut_where_the_recipe_says_so(ran):
     # 6 steps of learning rate 1 and norm 1e-3 cannot lead further than 6e-3
     short = ran(MATCH, **{"options.cap": 0.001, "optimizer.lr": 1.0})
@@ -338,6 +345,7 @@ def test_a_noisy_gradient_is_cut_where_the_recipe_says_so(ran):
     )
 
 
+@pytest.mark.slow
 def test_an_autoencoder_leaves_samples_and_its_points_of_the_ball_are_nobodys(ran, tmp_path):
     done = ran(AUTOENCODE)
     said = done.statement
@@ -352,6 +360,7 @@ def test_an_autoencoder_leaves_samples_and_its_points_of_the_ball_are_nobodys(ra
         assert (tmp_path / "done" / name).is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [REPRESENT, MATCH, AUTOENCODE])
 def test_the_same_seed_gives_the_same_run_also_when_it_was_cut_short(text, ran, tmp_path, monkeypatch):
     from wpriv.engine import checkpoint, loop
@@ -375,6 +384,7 @@ def test_the_same_seed_gives_the_same_run_also_when_it_was_cut_short(text, ran, 
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "path", "value", "message"),
     [
@@ -421,6 +431,7 @@ def test_figures_draw_every_group_and_kind():
     assert axes.drawn == {"target": [(1.0, 2.0)], "moved": [(3.0, 4.0)]}
 
 
+@pytest.mark.slow
 def test_a_sweep_puts_codes_and_steps_of_all_trainings_together(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "toy.yaml"

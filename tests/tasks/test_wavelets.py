@@ -44,6 +44,7 @@ def test_an_orthogonal_transform_with_everything_cut_leaves_the_means_of_blocks(
     assert np.allclose(found, blocks.repeat(4, axis=2).repeat(4, axis=3), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "scale"), [(2, 0.3), (1, 0.2)])
 @pytest.mark.parametrize("domain", ["as read", "dct"])
 def test_noise_of_the_law_of_the_reports_is_mostly_taken_away(p, scale, domain):
@@ -60,6 +61,7 @@ def test_noise_of_the_law_of_the_reports_is_mostly_taken_away(p, scale, domain):
     assert again == pytest.approx(way.after, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_way_that_is_chosen_is_the_best_of_all_that_are_tried():
     images, law = clear(20), noise(0.3)
     way = _wavelets.choose_wavelets(images, law)

@@ -115,6 +115,7 @@ def test_labels_enter_both_networks():
     )
 
 
+@pytest.mark.slow
 def test_an_affine_generator_meets_the_law_of_clear_points(run):
     done = run(TOY, steps=600)
     model = checkpoint.load(done.out / "model.pt")["weights"]
@@ -126,6 +127,7 @@ def test_an_affine_generator_meets_the_law_of_clear_points(run):
     assert not (done.out / "samples.npz").exists()  # points on a line: nothing to draw
 
 
+@pytest.mark.slow
 def test_of_privatised_points_it_learns_the_noise_too(run):
     done = run(TOY, steps=600, data__privatize={"mech": "local-gauss", "sigma": 1.0, "delta": 1e-5, "radius": 9})
     spread = abs(float(checkpoint.load(done.out / "model.pt")["weights"]["generator.0.weight"]))
@@ -133,6 +135,7 @@ def test_of_privatised_points_it_learns_the_noise_too(run):
     assert "post-processing" in done.statement["promise"]
 
 
+@pytest.mark.slow
 def test_points_of_the_plane_are_drawn_over_clear_ones(run):
     done = run(TOY, data={"law": "ring", "points": 300, "tests": 150})
     arrays = np.load(done.out / "samples.npz")
@@ -140,6 +143,7 @@ def test_points_of_the_plane_are_drawn_over_clear_ones(run):
     assert arrays["target"].shape == (150, 2)
 
 
+@pytest.mark.slow
 def test_images_are_measured_and_drawn(run):
     done = run(IMAGES)
     row = done.metrics[-1]
@@ -153,11 +157,13 @@ def test_images_are_measured_and_drawn(run):
     assert (done.out / "samples.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_labelled_samples_teach_a_classifier_that_is_tested_on_real_images(run):
     row = run(IMAGES, options__conditional=True).metrics[-1]
     assert 0 <= row["logistic"] <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise",
     [{"mech": "local-gauss", "sigma": 0.2, "delta": 1e-5}, {"mech": "local-laplace", "scale": 0.1, "dct": True}],
@@ -187,6 +193,7 @@ def test_without_pywavelets_it_says_what_to_install(run, monkeypatch):
         )
 
 
+@pytest.mark.slow
 def test_without_wavelets_pywavelets_is_not_loaded(run, monkeypatch):
     real = builtins.__import__
 
@@ -198,6 +205,7 @@ def test_without_wavelets_pywavelets_is_not_loaded(run, monkeypatch):
     run(IMAGES, steps=1)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_bit_for_bit(run, tmp_path):
     whole = run(IMAGES)
     asked = []
@@ -250,6 +258,7 @@ def test_networks_that_do_not_fit_are_refused():
         _wgan_critic.build_networks(PluginRef(name="mlp-generator"), PluginRef(name="critic-28"), (2,), 0, 1.0)
 
 
+@pytest.mark.slow
 def test_a_run_is_repeated_by_its_seed(run):
     one, two = run(IMAGES, "one"), run(IMAGES, "two")
     assert json.dumps([{**r, "seconds": 0} for r in one.metrics]) == json.dumps(

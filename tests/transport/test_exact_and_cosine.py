@@ -33,6 +33,7 @@ def test_exact_on_the_line_is_the_cost_of_sorted_pairs(p):
     assert float(exact.exact(x, y, p)) == pytest.approx(float(line.wasserstein(x, y, p)[0]), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_exact_is_the_limit_of_entropic_transport():
     x, y = sample(20, 2), sample(20, 2, 1)
     near = entropic(x, y, 1e-2, tol=1e-6, max_iterations=100_000).value

@@ -68,6 +68,7 @@ def test_weighted_line_cost_and_gradient_equal_those_of_pot(n, m, p):
         assert torch.allclose(mine, peer, rtol=1e-9, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), SIZES)
 def test_line_gradients_equal_those_of_pots_plan(n, m):
     x, y = drawn(n), drawn(m, seed=1)
@@ -99,6 +100,7 @@ def test_line_golden_plans_between_ranks(name):
     assert plan.ravel() == pytest.approx([float(v) for v in GOLDEN[name]["value"]], rel=1e-12, abs=1e-300)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(positions, min_size=1, max_size=9, unique=True),
@@ -120,6 +122,7 @@ def test_line_cost_of_two_diracs_is_the_power_of_their_distance(a, b, p):
     assert float(line.wasserstein(x, y, p)) == pytest.approx(abs(a - b) ** p, rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(samples, positions, orders, st.randoms(use_true_random=False))
 def test_line_cost_of_a_translation_is_the_power_of_its_length(x, shift, p, random):
@@ -131,6 +134,7 @@ def test_line_cost_of_a_translation_is_the_power_of_its_length(x, shift, p, rand
     assert float(line.wasserstein(x, x[order], p)) == 0.0
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(samples, samples, orders)
 def test_line_cost_is_symmetric_and_bounded_by_means_and_extremes(x, y, p):
@@ -160,6 +164,7 @@ def test_line_gradient_equals_autograd_on_sorted_samples(n, m):
         assert torch.allclose(ours, theirs, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_line_gradient_equals_finite_differences(p, weighted):
@@ -168,6 +173,7 @@ def test_line_gradient_equals_finite_differences(p, weighted):
     assert torch.autograd.gradcheck(lambda x, y: line.wasserstein(x, y, p, **weights), (x, y))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=12),
@@ -198,6 +204,7 @@ def test_ties_get_the_mean_gradient_over_their_ranks():
     assert float(tied[1]) == pytest.approx(float(split[1]), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), [(6, 6), (6, 9), (2000, 2000)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_ties_of_one_sample_do_not_affect_the_other(n, m, weighted):
@@ -233,6 +240,7 @@ def test_for_p_1_coincident_positions_get_the_subgradient_0():
     assert found.y.tolist() == pytest.approx([0, 1 / 3, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), [(10**6, 10**6), (10**6, 700_001), (10**6, 1000), (1000, 10**6)])
 def test_float32_gradients_of_a_million_records_are_accurate_to_1e_5(n, m):
     x, y = drawn(n, dtype=torch.float32), drawn(m, seed=1, dtype=torch.float32)

@@ -69,6 +69,7 @@ def test_entropic_cost_of_gaussians_has_its_closed_form(m, s1, s2, lam):
     assert float(entropic(x, y, lam, a=a, b=b, **TIGHT).value) == pytest.approx(gaussians(m, s1, s2, lam), rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("lam", [0.1, 0.5, 20.0])
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3])
@@ -112,6 +113,7 @@ def test_entropic_tends_to_the_independent_coupling_for_large_lambda(p, lam, dty
     assert torch.allclose(found.plan, torch.full_like(found.plan, 1 / 30), rtol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3])
 def test_entropic_gradient_equals_finite_differences(p):
     x, y = draw(9, 5, 2).requires_grad_(), (draw(10, 6, 2) + 1).requires_grad_()
@@ -123,6 +125,7 @@ def test_entropic_gradient_equals_finite_differences(p):
     assert torch.autograd.gradcheck(value, (x, y), eps=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 2])
 def test_entropic_gradient_equals_autograd_through_the_iteration(p):
     x, y = draw(13, 8, 3).requires_grad_(), draw(14, 6, 3).requires_grad_()
@@ -138,6 +141,7 @@ def test_entropic_gradient_equals_autograd_through_the_iteration(p):
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_float32_agrees_with_float64_on_noisy_images():
     x, noise = draw(15, 100, 784).abs().clamp(max=1), draw(16, 100, 784)
     for p, lam in ((2, 8.0), (2, 2.0), (1, 5.0)):
@@ -234,6 +238,7 @@ def test_points_of_weight_zero_have_no_effect():
     assert torch.allclose(padded.plan[:6, :5], plain.plan, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 1.5, 2])
 def test_the_divergence_is_0_for_equal_samples_and_else_positive(p):
     x, y = draw(37, 12, 2).requires_grad_(), draw(38, 15, 2)
@@ -253,6 +258,7 @@ def test_the_divergence_of_gaussians_of_one_width_is_the_square_of_their_distanc
     assert float(divergence(x, y, 0.8, a=a, b=b, **TIGHT).value) == pytest.approx(4.0, rel=1e-10)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     n=st.integers(1, 8),
@@ -288,6 +294,7 @@ def test_float32_refuses_a_lambda_that_float64_accepts():
         assert entropic(x.double(), y.double(), 1e-4, p, max_iterations=20_000).converged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 2])
 def test_float32_annealed_to_a_small_lambda_agrees_with_float64(p):
     x, y = draw(41, 20, 20), draw(42, 20, 20)

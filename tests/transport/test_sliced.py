@@ -58,6 +58,7 @@ def test_sliced_gradient_is_the_average_of_line_gradients(case):
         assert torch.allclose(mine, slopes @ u.T / u.shape[1], rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1.5, 2.0])
 @pytest.mark.parametrize("case", [(6, 6, 2, 5), (6, 4, 5, 3)], ids=str)
 def test_sliced_gradient_in_samples_and_directions_equals_finite_differences(case, p):
@@ -103,6 +104,7 @@ def test_sliced_cost_and_gradients_of_equal_samples_are_zero(k, d):
     assert float(x.grad.abs().max()) <= 1e-14
 
 
+@pytest.mark.slow
 def test_directions_are_uniform_on_the_sphere():
     u = sliced.random_directions(5, 200_000, seeded(0), dtype=torch.float64)
     assert torch.allclose(u.norm(dim=0), torch.ones(1, dtype=torch.float64))
@@ -124,6 +126,7 @@ def test_golden_values_of_the_smoothed_distance_between_gaussians(name):
     assert found == pytest.approx(float(GOLDEN[name]["value"]), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "second"), [(2, 1.0), (2, 2.0), (1, 1.0)])
 def test_noisy_projections_of_gaussians_agree_with_the_closed_form(p, second):
     n, d, k, sigma = 20_000, 3, 400, 0.5

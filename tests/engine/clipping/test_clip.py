@@ -48,6 +48,7 @@ def flat(parts: list[Tensor]) -> Tensor:
     return torch.cat([part.flatten() for part in parts])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ghost", "vmap", "loop"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_gives_the_sum_that_a_literal_loop_gives(name, method):
@@ -65,6 +66,7 @@ def test_every_method_gives_the_sum_that_a_literal_loop_gives(name, method):
     torch.testing.assert_close(found.losses, cross_entropy(model(inputs), targets))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "method"), [*((name, "ghost") for name in NAMES), ("residual", "vmap"), ("residual", "loop")]
 )
@@ -77,6 +79,7 @@ def test_no_example_adds_more_than_the_norm_in_single_precision(name, method):
         assert part.norm() <= norm
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 2**32),
@@ -147,6 +150,7 @@ def test_an_empty_batch_gives_zeros(method):
     assert found.norms.shape == found.losses.shape == (0,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ghost", "vmap", "loop"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_an_example_whose_gradient_is_not_finite_is_refused_with_the_parameter_named(method, bad):
@@ -251,6 +255,7 @@ def batch_of_vectors() -> tuple[Tensor, Tensor]:
     return torch.randn(4, 6, dtype=torch.float64), torch.randint(CLASSES, (4,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_ghost_refuses_what_its_rules_do_not_know_and_auto_is_right_there(name):
     make, why = REFUSED[name]
@@ -329,6 +334,7 @@ def test_a_model_is_tried_once_as_long_as_its_modes_and_arguments_are_of_the_sam
     assert calls() > 0
 
 
+@pytest.mark.slow
 def test_what_is_remembered_of_a_model_goes_with_it():
     inputs, targets = batch_of_vectors()
 

@@ -11,6 +11,8 @@ from tests.engine.networks import CLASSES, NETWORKS, RECORDS, losses, vectors
 from wpriv.engine.clipping.clip import choose, clipped_sum
 from wpriv.errors import Unsupported
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def double_precision():

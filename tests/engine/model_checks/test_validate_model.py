@@ -113,6 +113,7 @@ def test_a_probe_finds_mixed_words():
         probe(nn.Sequential(nn.Embedding(5, 2), Mean()), torch.tensor([[0, 1], [2, 3], [1, 4]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_probe_lets_models_through_that_mix_nothing(name):
     model, inputs, _ = case(name)

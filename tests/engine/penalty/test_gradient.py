@@ -116,6 +116,7 @@ def agrees(model, loss, inputs, targets, penalty, **more) -> Penalised:
 # -------------------------------------------------------------------------------------------------------- what it gives
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize("sizes", [((6, 6),), ((5, 8),), ((3, 4), (5, 2))], ids=["parity", "unequal groups", "odds"])
@@ -129,6 +130,7 @@ def test_it_is_the_gradient_of_a_literal_loop_with_the_loss_of_each_example(d, c
     assert (mlp(d)(inputs).norm(dim=1) > 0.3).any(), "no score is projected"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("private", ["both", "x", "z"])
@@ -156,6 +158,7 @@ def test_scores_may_be_codes_and_the_loss_something_else(clipping):
     agrees(Auto(), loss, batch(13), batch(13), penalty, directions=axes(2), scores=lambda out: out[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 @pytest.mark.parametrize(
     "name", ["residual", "conv, groups", "linear on a short sequence", "frozen first layers", "embedding", "layer norm"]
@@ -179,6 +182,7 @@ class Own(nn.Module):
         return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [2**26, 40])
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
@@ -291,6 +295,7 @@ def test_the_same_directions_give_the_same_gradient_in_pieces(monkeypatch):
 # ------------------------------------------------------------------------------------------------ what it never exceeds
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**32),
@@ -325,6 +330,7 @@ def test_no_record_moves_it_by_more_than_the_sensitivity(seed, d, clipping, size
         assert (gradient(changed, told) - here).norm() <= penalty.sensitivity * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 2**32),
@@ -373,6 +379,7 @@ def test_the_tight_sensitivity_is_attained(clipping):
     assert moved <= penalty.sensitivity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["residual", "conv", "linear on a short sequence"])
 @pytest.mark.parametrize("norm", [1e-3, 0.3, 2.0])

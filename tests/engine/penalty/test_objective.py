@@ -45,6 +45,7 @@ def every(own: Objective) -> np.ndarray:
     return np.arange(own.penalty.batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notion", SIZES)
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])

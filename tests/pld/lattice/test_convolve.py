@@ -84,6 +84,7 @@ def test_one_stage_is_the_convolution_up_to_its_slack(seed):
             assert high - low <= 1e-9 * exact + 1e-11 * tilt + 2e-13  # the slack is some 1e-13, whatever delta is
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_staged_brackets_hold_the_convolution(seed):
@@ -103,6 +104,7 @@ def test_staged_brackets_hold_the_convolution(seed):
         assert exact * (1 - 1e-12) <= high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tilt", [0.0, 3.0, 15.0])
 def test_binomial_walks_of_a_million_steps(tilt):
     # oracle: the binomial distribution of n steps of +-h, P(+) = e^h/(1 + e^h), from log gamma

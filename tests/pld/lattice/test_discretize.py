@@ -83,6 +83,7 @@ def assert_bracketed(pair: LossPair, y: np.ndarray) -> None:
     assert np.all(below <= f + noise), (below - f).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_one_step_lies_between_its_discretisations(name):
     pair, step, first, last = CASES[name]
@@ -99,6 +100,7 @@ def test_pessimistic_discretisation_is_a_pair_of_probability_distributions(name)
     assert q_mass(y, mass) <= 1 + 1e-12 + math.exp(float(pair.tails(y[:1]).cdf_p[0]) - y[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["gauss", "poisson gauss", "fixed gauss", "laplace on the lattice", "gauss, large loss"]
 )

@@ -84,6 +84,7 @@ def exact_coefficients(pmf: LatticePmf, size: int, cut: int) -> np.ndarray:
     return pmf.rows.astype(np.longdouble) @ np.cos(angles) + 1j * (pmf.rows.astype(np.longdouble) @ np.sin(angles))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "cut", "far"),
     [(38_400, 40, 0.5), (38_400, 1100, 0.5), (491_520, 500, 0.5), (38_400, 37, 7.0), (512, 1, 3)],

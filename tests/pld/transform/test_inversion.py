@@ -31,6 +31,7 @@ def random_pmf(rng: np.random.Generator, size: int, scale: float) -> tuple[np.nd
     return y + max(math.log(float(p @ np.exp(-y))), 0.0), p
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -61,6 +62,7 @@ def test_the_bracket_holds_the_exact_sum_over_all_outcomes(seed, n, size, log_sc
     assert high - low <= 2e-3 * truth + 0.2 * width
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 700), count=st.integers(1, 40), log_t=st.floats(-6, 5))
 def test_sums_of_waves_are_within_their_stated_rounding(seed, size, count, log_t):
@@ -121,6 +123,7 @@ JOBS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @example(
     make=lambda q, sigma: poisson(DiscreteGauss(sigma=1.0).pair(), 1e-4), log_q=-4, log_sigma=0, log_n=5, log_delta=-10
@@ -173,6 +176,7 @@ def test_sampled_discrete_gauss_is_as_narrow_as_gauss(sigma, q, n, delta, order)
     assert oracles.contour_delta([(log_m, n)], high) <= delta * (1 + 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [{"delta": 1e-12}, {"eps": 0.2}])
 def test_a_question_that_takes_too_long_gets_the_best_bracket_so_far(target, monkeypatch):
     from wpriv import budget

@@ -173,6 +173,7 @@ def _after_first(step: tuple[float, float]) -> Process:
     return Process((Step(Gauss(1 / FIRST[1]), 1, samplings[0]), Step(Gauss(1 / step[1]), 1, samplings[1])))
 
 
+@pytest.mark.slow
 def test_an_adversary_that_picks_the_noise_by_what_it_saw_breaks_the_figures_of_noise_fixed_in_advance():
     # which is why a fork needs a figure of its own
     steps = menu()
@@ -257,6 +258,7 @@ def test_the_orders_of_a_ledger_are_those_of_its_first_run_as_planned(tmp_path, 
     assert orders[0] == orders[1] == (1 + rdp_filter.orders(planned, delta=1e-5).lam).tolist()
 
 
+@pytest.mark.slow
 def test_the_adaptive_answer_is_an_upper_bound_with_the_lower_end_of_pld(tmp_path, capsys):
     path = written(tmp_path / "ledger.jsonl", (SAMPLED, 30), (LATER, 20))
     fixed = answer(capsys, f"budget --history {path} --delta 1e-5 --json")[1]
@@ -276,6 +278,7 @@ def test_the_adaptive_answer_is_an_upper_bound_with_the_lower_end_of_pld(tmp_pat
     assert main(f"budget --history {path} --delta 1e-5 --adaptive --max-eps {between} --quiet".split()) == 1
 
 
+@pytest.mark.slow
 def test_a_fork_of_the_same_noise_is_adaptive_in_its_length(tmp_path, capsys):
     """46 equal steps in one run were planned; 23 and 23 were not, and cost more unless the noise is unsampled Gauss."""
     one, two = written(tmp_path / "1.jsonl", (SAMPLED, 46)), written(tmp_path / "2.jsonl", (SAMPLED, 23), (SAMPLED, 23))
@@ -292,6 +295,7 @@ def test_a_fork_of_the_same_noise_is_adaptive_in_its_length(tmp_path, capsys):
     assert "2 runs" not in err
 
 
+@pytest.mark.slow
 def test_a_delta_at_a_given_eps_has_both_figures_too(tmp_path, capsys):
     path = written(tmp_path / "ledger.jsonl", (SAMPLED, 30), (LATER, 20))
     code, found, _ = answer(capsys, f"budget --history {path} --eps 3 --adaptive --json")
@@ -301,6 +305,7 @@ def test_a_delta_at_a_given_eps_has_both_figures_too(tmp_path, capsys):
     assert found["parameters"]["loss"] is None
 
 
+@pytest.mark.slow
 def test_adaptive_names_its_accountant_itself(tmp_path, capsys):
     path = written(tmp_path / "ledger.jsonl", (SAMPLED, 3))
     assert main(f"budget --history {path} --delta 1e-5 --adaptive --accountant rdp".split()) == 2

@@ -83,6 +83,7 @@ def test_the_chance_of_a_distinguishing_event_composes():
     assert evaluate.infinity_mass(process) == pytest.approx(0.3439, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_a_table_holds_answers_and_refusals():
     job = build_process.described_process("laplace", params={"scale": 20}, n=100)
     found = tabulate.by_accountants(job, ["gdp", "pld"], delta=1e-5)
@@ -110,6 +111,7 @@ def test_max_eps_fails_only_above_the_limit():
         gate.check_max_eps(rows, 4.37)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.floats(1e-3, 30), st.floats(-100, -0.4), st.integers(1, 10**6))
 def test_calibrated_sigma_is_least_and_meets_the_target(eps, log10_delta, n):
@@ -137,6 +139,7 @@ def test_calibrated_n_is_the_largest(sigma, eps, log10_delta):
     assert gauss_delta(eps, sigma, more) > delta * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accountant", ["pld", "rdp", "gdp-clt"])
 @pytest.mark.parametrize("missing", ["sigma", "n", "rate"])
 def test_every_unknown_and_accountant_ends_on_the_safe_side(accountant, missing):
@@ -153,6 +156,7 @@ def test_every_unknown_and_accountant_ends_on_the_safe_side(accountant, missing)
     assert again.epsilon.safe > eps
 
 
+@pytest.mark.slow
 def test_the_same_pricing_of_the_answer_meets_the_target_again():
     found = wpriv.calibrate("laplace", eps=2, delta=1e-6, n=500).guarantee
     scale = found.extra["calibrated"]["value"]

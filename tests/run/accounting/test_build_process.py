@@ -87,6 +87,7 @@ def test_any_text_is_a_finite_number_or_a_usage_error(text):
             assert math.isfinite(read(text, "x"))
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)

@@ -36,6 +36,7 @@ def log_truth(eps: float) -> float:
     return max(contour_log_delta([(poisson_gauss(0.01, 0.25, order), 100)], eps) for order in ("remove", "add"))
 
 
+@pytest.mark.slow
 def test_a_certified_delta_falls_as_eps_grows_and_holds_the_truth():
     curve = evaluate.curve(FEW, "pld")
     rows = [curve.at(eps=eps).delta for eps in (0.2, 0.5, 1.0, 2.0, 5.0)]
@@ -46,6 +47,7 @@ def test_a_certified_delta_falls_as_eps_grows_and_holds_the_truth():
         assert math.log(bracket.lower) <= log_truth(eps) <= math.log(bracket.safe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("process", "eps"), [(FEW, 1.0), (FEW, 5.0), (FEDERATED, 1.531)])
 def test_a_certified_delta_is_never_above_another_proven_bound(process, eps):
     found = evaluate.curve(process, "pld").at(eps=eps).delta
@@ -54,6 +56,7 @@ def test_a_certified_delta_is_never_above_another_proven_bound(process, eps):
     assert found.lower <= found.estimate <= found.safe < 1e-3
 
 
+@pytest.mark.slow
 def test_a_vacuous_eps_is_replaced_by_the_least_other_bound_and_the_source_names_it(monkeypatch):
     vacuous = Curve(
         FEW,
@@ -107,6 +110,7 @@ def test_a_refusal_stays_one_where_no_other_bound_says_anything():
         others.narrowed(curve, lambda c: refuse(0.0), lambda: 0.0, 1.0)
 
 
+@pytest.mark.slow
 @given(st.floats(0.05, 5.0), st.floats(0.01, 1.0), st.floats(-4.0, 4.0))
 @settings(max_examples=200, deadline=None)
 def test_sampling_only_helps(mu, rate, eps):
@@ -116,6 +120,7 @@ def test_sampling_only_helps(mu, rate, eps):
             assert float(pair.log_delta(eps)) <= float(base.log_delta(eps)) + 1e-9
 
 
+@pytest.mark.slow
 def test_a_table_over_eps_falls_in_both_ends(capsys):
     job = build_process.described_process("gauss", params={"sigma": 4.0}, n=100, sampling="poisson", rate=0.01)
     rows = tabulate.along_eps(job, "pld", eps=3)

@@ -133,6 +133,7 @@ def test_few_steps_of_discrete_laplace_need_no_more_noise_than_pure_dp_asks(n, d
     assert row.epsilon.safe <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "n", "eps", "delta"), [(0.01, 10000, 1.0, 1e-5), (256 / 60000, 14062, 3.0, 1e-5), (0.001, 1000, 0.2, 1e-7)]
 )
@@ -148,6 +149,7 @@ def test_a_calibrated_sigma_is_within_a_millionth_of_the_least(rate, n, eps, del
     assert log_delta(row.extra["calibrated"]["misses"]) > math.log(delta)
 
 
+@pytest.mark.slow
 def test_a_calibrated_scale_is_within_a_millionth_of_the_least():
     scale = wpriv.calibrate("laplace", eps=1, delta=1e-5, n=1000).value
 
@@ -164,6 +166,7 @@ def test_the_search_ends_as_near_the_least_as_the_tolerance(tol):
     assert gauss_delta(1, sigma * (1 - tol), 1) > 1e-5
 
 
+@pytest.mark.slow
 def test_a_count_of_a_million_is_the_most():
     row = wpriv.calibrate("gauss", sigma=40, eps=1, delta=1e-5, sampling="poisson", rate=0.01).guarantee
     calibrated = row.extra["calibrated"]

@@ -30,6 +30,7 @@ def call(capsys, line: str) -> tuple[int, str, str]:
     return code, out, err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "rate", "eps", "delta"), [(4.0, 0.01, 1.0, 1e-5), (1.1, 0.004, 2.0, 1e-5), (0.8, 0.001, 0.5, 1e-6)]
 )

@@ -68,6 +68,7 @@ def test_a_recipe_leaves_table_figure_resolved_recipe_and_provenance(recipe):
     done.require()
 
 
+@pytest.mark.slow
 def test_a_second_run_computes_nothing_and_gives_the_same_table(recipe, monkeypatch):
     first = wpriv.compare(recipe)
     table = (first.out / file_names.TABLE).read_text()
@@ -92,6 +93,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(recipe, monkeypatch):
     assert wpriv.compare(recipe).reused == 2
 
 
+@pytest.mark.slow
 def test_fresh_forgets_finished_cells(recipe):
     wpriv.compare(recipe)
     assert wpriv.compare(recipe, fresh=True).reused == 0
@@ -104,6 +106,7 @@ def test_a_changed_recipe_is_refused_its_old_directory(recipe):
         wpriv.compare(recipe)
 
 
+@pytest.mark.slow
 def test_a_quick_run_has_a_directory_and_a_table_of_its_own(recipe):
     quick = wpriv.compare(recipe, quick=True)
     assert quick.out.as_posix() == "results/r-quick"
@@ -111,6 +114,7 @@ def test_a_quick_run_has_a_directory_and_a_table_of_its_own(recipe):
     assert len(quick.verdicts) == 1
 
 
+@pytest.mark.slow
 def test_a_missed_number_fails_the_check_after_everything_is_written(recipe):
     recipe.write_text(RECIPE.replace("0.126936737", "0.1269"))
     done = wpriv.compare(recipe)
@@ -119,6 +123,7 @@ def test_a_missed_number_fails_the_check_after_everything_is_written(recipe):
         done.require()
 
 
+@pytest.mark.slow
 def test_no_answer_is_ever_nan_or_negative():
     rows = wpriv.compare(
         process=[GAUSS], accountants=["all"], sweep={"over": "delta", "values": [0.4, 1e-5, 1e-100]}

@@ -335,6 +335,7 @@ def test_the_records_to_protect_are_no_public_ones():
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
 def test_pure_eps_and_scale_are_rounded_to_the_safe_side_and_no_further(radius, eps):
@@ -386,6 +387,7 @@ ARGUMENTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARGUMENTS)
 @pytest.mark.parametrize("value", ODD, ids=lambda v: repr(v)[:20])
 def test_an_odd_argument_is_answered_or_refused_by_wpriv(name, value, tmp_path, monkeypatch):

@@ -21,22 +21,26 @@ def results(tmp_path):
     ).out
 
 
+@pytest.mark.slow
 def test_every_format_is_drawn_again_without_computing(results, monkeypatch):
     monkeypatch.setattr(compare, "compute", lambda *_: pytest.fail("plot computed something"))
     for path in plot(results, formats=["png", "pdf", "svg"]):
         assert path.read_bytes().startswith(MAGIC[path.suffix[1:]])
 
 
+@pytest.mark.slow
 def test_the_same_table_gives_the_same_file(results):
     first = plot(results)[0].read_bytes()
     assert plot(results)[0].read_bytes() == first
 
 
+@pytest.mark.slow
 def test_a_table_alone_is_enough(results, tmp_path):
     (results / "table.csv").rename(tmp_path / "alone.csv")
     assert plot(tmp_path / "alone.csv", out=tmp_path) == [tmp_path / "figure.png"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "word"),
     [

@@ -43,6 +43,7 @@ def section(text, title):
     return re.split(r"\n## ", text.partition(f"## {title}\n")[2])[0]
 
 
+@pytest.mark.slow
 def test_an_approximate_eps_stands_apart_from_the_certified_one(tmp_path):
     said = trained(tmp_path).statement
     told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
@@ -52,6 +53,7 @@ def test_an_approximate_eps_stands_apart_from_the_certified_one(tmp_path):
     assert "by gdp-clt" in section(told, "For comparison only, no guarantee")
 
 
+@pytest.mark.slow
 def test_figures_of_other_notions_are_no_guarantees_either(tmp_path):
     text = RECIPE.replace("{eps: 4, delta: 1e-5}", "{clip: batch-mean, sigma: 0.01, delta: 1e-5}")
     said = trained(tmp_path, text.replace("[pld, gdp-clt]", "['moments:order=16', 'wdp:order=16']")).statement
@@ -60,6 +62,7 @@ def test_figures_of_other_notions_are_no_guarantees_either(tmp_path):
     assert answers(said)["model.pt"] == "no"
 
 
+@pytest.mark.slow
 def test_the_statement_says_who_sees_what_and_keeps_what_is_not_covered_and_not_assessed(tmp_path):
     said = trained(tmp_path).statement
     told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
@@ -75,6 +78,7 @@ def test_the_statement_says_who_sees_what_and_keeps_what_is_not_covered_and_not_
     assert any(line.startswith("buffers") for line in said["not_assessed"])
 
 
+@pytest.mark.slow
 def test_delta_is_set_against_one_over_the_records(tmp_path):
     found = trained(tmp_path).statement["delta"]
     assert (found["value"], found["records"]) == (1e-5, 300)
@@ -84,6 +88,7 @@ def test_delta_is_set_against_one_over_the_records(tmp_path):
     assert privacy_statement.share(0.0, 300)["meaning"].startswith("pure DP")
 
 
+@pytest.mark.slow
 def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record_made_is_a_yes(tmp_path):
     said = trained(tmp_path).statement
     found = answers(said)
@@ -107,6 +112,7 @@ def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record
     assert said == json.loads((tmp_path / "out" / file_names.STATEMENT).read_text())
 
 
+@pytest.mark.slow
 def test_a_fixed_seed_leaves_nothing_to_publish(tmp_path):
     said = trained(tmp_path, RECIPE + "seed: 1\n").statement
     assert set(answers(said).values()) == {"no"}
