@@ -59,6 +59,14 @@ def wheel(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The site, in docs/_build/html, without warnings; its generated parts must be up to date."""
+    session.install("-e", ".[docs]")
+    session.run("python", "docs/generate.py", "--check")
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """wpriv beside other libraries; see ``python -m benchmarks --help``."""
     session.install("-e", ".[bench]")

@@ -4,15 +4,17 @@
     ...
     <!-- end -->
 
-``python docs/generate.py`` rewrites every such part; tests/test_documentation.py fails where one is out of date. The
-functions that make the parts are those of docs/generated/*.py, by the name of the part.
+``python docs/generate.py`` rewrites every such part, and with ``--check`` only names the pages that it would change;
+tests/test_documentation.py fails where there is one. The functions that make the parts are those of
+docs/generated/*.py, by the name of the part.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
@@ -53,8 +55,15 @@ def stale() -> list[Path]:
     return [page for page, (old, new) in pages().items() if old != new]
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Rewrite the pages, or with ``--check`` return 1 where one is out of date."""
+    changed = {page: new for page, (old, new) in pages().items() if old != new}
+    for page, text in changed.items():
+        print(page.relative_to(DOCS.parent))
+        if "--check" not in arguments:
+            page.write_text(text, encoding="utf-8")
+    return int(bool(changed) and "--check" in arguments)
+
+
 if __name__ == "__main__":
-    for path, (before, after) in pages().items():
-        if before != after:
-            path.write_text(after, encoding="utf-8")
-            print(path.relative_to(DOCS.parent))
+    sys.exit(main(sys.argv[1:]))
