@@ -303,6 +303,13 @@ def test_choose_takes_ghost_where_it_agrees(name):
 
 
 @pytest.mark.parametrize("how", ["behind its back", "twice"])
+def test_a_fault_is_found_behind_dropout_that_hides_nearly_every_output(how):
+    inputs, targets = batch_of_vectors()
+    model = nn.Sequential(Tied(how), nn.Dropout(0.97)).double()
+    assert choose(model, cross_entropy, inputs, targets) != "ghost"
+
+
+@pytest.mark.parametrize("how", ["behind its back", "twice"])
 def test_a_method_that_is_asked_for_by_name_is_refused_where_it_would_be_wrong(how):
     inputs, targets = batch_of_vectors()
     with pytest.raises(Unsupported, match=r"'ghost' does not give|is called more than once"):

@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 from scipy.stats import norm
 
 import wpriv
@@ -128,7 +129,7 @@ def divergence(q: float, mu: float, order: float) -> float:
     """The Renyi divergence of the pair of ``sampled_delta``, by quadrature."""
     x = np.linspace(-12, 12 + order * mu, 20_001)
     log_ratio = np.logaddexp(math.log1p(-q) if q < 1 else -math.inf, math.log(q) + mu * x - mu * mu / 2)
-    return math.log(np.trapezoid(np.exp(order * log_ratio + norm.logpdf(x)), x)) / (order - 1)
+    return math.log(trapezoid(np.exp(order * log_ratio + norm.logpdf(x)), x)) / (order - 1)
 
 
 ORDER, FIRST = 3.0, (0.2, 1.0)
@@ -140,7 +141,7 @@ def adversary(eps: float, menu: list[tuple[float, float]]) -> float:
     x = np.linspace(-12, 14, 20_001)
     loss = np.log1p(q * np.expm1(mu * x - mu * mu / 2))
     density = (1 - q) * norm.pdf(x) + q * norm.pdf(x - mu)
-    return float(np.trapezoid(density * np.max([sampled_delta(eps - loss, *step) for step in menu], axis=0), x))
+    return float(trapezoid(density * np.max([sampled_delta(eps - loss, *step) for step in menu], axis=0), x))
 
 
 @cache

@@ -28,6 +28,8 @@ UNCLIPPED = 1e20
 SUM_TOLERANCE, NORM_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
 """Relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards."""
 JITTER = 0.1
+ATTEMPTS = 8
+"""Trials with other random numbers, as long as dropout hides all gradients."""
 
 _methods: weakref.WeakKeyDictionary[nn.Module, dict[Any, str]] = weakref.WeakKeyDictionary()
 
@@ -151,8 +153,12 @@ def _try_methods(probed: Probed, inputs: Tensor, targets: Tensor | None, candida
     with model_state.kept(model), repeated(model), torch.enable_grad(), SameDraws(model, len(inputs)) as draws:
         correct = trial.correct(candidates)
         with _jittered(model):
-            correct = trial.correct(correct)
-        if draws.unknown or not trial.finite:
+            for _ in range(ATTEMPTS):
+                draws.seed += 1000
+                correct = trial.correct(correct)
+                if trial.compared:
+                    break
+        if draws.unknown or not trial.compared:
             # gradients cannot be compared: methods that pass records one by one are correct by construction
             correct = [name for name in candidates if name != "ghost" and trial.runs(name)]
     if correct:
@@ -170,19 +176,22 @@ def _try_methods(probed: Probed, inputs: Tensor, targets: Tensor | None, candida
 
 
 class _Trial:
-    """Compares methods with a loop over made-up records. ``finite``: whether any gradients were finite."""
+    """Compares methods with a loop over made-up records.
+
+    ``compared``: whether some gradients were finite and not 0, as all are where dropout hides the whole output.
+    """
 
     def __init__(self, probed: Probed, inputs: Tensor, targets: Tensor, given: bool):
         self.probed, self.inputs, self.targets, self.given = probed, inputs, targets, given
-        self.finite = False
+        self.compared = False
         self.refusal: Unsupported | None = None
 
     def correct(self, candidates: Sequence[str]) -> list[str]:
-        """Return the candidates from the first that agrees with the loop; all if gradients are not finite."""
+        """Return the candidates from the first that agrees with the loop; all if gradients say nothing."""
         wanted, alone = self.summed("loop"), self.summed("loop", slice(1, 2))
-        if not all(bool(part.isfinite().all()) for part in wanted.parts):
+        if not all(bool(part.isfinite().all()) for part in wanted.parts) or not bool(total(wanted.squares).any()):
             return list(candidates)
-        self.finite = True
+        self.compared = True
         second = torch.zeros(len(self.inputs), device=self.inputs.device)
         second[1] = 1.0
         for place, name in enumerate(candidates):

@@ -51,12 +51,13 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Give all records of a batch of ``size`` the same random numbers, which a single record gets too.
 
     So the gradient of a record under dropout can be compared between a batch and the record alone. ``unknown`` is true
-    after a draw that this class cannot repeat; then such a comparison is meaningless.
+    after a draw that this class cannot repeat; then such a comparison is meaningless. Another ``seed`` gives other
+    numbers from the next forward pass on.
     """
 
     def __init__(self, model: nn.Module, size: int):
         super().__init__()  # type: ignore[no-untyped-call]
-        self.model, self.size, self.count, self.unknown = model, size, 0, False
+        self.model, self.size, self.count, self.unknown, self.seed = model, size, 0, False, SEED
 
     def __enter__(self) -> SameDraws:
         self.handle = self.model.register_forward_pre_hook(self._begin, prepend=True)
@@ -77,7 +78,7 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if torch.Tag.nondeterministic_seeded not in func.tags or given.get("generator") is not None:
             return func(*args, **given)
         self.count += 1
-        _seed_torch(SEED + self.count)
+        _seed_torch(self.seed + self.count)
         name = func.overloadpacket.__name__
         if name in ("rand_like", "randn_like", "randint_like"):
             return self._repeat(func(self._one(args[0]), *args[1:], **given), args[0].shape)
