@@ -248,6 +248,7 @@ def test_a_history_of_two_runs_shows_both_figures_and_what_each_assumes(tmp_path
     assert figures["fixed"]["epsilon"] == found["epsilon"] < figures["adaptive"]["epsilon"]
     assert figures["fixed"]["assumes"] != figures["adaptive"]["assumes"]
     assert "2 runs" in err
+    assert "holds instead (--adaptive)" in err
     assert found["accountant"] == "pld"
 
 
