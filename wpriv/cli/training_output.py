@@ -12,7 +12,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.numerics.safe_rounding import text
 from wpriv.run import recipe_duration
 from wpriv.run.results import expectations, file_names
-from wpriv.run.training import sweep
+from wpriv.run.training import sweep, training_statement
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.run_folder import RunFolder
 from wpriv.run.training.sweep import PlannedCell, SweepResult
@@ -29,6 +29,7 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
     duration = recipe_duration.of_plan(plan)
     estimate = _cost_estimate(plan)
+    warnings = training_statement.warnings_of_plan(plan)
     if as_json:
         private = plan.private
         output.emit_json(
@@ -50,6 +51,7 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
                 "folder": str(folder.path),
                 "files": [str(folder.path / name) for name in file_names.of_training(plan.train.task)],
                 "notes": list(plan.notes),
+                "warnings": warnings,
             }
         )
         return
@@ -61,6 +63,8 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
         output.emit(f"read as: {note}")
     output.emit(_cost_line(duration, estimate, plan))
     output.emit(f"writes: {folder.path}{os.sep} {', '.join(file_names.of_training(plan.train.task))}")
+    for line in warnings:
+        output.say("warning", line)
 
 
 def print_sweep_plan(recipe: Recipe, planned: list[PlannedCell], out: Path, as_json: bool) -> None:

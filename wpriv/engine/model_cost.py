@@ -16,6 +16,12 @@ RECORDS = 2
 """Records of the forward pass that is measured: a batch of one may take another path."""
 
 
+def without_numbers(model: PluginRef, shape: Sequence[int], classes: int) -> nn.Module:
+    """Build a model on the meta device, whose tensors have shapes and no numbers."""
+    with torch.device("meta"):
+        return models.build(model, shape, classes)
+
+
 def measure(model: PluginRef, shape: Sequence[int], classes: int) -> tuple[int, int, float]:
     """Build a classifier on the meta device and count the operations of one forward pass; no number is computed.
 
@@ -25,8 +31,8 @@ def measure(model: PluginRef, shape: Sequence[int], classes: int) -> tuple[int, 
         UsageError: the model does not take records of this shape.
         NotImplementedError: the model uses an operation that the meta device does not have.
     """
+    network = without_numbers(model, shape, classes)
     with torch.device("meta"):
-        network = models.build(model, shape, classes)
         inputs, targets = torch.empty(RECORDS, *shape), torch.empty(RECORDS, dtype=torch.long)
     with FlopCounterMode(display=False) as counter:
         kept = kept_bytes(network, lambda: cross_entropy(network(inputs), targets, reduction="sum"))

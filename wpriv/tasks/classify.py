@@ -43,6 +43,8 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
 
     Returns:
         None if the data set does not declare ``SHAPE`` and ``CLASSES``, or if the size of the model cannot be measured.
+    Raises:
+        Unsupported: a layer of the model mixes the records that are clipped one by one.
     """
     source = registry.load("data", recipe.data.name)
     shape = getattr(source, "SHAPE", None)
@@ -50,6 +52,11 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
     if shape is None or cost is None:
         return None
     private = recipe.privacy
+    if private is not None and private.clip != "batch-mean":
+        from wpriv.engine import model_cost
+        from wpriv.engine.model_checks import validate_model
+
+        validate_model.check(model_cost.without_numbers(recipe.model, shape, len(source.CLASSES)))
     return cost_estimate.estimate(
         cost,
         steps=steps,

@@ -167,4 +167,6 @@ def _stretch(y: Array, share: Array, extra: float) -> Array:
     if not parts[last] > 0:
         # almost no mass anywhere: no spacing costs anything
         return np.full(y.size, math.sqrt(1 + extra))
-    return np.asarray(np.sqrt(np.maximum(thin * (extra + shares[last]) / parts[last], 1.0)))
+    with np.errstate(over="ignore"):  # the caller limits the spacing, but interpolates between finite factors
+        squares = np.minimum(thin * (extra + shares[last]) / parts[last], 1e300)
+    return np.asarray(np.sqrt(np.maximum(squares, 1.0)))

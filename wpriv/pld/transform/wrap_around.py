@@ -53,6 +53,7 @@ def wrap_around(
     above_period = float(periods[:, : shifts.size].min(axis=1).max())
     below_period = float(periods[:, shifts.size :].min(axis=1).max())
     period = max(above_period, below_period, deviation)
-    # where the period is infinite, the caller composes nothing
-    decay = np.maximum(np.abs(other) * min(period, 1e300), constants.MASS_FLOOR)
+    if not math.isfinite(period):  # the caller refuses
+        return np.empty((2, 0)), period
+    decay = np.maximum(np.abs(other) * period, constants.MASS_FLOOR)
     return np.array([tilts, logs - decay - np.log(-np.expm1(-decay))]), period

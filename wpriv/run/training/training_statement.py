@@ -191,15 +191,21 @@ def _guaranteed(
     }
 
 
+def warnings_of_plan(plan: Plan) -> list[str]:
+    """Return the warnings that are known before a training with privacy starts, the most serious first."""
+    warnings = []
+    if plan.private is not None and plan.private.clip == "batch-mean":
+        warnings.append(PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
+    if plan.private is not None and plan.train.seed is not None:
+        warnings.append(privacy_statement.FIXED_SEED)
+    return warnings
+
+
 def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:
     """Warnings on the guarantees, the most serious first."""
     private = plan.private
     assert private is not None
-    warnings = []
-    if private.clip == "batch-mean":
-        warnings.append(PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
-    if plan.train.seed is not None:
-        warnings.append(privacy_statement.FIXED_SEED)
+    warnings = warnings_of_plan(plan)
     dp_rows = [row for row in rows if row.notion == "approximate-dp"]
     if private.accountant is not None and private.eps is not None:
         for row in dp_rows:
