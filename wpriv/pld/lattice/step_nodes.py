@@ -167,4 +167,5 @@ def _stretch(y: Array, share: Array, extra: float) -> Array:
     if not parts[last] > 0:
         # almost no mass anywhere: no spacing costs anything
         return np.full(y.size, math.sqrt(1 + extra))
-    return np.asarray(np.sqrt(np.maximum(thin * (extra + shares[last]) / parts[last], 1.0)))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.sqrt(np.maximum(thin * (extra + shares[last]) / parts[last], 1.0)))

@@ -54,5 +54,6 @@ def wrap_around(
     below_period = float(periods[:, shifts.size :].min(axis=1).max())
     period = max(above_period, below_period, deviation)
     # where the period is infinite, the caller composes nothing
-    decay = np.maximum(np.abs(other) * min(period, 1e300), constants.MASS_FLOOR)
-    return np.array([tilts, logs - decay - np.log(-np.expm1(-decay))]), period
+    with np.errstate(over="ignore", invalid="ignore"):
+        decay = np.maximum(np.abs(other) * min(period, 1e300), constants.MASS_FLOOR)
+        return np.array([tilts, logs - decay - np.log(-np.expm1(-decay))]), period
