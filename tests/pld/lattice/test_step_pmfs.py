@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from wpriv.core.subsampling import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.pld import constants
+from wpriv.pld.composition import Composition
+from wpriv.pld.lattice import compose_on_lattices
 from wpriv.pld.lattice.discretize import cell_masses, discretize_bulk
 from wpriv.pld.lattice.step_nodes import _stretch, choose_nodes, split_by_node_count
 from wpriv.pld.lattice.step_pmfs import _optimistic_bulk
@@ -88,3 +91,31 @@ def test_the_spacing_spends_the_error_that_it_may_where_there_is_least_mass(extr
     level = (wider**3 * share / np.gradient(y))[stretched]
     assert level.max() == pytest.approx(level.min(), rel=1e-9)
     assert np.all((share / np.gradient(y))[wider == 1] >= level.max() * (1 - 1e-9))
+
+
+def test_spacings_where_there_is_almost_no_mass_overflow_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.all(_stretch(np.array([0.0, 1.0]), np.full(2, 1e-320), 1.0) > 1)
+
+
+def test_the_tails_of_the_numbers_of_jumps_add_up_to_the_tail_of_the_composition(monkeypatch):
+    jump_tails, sums = [], []
+    discretize, compose = compose_on_lattices.discretize_with_jumps, compose_on_lattices.compose_pmfs
+
+    def with_jumps(group, *args):
+        jump_tails.append(len(group.members) * args[-1])
+        return discretize(group, *args)
+
+    def composed(*args, upper, tail, **options):
+        if upper:  # the first composition of newly discretised steps
+            sums.append((sum(jump_tails), tail))
+            jump_tails.clear()
+        return compose(*args, upper=upper, tail=tail, **options)
+
+    monkeypatch.setattr(compose_on_lattices, "discretize_with_jumps", with_jumps)
+    monkeypatch.setattr(compose_on_lattices, "compose_pmfs", composed)
+    monkeypatch.setattr("wpriv.pld.composition.METHODS", (compose_on_lattices.compose_on_lattices,))
+    Composition([(poisson(GaussPair(1 / (0.5 + 0.004 * i)), 1e-4), 10**5) for i in range(20)]).epsilon(1e-6, 1e-2)
+    assert any(spent > 0 for spent, _ in sums)
+    assert all(spent <= tail * (1 + 1e-9) for spent, tail in sums)

@@ -45,6 +45,7 @@ def test_the_constants_bound_those_of_the_density():
     h, f = x[1] - x[0], density(x)
     assert constants.KERNEL_VARIANCE * 0.999 < np.sum(f * x * x) * h <= constants.KERNEL_VARIANCE
     excess = np.sum(np.maximum(x, 0) * f) * h / density(0.0)
+    assert excess * density(0.0) >= 0.092  # used in the proof of Theorem 10, docs/theory/certified-pld.md
     assert constants.KERNEL_EXCESS * 0.999 < excess <= constants.KERNEL_EXCESS
     twice = np.interp(x, np.linspace(-2, 2, 2 * x.size - 1), np.convolve(f, f) * h)
     assert constants.KERNEL_COVER * 0.999 < np.max(f / twice) <= constants.KERNEL_COVER

@@ -121,4 +121,5 @@ def _discretize(
     top_mass, bottom_mass = steps.negligible_mass(delta, group.counts), steps.negligible_bottom(share)
     if plan.cut is None or not pmf.reaches(plan.cut * plan.last):
         return discretize_step(group, pmf, plan.step, tilt, top_mass, bottom_mass)
-    return discretize_with_jumps(group, pmf, plan, tilt, top_mass, bottom_mass, tail)
+    # too many jumps of any one kind of step are too many: the tail is shared among the kinds
+    return discretize_with_jumps(group, pmf, plan, tilt, top_mass, bottom_mass, tail / steps.distinct_steps)
