@@ -19,7 +19,8 @@ RECORDS = 2
 def without_numbers(model: PluginRef, shape: Sequence[int], classes: int) -> nn.Module:
     """Build a model on the meta device, whose tensors have shapes and no numbers."""
     with torch.device("meta"):
-        return models.build(model, shape, classes)
+        network: nn.Module = models.build(model, shape, classes)
+    return network
 
 
 def measure(model: PluginRef, shape: Sequence[int], classes: int) -> tuple[int, int, float]:
