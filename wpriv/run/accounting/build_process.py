@@ -217,7 +217,8 @@ def _from_history(history: str | Path, adjacency: str | None, records: Any) -> D
             f"found `adjacency` {shown(adjacency)}"
         )
     built = process(steps.steps, steps.adjacency or adjacency, steps.places)
-    notes = (f"{len(steps.steps)} different steps read from {history}", *steps.notes, *_readings(built))
+    kinds = "1 kind of step" if len(steps.steps) == 1 else f"{len(steps.steps)} kinds of steps"
+    notes = (f"{kinds} read from {history}", *steps.notes, *_readings(built))
     return DescribedProcess(built, notes, _size([{"records": records}]), steps.declared)
 
 
