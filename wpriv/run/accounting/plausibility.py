@@ -48,5 +48,5 @@ def _later_runs(row: Guarantee) -> list[str]:
     return [
         f"this history has {parameters['runs']} runs, and the figure assumes that noise, rate and length of all were "
         f"fixed before the first release. If later ones were chosen from what earlier ones showed, as a fork does, "
-        f"{symbol} = {text(adaptive[name], up=True)} by {adaptive['accountant']} holds instead (option adaptive)"
+        f"{symbol} = {text(adaptive[name], up=True)} by {adaptive['accountant']} holds instead (`adaptive=True`)"
     ]
