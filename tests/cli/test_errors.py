@@ -153,6 +153,19 @@ def test_a_bug_exits_with_70_and_asks_for_a_report(capsys, monkeypatch):
     assert "Traceback" not in err
 
 
+def test_a_package_that_is_not_installed_is_named_and_is_no_bug(capsys, monkeypatch):
+    fail_with(monkeypatch, ModuleNotFoundError("No module named 'absent_package.part'", name="absent_package.part"))
+    assert main(["budget"]) == 4
+    assert "absent_package" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["wpriv.absent", "scipy.absent", None])
+def test_a_module_that_an_installed_package_lacks_is_a_bug(monkeypatch, name):
+    monkeypatch.delenv("WPRIV_DEBUG", raising=False)
+    fail_with(monkeypatch, ModuleNotFoundError("No module", name=name))
+    assert main(["budget"]) == 70
+
+
 def test_debug_shows_where_a_bug_is(monkeypatch):
     monkeypatch.setenv("WPRIV_DEBUG", "1")
     fail_with(monkeypatch, ZeroDivisionError("division by zero"))

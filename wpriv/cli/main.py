@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -81,7 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:  # the only place where a bug becomes an exit code
             if os.environ.get("WPRIV_DEBUG") == "1":
                 raise
-            return _bug(error)
+            package = _missing_package(error)
+            return _bug(error) if package is None else _environment_lacks(package)
 
 
 def _run(words: list[str]) -> int:
@@ -115,6 +117,23 @@ def _bug(error: BaseException) -> int:
         f"a bug in wpriv ({type(error).__name__}: {error}). Please report it with the command line; "
         f"WPRIV_DEBUG=1 shows the traceback",
         BUG,
+    )
+
+
+def _missing_package(error: Exception) -> str | None:
+    """Return the package of another project that is not installed, if that is what the error is about."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if not name or name == "wpriv" or importlib.util.find_spec(name) is not None:
+        return None
+    return name
+
+
+def _environment_lacks(package: str) -> int:
+    """Report a package that wpriv declares and this Python does not have."""
+    return _fail(
+        f"this command needs the Python package {package}, which is not installed. Install wpriv with all it needs, "
+        f"or this package alone",
+        MissingResource.exit_code,
     )
 
 

@@ -217,7 +217,7 @@ def _from_history(history: str | Path, adjacency: str | None, records: Any) -> D
             f"found `adjacency` {shown(adjacency)}"
         )
     built = process(steps.steps, steps.adjacency or adjacency, steps.places)
-    kinds = "steps of one kind" if len(steps.steps) == 1 else f"{len(steps.steps)} different steps"
+    kinds = "1 kind of step" if len(steps.steps) == 1 else f"{len(steps.steps)} kinds of steps"
     notes = (f"{kinds} read from {history}", *steps.notes, *_readings(built))
     return DescribedProcess(built, notes, _size([{"records": records}]), steps.declared)
 
