@@ -79,7 +79,12 @@ def _check_grid(values: Any) -> Any:
     return values
 
 
-Count = Annotated[int, BeforeValidator(to_int, json_schema_input_type=int | float | str), Field(ge=1, le=MAX_COUNT)]
+Count = Annotated[
+    int,
+    BeforeValidator(to_int),
+    Field(ge=1, le=MAX_COUNT),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_COUNT}, {"type": "string"}]}),
+]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
