@@ -1,4 +1,4 @@
-"""Discrete Laplace (two-sided geometric) noise on a integer-valued query."""
+"""Discrete Laplace (two-sided geometric) noise on an integer-valued query."""
 
 from __future__ import annotations
 
