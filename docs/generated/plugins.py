@@ -131,8 +131,12 @@ def task(name: str) -> str:
     measured = ", ".join(f"`{column}`" for column in dict.fromkeys(spec.results))
     files = [f"`{file}`" for file in spec.files]
     files += [f"`{file}` (figure `{figure}`)" for file, figure in spec.figures.items()]
-    exact = "" if spec.supports_exact_noise is tasks.TaskSpec.supports_exact_noise else "; can have `noise: exact`"
-    return f"- measures: {measured}\n- leaves: {', '.join(files) or 'no further files'}{exact}\n"
+    exact = "no" if spec.supports_exact_noise is tasks.TaskSpec.supports_exact_noise else "yes"
+    return (
+        f"- measures (columns of `metrics.csv`): {measured}\n"
+        f"- leaves beside the files of every training: {', '.join(files) or 'nothing'}\n"
+        f"- can have `privacy: {{noise: exact}}`: {exact}\n"
+    )
 
 
 def first_sentence(module: Any) -> str:
