@@ -22,6 +22,7 @@ myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 napoleon_google_docstring = True

@@ -168,6 +168,13 @@ def test_a_label_omits_a_parameter_that_its_case_implies():
     assert entries(drawn("curves", rows)) == ["b = 1 (rdp, exact)", "b = 2 (rdp, exact)"]
 
 
+def test_curves_of_a_table_without_claims_are_labelled_by_their_cases_alone():
+    rows = [
+        {"case": case, "epsilon": eps, "delta": 0.1 / (1 + eps)} for case in ("ours", "theirs") for eps in (0.0, 1.0)
+    ]
+    assert sorted(entries(drawn("delta-over-eps", rows))) == ["ours", "theirs"]
+
+
 def test_a_line_changes_its_style_where_its_claim_changes_without_a_gap():
     proven, beyond = [
         line for line in drawn("sigma-ratio").get_lines() if line.get_color() == "#D55E00" and line.get_xdata().size > 1
@@ -239,7 +246,7 @@ def test_samples_draws_a_grid_of_images_or_points_beside_their_target():
 def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_privacy():
     rows = [{"method": "a", "privacy.eps": eps, "accuracy": eps / 10, "transductive": 0.5} for eps in (5, 1)]
     axes = drawn("accuracy-over-eps", [*rows, {"method": "plain", "accuracy": 0.9}])
-    assert entries(axes) == ["a, held out", "a, adapted to", "plain, held out"]
+    assert entries(axes) == ["a, held out", "a, adapted to", "plain, held out, without privacy"]
     assert list(axes.lines[0].get_xdata()) == [1, 5]
     assert list(axes.lines[0].get_ydata()) == [0.1, 0.5]
     with pytest.raises(KeyError):

@@ -9,7 +9,12 @@ import typer
 from wpriv.cli import flags
 from wpriv.errors import UsageError
 
-Curve = Annotated[bool, typer.Option("--curve", help="A table of 41 points, up to --eps or down to --delta (1e-10).")]
+Curve = Annotated[
+    bool,
+    typer.Option(
+        "--curve", help="Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10)."
+    ),
+]
 MaxEps = Annotated[
     flags.Text,
     typer.Option(
@@ -19,7 +24,8 @@ MaxEps = Annotated[
 Adaptive = Annotated[
     bool,
     typer.Option(
-        "--adaptive", help="The guarantee where noise, rates or the number of steps depend on earlier outputs."
+        "--adaptive",
+        help="Give the guarantee that holds if noise, rates or the number of steps depend on earlier outputs.",
     ),
 ]
 

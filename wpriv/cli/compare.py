@@ -25,7 +25,9 @@ Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick o
 Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again, replacing the results in DIR.")]
 Why = Annotated[
     bool,
-    typer.Option("--why", help="One job under every interpretation, with the assumption that changes each figure."),
+    typer.Option(
+        "--why", help="Show one job under every interpretation, with the assumption that changes each figure."
+    ),
 ]
 Figure = Annotated[
     str | None, typer.Option("--figure", metavar="NAME", help="The figure to draw instead of the default one.")

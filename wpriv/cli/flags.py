@@ -72,7 +72,9 @@ Tol = Annotated[
 Observed = Annotated[
     Text,
     typer.Option(
-        "--observed", metavar="FILE", help="Pair distances or gradients: .npz, .csv, or weibull:shape=0.5,..."
+        "--observed",
+        metavar="FILE",
+        help="For wdp and bdp: pair distances or gradients, as .npz, .csv, or weibull:shape=0.5,...",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

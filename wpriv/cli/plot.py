@@ -13,7 +13,9 @@ Source = Annotated[
 Figure = Annotated[
     str | None, typer.Option("--figure", metavar="NAME", help="Draw this figure instead of the recipe's.")
 ]
-Format = Annotated[str, typer.Option("--format", metavar="LIST", help="Any of png,pdf,svg.")]
+Format = Annotated[
+    str, typer.Option("--format", metavar="LIST", help="Formats of the files, separated by commas: png, pdf, svg.")
+]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder of the files (default: the table's).")]
 
 

@@ -20,11 +20,11 @@ Names = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick overrides.")]
 Target = Annotated[
     Path,
-    typer.Argument(metavar="[TO]", help="The new file, ending in .yaml, or a folder; created where it is missing."),
+    typer.Argument(metavar="TO", help="The new file, ending in .yaml, or a folder; created where it is missing."),
 ]
 Beginning = Annotated[
     str | None,
-    typer.Argument(metavar="[PAPER]", help="Only recipes whose names begin like this: plc, plc/fig7."),
+    typer.Argument(metavar="PAPER", help="Only recipes whose names begin like this: plc, plc/fig7."),
 ]
 
 

@@ -29,15 +29,22 @@ Quick = Annotated[bool, typer.Option("--quick", help="Apply the recipe's quick o
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished run, or begin one; sweeps always do.")]
 Fork = Annotated[
     bool,
-    typer.Option("--fork", help="Continue from the weights in DIR with a changed recipe; both runs count."),
+    typer.Option(
+        "--fork",
+        help="Continue from the weights in DIR with a changed recipe; the privacy cost of both runs is added up.",
+    ),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Begin again; earlier results in DIR are moved aside.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done and what it would cost.")]
 Root = Annotated[
     Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Trainings of a sweep at once.")]
-Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Only this part of a sweep: 3/16.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", metavar="N", min=1, help="Number of trainings of a sweep that run at the same time.")
+]
+Shard = Annotated[
+    str | None, typer.Option("--shard", metavar="I/N", help="Run only part I of N of a sweep, such as 3/16.")
+]
 Backend = Annotated[
     str, typer.Option("--backend", metavar="NAME", help="joblib's backend for --jobs: loky, dask, ray.")
 ]

@@ -107,7 +107,8 @@ def print_training(trained: Trained, as_json: bool) -> None:
         )
         return
     results = [f"{key} {last[key]:.4g}" for key in last if key not in (*NO_RESULTS, "epsilon")]
-    output.emit_bold(f"{recipe.name}: {', '.join(results)} after {last['step']} steps")
+    steps = f"{last['step']} step{'s' * (last['step'] != 1)}"
+    output.emit_bold(f"{recipe.name}: {', '.join(results)} after {steps}")
     for row in trained.guarantees:
         output.emit(guarantee_output.headline(row))
     if trained.plan.private is None:

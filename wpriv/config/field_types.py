@@ -79,7 +79,12 @@ def _check_grid(values: Any) -> Any:
     return values
 
 
-Count = Annotated[int, BeforeValidator(to_int, json_schema_input_type=int | float | str), Field(ge=1, le=MAX_COUNT)]
+Count = Annotated[
+    int,
+    BeforeValidator(to_int),
+    Field(ge=1, le=MAX_COUNT),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_COUNT}, {"type": "string"}]}),
+]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
@@ -110,7 +115,7 @@ class PluginRef(StrictModel):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
-    name: Word
+    name: Word = Field(description="its name; its own parameters stand beside this key")
 
     def parameters(self) -> dict[str, Any]:
         """Return the keys beside those that every plug-in of its kind has."""
@@ -122,14 +127,16 @@ class Expect(StrictModel):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
-    where: dict[str, int | float | str | bool] = Field(default_factory=dict)
+    where: dict[str, int | float | str | bool] = Field(
+        default_factory=dict, description="values of columns that select the row; empty for a single row"
+    )
     within: Positive = Field(description="tolerance, relative unless absolute: true")
-    absolute: bool = False
+    absolute: bool = Field(False, description="take within as a difference, not as a share of the published number")
     at_least: bool = Field(False, description="one-sided: missed only below the published number minus the tolerance")
     held: bool = Field(
         True, description="false: compared but never missed, for a published number that cannot be reproduced"
     )
-    source: Word
+    source: Word = Field(description="where the number is printed, or how it was computed")
 
 
 class Claim(StrictModel):
@@ -153,18 +160,30 @@ class Time(StrictModel):
 class LocalNoise(StrictModel):
     """Clipping and noise of every record, for a target or at a given noise."""
 
-    mech: Literal["local-gauss", "local-laplace"]
-    eps: Positive | None = None
-    delta: Probability | None = None
-    sigma: Positive | None = None
-    scale: Positive | None = None
-    radius: Positive | None = Field(None, description="norm to which every record is clipped")
+    mech: Literal["local-gauss", "local-laplace"] = Field(
+        description="local-gauss clips to an l2 ball and needs delta; local-laplace clips to an l1 ball"
+    )
+    eps: Positive | None = Field(None, description="eps of every report; the noise is solved for")
+    delta: Probability | None = Field(None, description="delta of every report; 0 where left out with local-laplace")
+    sigma: Positive | None = Field(None, description="instead of eps: standard deviation of Gauss noise")
+    scale: Positive | None = Field(None, description="instead of eps: scale b of Laplace noise")
+    radius: Positive | None = Field(
+        None, description="norm to which every record is clipped, chosen without looking at the records"
+    )
     center: Number | None = Field(None, description="middle of the ball, for every number of a record (default 0)")
-    formula: Literal["analytic", "eq4"] | None = None
-    nonnegative: bool = False
+    formula: Literal["analytic", "eq4"] | None = Field(
+        None, description="noise of local-gauss for eps: the least one (default), or equation (4) of Reshetova et al."
+    )
+    nonnegative: bool = Field(False, description="negative numbers become 0, and Gauss noise is smaller by sqrt 2")
     dct: bool = Field(False, description="clip and publish the orthonormal cosine transform of each record")
-    quantile: Annotated[float, Field(gt=0, le=1)] | None = None
+    quantile: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="each number is clamped to this quantile of its magnitude in public records"
+    )
     public: Word | None = Field(None, description="public records for the quantile: a data set or a file")
-    thresholds: Word | None = Field(None, description="a file of what each number is clamped to")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    public_labels: bool = False
+    thresholds: Word | None = Field(
+        None, description="instead of quantile: a file with the bound that each number is clamped to"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+        None, description="repeatable noise, for tests: whoever knows the seed can remove the noise"
+    )
+    public_labels: bool = Field(False, description="the labels are public and are written unchanged")

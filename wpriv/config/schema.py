@@ -30,6 +30,7 @@ from wpriv.core import registry
 from wpriv.core.parameters import type_words
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
+ADJACENCY = "neighbouring relation; left out, it follows from the sampling and the mechanism"
 # tables of a process, with the columns that a published number may be about; plug-ins of tables name their own
 PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
@@ -51,15 +52,21 @@ class Step(StrictModel):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
-    mech: Word
-    n: Count | None = Field(None, description="number of compositions")
-    sampling: Literal["none", "poisson", "fixed"] | None = None
-    rate: Annotated[float, Field(gt=0, le=1)] | None = None
-    batch: Count | None = None
-    records: Count | None = None
-    epochs: Positive | None = None
+    mech: Word = Field(description="a mechanism; its parameters (sigma, scale, ...) stand beside this key")
+    n: Count | None = Field(None, description="number of compositions; 1 where neither n nor epochs is given")
+    sampling: Literal["none", "poisson", "fixed"] | None = Field(
+        None, description="how records are drawn for each composition: not at all, by Poisson, or a fixed number"
+    )
+    rate: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="share of the records that takes part in a composition"
+    )
+    batch: Count | None = Field(None, description="instead of rate: rate = batch / records")
+    records: Count | None = Field(None, description="size of the data set, for batch and epochs")
+    epochs: Positive | None = Field(None, description="instead of n: n = epochs / rate, rounded up")
     observed: Word | None = Field(
-        None, description="pair distances or gradients of the run: a .npz or .csv file, or weibull:shape=0.5,..."
+        None,
+        description="for the accountants wdp and bdp: pair distances or gradients of the run, as a .npz or .csv file "
+        "or a generator weibull:shape=0.5,...",
     )
 
     def varies(self, name: str) -> bool:
@@ -72,7 +79,7 @@ class Step(StrictModel):
 class Sweep(StrictModel):
     """One axis of a grid: eps, delta, n, rate, or a parameter of the mechanism, and its values."""
 
-    over: Word
+    over: Word = Field(description="eps, delta, n, rate, or a parameter of the mechanism, accountant or table")
     values: Grid
 
 
@@ -84,38 +91,45 @@ Sweeps = Annotated[
 class Part(StrictModel):
     """The keys that a comparison, its panels and its ``quick`` overrides share."""
 
-    process: Annotated[list[Step], Field(min_length=1)] | None = None
+    process: Annotated[list[Step], Field(min_length=1)] | None = Field(None, description="the steps, composed in order")
     cases: dict[str, Annotated[list[Step], Field(min_length=1)]] | None = Field(
-        None, description="several processes side by side, by name"
+        None, description="instead of process: several processes side by side, by name"
     )
-    adjacency: Word | None = None
+    adjacency: Word | None = Field(None, description=ADJACENCY)
     table: Word = Field(
         "bounds",
-        description="bounds of accountants; class or loss (the privacy loss distribution); or a plug-in",
+        description="bounds (eps or delta by accountants), class or loss (of the privacy loss distribution), or the "
+        "name of a table that has its own params and no process",
     )
     params: dict[str, Any] | None = Field(
         None, description="parameters of a table that is neither bounds, class nor loss"
     )
-    accountants: Annotated[list[Word], Field(min_length=1)] | None = None
-    tol: Tolerance | None = None
-    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    eps_per_n: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        None, description="eps asked for, per composition"
+    accountants: Annotated[list[Word], Field(min_length=1)] | None = Field(
+        None, description="for table: bounds: names, with options as name:option=value; or all"
     )
-    delta: Probability | None = None
+    tol: Tolerance | None = Field(None, description="relative width of a certified bracket; 1e-3 where left out")
+    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None, description="the eps at which delta is computed"
+    )
+    eps_per_n: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None, description="instead of eps: eps divided by the number of compositions"
+    )
+    delta: Probability | None = Field(None, description="the delta at which eps is computed")
     sweep: Sweeps | None = Field(None, description="one axis, or a list of axes whose product is the grid")
-    bins: Annotated[int, Field(ge=2, le=100_000)] | None = Field(None, description="cells of a loss table")
-    figure: Word | None = None
-    title: str | None = None
-    limits: dict[Literal["x", "y"], Annotated[list[Number], Field(min_length=2, max_length=2)]] | None = None
-    expect: list[Expect] = Field(default_factory=list)
+    bins: Annotated[int, Field(ge=2, le=100_000)] | None = Field(None, description="number of cells of a loss table")
+    figure: Word | None = Field(None, description="the figure to draw; left out, it follows from the table")
+    title: str | None = Field(None, description="title above the table and the figure")
+    limits: dict[Literal["x", "y"], Annotated[list[Number], Field(min_length=2, max_length=2)]] | None = Field(
+        None, description="ends of the axes of the figure, as {y: [0, 1]}"
+    )
+    expect: list[Expect] = Field(default_factory=list, description="published numbers, compared with the results")
 
 
 class Panel(Part):
     """A panel of a figure: its name, and the keys that differ from the recipe around it."""
 
-    name: Word
-    quick: Part | None = None
+    name: Word = Field(description="name of the panel, in the column panel of the table")
+    quick: Part | None = Field(None, description="keys that differ in a quick run")
 
     def processes(self) -> dict[str, list[Step]]:
         """Return the cases by name; a single process has an empty name."""
@@ -165,34 +179,40 @@ class Compare(Part):
     """kind: compare. Accountants, or a table of another kind, over a grid, with a table and a figure as results."""
 
     kind: Literal["compare"]
-    source: str
-    panels: Annotated[list[Panel], Field(min_length=1)] | None = None
+    source: str = Field(description="the paper and its reproduced table or figure, or where the job comes from")
+    panels: Annotated[list[Panel], Field(min_length=1)] | None = Field(
+        None, description="parts of the figure; each takes the keys that it lacks from the recipe around it"
+    )
     claims: list[Claim] = Field(
         default_factory=list, description="statements of the paper that do not hold, printed after the table"
     )
-    time: Time | None = None
-    quick: Part | None = None
+    time: Time | None = Field(None, description="how long the recipe takes")
+    quick: Part | None = Field(None, description="keys that differ in a quick run (--quick)")
 
 
 class Budget(StrictModel):
     """kind: budget. eps at a delta, or delta at an eps, of one process."""
 
     kind: Literal["budget"]
-    source: Word | None = None
-    process: Annotated[list[Step], Field(min_length=1)]
-    adjacency: Word | None = None
-    accountants: list[Word] | None = None
-    tol: Tolerance | None = None
-    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    delta: Probability | None = None
+    source: Word | None = Field(None, description="where the job comes from; not used")
+    process: Annotated[list[Step], Field(min_length=1)] = Field(description="the steps, composed in order")
+    adjacency: Word | None = Field(None, description=ADJACENCY)
+    accountants: list[Word] | None = Field(
+        None, description="names, with options as name:option=value; pld where left out"
+    )
+    tol: Tolerance | None = Field(None, description="relative width of a certified bracket; 1e-6 where left out")
+    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None, description="the eps at which delta is computed"
+    )
+    delta: Probability | None = Field(None, description="the delta at which eps is computed")
 
 
 class Calibrate(Budget):
     """kind: calibrate. Solves for the one parameter of the process that is left out."""
 
     kind: Literal["calibrate"]  # type: ignore[assignment]
-    eps: Positive
-    delta: Probability
+    eps: Positive = Field(description="the eps of the target")
+    delta: Probability = Field(description="the delta of the target")
 
 
 class Rows(StrictModel):
@@ -214,9 +234,9 @@ class Privatize(LocalNoise):
     """kind: privatize. Noise on every record: local differential privacy, for a target or a given noise."""
 
     kind: Literal["privatize"]
-    source: Word | None = None
-    data: Rows
-    dtype: Literal["float32", "float64"] = "float32"
+    source: Word | None = Field(None, description="where the job comes from; not used")
+    data: Rows = Field(description="the records to privatise")
+    dtype: Literal["float32", "float64"] = Field("float32", description="type of the numbers that are written")
 
 
 MODELS: dict[str, type[StrictModel]] = {

@@ -54,8 +54,8 @@ Clip = Annotated[
 class Privacy(StrictModel):
     """The target (eps and delta) or the noise (sigma). With all three the run stops before eps is exceeded."""
 
-    eps: Positive | None = None
-    delta: Probability | None = None
+    eps: Positive | None = Field(None, description="eps of the whole training; the noise is solved for")
+    delta: Probability | None = Field(None, description="delta of the guarantee; take it well below 1 / records")
     sigma: Positive | None = Field(
         None, description="noise multiplier: standard deviation of the noise over the sensitivity of the sum"
     )
@@ -63,8 +63,12 @@ class Privacy(StrictModel):
         None,
         description="calibrates the noise for eps (default pld); published ones, such as swd-tail:w=clt, may be unsafe",
     )
-    sampling: Literal["poisson", "fixed", "none"] = "poisson"
-    adjacency: Literal["add-remove", "replace-one"] | None = None
+    sampling: Literal["poisson", "fixed", "none"] = Field(
+        "poisson", description="how the records of a step are drawn, which is also what is accounted for"
+    )
+    adjacency: Literal["add-remove", "replace-one"] | None = Field(
+        None, description="neighbouring relation; left out, it follows from the sampling and the task"
+    )
     clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")
     norm: Positive = Field(
         1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped"
@@ -94,12 +98,16 @@ class Privacy(StrictModel):
 class Optimizer(StrictModel):
     """Plain SGD or Adam on the noisy gradients."""
 
-    name: Literal["sgd", "adam"] = "sgd"
-    lr: Positive
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    nesterov: bool = False
-    betas: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(default=[0.9, 0.999])
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    name: Literal["sgd", "adam"] = Field("sgd", description="stochastic gradient descent, or Adam")
+    lr: Positive = Field(description="learning rate")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="of sgd")
+    nesterov: bool = Field(False, description="Nesterov's form of the momentum of sgd")
+    betas: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(
+        default=[0.9, 0.999], description="decay of the two averages of adam"
+    )
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="multiple of the weights that is added to their gradient"
+    )
     decay: Literal["none", "linear", "cosine"] = Field("none", description="how lr falls to 0 over the run")
 
 
@@ -112,18 +120,24 @@ def _no_privacy(value: Any) -> Any:
 NoPrivacy = Annotated[
     Privacy | None,
     BeforeValidator(_no_privacy, json_schema_input_type=Privacy | Literal["none"]),
-    Field(description="or the word none (eps: inf is the same): no clipping, no noise, no guarantee"),
+    Field(
+        description="target or noise, sampling and clipping; or the word none (eps: inf is the same): no clipping, no "
+        "noise, no guarantee"
+    ),
 ]
 
 
 class Axis(StrictModel):
     """An axis of a sweep over trainings: the values of one key, or named settings that change several keys each."""
 
-    over: Word
-    values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = None
+    over: Word = Field(description="a key by its dotted path, such as privacy.eps; with settings, a name of your own")
+    values: Annotated[list[int | float | str], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
+        None, description="the values of that key"
+    )
     settings: Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=MAX_POINTS)] | None = Field(
         None,
-        description="by name, keys (dotted paths) with their values; 'over' is the column of the names in tables",
+        description="instead of values: several keys by dotted path with their values, for each name; over is the "
+        "column of the names in tables",
     )
 
     @model_validator(mode="after")
@@ -143,20 +157,24 @@ class Train(StrictModel):
     """kind: train. A model trained with or without differential privacy, and its guarantee."""
 
     kind: Literal["train"]
-    source: Word
-    task: Word
-    data: DataSet
-    model: PluginRef
+    source: Word = Field(description="the paper and its reproduced table or figure, or where the job comes from")
+    task: Word = Field(description="what is trained, and what a step releases")
+    data: DataSet = Field(description="the records")
+    model: PluginRef = Field(description="the network")
     options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
     privacy: NoPrivacy
-    optimizer: Optimizer
+    optimizer: Optimizer = Field(description="how noisy gradients change the weights")
     batch: Count | None = Field(
         None, description="records of a step, on average under Poisson sampling; all of them where left out"
     )
-    epochs: Positive | None = None
-    steps: Count | None = None
+    epochs: Positive | None = Field(
+        None, description="passes over the data; steps = epochs x records / batch, rounded up. Give epochs or steps"
+    )
+    steps: Count | None = Field(None, description="number of steps")
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
-        None, description="left out, it comes from the operating system"
+        None,
+        description="makes a run repeatable, and its noise known to whoever knows the seed; left out, randomness comes "
+        "from the operating system, as a release needs",
     )
     physical: Count | None = Field(
         None, description="records that go through the model at once; found from memory where left out"
@@ -167,14 +185,18 @@ class Train(StrictModel):
     checkpoint: Annotated[float, Field(ge=0)] = Field(
         60.0, description="seconds between checkpoints; there is one an epoch as well"
     )
-    accountants: Annotated[list[Word], Field(min_length=1)] = Field(default=["pld"])
+    accountants: Annotated[list[Word], Field(min_length=1)] = Field(
+        default=["pld"], description="the accountants of the statement, with options as name:option=value"
+    )
     figure: Word | None = Field(None, description="what draws the metrics, or the table of a sweep (default: training)")
-    title: str | None = None
-    expect: list[Expect] = Field(default_factory=list)
+    title: str | None = Field(None, description="title of the figure")
+    expect: list[Expect] = Field(
+        default_factory=list, description="published numbers, compared with the last row of metrics.csv or of a sweep"
+    )
     claims: list[Claim] = Field(
         default_factory=list, description="statements of the paper that do not hold, printed after results"
     )
-    time: Time | None = None
+    time: Time | None = Field(None, description="how long the recipe takes")
     sweep: (
         Annotated[
             list[Axis],

@@ -27,9 +27,12 @@ LOG_TINY = math.log(TINY)
 class Bracket:
     """A number with a lower and an upper bound; ``float(bracket)`` is the end that may be promised.
 
-    ``lower`` is 0 where only an upper bound is known; both ends are None where nothing is certified. ``by`` names other
-    bounds that supplied an end; ``refusal`` says why the accountant itself has no answer, where other bounds supplied
-    both ends.
+    Args:
+        estimate: the best estimate, inside the bracket.
+        lower: the lower end; 0 where only an upper bound is known, None where nothing is certified.
+        upper: the upper end; None where nothing is certified.
+        by: names of other bounds that supplied an end.
+        refusal: why the accountant itself has no answer, where other bounds supplied both ends.
     """
 
     estimate: float
@@ -63,7 +66,7 @@ class Bracket:
 
     @property
     def safe(self) -> float:
-        """The end that may be promised: the upper one, or the estimate where nothing is certified."""
+        """The end that may be promised, which is the upper one, or the estimate where nothing is certified."""
         return self.estimate if self.upper is None else self.upper
 
     def __float__(self) -> float:
@@ -99,7 +102,18 @@ def monotone(brackets: Sequence[Bracket]) -> list[Bracket]:
 class Guarantee:
     """One point of a privacy curve: eps and delta with their bounds, the kind of claim, the process and the source.
 
-    ``eps`` and ``delta`` as plain numbers are ``float(guarantee.epsilon)`` and ``float(guarantee.delta)``.
+    ``float(guarantee.epsilon)`` and ``float(guarantee.delta)`` are the ends that may be promised, as plain numbers.
+
+    Args:
+        notion: approximate-dp, probabilistic-dp, rdp, wdp or bdp.
+        claim: exact, certified, upper-bound, approximate or as-published.
+        accountant: the name of the accountant.
+        epsilon: eps with both ends.
+        delta: delta with both ends.
+        process: what the guarantee is about.
+        source: paper and theorem.
+        warnings: what has to be said beside the figures.
+        extra: further keys of ``as_dict``, such as ``reading``, ``attack`` or ``calibrated``.
     """
 
     notion: str
@@ -149,8 +163,10 @@ class Curve:
     ``Guarantee`` with both ends, its claim and its source.
 
     Args:
-        process: the process that the curve is about. accountant: the name of the accountant.
-        notion: approximate-dp, probabilistic-dp, rdp, gdp, wdp or bdp. claim: one of ``CLAIMS``.
+        process: the process that the curve is about.
+        accountant: the name of the accountant.
+        notion: approximate-dp, probabilistic-dp, rdp, wdp or bdp.
+        claim: exact, certified, upper-bound, approximate or as-published.
         source: paper and theorem.
         delta_bracket: maps eps >= 0 to a Bracket of delta.
         epsilon_bracket: maps delta in (0, 1) to a Bracket of eps >= 0.
@@ -172,7 +188,8 @@ class Curve:
         """The smallest eps that may be promised at this delta: the upper end; inf where no finite eps holds.
 
         Raises:
-            UsageError: delta is outside (0, 1). Unsupported: the accountant has no answer.
+            UsageError: delta is outside (0, 1).
+            Unsupported: the accountant has no answer.
         """
         return self.at(delta=delta).epsilon.safe
 
@@ -180,7 +197,8 @@ class Curve:
         """The smallest delta that may be promised at this eps: the upper end.
 
         Raises:
-            UsageError: eps is negative or not finite. Unsupported: the accountant has no answer.
+            UsageError: eps is negative or not finite.
+            Unsupported: the accountant has no answer.
         """
         return self.at(eps=eps).delta.safe
 

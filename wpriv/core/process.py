@@ -58,9 +58,14 @@ def FixedSize(rate: float) -> Sampling:
 class Step:
     """``n`` releases of one mechanism under one sampling, with fresh noise each.
 
-    Their queries may depend on earlier outputs. ``observed`` holds pair distances of these releases, for data-dependent
-    accountants; sigma and sensitivity are then multiples of its unit.
+    Their queries may depend on earlier outputs.
 
+    Args:
+        mechanism: what is released, such as ``Gauss(sigma=4)``.
+        n: number of compositions, 1 to 2^40.
+        sampling: how records are drawn, such as ``Poisson(0.01)``; by default all take part.
+        observed: pair distances of these releases, for data-dependent accountants; sigma and sensitivity are then
+            multiples of its unit.
     Raises:
         UsageError: a field of the wrong type, n outside 1 to 2^40, or fewer observed steps than n (one stands for all).
     """
@@ -100,10 +105,12 @@ WeightedPairs = list[tuple[LossPair, int]]
 class Process:
     """Steps that run one after another on the same data, under one adjacency.
 
-    ``adjacency`` defaults to replace-one where fixed-size sampling is used and to add-remove elsewhere, as far as the
-    first mechanism is defined under it. ``process + process`` and ``process + step`` compose processes of the same
-    adjacency.
+    ``process + process`` and ``process + step`` compose processes of the same adjacency.
 
+    Args:
+        steps: the steps, in order.
+        adjacency: the neighbouring relation. It defaults to replace-one where fixed-size sampling is used and to
+            add-remove elsewhere, as far as the first mechanism is defined under it.
     Raises:
         UsageError: no steps, something else than steps, or an unknown adjacency.
         Unsupported: no proven dominating pair exists for some step, or for the samplings together, under the adjacency.

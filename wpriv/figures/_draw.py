@@ -136,7 +136,9 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
         xs = [row[x] for row in shown]
         artist = axes.plot(xs, [row[y] for row in shown], **style)[0]
         _band(axes, xs, shown, y, bottom, style["color"])
-        entries.append((shown[-1][y], artist, f"{label} ({described(answers[0], claim)})"))
+        # a table of the user's own may state no claims
+        stated = f" ({described(answers[0], claim)})" if any(row.get("claim") for row in answers) else ""
+        entries.append((shown[-1][y], artist, f"{label}{stated}"))
     if not entries:
         raise KeyError(f"rows with both {x} and {y}")
     if log_y:

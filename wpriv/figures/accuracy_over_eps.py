@@ -37,9 +37,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
             if points:
                 axes.plot(*zip(*points, strict=True), marker=mark, markersize=4, **style)
             for level in [value for eps, value in measured if eps is None][:1]:
-                axes.axhline(level, linewidth=1, **style)
+                axes.axhline(level, linewidth=1, **style | {"label": f"{style['label']}, without privacy"})
     axes.set_xlabel(_draw.NAMES["epsilon"])
-    axes.set_ylabel("share labelled rightly")
+    axes.set_ylabel("share classified correctly")
     _draw.grid(axes)
     axes.legend(fontsize="small")
 

@@ -16,7 +16,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     Raises:
         KeyError: no column of X varies.
     Source:
-        Sommer, Meiser, Mohammadi (2019), Section 6.2.1 (with errata E-002-14).
+        Sommer, Meiser, Mohammadi (2019), Section 6.2.1 (corrected).
     """
     x = next((name for name in X if len({row.get(name) for row in rows}) > 1), None)
     if x is None:

@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on a integer-valued query."""
+"""Discrete Gaussian noise on an integer-valued query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Discrete Laplace (two-sided geometric) noise on a integer-valued query."""
+"""Discrete Laplace (two-sided geometric) noise on an integer-valued query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_SENSITIVITY = 2**20
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Mechanism):
-    """Release an integer-valued query plus noise k with probability proportional to e^(-|k|/scale).
+    """Release an integer-valued query plus noise k with probability proportional to ``e^(-|k|/scale)``.
 
     Pure (sensitivity/scale)-DP. The noise can be drawn exactly, unlike floating-point Laplace noise.
 

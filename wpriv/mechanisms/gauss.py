@@ -23,7 +23,7 @@ class Gauss(Mechanism):
     """Release f(D) + N(0, sigma^2 I); P = N(sensitivity, sigma^2), Q = N(0, sigma^2) along the worst direction.
 
     Source:
-        Sommer, Meiser, Mohammadi (2019), Lemma 11 and Theorem 5 (with errata E-002-9); Balle and Wang (2018).
+        Sommer, Meiser, Mohammadi (2019), Lemma 11 and Theorem 5 (corrected); Balle and Wang (2018).
     """
 
     noise: ClassVar[str | None] = "sigma"

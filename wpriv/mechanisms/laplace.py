@@ -24,7 +24,7 @@ class Laplace(Mechanism):
     Pure (sensitivity/scale)-DP; the standard deviation of the noise is sqrt(2) scale.
 
     Source:
-        Sommer, Meiser, Mohammadi (2019), Appendix A.3 (with errata E-002-15); Dwork, McSherry, Nissim, Smith (2006).
+        Sommer, Meiser, Mohammadi (2019), Appendix A.3 (corrected); Dwork, McSherry, Nissim, Smith (2006).
     """
 
     noise: ClassVar[str | None] = "scale"

@@ -27,10 +27,10 @@ FINEST, USUAL = 2e-6, 3e-3
 class Projection(Mechanism):
     """Release k fresh uniform directions U of R^d and X U + N(0, sigma^2), where the records are the rows of X.
 
-    U is public and independent of the data, so given U this is Gaussian noise at separation |z U| / sigma, with z the
-    difference of a record and its replacement. The squared length |z U|^2 is |z|^2 times a sum of k independent
-    Beta(1/2, (d-1)/2) variables, and the privacy profile is the mean over it of Gaussian profiles. The longest z is the
-    worst, since every profile grows with the separation.
+    U is public and independent of the data, so given U this is Gaussian noise at separation ``|z U| / sigma``, with
+    z the difference of a record and its replacement. The squared length ``|z U|^2`` is ``|z|^2`` times a sum of k
+    independent Beta(1/2, (d-1)/2) variables, and the privacy profile is the mean over it of Gaussian profiles. The
+    longest z is the worst, since every profile grows with the separation.
 
     Source:
         Rakotomamonjy and Ralaivola (2021), Algorithm 1 and Lemma 1; exact accounting instead of their Proposition 2.

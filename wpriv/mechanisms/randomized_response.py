@@ -26,7 +26,7 @@ class RandomizedResponse(Mechanism):
     Its pair dominates that of every (eps0, delta0)-DP mechanism, so composing it gives the optimal composition theorem.
 
     Source:
-        Sommer, Meiser, Mohammadi (2019), Example 1 (with errata E-002-1 and E-002-2); Kairouz, Oh, Viswanath (2015).
+        Sommer, Meiser, Mohammadi (2019), Example 1 (corrected); Kairouz, Oh, Viswanath (2015).
     """
 
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 1 (corrected); Kairouz, Oh, Viswanath 2015"

@@ -21,10 +21,10 @@ class Uniform(Mechanism):
     """Release an integer-valued query plus noise uniform on ``outcomes`` consecutive integers.
 
     Two neighbours share outcomes - sensitivity of them, at loss 0; every other outcome identifies one of them. The
-    query must have integer values: integer noise does not hide a shift of one half (errata E-002-18).
+    query must have integer values: integer noise does not hide a shift of one half.
 
     Source:
-        Sommer, Meiser, Mohammadi (2019), Example 2 (with errata E-002-4).
+        Sommer, Meiser, Mohammadi (2019), Example 2 (corrected).
     """
 
     source: ClassVar[str] = "Sommer, Meiser, Mohammadi 2019, Example 2 (corrected)"

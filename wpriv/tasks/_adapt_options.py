@@ -36,13 +36,17 @@ class Published(StrictModel):
 class Options(StrictModel):
     """Keys under ``options`` of a recipe."""
 
-    method: Literal["none", "dann", "swd", "dp-dann", "dp-swd"] = Field(description="none learns on the source alone")
-    variant: Literal["sound", "paper"] = Field("sound", description="paper: as published, with its gaps")
+    method: Literal["none", "dann", "swd", "dp-dann", "dp-swd"] = Field(
+        description="how the target is used; none learns on the source alone"
+    )
+    variant: Literal["sound", "paper"] = Field(
+        "sound", description="sound, or as published, with the gaps that the statement names"
+    )
     route: Literal["gradient", "projections"] = Field(
         "gradient",
-        description="of the sound dp-swd: clipped gradients of all it compares, or noisy projections of fixed features",
+        description="of the sound dp-swd, what is released: clipped gradients, or noisy projections of fixed features",
     )
-    weight: Positive = Field(1.0, description="of the alignment beside the classification loss")
+    weight: Positive = Field(1.0, description="weight of the alignment beside the classification loss")
     warmup: Annotated[int, Field(ge=0)] = Field(0, description="steps on the source alone that come first")
     directions: Count = Field(200, description="random directions of a step, drawn afresh")
     bound: Positive = Field(
@@ -60,9 +64,11 @@ class Options(StrictModel):
         None, description="dp-swd as published: standard deviation of the noise on a projection"
     )
     published: Published | None = Field(None, description="dp-swd as published: what the paper counts")
-    normalise: _normalisation.Normalise | None = None
-    shares: bool = Field(False, description="each record is divided by its sum first (counts)")
-    standardise: bool = Field(False, description="inputs are brought to mean 0 and deviation 1, those of the source")
+    normalise: _normalisation.Normalise | None = Field(None, description=_normalisation.MEANING)
+    shares: bool = Field(False, description="divide each record by its sum first, for counts")
+    standardise: bool = Field(
+        False, description="bring inputs to mean 0 and standard deviation 1, by those of the source"
+    )
 
 
 def penalty(batch: int, bound: float = 1.0, lipschitz: float = 1.0) -> Penalty:

@@ -18,13 +18,13 @@ class Options(StrictModel):
 
     loss: Literal["entropic", "plain", "sinkhorn-divergence"] = Field(
         "entropic",
-        description="plain: optimal transport without entropy, exact; it and the debiased divergence learn the noise "
-        "as well",
+        description="entropic transport, exact transport (plain), or the debiased divergence; the last two learn the "
+        "noise as well",
     )
     lam: Annotated[Any, BeforeValidator(_lam)] = Field(
         "theorem",
-        description="lambda; theorem: p sigma^p of the noise; corollary-1: 1/b of Laplace noise, as printed, which is "
-        "wrong",
+        description="lambda, the weight of the entropy: a number, theorem (p sigma^p of the noise) or corollary-1 (1/b "
+        "of Laplace noise, as printed, which is wrong)",
     )
     p: Literal[1, 2] | None = Field(None, description="the order of the cost; that of the noise where left out")
     rise: Annotated[int, Field(ge=0)] = Field(

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+MEANING = (
+    "{mean: [...], std: [...]}, a number for each channel or column: records become (x - mean) / std; from public "
+    "knowledge, never from the private records"
+)
+
+
 class Normalise(StrictModel):
     """(x - mean) / std of each channel; public constants, never computed from the private data."""
 

@@ -23,10 +23,16 @@ EVALUATION_DIRECTIONS = 50
 class Options(StrictModel):
     """The clips of the Wasserstein gradient; C, the clip of the loss gradients, is ``privacy.clip``."""
 
-    bound: Positive = Field(1.0, description="M, to which scores are projected")
-    lipschitz: Positive = Field(1.0, description="L, to which the Jacobian of each record's scores is clipped")
-    clipping: Literal["per-coordinate", "spectral"] = "per-coordinate"
-    sensitivity: Literal["tight", "paper"] = Field("tight", description="the constant of the gradient's sensitivity")
+    bound: Positive = Field(1.0, description="M, the norm to which scores are clipped")
+    lipschitz: Positive = Field(1.0, description="L, the norm to which the Jacobian of each record's scores is clipped")
+    clipping: Literal["per-coordinate", "spectral"] = Field(
+        "per-coordinate",
+        description="how Jacobians are clipped: the gradient of each coordinate of the scores, as published, or their "
+        "singular values, which keeps more of them at the same sensitivity",
+    )
+    sensitivity: Literal["tight", "paper"] = Field(
+        "tight", description="the constant of the gradient's sensitivity: corrected (tight), or as published"
+    )
     directions: Count = Field(50, description="directions drawn at each step, where scores are vectors")
 
 

@@ -43,7 +43,7 @@ class Options(_sliced.Options):
     error: Literal["mean", "sum"] = Field(
         "sum", description="the squared error of a record: mean or sum over its numbers"
     )
-    radius: Positive = Field(1.0, description="of the ball that codes should fill")
+    radius: Positive = Field(1.0, description="radius of the ball that codes should fill")
     judged: Annotated[int, Field(ge=0, le=10_000)] = Field(
         1000, description="samples that a small classifier judges at each evaluation, of images; 0 leaves them out"
     )

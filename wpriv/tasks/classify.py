@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wpriv import models
-from wpriv.config.field_types import StrictModel
+from wpriv.config.field_types import Field, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.engine import cost_estimate, release_spec
@@ -25,7 +25,7 @@ CHUNK = 1000  # test records that are evaluated at once
 class Options(StrictModel):
     """Keys under ``options`` of a recipe."""
 
-    normalise: _normalisation.Normalise | None = None
+    normalise: _normalisation.Normalise | None = Field(None, description=_normalisation.MEANING)
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:

@@ -36,9 +36,12 @@ GROUPS = "which group a record is in, and how many are in each: neighbouring dat
 class Options(_sliced.Options):
     """Keys under ``options`` of a recipe; C, the clip of the loss gradients, is ``privacy.clip``."""
 
-    kind: Literal["classification", "regression"] = "classification"
+    kind: Literal["classification", "regression"] = Field(
+        "classification", description="what is predicted: the label, or the numbers of the response"
+    )
     notion: Literal["parity", "odds"] = Field(
-        "parity", description="the same distribution of scores in both groups, or that for each label"
+        "parity",
+        description="what the penalty compares: all scores of both groups (parity), or those of each label (odds)",
     )
     alpha: Share = Field(description="weight of the Wasserstein penalty; the loss has the rest")
     groups: list[Count] | None = Field(
@@ -46,7 +49,7 @@ class Options(_sliced.Options):
         description="records of group 0 and 1, for odds those of label 0, then of label 1, that the recipe counts on",
     )
     ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(
-        default_factory=dict, description="columns brought from [low, high], public numbers, to [0, 1]"
+        default_factory=dict, description="columns scaled from [low, high], which are public numbers, to [0, 1]"
     )
 
 

@@ -20,15 +20,17 @@ def check_same_size(x: Tensor, y: Tensor) -> None:
 
 
 def exact(x: Tensor, y: Tensor, p: float = 2.0) -> Tensor:
-    """Compute W_p^p with cost ||.||_p^p: the minimum over permutations s of the mean of ||x_i - y_s(i)||_p^p.
+    """Compute W_p^p between two samples of the same size, with cost ``||x - y||_p^p``.
 
+    It is the minimum over permutations s of the mean of ``||x_i - y_s(i)||_p^p``.
     Differentiable in both arguments at the optimal pairs. Takes O(n^2 d) time for the costs, and up to O(n^3) for the
     assignment.
 
     Args:
-        x, y: [n, d] points. p: >= 1.
+        x, y: [n, d] points.
+        p: order of the ground cost, p >= 1.
     Raises:
-        UsageError: see ``paired``; or p < 1.
+        UsageError: the samples differ in size, type or device, a point is not finite, or p < 1.
     Source:
         Birkhoff: extreme couplings of uniform samples are permutations. The assignment is solved by the modified
         Jonker-Volgenant algorithm of scipy.

@@ -9,10 +9,13 @@ from wpriv.errors import UsageError
 
 
 def squared(mean1: Tensor, cov1: Tensor, mean2: Tensor, cov2: Tensor) -> float:
-    """Compute W_2^2 between two Gaussians: |m1 - m2|^2 + tr(C1 + C2 - 2 (C1^(1/2) C2 C1^(1/2))^(1/2)), in float64.
+    """Compute W_2^2 between two Gaussians, in float64.
+
+    It is ``|m1 - m2|^2 + tr(C1 + C2 - 2 (C1^(1/2) C2 C1^(1/2))^(1/2))``.
 
     Args:
-        mean1, mean2: [d]. cov1, cov2: [d, d] symmetric and positive semidefinite.
+        mean1, mean2: [d] means.
+        cov1, cov2: [d, d] covariances, symmetric and positive semidefinite.
     Raises:
         UsageError: the shapes do not match.
     Source:

@@ -39,7 +39,7 @@ def wasserstein(
         p: order of the ground cost, p >= 1.
         x_weights, y_weights: [n] or [n, k], [m] or [m, k] nonnegative masses, normalised to sum 1; equal by default.
     Returns:
-        A scalar, or [k]: costs in units**p, the p-th power and not the distance.
+        A scalar or [k] costs, in units**p: the p-th power and not the distance.
     Raises:
         UsageError: shapes, dtypes, devices or weights do not match; p < 1; a position is not finite; the power
             overflows.
@@ -63,12 +63,11 @@ def gradients(
     For p = 2 the derivative in x_i is ``2 sum_j R_ij (x_i - y_j)`` with the optimal plan R. The plan is not unique if
     positions tie: ties get the mean over their ranks (by weight), so that the result is invariant under permutations
     of the records, which the sensitivity of a private gradient requires. For p = 1 it is a subgradient, 0 where two
-    matched
-    positions coincide.
+    matched positions coincide.
 
     Returns:
-        cost: a scalar, or [k]; x: the shape of ``x``, in units**(p - 1); y: the shape of ``y``. Autograd records
-            nothing.
+        The cost, a scalar or [k], and the derivatives in the shapes of ``x`` and ``y``, in units**(p - 1). Autograd
+        records nothing.
     Source:
         Rodriguez-Vitores et al. 2025, Prop. 3.2; the rule for ties is our addition.
 

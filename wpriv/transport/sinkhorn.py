@@ -1,7 +1,7 @@
 """Entropic optimal transport: W_{p,lambda} and the Sinkhorn divergence between weighted samples, with gradients.
 
-W_{p,lambda}(P, Q) is the minimum over couplings of E ||U - V||_p^p + lambda I(U; V), with the mutual information I in
-nats. For lambda = p sigma^p, this loss learns a distribution through additive noise (Reshetova, Chen, Ozgur 2023,
+W_{p,lambda}(P, Q) is the minimum over couplings of ``E ||U - V||_p^p + lambda I(U; V)``, with the mutual information I
+in nats. For lambda = p sigma^p, this loss learns a distribution through additive noise (Reshetova, Chen, Ozgur 2023,
 Theorem 1). It differs from the variants that subtract an entropy (by a constant of the weights) and from those that
 report the transport cost alone.
 """
@@ -28,13 +28,15 @@ COARSE = 0.01
 class Entropic:
     """W_{p,lambda} of one pair of samples, or of a batch [...] of them, and the state of convergence.
 
-    value [...]: the dual value, in units of the cost; a lower bound of W_{p,lambda} up to rounding, differentiable in
-        the points.
-    marginal_error [...]: l1 distance between the column sums of the plan and b; the row sums are a.
-    converged [...]: whether that error is at most ``tol``. iterations: of all stages together.
-    f [..., n], g [..., m]: potentials in units of the cost, plan_ij = a_i b_j exp((f_i + g_j - C_ij) / lambda); g may
-        start a later run.
-    plan [..., n, m]: the coupling.
+    Args:
+        value: [...] the dual value, in units of the cost; a lower bound of W_{p,lambda} up to rounding, differentiable
+            in the points.
+        marginal_error: [...] l1 distance between the column sums of the plan and b; the row sums are a.
+        converged: [...] whether that error is at most ``tol``.
+        iterations: of all stages together.
+        f: [..., n] potential in units of the cost; ``plan_ij = a_i b_j exp((f_i + g_j - C_ij) / lambda)``.
+        g: [..., m] the other potential, which may start a later run.
+        plan: [..., n, m] the coupling.
     """
 
     value: Tensor
@@ -78,10 +80,12 @@ def entropic(
     If the iteration does not converge, ``converged`` is False, and value and gradient are those of the last plan.
 
     Args:
-        x, y: [..., n, d] and [..., m, d] points, float32 or float64, on one device. lam: lambda > 0, in units of the
-            cost. p: >= 1.
+        x, y: [..., n, d] and [..., m, d] points, float32 or float64, on one device.
+        lam: lambda > 0, in units of the cost.
+        p: order of the ground cost, p >= 1.
         a, b: [..., n] and [..., m] weights >= 0 with sum 1, constants of the gradient; uniform where None.
         tol: tolerance of the marginal error; the error of the gradient is a few times larger.
+        max_iterations: of all stages together.
         start: [..., m] the ``g`` of an earlier run on nearby points; without it a small lambda is annealed.
     Raises:
         UsageError: shapes, types or ranges are wrong, or a number is not finite.

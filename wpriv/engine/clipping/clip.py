@@ -25,9 +25,12 @@ from wpriv.errors import UsageError
 
 @dataclass(frozen=True)
 class Clipped:
-    """A clipped sum with the norms [B] of the gradients before clipping, and the losses [B].
+    """A clipped sum with diagnostics of single examples: neither they nor figures made from them are private.
 
-    Norms and losses belong to single examples: neither they nor figures made from them are private.
+    Args:
+        total: the sum.
+        norms: [B] norms of the gradients before clipping.
+        losses: [B] losses.
     """
 
     total: Bounded
@@ -49,7 +52,7 @@ def clipped_sum(
 ) -> Clipped:
     """Sum the gradients of the examples' losses, each clipped to an l2 norm of ``norm`` over all trainable parameters.
 
-    The part of an example is g min(1, norm / (|g| (1 + slack))), with a slack above the rounding error, so that its
+    The part of an example is ``g min(1, norm / (|g| (1 + slack)))``, with a slack above the rounding error, so that its
     norm stays within ``norm`` in floating point too.
 
     At the first call for a model, and where its modes or layers change, ``probe`` tries it and the loss on made-up

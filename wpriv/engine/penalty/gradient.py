@@ -37,9 +37,11 @@ class Penalised:
     """A clipped gradient with its sensitivity, and diagnostics: neither they nor figures made from them are private.
 
     Args:
-        total: the gradient. cost: the mean over pairs of (sliced) W_2^2 between projected scores.
+        total: the gradient.
+        cost: the mean over pairs of (sliced) W_2^2 between projected scores.
         jacobians: [n] Frobenius norms of the Jacobians before clipping.
-        losses, norms: [n] losses, and norms of their gradients before clipping; None if alpha is 1.
+        losses: [n] losses; None if alpha is 1.
+        norms: [n] norms of their gradients before clipping; None if alpha is 1.
     """
 
     total: Bounded

@@ -45,19 +45,29 @@ def budget(
     Args:
         mech: a mechanism (``Gauss(sigma=4)``), a ``Process``, or the name of a mechanism, whose parameters are then
             keywords of their own (``"gauss", sigma=4``).
-        n: number of compositions (default 1); or ``epochs``, with a rate. ``records`` is the size of the data set.
-        sampling, rate: ``Poisson(0.01)`` or ``FixedSize(0.01)``; or ``none``, ``poisson`` or ``fixed`` with the share
-            of
-            the records in a step as ``rate``, or with ``batch`` and ``records``.
+        eps: the eps at which delta is computed.
+        delta: the delta at which eps is computed; exactly one of the two is given.
+        accountant: the name of an accountant, with options as ``"wdp:order=16"``.
+        n: number of compositions (default 1).
+        sampling: ``Poisson(0.01)`` or ``FixedSize(0.01)``; or ``none``, ``poisson`` or ``fixed``.
+        rate: share of the records in a step, where ``sampling`` is a word.
+        batch: instead of the rate, the records of a step, with ``records``.
+        records: size of the data set.
+        epochs: instead of n, passes over the data, with a rate.
+        adjacency: the neighbouring relation; by default it follows from the sampling and the mechanism.
         history: a JSON file of steps, instead of all of these.
-        observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator (see
-            ``load_distances``).
-        tol: relative width asked of a certified bracket. attack: add bounds on attacks, under ``extra["attack"]``.
+        observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator such as
+            ``weibull:shape=0.5,records=50``.
+        tol: relative width asked of a certified bracket (default 1e-6).
+        attack: add bounds on attacks, under ``extra["attack"]``.
         adaptive: the figure that holds where noise, rates and the number of steps were chosen from earlier outputs.
+        params: the parameters of the mechanism, where it is given by name.
     Returns:
         One Guarantee; ``float(g.epsilon)`` and ``float(g.delta)`` are the ends that may be promised.
     Raises:
-        UsageError, Unsupported, MissingResource: see ``wpriv.errors``.
+        UsageError: an argument is wrong, or too much or too little is given.
+        Unsupported: the accountant has no answer for this process.
+        MissingResource: a file cannot be read.
 
     >>> from wpriv import Gauss, Poisson
     >>> answer = budget(Gauss(sigma=4), sampling=Poisson(0.01), n=65536, delta=1e-4)
@@ -87,8 +97,13 @@ def budget(
 def curve(process: Process, accountant: str = "pld", *, tol: float | None = None) -> Curve:
     """Return the privacy curve of a process by one accountant.
 
+    Args:
+        process: what ran.
+        accountant: the name of an accountant, with options as ``"renyi:order=8"``.
+        tol: relative width asked of a certified bracket (default 1e-6).
     Raises:
-        UsageError: no such accountant, or ``tol`` out of range. Unsupported: the accountant refuses the process.
+        UsageError: no such accountant, or ``tol`` out of range.
+        Unsupported: the accountant refuses the process.
 
     >>> from wpriv import Gauss, Poisson, Process, Step
     >>> process = Process((Step(Gauss(sigma=4), 65536, Poisson(0.01)),)) + Step(Gauss(sigma=50))

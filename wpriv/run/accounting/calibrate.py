@@ -27,7 +27,8 @@ class Calibration:
 
     Args:
         parameter: the name of what was solved for: the mechanism's noise, ``n`` or ``rate``.
-        value: its value, rounded to the private side. guarantee: of the process with this very value.
+        value: its value, rounded to the private side.
+        guarantee: of the process with this very value.
         misses: the nearest less private value shown to miss the target; None where there is none.
         within: relative distance within which the best possible value lies; None where it is not known.
     """
@@ -66,8 +67,9 @@ def calibrate(
 
     Args:
         mech: a mechanism's name (``"gauss"``) or class (``Gauss``); its known parameters are keywords of their own.
-        eps, delta: the target, both needed. All else as in ``budget``; n is 1 where noise is solved for and none is
-            given.
+        eps: the eps of the target.
+        delta: the delta of the target. All arguments that are not listed here are those of ``budget``; n is 1 where
+            noise is solved for and none is given.
         compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
             1e-6 (1e-4 for projection).

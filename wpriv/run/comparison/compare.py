@@ -31,9 +31,15 @@ MAX_CURVES = 64
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of the table, the verdicts on published numbers, and the files that were written.
+    """A finished comparison.
 
-    ``reused`` counts the cells that an earlier run had finished.
+    Args:
+        recipe: as it was understood.
+        rows: of the table, one mapping for each cell of the grid.
+        verdicts: on the published numbers of the recipe.
+        out: the folder of the results, if there is one.
+        files: those that were written.
+        reused: number of cells that an earlier run had finished.
     """
 
     recipe: Recipe
@@ -61,11 +67,12 @@ def compare(
     Args:
         recipe: a path, or the name of a shipped recipe (``plc/fig7-dpsgd``).
         out: directory for table, figure, resolved recipe and provenance; a recipe's default is ``results/<name>``.
-        quick: apply the recipe's ``quick`` overrides. fresh: discard what an earlier run left in ``out``.
+        quick: apply the recipe's ``quick`` overrides.
+        fresh: discard what an earlier run left in ``out``.
         keys: instead of a recipe, the keys of one: ``process`` (a ``Process`` or a list of steps), ``accountants``,
             ``sweep``, ``eps`` or ``delta``.
     Returns:
-        The rows, one per cell of the grid; ``reason`` is set where an accountant has no answer.
+        The Comparison; its ``rows`` are one per cell of the grid, with ``reason`` where an accountant has no answer.
         ``Comparison.require()`` raises if a published number was missed.
     Raises:
         UsageError: the recipe is faulty, or ``out`` holds other results.

@@ -35,8 +35,11 @@ SECONDS = 5.0  # between two lines of progress
 class Privatized:
     """Records with noise, and their privacy statement.
 
-    ``x`` is None where they were written to a file. ``statement`` is plain data; ``files`` are those written, the
-    records first.
+    Args:
+        x: the noisy records; None where they were written to a file.
+        labels: the unchanged labels, where they are public.
+        statement: the privacy statement as plain data.
+        files: those that were written, the records first.
     """
 
     x: Array | None
@@ -81,21 +84,31 @@ def privatize(
         data: an array [N, ...], a .npz, .npy or .csv file, or a data set (``mnist``, ``mnist:test``) with the
             parameters of its reader in ``reader``.
         mech: ``local-gauss`` (l2 ball, needs delta) or ``local-laplace`` (l1 ball).
-        eps, delta: the target; or sigma or scale, the noise itself.
-        formula: of Gauss noise for a target, ``analytic`` (default, the least noise) or ``eq4``.
+        eps: eps of every record, for which the noise is found.
+        delta: delta of every record; for Laplace noise 0 by default.
+        sigma: instead of eps, the standard deviation of Gauss noise.
+        scale: instead of eps, the scale b of Laplace noise.
         radius: of the ball, in the units of the data (bytes are divided by 255); defaults to the norm of the bounds.
+        formula: of Gauss noise for a target, ``analytic`` (default, the least noise) or ``eq4``.
         center: of the ball, for every number; public, such as 0.5 for pixels (default 0).
         nonnegative: negative numbers become 0 first, which reduces Gauss noise by a factor of sqrt 2.
         dct: clip and publish the orthonormal cosine transform of each record.
-        quantile, public: clamp each number to this quantile of its magnitude in public records (given like ``data``);
-            or thresholds, an array or file of the bounds.
-        seed: None draws the noise from the operating system, as a release needs. dtype: of the result.
-        limit: use only the first records. array: the name of the records in a .npz with several arrays.
-        public_labels: publish the labels unchanged. root: folder of data sets.
-        out: a .npz to write; None returns the records instead. dry_run: validate and return the statement only.
+        quantile: clamp each number to this quantile of its magnitude in public records.
+        public: these public records, given like ``data``.
+        thresholds: instead of a quantile, an array or file of the bounds.
+        seed: None draws the noise from the operating system, as a release needs.
+        dtype: of the result, ``float32`` or ``float64``.
+        limit: use only the first so many records.
+        array: the name of the records in a .npz with several arrays.
+        public_labels: publish the labels unchanged.
+        root: folder of data sets.
+        out: a .npz to write; None returns the records instead.
+        dry_run: validate and return the statement only.
         say: called with lines of progress.
+        reader: parameters of the data set's reader.
     Raises:
-        UsageError: an argument is wrong, or ``out`` exists. Unsupported: the target is out of reach.
+        UsageError: an argument is wrong, or ``out`` exists.
+        Unsupported: the target is out of reach.
         MissingResource: the data set or file does not exist or holds no finite numbers.
 
     >>> import numpy as np

@@ -38,17 +38,23 @@ def train(
     """Train a recipe of kind train, and account for the releases that really happened.
 
     Args:
-        recipe: a path, or the name of a shipped recipe (``dpsgd/mnist``). set: keys to change, by path:
-            ``{"privacy.eps": 2}``.
-        out: folder for model, metrics, ledger and statement (default ``results/<name>``). device: ``cpu`` or ``cuda``.
-        quick: apply the recipe's ``quick`` overrides. data_root: folder of the data sets.
-        resume: continue an unfinished run. fork: continue from the weights in ``out`` with a changed recipe; the cost
-            is that of both runs. fresh: begin again; earlier results in ``out`` are moved aside.
+        recipe: a path, or the name of a shipped recipe (``dpsgd/mnist``), of one training and not of a sweep.
+        out: folder for model, metrics, ledger and statement (default ``results/<name>``).
+        device: ``cpu`` or ``cuda``.
+        set: keys to change, by path: ``{"privacy.eps": 2}``.
+        quick: apply the recipe's ``quick`` overrides.
+        resume: continue an unfinished run.
+        fork: continue from the weights in ``out`` with a changed recipe; the cost is that of both runs.
+        fresh: begin again; earlier results in ``out`` are moved aside.
+        data_root: folder of the data sets.
     Returns:
-        Metrics, guarantees and the statement. ``Trained.require()`` raises if a published number was missed.
+        The Trained: metrics, guarantees and the statement. ``Trained.require()`` raises if a published number was
+        missed.
     Raises:
-        UsageError: the recipe is faulty, or ``out`` holds another run. Unsupported: the target is out of reach.
-        MissingResource: the data set or the GPU is missing. Interrupted: a signal arrived; the run can be resumed.
+        UsageError: the recipe is faulty, or ``out`` holds another run.
+        Unsupported: the target is out of reach.
+        MissingResource: the data set or the GPU is missing.
+        Interrupted: a signal arrived; the run can be resumed.
     """
     loaded = recipe_of(recipe, quick=quick, changes=set or {})
     folder = Path(out) if out is not None else default_out(loaded)

@@ -20,7 +20,18 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished training: metrics by epoch, guarantees, verdicts on published numbers, the statement and the files."""
+    """A finished training.
+
+    Args:
+        plan: what was to be run: steps, sampling, noise.
+        metrics: rows of metrics.csv, one an epoch.
+        guarantees: one for each accountant that answered; none without privacy.
+        refused: accountants without an answer, with the reason.
+        verdicts: on the published numbers of the recipe.
+        statement: the privacy statement as plain data.
+        out: the folder of the results.
+        files: those that were written.
+    """
 
     plan: Plan
     metrics: list[Row]
