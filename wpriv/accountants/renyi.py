@@ -46,8 +46,8 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
 
     def delta(eps: float) -> Bracket:
         raise Unsupported(
-            f"renyi states the eps of ({order:g}, eps)-Renyi DP, which has no delta: leave out `eps` and give `delta`, on "
-            f"which its answer does not depend, or use rdp"
+            f"renyi states the eps of ({order:g}, eps)-Renyi DP, which has no delta: leave out `eps` and give `delta`, "
+            f"on which its answer does not depend, or use rdp"
         )
 
     def epsilon(delta: float) -> Bracket:
