@@ -291,6 +291,12 @@ def test_an_eps_far_below_a_tilted_pmf_gets_the_trivial_bracket():
     assert both.delta(far) == (0.0, 1.0)
 
 
+def test_a_question_that_jumps_of_every_step_would_decide_ends():
+    # 65536 tilted steps would have more jumps than steps, whose optimistic composition never ended
+    with pytest.raises(Unsupported, match="every step may have one"):
+        Composition(sgd(0.001, 4.0, 65536)).delta(1.95, 1e-3)
+
+
 def test_an_answered_composition_is_gone_once_it_is_let_go():
     # oracle: a weak reference; a cycle would keep all of its arrays until the garbage collector comes
     gc.collect()

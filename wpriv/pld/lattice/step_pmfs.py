@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld import constants
 from wpriv.pld.lattice.convex_minorant import push_down
@@ -110,6 +111,8 @@ def discretize_with_jumps(
 
     Args:
         tail: tilted probability that more jumps of a step happen than are accounted for.
+    Raises:
+        Unsupported: as many jumps as steps would have to be accounted for.
     """
     assert plan.cut is not None
     pair, counts = group.pair, group.counts
@@ -129,6 +132,9 @@ def discretize_with_jumps(
     max_count = np.array(
         [max_jump_count(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)]
     )
+    # the optimistic bulk runs in the steps without a jump, of which there must be some
+    if np.any(max_count >= counts):
+        raise Unsupported("pld cannot set jumps apart where every step may have one. Use a larger --tol, or rdp")
     upper = _tilt_pmf(bulk_nodes, bulk_upper / rest[..., None], y, tilt)
     inner_log_kappa = np.atleast_1d(np.maximum(inner_log_kappa, 0.0))
     lower, eps_slack = _optimistic_bulk(
