@@ -31,7 +31,8 @@ from wpriv.cli.main import main
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
-NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
+MANTISSA = r"[-+]?[0-9]+(?:\.[0-9]+)?"
+NUMBER = rf"{MANTISSA}(?:e[-+]?[0-9]+)?"
 FENCE = re.compile(r"^(`{3,})(\{code-block\} )?([\w-]*)\n(.*?)^\1 *$", re.M | re.S)
 NEEDS = re.compile(r"<!-- needs: ([\w-]+) -->\s*\Z")
 
@@ -152,7 +153,9 @@ def check_shown(shown: str, printed: str) -> None:
     rounding of an FFT, and that differs between machines), and "..." stands for anything.
     """
     pieces = [p for p in re.split(rf"(\.\.\.|{NUMBER}|\s+)", shown.strip()) if p]
-    patterns = {p: f"({NUMBER})" for p in pieces if is_long(p)} | {p: r"\s+?" for p in pieces if p.isspace()}
+    # a number without an exponent leaves one to what follows: 1.703...e-11
+    patterns = {p: f"({NUMBER if 'e' in p else MANTISSA})" for p in pieces if is_long(p)}
+    patterns |= {p: r"\s+?" for p in pieces if p.isspace()}
     between = [""]
     for piece in pieces:
         if piece == "...":

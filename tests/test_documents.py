@@ -17,6 +17,7 @@ from tests.documents import check_shown
         ("x 0.89...\n...\nlast", "x 0.8965   7\nlast line\nlast"),
         ("noted in words...", "noted in words. And more"),
         ("...", ""),
+        ("1.703...e-11 2", "1.7034e-11 2"),
     ],
 )
 def test_what_agrees_but_for_gaps_and_the_last_digit_passes(shown, printed):
