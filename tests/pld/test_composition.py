@@ -243,6 +243,12 @@ def test_a_certain_disclosure_has_no_eps():
     assert composition.delta(1.0, 1e-3) == (1.0, 1.0)
 
 
+def test_a_question_that_jumps_of_every_step_would_decide_ends():
+    # 65536 tilted steps would have more jumps than steps, whose optimistic composition never ended
+    with pytest.raises(Unsupported, match="every step may have one"):
+        Composition(sgd(0.001, 4.0, 65536)).delta(1.95, 1e-3)
+
+
 def test_no_privacy_is_refused_with_advice():
     with pytest.raises(Unsupported, match="noise"):
         Composition([(GaussPair(100.0), 10**6)]).epsilon(1e-5, 1e-3)
@@ -289,12 +295,6 @@ def test_an_eps_far_below_a_tilted_pmf_gets_the_trivial_bracket():
     both = min(composition.recent, key=lambda both: abs(both.upper.centre - 14.0))
     far = both.upper.centre - 800 / both.upper.tilt
     assert both.delta(far) == (0.0, 1.0)
-
-
-def test_a_question_that_jumps_of_every_step_would_decide_ends():
-    # 65536 tilted steps would have more jumps than steps, whose optimistic composition never ended
-    with pytest.raises(Unsupported, match="every step may have one"):
-        Composition(sgd(0.001, 4.0, 65536)).delta(1.95, 1e-3)
 
 
 def test_an_answered_composition_is_gone_once_it_is_let_go():
