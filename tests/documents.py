@@ -31,7 +31,8 @@ from wpriv.cli.main import main
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
-NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
+MANTISSA = r"[-+]?[0-9]+(?:\.[0-9]+)?"
+NUMBER = rf"{MANTISSA}(?:e[-+]?[0-9]+)?"
 FENCE = re.compile(r"^(`{3,})(\{code-block\} )?([\w-]*)\n(.*?)^\1 *$", re.M | re.S)
 NEEDS = re.compile(r"<!-- needs: ([\w-]+) -->\s*\Z")
 
@@ -157,17 +158,39 @@ def check_shown(shown: str, printed: str) -> None:
     rounding of an FFT, and that differs between machines), and "..." stands for anything.
     """
     pieces = [p for p in re.split(rf"(\.\.\.|{NUMBER}|\s+)", shown.strip()) if p]
-    patterns = (
-        {p: f"({NUMBER})" for p in pieces if is_long(p)}
-        | {p: r"\s+" for p in pieces if p.isspace()}
-        | {"...": r"[\s\S]*?"}
-    )
-    match = re.fullmatch("".join(patterns.get(p, re.escape(p)) for p in pieces), printed.strip())
-    assert match, f"the page shows\n{shown}\nthe command prints\n{printed}"
-    for number, got in zip(filter(is_long, pieces), match.groups(), strict=True):
+    # a number without an exponent leaves one to what follows: 1.703...e-11
+    patterns = {p: f"({NUMBER if 'e' in p else MANTISSA})" for p in pieces if is_long(p)}
+    patterns |= {p: r"\s+?" for p in pieces if p.isspace()}
+    between = [""]
+    for piece in pieces:
+        if piece == "...":
+            between.append("")
+        else:
+            between[-1] += patterns.get(piece, re.escape(piece))
+    numbers = find_in_order(between, printed.strip())
+    assert numbers is not None, f"the page shows\n{shown}\nthe command prints\n{printed}"
+    for number, got in zip(filter(is_long, pieces), numbers, strict=True):
         assert abs(float(number) - float(got)) <= 1.01 * unit(number), (
             f"the page shows {number} in\n{shown}\nthe command prints {got} in\n{printed}"
         )
+
+
+def find_in_order(patterns: list[str], text: str) -> list[str] | None:
+    """Return the groups of patterns that follow each other in the text, the first at its start and the last at its end.
+
+    Each is taken where it is found first, so that the time is that of a few searches even where one is missing: a
+    single expression with as many gaps would try all combinations.
+    """
+    groups: list[str] = []
+    place = 0
+    for k, pattern in enumerate(patterns):
+        start, end = r"\A" if k == 0 else "", r"\Z" if k == len(patterns) - 1 else ""
+        match = re.compile(f"{start}(?:{pattern}){end}").search(text, place)
+        if match is None:
+            return None
+        groups += match.groups()
+        place = match.end()
+    return groups
 
 
 def is_long(text: str) -> bool:

@@ -250,6 +250,12 @@ def test_a_certain_disclosure_has_no_eps():
     assert composition.delta(1.0, 1e-3) == (1.0, 1.0)
 
 
+def test_a_question_that_jumps_of_every_step_would_decide_ends():
+    # 65536 tilted steps would have more jumps than steps, whose optimistic composition never ended
+    with pytest.raises(Unsupported, match="every step may have one"):
+        Composition(sgd(0.001, 4.0, 65536)).delta(1.95, 1e-3)
+
+
 def test_no_privacy_is_refused_with_advice():
     with pytest.raises(Unsupported, match="noise"):
         Composition([(GaussPair(100.0), 10**6)]).epsilon(1e-5, 1e-3)

@@ -132,10 +132,9 @@ def discretize_with_jumps(
     max_count = np.array(
         [max_jump_count(n * (1 - share), tail) for n, share in zip(counts.tolist(), at_zero.tolist(), strict=True)]
     )
-    if bool((max_count >= counts).any()):  # the cut was chosen for rare jumps, from an approximate PMF
-        raise Unsupported(
-            "pld cannot separate the large losses of this process at this tolerance. Raise --tol, or use rdp"
-        )
+    # the cut was chosen from an approximate PMF; the optimistic bulk needs steps without a jump
+    if bool((max_count >= counts).any()):
+        raise Unsupported("pld cannot set large losses apart where every step may have one. Raise --tol, or use rdp")
     upper = _tilt_pmf(bulk_nodes, bulk_upper / rest[..., None], y, tilt)
     inner_log_kappa = np.atleast_1d(np.maximum(inner_log_kappa, 0.0))
     lower, eps_slack = _optimistic_bulk(
