@@ -32,7 +32,7 @@ from wpriv.cli.main import main
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
-FENCE = re.compile(r"^(`{3,})(\{code-block\} )?([\w-]*)\n(.*?)^\1 *$", re.M | re.S)
+FENCE = re.compile(r"^(`{3,})(\{code-block\} )?([^`\n]*)\n(.*?)^\1 *$", re.M | re.S)
 NEEDS = re.compile(r"<!-- needs: ([\w-]+) -->\s*\Z")
 
 
