@@ -33,7 +33,7 @@ README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 MANTISSA = r"[-+]?[0-9]+(?:\.[0-9]+)?"
 NUMBER = rf"{MANTISSA}(?:e[-+]?[0-9]+)?"
-FENCE = re.compile(r"^(`{3,})(\{code-block\} )?([\w-]*)\n(.*?)^\1 *$", re.M | re.S)
+FENCE = re.compile(r"^(`{3,})(\{code-block\} )?([^`\n]*)\n(.*?)^\1 *$", re.M | re.S)
 NEEDS = re.compile(r"<!-- needs: ([\w-]+) -->\s*\Z")
 
 

@@ -251,3 +251,5 @@ def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_pr
     assert list(axes.lines[0].get_ydata()) == [0.1, 0.5]
     with pytest.raises(KeyError):
         drawn("accuracy-over-eps", [{"method": "a", "loss": 1.0}])
+    sweep = drawn("accuracy-over-eps", [{"privacy.eps": eps, "accuracy": 0.9} for eps in (math.inf, 4.0, 1.0)])
+    assert entries(sweep) == ["held out", "held out, ε = ∞"]

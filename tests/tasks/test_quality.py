@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from wpriv.data import Data
+from wpriv.data import Data, read
 from wpriv.errors import Unsupported, UsageError
 from wpriv.tasks import _learners, _quality
 
@@ -44,6 +44,11 @@ def floats(x: np.ndarray) -> torch.Tensor:
 def test_the_judge_knows_the_classes_that_it_has_not_seen(judge):
     assert judge.accuracy == 1.0
     assert len(judge.reference) == 400
+
+
+def test_the_judge_also_learns_from_the_180_records_that_the_digits_give_it():
+    # ten epochs of so few records are 20 updates, after which it told one digit in five
+    assert _quality.fit_judge(read("digits")).accuracy > 0.85
 
 
 def test_real_images_are_confident_cover_all_classes_and_lie_near(judge):

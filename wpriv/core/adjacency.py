@@ -27,8 +27,8 @@ _MEANINGS = {
     Adjacency.ADD_REMOVE: "two data sets are neighbours where one of them has one record more",
     Adjacency.REPLACE_ONE: "two data sets are neighbours where one record of one is replaced by another",
     Adjacency.WITHIN_GROUP: (
-        "two data sets are neighbours where one record of one is replaced by another of the same group; group sizes "
-        "and labels are the same and public"
+        "two data sets are neighbours where one record of one is replaced by another of the same group; the groups "
+        "and their sizes are the same and public"
     ),
     Adjacency.ANY_TWO: (
         "any two inputs are neighbours: one record may be anything at all, and its report looks much the same"

@@ -36,6 +36,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
             }
             if points:
                 axes.plot(*zip(*points, strict=True), marker=mark, markersize=4, **style)
+            if points:  # the line of the same method without privacy needs words of its own
+                style["label"] = ", ".join([style["label"], "ε = ∞"])
             for level in [value for eps, value in measured if eps is None][:1]:
                 axes.axhline(level, linewidth=1, **style | {"label": f"{style['label']}, without privacy"})
     axes.set_xlabel(_draw.NAMES["epsilon"])

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 CHUNK = 1000
+CNN_BATCH = 100
+CNN_STEPS = 500  # at least so many updates of a small_cnn, so that it also learns from few records
 
 
 def logistic(x: Tensor, y: Tensor, classes: int, *, max_iterations: int = 100) -> nn.Module:
@@ -72,6 +74,7 @@ def small_cnn(x: Tensor, y: Tensor, classes: int, *, seed: int = 0, epochs: int 
 
     Args:
         x: [n, C, H, W] float32 images.
+        epochs: passes over the images, or more where these make fewer than 500 updates.
     """
     import torch
 
@@ -85,7 +88,9 @@ def small_cnn(x: Tensor, y: Tensor, classes: int, *, seed: int = 0, epochs: int 
             torch.nn.Linear(64, classes),
         )
 
-    return _fitted(build, x, y, seed=seed, epochs=epochs, batch=100, decay=0.0)
+    updates_per_epoch = -(-len(x) // CNN_BATCH)
+    epochs = max(epochs, -(-CNN_STEPS // updates_per_epoch))
+    return _fitted(build, x, y, seed=seed, epochs=epochs, batch=CNN_BATCH, decay=0.0)
 
 
 def outputs(network: nn.Module, x: Tensor) -> Tensor:
