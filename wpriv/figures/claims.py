@@ -9,6 +9,8 @@ from wpriv.figures import _draw
 COLOURS = {"holds": "#007A5A", "fails": "#D55E00"}
 MARKS = {"holds": "o", "fails": "X"}
 LABELS = ["holds", "fails: smallest counterexample"]
+WIDTH, ROW_HEIGHT, MARGIN = 9.0, 0.2, 1.1  # inches
+LONGEST = 72  # characters of the inputs; the table has all of them
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
@@ -17,16 +19,18 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     Raises:
         KeyError: no row has a ratio.
     """
-    ratios = [row["ratio"] for row in rows if row.get("ratio")]
+    ratios = [row["ratio"] for row in rows if (row.get("ratio") or 0) > 0]
     if not ratios:
         raise KeyError("rows with a ratio of published to exact figures")
+    if len(axes.figure.axes) == 1:
+        axes.figure.set_size_inches(WIDTH, MARGIN + ROW_HEIGHT * len(rows))
     for index, row in enumerate(rows):
         colour, ratio = COLOURS[row["verdict"]], row.get("ratio")
-        if ratio:
+        if ratio in ratios:
             axes.plot([1, ratio], [index, index], color=colour, linewidth=1.4, zorder=2)
             axes.plot([ratio], [index], color=colour, marker=MARKS[row["verdict"]], markersize=6, zorder=3)
         axes.annotate(
-            f"{row['published']:.4g} against {row['exact']:.4g}:  {row['at']}",
+            f"{row['published']:.4g} against {row['exact']:.4g}:  {_shortened(row['at'])}",
             (1.0, index),
             xycoords=("axes fraction", "data"),
             xytext=(6, 0),
@@ -51,3 +55,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     handles = [axes.plot([], [], color=COLOURS[name], marker=MARKS[name], linestyle="none")[0] for name in COLOURS]
     place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14)}
     axes.legend(handles, LABELS, fontsize="x-small", ncols=2, frameon=False, **place)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3].rstrip(' ,')}..."

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.tables import _claims_wdp
+from wpriv.tables import _claims_ldp, _claims_wdp, _claims_wgrad
 from wpriv.tables._statement import Statement
 
 LABELS = ("proposition", "verdict")
 COLUMNS = ("published", "exact", "ratio")
 SHOWN = ("proposition", "verdict", "published", "exact", "error", "at", "statement")
-STATEMENTS: Mapping[str, tuple[Statement, ...]] = {"wdp": _claims_wdp.STATEMENTS}
+STATEMENTS: Mapping[str, tuple[Statement, ...]] = {
+    "wdp": _claims_wdp.STATEMENTS,
+    "wgrad": _claims_wgrad.STATEMENTS,
+    "ldp": _claims_ldp.STATEMENTS,
+}
 
 
 @dataclass(frozen=True)
