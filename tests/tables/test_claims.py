@@ -92,6 +92,13 @@ def test_a_ratio_below_zero_or_none_has_no_mark_in_the_figure():
     assert axes.texts[2].get_text().endswith("...")
 
 
+def test_every_statement_is_printed(capsys, tmp_path):
+    assert main(["compare", "wdp/claims", "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(WDP) > 24  # more than the rows that are shown of a sweep
+    assert [line for name in WDP for line in printed if line.startswith(f"{name}  ")] == printed[2 : len(WDP) + 2]
+
+
 def test_the_claims_table_is_compared_and_plotted_like_others(tmp_path, capsys):
     comparison = wpriv.compare("wdp/claims", out=tmp_path / "out")
     comparison.require()

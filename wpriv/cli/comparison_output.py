@@ -19,6 +19,7 @@ from wpriv.run.results.expectations import Verdict
 from wpriv.run.results.write import csv_text
 
 MAX_ROWS = 24  # of a recipe's panel on the screen; table.csv holds all
+COMPLETE = ("claims",)  # tables of which all rows are shown: no row stands for its neighbours
 MAX_WARNINGS = 8
 NAMES = {"epsilon": "eps"}  # columns as headers show them
 COLUMNS = {"eps": "epsilon"}  # axes of a sweep as columns of the rows
@@ -126,7 +127,8 @@ def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> None:
     if panel.table != "bounds":
         names = COLUMNS_OF_TABLES.get(panel.table) or _columns_of(panel.table)
         columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *names]))
-        body = [[_cell(row.get(name)) for name in columns] for row in thin(rows, count)]
+        rows = thin(rows, None if panel.table in COMPLETE else count)
+        body = [[_cell(row.get(name)) for name in columns] for row in rows]
         output.emit_table(columns, body, below="\n")
         return
     answer = _answer(rows)
