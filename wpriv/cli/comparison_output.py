@@ -19,7 +19,6 @@ from wpriv.run.results.expectations import Verdict
 from wpriv.run.results.write import csv_text
 
 MAX_ROWS = 24  # of a recipe's panel on the screen; table.csv holds all
-COMPLETE = ("claims",)  # tables of which all rows are shown: no row stands for its neighbours
 MAX_WARNINGS = 8
 NAMES = {"epsilon": "eps"}  # columns as headers show them
 COLUMNS = {"eps": "epsilon"}  # axes of a sweep as columns of the rows
@@ -127,8 +126,7 @@ def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> None:
     if panel.table != "bounds":
         names = COLUMNS_OF_TABLES.get(panel.table) or _columns_of(panel.table)
         columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *names]))
-        rows = thin(rows, None if panel.table in COMPLETE else count)
-        body = [[_cell(row.get(name)) for name in columns] for row in rows]
+        body = [[_cell(row.get(name)) for name in columns] for row in thin(rows, None if _is_whole(panel) else count)]
         output.emit_table(columns, body, below="\n")
         return
     answer = _answer(rows)
@@ -162,6 +160,11 @@ def _print_warnings(rows: list[Row]) -> None:
 def _answer(rows: list[Row]) -> str:
     """The column of the quantity that was computed."""
     return "epsilon" if rows[0]["asked"] == "delta" else "delta"
+
+
+def _is_whole(panel: Panel) -> bool:
+    """Say whether the screen shows all rows of a table, which are no points of a curve."""
+    return panel.table not in COLUMNS_OF_TABLES and bool(getattr(registry.load("tables", panel.table), "WHOLE", False))
 
 
 def _columns_of(table: str) -> tuple[str, ...]:
@@ -202,4 +205,4 @@ def _safe(bound: float | None) -> str:
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
+    return "" if value is None else f"{value + 0.0:.6g}" if isinstance(value, (int, float)) else str(value)
