@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from wpriv.cli.main import main
 from wpriv.errors import UsageError
 from wpriv.run import load_recipe, recipe_files
 
@@ -37,3 +38,50 @@ def test_a_copy_takes_along_the_files_it_reads_and_overwrites_nothing(tmp_path):
     )
     with pytest.raises(UsageError, match=r"fig6-timing\.yaml"):
         recipe_files.copy("plc/fig6-timing", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["wdp/propositions", "propositions", "recipes/wdp/propositions.yaml"])
+def test_a_former_name_finds_the_recipe_with_a_warning(name):
+    with pytest.warns(recipe_files.RenamedRecipe, match="wdp/propositions is now called wdp/claims"):
+        assert recipe_files.find(name) == recipe_files.shipped()["wdp/claims"]
+
+
+def test_former_names_are_listed_no_more_and_lead_to_recipes_of_today():
+    known = recipe_files.shipped()
+    assert set(recipe_files.RENAMED.values()) <= set(known)
+    assert not set(recipe_files.RENAMED) & {row.name for row in recipe_files.listing()}
+
+
+def test_a_file_of_the_former_name_is_read_instead(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "propositions.yaml").write_text("kind: compare\n")
+    assert recipe_files.find("propositions").name == "propositions.yaml"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "recipe show wdp/propositions",
+        "recipe check wdp/propositions",
+        "recipe cp wdp/propositions copy.yaml",
+        "compare wdp/propositions --out out",
+    ],
+)
+def test_every_verb_takes_a_former_name_with_a_note(line, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(line.split()) == 0
+    assert "wpriv: note: the recipe wdp/propositions is now called wdp/claims" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["budget", "calibrate", "privatize", "train"])
+def test_other_verbs_find_it_too_and_refuse_its_kind(verb, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([verb, "wdp/propositions"]) == 2
+    printed = capsys.readouterr().err
+    assert "now called wdp/claims" in printed
+    assert "kind 'compare'" in printed
+
+
+def test_results_of_recipes_that_share_a_name_have_folders_of_their_own():
+    names = [load_recipe.recipe(name).name for name in ("wdp/claims", "wgrad/claims", "ldp/claims", "ldp/fig7")]
+    assert names == ["wdp-claims", "wgrad-claims", "ldp-claims", "fig7"]

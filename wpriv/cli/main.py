@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     with streams.notes():
         try:
-            with streams.results():
+            with streams.results(), _warnings_as_notes():
                 return _run(sys.argv[1:] if argv is None else list(argv))
         except streams.ReaderGone as error:
             return error.exit_code
@@ -84,6 +86,22 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise
             package = _missing_package(error)
             return _bug(error) if package is None else _environment_lacks(package)
+
+
+@contextlib.contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Print the warnings of this program's own kinds as notes, and leave those of libraries as they are."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_as_note(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if category.__module__.startswith("wpriv."):
+                print(f"wpriv: note: {message}", file=sys.stderr)
+            else:
+                show(message, category, *rest, **more)
+
+        warnings.showwarning = show_as_note
+        yield
 
 
 def _run(words: list[str]) -> int:

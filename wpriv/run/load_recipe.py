@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from wpriv.config.recipe import Recipe, check
 from wpriv.config.resolve import file_beside
 from wpriv.errors import UsageError
 from wpriv.run.accounting import build_process
-from wpriv.run.recipe_files import find
+from wpriv.run.recipe_files import find, short_name
 
 
 def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) -> Recipe:
@@ -22,7 +23,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
     """
     path = find(str(name))
     document = yaml_document.read(path)
-    loaded = check(document, quick=quick, folder=path.parent)
+    loaded = replace(check(document, quick=quick, folder=path.parent), name=short_name(path))
     if kind is not None and loaded.kind != kind:
         raise UsageError(
             f"{path} is a recipe of kind {loaded.kind!r}, not {kind!r}. Run it with `wpriv {loaded.kind} {name}`"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,13 @@ from wpriv.config.field_types import Time
 from wpriv.errors import UsageError
 from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
+
+# former names of shipped recipes and those of today
+RENAMED: Mapping[str, str] = {"wdp/propositions": "wdp/claims"}
+
+
+class RenamedRecipe(FutureWarning):
+    """A recipe was named by its former name, which still works."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,8 @@ def shipped() -> dict[str, Path]:
 def find(name: str) -> Path:
     """Find a recipe by its path, or a shipped one by its name, with or without its folder and its ``.yaml``.
 
+    A former name finds the recipe as well, with the warning ``RenamedRecipe``.
+
     Raises:
         UsageError: there is none of that name, or several.
     """
@@ -54,9 +65,24 @@ def find(name: str) -> Path:
         return known[matches[0]]
     if matches:
         raise UsageError(f"several recipes are called {name!r}: {', '.join(matches)}. Give the folder as well")
+    for former, name_of_today in RENAMED.items():
+        if bare in (former, former.rpartition("/")[2]):
+            warnings.warn(f"the recipe {former} is now called {name_of_today}", RenamedRecipe, stacklevel=2)
+            return known[name_of_today]
     near = did_you_mean(bare[:100], list(known)) or "."
     message = f"no recipe {name[:200]!r}: neither a file nor a shipped recipe{near}"
     raise UsageError(f"{message} `wpriv recipe ls` lists the shipped ones")
+
+
+def short_name(path: Path) -> str:
+    """Return the name of a recipe, which its results take by default: that of its file, without the suffix.
+
+    Where several shipped recipes have the same, such as ``claims``, it is ``wdp-claims``.
+    """
+    known = shipped()
+    shared = sum(key.rpartition("/")[2] == path.stem for key in known) > 1
+    key = next((key for key, file in known.items() if shared and file == path.resolve()), path.stem)
+    return key.replace("/", "-")
 
 
 def listing(beginning: str | None = None) -> list[Listed]:

@@ -90,6 +90,31 @@ def _gauss() -> Iterator[Case]:
         yield f"sigma={sigma:g}, Delta=1, mu={mu}", _wdp_formulas.published_gauss(1, sigma, mu), wasserstein_1d.shift(1)
 
 
+def _laplace_kl() -> Iterator[Case]:
+    for delta in (1.0, 2.0):
+        # the divergence inside the root, which is that of sensitivity 1 in print
+        published = (2 * _wdp_formulas.published_laplace(delta, 1, 1) / delta) ** 2 / 2
+        yield f"b=1, Delta={delta:g}", published, delta + math.expm1(-delta)
+
+
+def _units() -> Iterator[Case]:
+    for k in (1.0, 10.0):
+        published = _wdp_formulas.published_gauss(k, k, 1)
+        yield f"sigma=1, Delta=1, mu=1, output times {k:g}", published, k * _wdp_formulas.published_gauss(1, 1, 1)
+
+
+def _gauss_order() -> Iterator[Case]:
+    for sigma in (1.0, 0.2):
+        low, high = (_wdp_formulas.published_gauss(1, sigma, mu) for mu in (1, 7))
+        yield f"sigma={sigma:g}, Delta=1: mu=1 by 7", high, low
+
+
+def _total_variation() -> Iterator[Case]:
+    variation = math.erf(1 / (2 * math.sqrt(2)))  # of N(0, 1) and N(1, 1), half of ||P - Q||
+    for mu in (1, 2):
+        yield f"Gauss sigma=1, Delta=1, mu={mu}", 0.5 * (2 * variation) ** (1 / mu), variation ** (1 / mu)
+
+
 def _from_dp() -> Iterator[Case]:
     for b, mu in product((1.0, 10.0), (1, 2)):
         yield (
@@ -141,6 +166,25 @@ def _theorem_2() -> Iterator[Case]:
     for q, d, sigma, mu in ((0.5, 1, 1, 2), (0.5, 10, 1, 2), (0.01, 1, 0.01, 2), (0.01, 1, 0.01, 5)):
         at = f"q={q:g}, d={d}, sigma={sigma:g}, mu={mu}"
         yield at, _wdp_formulas.published_step([d], q, sigma, mu), wasserstein_1d.subsampled_gauss(q, d, sigma, mu)
+
+
+def _unused() -> Iterator[Case]:
+    for sigma in (1.0, 10.0):
+        at = f"q=0, d=1, sigma={sigma:g}, mu=1"
+        yield at, _wdp_formulas.published_step([1], 0, sigma, 1), wasserstein_1d.subsampled_gauss(0, 1, sigma, 1)
+
+
+def _coordinates() -> Iterator[Case]:
+    for n in (1, 4):
+        # without sampling and next to no noise the loss is d, however many coordinates the gradient has
+        published = _wdp_formulas.published_step([1], 1, 1e-6, 2, coordinates=n)
+        yield f"q=1, d=1, sigma=1e-6, mu=2, n={n}", published, wasserstein_1d.subsampled_gauss(1, 1, 1e-6, 2)
+
+
+def _mixture() -> Iterator[Case]:
+    for q, d in ((0.5, 1), (0.5, 10)):
+        # A with probability 1-q, else B: its variance; in print it is that of the sum (1-q) A + q B
+        yield f"q={q:g}, d={d}, sigma=1", (1 - q) ** 2 + q**2, 1 + q * (1 - q) * d**2
 
 
 def _corollary_1() -> Iterator[Case]:
@@ -204,6 +248,10 @@ STATEMENTS = (
     Statement("Proposition 6", "sequential (Theorem 1: adaptive) composition: the sum", _sequential, error=9),
     Statement("Proposition 7", "Laplace noise: (1/2) Delta sqrt(2 [1/b + e^(-1/b) - 1])^(1/mu)", _laplace, error=1),
     Statement("Proposition 8", "Gauss noise: (1/2) (Delta/sigma)^(1/mu)", _gauss, error=1),
+    Statement("Proposition 7, KL", "1/b + e^(-1/b) - 1 also at other sensitivities", _laplace_kl, equal=True, error=4),
+    Statement("Proposition 8, units", "the budget has the unit of the output", _units, equal=True, error=4),
+    Statement("Proposition 8, order", "it grows with mu (Proposition 4)", _gauss_order, error=5),
+    Statement("Equation 37", "inf Pr[X != Y]^(1/mu) is (1/2) ||P - Q||^(1/mu)", _total_variation, equal=True, error=3),
     Statement("Proposition 9", "eps-DP gives WDP: (1/2) Delta (2 eps (e^eps - 1))^(1/(2 mu))", _from_dp, error=6),
     Statement("Proposition 10", "RDP gives WDP: (1/2) Delta (2 eps)^(1/(2 mu))", _from_rdp, error=7),
     Statement("Proposition 11", "WDP gives DP: L eps^(mu/(mu+1))", _to_dp, error=10),
@@ -211,6 +259,9 @@ STATEMENTS = (
     Statement("Proposition 13", "groups of k: k eps", _group),
     Statement("Theorem 1", "delta = exp(beta sum E W - beta eps)", _theorem_1, error=12),
     Statement("Theorem 2", "step loss (E|Z|^mu)^(1/mu), Z ~ N(q d, (2-2q+2q^2) sigma^2)", _theorem_2, error=14),
+    Statement("Theorem 2, q = 0", "the step loss is W, also of data that are not used", _unused, equal=True, error=14),
+    Statement("Theorem 2, n", "... and of a gradient of n coordinates", _coordinates, equal=True, error=15),
+    Statement("Equation 92", "a subsampled output is (1-q) A + q B: its variance", _mixture, equal=True, error=13),
     Statement("Corollary 1", "eps = sum W - ln(delta)/beta", _corollary_1, error=12),
     Statement("Lemma 1", "E|Z|^mu through 1F1", _lemma_1, equal=True),
     Statement("Equation 125", "the series of Lemma 1, last line", _equation_125, equal=True, error=17),
