@@ -29,17 +29,12 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         for column, (words, dashes) in ACCURACIES.items():
             measured = [(_eps(row), float(row[column])) for row in method_rows if row.get(column) is not None]
             points = sorted((eps, value) for eps, value in measured if eps is not None)
-            style = {
-                "color": _draw.COLOURS[index % len(_draw.COLOURS)],
-                "linestyle": dashes,
-                "label": ", ".join(part for part in (method, words) if part),
-            }
+            style: dict[str, Any] = {"color": _draw.COLOURS[index % len(_draw.COLOURS)], "linestyle": dashes}
+            label = ", ".join(part for part in (method, words) if part)
             if points:
-                axes.plot(*zip(*points, strict=True), marker=mark, markersize=4, **style)
-            if points:  # the line of the same method without privacy needs words of its own
-                style["label"] = ", ".join([style["label"], "ε = ∞"])
+                axes.plot(*zip(*points, strict=True), marker=mark, markersize=4, label=label, **style)
             for level in [value for eps, value in measured if eps is None][:1]:
-                axes.axhline(level, linewidth=1, **style | {"label": f"{style['label']}, without privacy"})
+                axes.axhline(level, linewidth=1, label=f"{label}, without privacy (ε = ∞)", **style)
     axes.set_xlabel(_draw.NAMES["epsilon"])
     axes.set_ylabel("share classified correctly")
     _draw.grid(axes)
