@@ -10,7 +10,11 @@ from matplotlib.figure import Figure
 
 import wpriv
 from wpriv import tasks
+from wpriv.cli.main import main
 from wpriv.core import registry
+from wpriv.errors import UsageError
+from wpriv.figures import _draw
+from wpriv.run.results import plot, read
 
 GAUSS = {"mech": "gauss", "sigma": 2, "sampling": "poisson", "rate": 0.1, "n": 16}
 EPS, N = {"over": "eps", "values": [0, 0.5, 1]}, {"over": "n", "values": [1, 16, 256]}
@@ -253,3 +257,20 @@ def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_pr
         drawn("accuracy-over-eps", [{"method": "a", "loss": 1.0}])
     sweep = drawn("accuracy-over-eps", [{"privacy.eps": eps, "accuracy": 0.9} for eps in (math.inf, 4.0, 1.0)])
     assert entries(sweep) == ["held out", "held out, without privacy (ε = ∞)"]
+
+
+def test_a_privacy_curve_is_drawn_as_delta_over_eps(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["budget", "--mech", "gauss", "--sigma", "4", "--eps", "3", "--curve", "--csv"]) == 0
+    (tmp_path / "curve.csv").write_text(capsys.readouterr().out)
+    rows = read.table(tmp_path / "curve.csv")
+    assert _draw.axis_of(rows) == ("epsilon", "delta")
+    assert _draw.axis_of(rows[::10][:2] + rows[35:]) == ("delta", "epsilon")  # uneven: eps is the answer
+
+
+def test_a_figure_whose_legend_leaves_no_room_is_refused(tmp_path):
+    rows = [
+        {"accountant": "pld", "n": 1, "epsilon": 0.1 * k, "delta": 0.1, "asked": "delta", "sigma": k} for k in range(90)
+    ]
+    with pytest.raises(UsageError, match="--figure"):
+        plot.draw(rows, [plot.View(figure="eps-over-n")], tmp_path, ("png",))

@@ -248,7 +248,8 @@ def _check(step: Step, adjacency: str) -> None:
         raise Unsupported(f"{mechanism.name} has no Poisson sampling: {mechanism.why_not_poisson}")
     if adjacency not in mechanism.adjacencies:
         raise Unsupported(
-            f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}"
+            f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}. "
+            f"Give `adjacency` {mechanism.adjacencies[0]}"
         )
     if kind == "none":
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 Row = dict[str, Any]
@@ -27,8 +28,8 @@ _COLOUR_OF_ACCOUNTANT = {
     "nagaev": 5,
     "gdp": 6,
     "rdp-mironov": 7,
-    "zcdp": 7,
-    "gdp-clt": 7,
+    "zcdp": 4,
+    "gdp-clt": 6,
 }
 _CLAIMS = ("exact", "certified", "upper-bound", "as-published", "approximate")  # the strongest first
 _DASHES = {"approximate": (0, (5, 2)), "as-published": (0, (1, 1.5))}
@@ -99,11 +100,21 @@ def _swept(rows: list[Row]) -> list[str]:
 
 def axis_of(rows: list[Row]) -> tuple[str, str]:
     """Return the columns (x, y) of a table of bounds: the given or swept quantity with most values, and the answer."""
-    y = "delta" if rows[0].get("asked") == "epsilon" else "epsilon"
+    y = _answer(rows)
     given = "epsilon" if y == "delta" else "delta"
     swept = _swept(rows)
     candidates = [given, *swept] if len({row.get(given) for row in rows}) > 1 and "n" not in swept else swept
     return max(candidates, key=lambda name: len({row.get(name) for row in rows}), default=given), y
+
+
+def _answer(rows: list[Row]) -> str:
+    """Return the column of answers: delta in a comparison over eps, and in a privacy curve, which has even eps."""
+    if "asked" in rows[0]:
+        return "delta" if rows[0]["asked"] == "epsilon" else "epsilon"
+    eps = [value for row in rows if (value := finite(row.get("epsilon"))) is not None]
+    steps = [after - before for before, after in pairwise(eps)]
+    even = len(eps) == len(rows) > 2 and max(steps) - min(steps) < 1e-6 * max(steps)
+    return "delta" if even and any("delta" in row for row in rows) else "epsilon"
 
 
 def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:

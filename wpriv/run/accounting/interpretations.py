@@ -87,7 +87,9 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             "pld",
             "the same, sigma relative to one record: replacing it moves a sum twice as far",
         ),
-        *_unsampled({**base, "n": passes}, {**wide, "n": passes}, shuffled)[:1],
+        *_unsampled(
+            {**base, "n": passes}, {**wide, "n": passes}, f"{shuffled}; all other records must keep their batches"
+        )[:1],
         Interpretation({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
         Interpretation(
             {**base, "n": n}, "add-remove", "pld", "a record might be in every batch: all steps, no sampling"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -218,7 +219,11 @@ def _save(figure: Any, out: Path, formats: Sequence[str], stem: str) -> list[Pat
     for kind in formats:
         path, content = out / f"{stem}.{kind}", io.BytesIO()
         try:
-            figure.savefig(content, format=kind, dpi=160, metadata=METADATA[kind])
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message="constrained_layout not applied")
+                figure.savefig(content, format=kind, dpi=160, metadata=METADATA[kind])
+        except UserWarning:
+            raise _unfit("the figure does not fit this table: its legend leaves no room for the axes") from None
         except (ValueError, OverflowError) as error:
             raise _unfit(f"the figure does not fit this table: {error}") from None
         durable_writes.replace(path, content.getvalue())
