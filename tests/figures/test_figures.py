@@ -242,3 +242,14 @@ def test_accuracy_over_eps_has_a_line_for_each_method_and_level_lines_without_pr
     assert list(axes.lines[0].get_ydata()) == [0.1, 0.5]
     with pytest.raises(KeyError):
         drawn("accuracy-over-eps", [{"method": "a", "loss": 1.0}])
+
+
+def test_claims_outside_the_axis_are_arrows_and_many_claims_make_a_larger_figure():
+    row = {"verdict": "fails", "published": 1.0, "exact": 1.0, "proposition": "Theorem 1", "at": "n=1"}
+    rows = [{**row, "ratio": ratio} for ratio in (-2.0, 0.0, 0.5, 1e6, None)]
+    axes = drawn("claims", rows)
+    marks = [line.get_marker() for line in axes.lines if line.get_marker() not in ("None", "", None)]
+    assert marks[:4] == ["<", "<", "X", ">"]
+    before = axes.figure.get_size_inches()
+    after = drawn("claims", [{**row, "ratio": 1.0, "at": 200 * "a"}] * 60).figure.get_size_inches()
+    assert all(after > before)

@@ -126,7 +126,7 @@ def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> None:
     if panel.table != "bounds":
         names = COLUMNS_OF_TABLES.get(panel.table) or _columns_of(panel.table)
         columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *names]))
-        body = [[_cell(row.get(name)) for name in columns] for row in thin(rows, count)]
+        body = [[_cell(row.get(name)) for name in columns] for row in thin(rows, None if _is_whole(panel) else count)]
         output.emit_table(columns, body, below="\n")
         return
     answer = _answer(rows)
@@ -160,6 +160,11 @@ def _print_warnings(rows: list[Row]) -> None:
 def _answer(rows: list[Row]) -> str:
     """The column of the quantity that was computed."""
     return "epsilon" if rows[0]["asked"] == "delta" else "delta"
+
+
+def _is_whole(panel: Panel) -> bool:
+    """Say whether the screen shows all rows of a table, which are no points of a curve."""
+    return panel.table not in COLUMNS_OF_TABLES and bool(getattr(registry.load("tables", panel.table), "WHOLE", False))
 
 
 def _columns_of(table: str) -> tuple[str, ...]:

@@ -9,6 +9,9 @@ from wpriv.figures import _draw
 COLOURS = {"holds": "#007A5A", "fails": "#D55E00"}
 MARKS = {"holds": "o", "fails": "X"}
 LABELS = ["holds", "fails: smallest counterexample"]
+LINE = 0.18  # inches of one claim, by which a table with many claims makes the figure higher
+PLOT, LETTER = 2.2, 0.06  # inches of the axes, and of a letter: long names and inputs make the figure wider
+LOW, HIGH = 0.04, 25.0  # ratios beyond these, or not positive, are drawn as arrows at the edge
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
@@ -20,16 +23,21 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     ratios = [row["ratio"] for row in rows if row.get("ratio")]
     if not ratios:
         raise KeyError("rows with a ratio of published to exact figures")
-    for index, row in enumerate(rows):
+    inside = [ratio for ratio in ratios if LOW <= ratio <= HIGH]
+    low, high = min(*inside, 0.5, 0.5) / 1.2, max(*inside, 1.2, 1.2) * 1.2
+    texts = [f"{row['published']:.4g} against {row['exact']:.4g}:  {row['at']}" for row in rows]
+    for index, (row, text) in enumerate(zip(rows, texts, strict=True)):
         colour, ratio = COLOURS[row["verdict"]], row.get("ratio")
-        if ratio:
-            axes.plot([1, ratio], [index, index], color=colour, linewidth=1.4, zorder=2)
-            axes.plot([ratio], [index], color=colour, marker=MARKS[row["verdict"]], markersize=6, zorder=3)
+        if ratio is not None:
+            end = min(max(ratio, low), high)
+            mark = "<" if ratio < low else ">" if ratio > high else MARKS[row["verdict"]]
+            axes.plot([1, end], [index, index], color=colour, linewidth=1.4, zorder=2)
+            axes.plot([end], [index], color=colour, marker=mark, markersize=6, zorder=3, clip_on=False)
         axes.annotate(
-            f"{row['published']:.4g} against {row['exact']:.4g}:  {row['at']}",
+            text,
             (1.0, index),
             xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
+            xytext=(8, 0),
             textcoords="offset points",
             va="center",
             fontsize="x-small",
@@ -37,8 +45,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
             annotation_clip=False,
         )
     axes.axvline(1, color="#000000", linewidth=0.8, zorder=1)
-    low, high = min(*ratios, 0.5) / 1.2, max(*ratios, 1.2) * 1.2
-    ticks = [k * 10.0**e for e in range(-12, 13) for k in (1, 2, 5) if low <= k * 10.0**e <= high]
+    steps = (1, 2, 5) if high < 200 * low else (1,)
+    ticks = [k * 10.0**e for e in range(-3, 4) for k in steps if low <= k * 10.0**e <= high]
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -48,6 +56,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_xlabel("published / exact")
     axes.set_ylabel("statement")
     _draw.grid(axes, axis="x")
+    letters = max(len(text) for text in texts) + max(len(row["proposition"]) for row in rows)
+    width, height = axes.figure.get_size_inches()
+    axes.figure.set_size_inches(max(width, PLOT + LETTER * letters), max(height, LINE * len(rows) + 1))
     handles = [axes.plot([], [], color=COLOURS[name], marker=MARKS[name], linestyle="none")[0] for name in COLOURS]
-    place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14)}
+    place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14 * min(1.0, 20 / len(rows)))}
     axes.legend(handles, LABELS, fontsize="x-small", ncols=2, frameon=False, **place)

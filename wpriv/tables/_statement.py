@@ -13,13 +13,14 @@ ROUNDING = 1e-9  # relative differences up to this are rounding errors
 
 @dataclass(frozen=True)
 class Statement:
-    """One claim.
+    """One claim: an upper bound unless ``equal`` or ``lower`` is set.
 
     Args:
         proposition: its name in the paper. statement: what it claims.
         cases: yields inputs, the simplest first, with the published and the exact figure.
-        equal: whether it claims an equality, not an upper bound.
-        error: the number of the error in docs/papers, for a statement that fails.
+        equal: whether it claims an equality.
+        lower: whether it claims a lower bound, or that one figure is at most another.
+        error: the number of the entry on the paper's page in docs/papers, where there is one.
     """
 
     proposition: str
@@ -27,20 +28,27 @@ class Statement:
     cases: Callable[[], Iterator[Case]]
     equal: bool = False
     error: int | None = None
+    lower: bool = False
 
     def row(self) -> dict[str, Any]:
         """Return the row of the first case at which the claim fails, else of the case at which it is tightest."""
         tightest: tuple[float, Case] | None = None
         for at, published, exact in self.cases():
-            ratio = published / exact if exact else math.inf
-            fails = abs(ratio - 1) > ROUNDING if self.equal else ratio < 1 - ROUNDING
             case = (at, float(published), float(exact))
-            if fails:
+            if self._fails(published, exact):
                 return self._row(case, "fails")
-            if tightest is None or ratio < tightest[0]:
-                tightest = (ratio, case)
+            ratio = published / exact if exact else math.inf
+            slack = -ratio if self.lower else ratio
+            if tightest is None or slack < tightest[0]:
+                tightest = (slack, case)
         assert tightest is not None
         return self._row(tightest[1], "holds")
+
+    def _fails(self, published: float, exact: float) -> bool:
+        allowed = ROUNDING * abs(exact)
+        if self.equal:
+            return abs(published - exact) > allowed
+        return published > exact + allowed if self.lower else published < exact - allowed
 
     def _row(self, case: Case, verdict: str) -> dict[str, Any]:
         at, published, exact = case

@@ -1,7 +1,8 @@
 """The statements of a paper compared with exact values, with the smallest counterexample found; computed on each run.
 
-A claimed upper bound fails at inputs for which the published figure is below the exact one; a claimed equality fails
-where the two differ. The column ``error`` is the number of the error on the paper's page in docs/papers.
+A claimed upper bound fails at inputs for which the published figure is below the exact one, a claimed lower bound where
+it is above, a claimed equality where the two differ. The column ``error`` is the number of the entry on the page of the
+paper in docs/papers.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.tables import _claims_wdp
+from wpriv.tables import _claims_dpswd, _claims_plc, _claims_wdp
 from wpriv.tables._statement import Statement
 
 LABELS = ("proposition", "verdict")
 COLUMNS = ("published", "exact", "ratio")
 SHOWN = ("proposition", "verdict", "published", "exact", "error", "at", "statement")
-STATEMENTS: Mapping[str, tuple[Statement, ...]] = {"wdp": _claims_wdp.STATEMENTS}
+WHOLE = True  # the screen shows every row
+STATEMENTS: Mapping[str, tuple[Statement, ...]] = {
+    "plc": _claims_plc.STATEMENTS,
+    "wdp": _claims_wdp.STATEMENTS,
+    "dpswd": _claims_dpswd.STATEMENTS,
+}
 
 
 @dataclass(frozen=True)
