@@ -205,4 +205,4 @@ def _safe(bound: float | None) -> str:
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.6g}" if isinstance(value, (int, float)) else str(value)
+    return "" if value is None else f"{value + 0.0:.6g}" if isinstance(value, (int, float)) else str(value)
