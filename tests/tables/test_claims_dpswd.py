@@ -17,7 +17,7 @@ from wpriv.tables._claims_dpswd import LIMITS, TABLE_4
 DPSWD = {statement.proposition: statement for statement in claims.STATEMENTS["dpswd"]}
 ROWS = {name: statement.row() for name, statement in DPSWD.items()}
 HOLDS = {
-    *("Proposition 1", "Lemma 1", "Remark 3", "Lemma 2", "Lemma 2, few", "Proposition 2", "Proposition 2, noise"),
+    *("Proposition 1", "Lemma 1", "Remark 3", "Lemma 2", "Lemma 2, k=5", "Proposition 2", "Proposition 2, noise"),
     *("Table 4, VisDA", "Table 4, Office", "Table 4, MNIST (b)", "Table 4"),
     *("Property 1", "Property 2, q = 1", "Property 2, root"),
 }

@@ -183,7 +183,7 @@ STATEMENTS = (
     Statement("Remark 3", "its mean is 1/d, its variance 2 (d-1)/(d^2 (d+2))", _remark_3, equal=True),
     Statement("Remark 4", "for other |z| it is |z| times that", _remark_4, equal=True, error=4),
     Statement("Lemma 2", "H <= w(k, delta) with probability 1 - delta, by Bernstein", _bernstein),
-    Statement("Lemma 2, few", "the same with few directions", _bernstein_few, error=1),
+    Statement("Lemma 2, k=5", "the same with few directions", _bernstein_few, error=1),
     Statement("Lemma 2, root", "w is the root of its quadratic equation", _bernstein_root, equal=True, error=1),
     Statement("Section 3.1, CLT", "w by the CLT is at least the quantile of H", _clt_width, error=2),
     *(
