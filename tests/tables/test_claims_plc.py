@@ -61,6 +61,9 @@ def test_true_statements_hold_and_false_ones_fail(name):
         ("Appendix A.4, mean", math.exp(0.5) - 1.5, math.exp(-0.5) - 0.5),
         ("Appendix A.4, variance", 3 + 6 * math.exp(2) - math.exp(4), 3 - 10 * math.exp(-2) - math.exp(-4)),
         ("Equation 28", math.e - 1, 1 - math.exp(-1)),
+        ("Lemma 12", golden("002-lem12-0"), golden("002-lem12-0")),
+        ("Theorem 5", golden("002-thm5-0"), golden("002-thm5-0")),
+        ("Corollary 5.1", golden("002-cor51-1"), golden("002-cor51-1")),
         ("Contribution (d)", 2.0**-80, golden("002-thm5-8")),
     ],
 )
