@@ -274,3 +274,14 @@ def test_a_figure_whose_legend_leaves_no_room_is_refused(tmp_path):
     ]
     with pytest.raises(UsageError, match="--figure"):
         plot.draw(rows, [plot.View(figure="eps-over-n")], tmp_path, ("png",))
+
+
+def test_claims_outside_the_axis_are_arrows_and_many_claims_make_a_larger_figure():
+    row = {"verdict": "fails", "published": 1.0, "exact": 1.0, "proposition": "Theorem 1", "at": "n=1"}
+    rows = [{**row, "ratio": ratio} for ratio in (-2.0, 0.0, 0.5, 1e6, None)]
+    axes = drawn("claims", rows)
+    marks = [line.get_marker() for line in axes.lines if line.get_marker() not in ("None", "", None)]
+    assert marks[:4] == ["<", "<", "X", ">"]
+    before = axes.figure.get_size_inches()
+    after = drawn("claims", [{**row, "ratio": 1.0, "at": 200 * "a"}] * 60).figure.get_size_inches()
+    assert all(after > before)

@@ -91,3 +91,32 @@ def test_the_claims_table_is_compared_and_plotted_like_others(tmp_path, capsys):
     assert main(["plot", str(tmp_path / "out" / "table.csv")]) == 0
     with pytest.raises(UsageError, match="'process'"):
         wpriv.compare(table="claims", process=[{"mech": "gauss", "sigma": 1}])
+
+
+def test_a_lower_bound_fails_above_and_holds_at_its_largest_case():
+    cases = [("a", 0.1, 1.0), ("b", 0.9, 1.0)]
+    row = Statement("x", "y", lambda: iter(cases), lower=True).row()
+    assert (row["verdict"], row["at"]) == ("holds", "b")
+    row = Statement("x", "y", lambda: iter([*cases, ("c", 1.1, 1.0)]), lower=True).row()
+    assert (row["verdict"], row["at"]) == ("fails", "c")
+
+
+@pytest.mark.parametrize(
+    ("kind", "published", "exact", "verdict"),
+    [
+        ({}, -0.3, 0.1, "fails"),
+        ({}, 0.1, 0.0, "holds"),
+        ({}, -1.0, -2.0, "holds"),
+        ({"equal": True}, 0.0, 0.0, "holds"),
+        ({"equal": True}, -1.0, 1.0, "fails"),
+        ({"lower": True}, 0.1, 0.0, "fails"),
+    ],
+)
+def test_figures_of_zero_and_of_either_sign_are_compared(kind, published, exact, verdict):
+    assert Statement("x", "y", lambda: iter([("a", published, exact)]), **kind).row()["verdict"] == verdict
+
+
+def test_the_screen_shows_every_claim(tmp_path, capsys):
+    assert main(["compare", "plc/claims", "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert all(statement.proposition in shown for statement in claims.STATEMENTS["plc"])

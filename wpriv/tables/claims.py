@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.tables import _claims_ldp, _claims_wdp, _claims_wgrad
+from wpriv.tables import _claims_dpswd, _claims_ldp, _claims_plc, _claims_wdp, _claims_wgrad
 from wpriv.tables._statement import Statement
 
 LABELS = ("proposition", "verdict")
@@ -20,7 +20,9 @@ COLUMNS = ("published", "exact", "ratio")
 SHOWN = ("proposition", "verdict", "published", "exact", "error", "at", "statement")
 WHOLE = True  # the screen shows every row
 STATEMENTS: Mapping[str, tuple[Statement, ...]] = {
+    "plc": _claims_plc.STATEMENTS,
     "wdp": _claims_wdp.STATEMENTS,
+    "dpswd": _claims_dpswd.STATEMENTS,
     "wgrad": _claims_wgrad.STATEMENTS,
     "ldp": _claims_ldp.STATEMENTS,
 }
