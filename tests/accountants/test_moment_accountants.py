@@ -56,7 +56,7 @@ def test_real_orders_are_at_most_and_barely_below_the_published_rdp_figures(
 
 
 def test_the_published_deltas_of_markov_and_rdp_for_dpsgd() -> None:
-    """Oracle: errata E-002-5, three figures of each."""
+    """Oracle: plc error 5, three figures of each."""
     for eps, by_markov, by_rdp in ((1, 0.1386, 0.0641), (2, 0.00409, 0.00171), (4, 4.6e-9, 1.8e-9)):
         assert markov.account(SGD).at(eps=eps).delta.safe == pytest.approx(by_markov, rel=0.012)
         assert rdp.account(SGD).at(eps=eps).delta.safe == pytest.approx(by_rdp, rel=0.012)

@@ -101,7 +101,7 @@ def test_the_eps_brackets_hold_the_exact_gauss(mu: float, n: int, log_delta: flo
 
 
 def test_the_nagaev_bound_at_one_step_is_the_corrected_one() -> None:
-    """Oracle: errata E-002-12: loss 5 with probability 1e-4; at eps 2, printed 5.04e-6 < true 9.50e-5."""
+    """Oracle: plc error 12: loss 5 with probability 1e-4; at eps 2, printed 5.04e-6 < true 9.50e-5."""
     rest = math.log((1 - 1e-4) / (1 - 1e-4 * math.exp(-5)))
     pair = AtomicPair(np.array([rest, 5.0]), np.log([1 - 1e-4, 1e-4]))
     bracket = composed([(pair, 1)]).bracket(2.0, nonuniform=True)

@@ -105,7 +105,7 @@ def test_orders_up_to_1000_and_extreme_scales_give_numbers(variant):
 
 @pytest.mark.parametrize("variant", ["table1", "exact"])
 def test_budgets_without_path_randomness_grow_with_the_order(variant):
-    """Below 1 in noise units; above, the printed Gauss budget falls with mu (errata E-000-5)."""
+    """Below 1 in noise units; above, the printed Gauss budget falls with mu (wdp error 5)."""
     values = [
         wdp.account(Process((Step(Gauss(2.0)),)), variant=variant, order=mu).at(delta=0.1).epsilon.safe
         for mu in (1, 2, 10, 100)

@@ -177,7 +177,7 @@ def test_poisson_sampling_and_small_spaces_are_refused_with_the_reason():
 
 
 def test_the_tail_of_the_length_is_the_golden_one():
-    """Golden 001-wtail-0 (contour inversion), 001-wk1-0 (incomplete beta), and the quantile of errata E-001-1."""
+    """Golden 001-wtail-0 (contour inversion), 001-wk1-0 (incomplete beta), and the quantile of dpswd error 1."""
     assert math.exp(_projected_length_tails.log_tail(200, 784, 0.37)) == pytest.approx(3.09347875067585179e-5, rel=1e-8)
     assert math.exp(_projected_length_tails.log_tail(1, 50, 0.3)) == pytest.approx(3.1835719580566748619e-5, rel=1e-12)
     assert _projected_length_tails.quantile(200, 784, math.log(1e5)) == pytest.approx(0.37848, abs=1e-5)
