@@ -133,7 +133,7 @@ def test_the_golden_deltas_of_approximate_randomised_response(ident):
 
 
 def test_randomised_response_corrects_the_printed_formula():
-    """Errata plc error 1: the published exponent gives 0.12 where the truth is 0.396."""
+    """plc error 1: the published exponent gives 0.12 where the truth is 0.396."""
     point = GOLDEN["002-arr-pub"]
     found = float(np.exp(RandomizedResponse(0.5, 0.01).pair().self_compose(10).log_delta(1.0)))
     assert found > 3 * float(point["value"])
