@@ -6,6 +6,7 @@ Oracles: the accountants themselves on the steps that the ledger should hold.
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -104,6 +105,13 @@ def test_the_statement_of_a_fork_holds_both_figures_and_what_each_assumes(traine
     told = (tmp_path / "out" / file_names.STATEMENT_TEXT).read_text()
     assert figures["fixed"]["assumes"] in told
     assert figures["adaptive"]["assumes"] in told
+
+
+def test_the_plan_of_a_fork_names_what_the_runs_before_it_cost(trained, capsys):
+    trained()
+    assert main(["train", "toy.yaml", "--out", "out", "--fork", "--set", "privacy.eps=5", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"the runs before it cost eps = (2\.99\d+|3) alone", printed), printed
 
 
 def test_a_fork_of_plain_gauss_steps_costs_no_more_for_being_one(trained, tmp_path):

@@ -16,6 +16,7 @@ from wpriv.engine import release_spec
 from wpriv.engine.cost_estimate import CostEstimate
 from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.repetition import repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
@@ -204,6 +205,10 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     times = "once" if plan.releases(plan.steps) == 1 else f"over {plan.steps} steps"
     joint = ", as if it and the runs before it had been planned together" if plan.before else ""
     note = f"{least} {times}{joint}, by {accountant} ({answer.row.claim})"
+    if plan.before:
+        spent = evaluate.ask(evaluate.curve(Process(plan.before, plan.adjacency), ACCOUNTANT, tol), delta=delta)
+        alone = text(spent.epsilon.safe, up=True)
+        note += f"; the runs before it cost eps = {alone} alone, so that a larger privacy.eps needs less noise"
     return replace(plan, multiplier=answer.value, notes=(*plan.notes, note, *answer.warnings()))
 
 
