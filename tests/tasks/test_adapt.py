@@ -179,7 +179,7 @@ def test_projected_features_lie_in_the_ball_and_do_not_change_with_the_target():
 
 
 def test_one_record_decides_all_that_the_published_procedure_releases():
-    # dpswd error 8: features theta x; with all records 0 the gradient is exactly 0, with one that is not it never is
+    # dpswd error 8: features theta x; if all records are 0 the gradient is exactly 0, and with one that is not it never is
     theta = torch.ones(3, requires_grad=True)
     directions = torch.eye(3)
     for special, zero in ((0.0, True), (1.0, False)):
