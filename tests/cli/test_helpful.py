@@ -58,6 +58,7 @@ def test_the_end_of_a_training_says_how_its_weights_are_loaded(tmp_path, capsys)
     ("largest", "change", "warned"),
     [
         (90_000, [], True),
+        (90_000, ["--set", "options.normalise=null"], True),
         (3, [], False),
         (90_000, ["--set", "options.normalise={mean: [40, 4e4, 0.5], std: [20, 2e4, 0.3]}"], False),
     ],

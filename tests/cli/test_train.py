@@ -368,6 +368,8 @@ def test_a_sweep_takes_resume_for_what_it_does_anyway_and_refuses_what_is_for_on
     first = (tmp_path / "grid" / "seed=0" / "model.pt").stat()
     code, out, err = run(capsys, recipe, "--out", "grid", "--resume", "--json")
     assert (code, len(json.loads(out)["rows"])) == (0, 2), err
+    assert "training 1 of 2: seed=0 (done before)\n" in err
+    assert "training 2 of 2: seed=1\n" in err
     assert (tmp_path / "grid" / "seed=0" / "model.pt").stat() == first  # done before, and not trained again
     assert run(capsys, recipe, "--out", "grid", "--resume", "--dry-run")[0] == 0
     for word in ("--fork", "--fresh"):

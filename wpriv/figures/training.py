@@ -1,4 +1,4 @@
-"""A training over its epochs: what was measured on test records, and the eps spent."""
+"""A training over its epochs: what was measured, without noise, and the eps spent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         # a quantity may be missing at an epoch
         axes.plot(epochs, [row.get(name) for row in rows], dashes, color=colour, label=name, **mark)
     axes.set_xlabel("epoch")
-    axes.set_ylabel(names[0] if len(names) == 1 else "measured on test records")
+    axes.set_ylabel(names[0] if len(names) == 1 else "measured without noise")
     _draw.grid(axes)
     axes.xaxis.get_major_locator().set_params(integer=True)
     if any(row.get("epsilon") is not None for row in rows):

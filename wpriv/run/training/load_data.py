@@ -45,7 +45,7 @@ def scale_warning(recipe: Recipe, loaded: Any) -> str | None:
     x, options = loaded.x_train, recipe.training.options
     if x.ndim != 2 or not loaded.columns or x.shape[1] != len(loaded.columns):
         return None
-    if "normalise" in options or "ranges" in options:
+    if options.get("normalise") is not None or options.get("ranges") is not None:
         return None
     scales = np.abs(x[:SAMPLED].astype(np.float64)).max(axis=0, initial=0.0)
     nonzero = np.flatnonzero(scales > 0)

@@ -15,7 +15,7 @@ from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
 from wpriv.run.results import expectations, file_names, write
 from wpriv.run.results.expectations import Verdict
-from wpriv.run.training import merge_sweep, progress, train
+from wpriv.run.training import merge_sweep, progress, run_folder, train
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import Say
 from wpriv.run.training.trained import load_finished
@@ -159,7 +159,8 @@ def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: S
             if meter is not None:
                 meter.cells(done, len(selected))
             if say is not None:
-                say(f"training {done + 1} of {len(selected)}: {cell.name}", True)
+                over = run_folder.inspect(out / cell.name, cell.recipe, resume=True).done
+                say(f"training {done + 1} of {len(selected)}: {cell.name}{' (done before)' if over else ''}", True)
             train.run(cell.recipe, out / cell.name, say=say, stop=stop, **options)
     if meter is not None:
         meter.cells(len(selected), len(selected))
