@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import pickle
@@ -238,6 +239,19 @@ def test_a_backend_that_matplotlib_does_not_know_is_an_error_of_the_environment(
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=env)
     assert done.returncode == 4, done.stderr
     assert "MPLBACKEND" in done.stderr
+
+
+def test_figures_without_matplotlib_name_the_package(tmp_path, table, capsys, monkeypatch):
+    ordinary = builtins.__import__
+
+    def absent(name, *rest):
+        if name.partition(".")[0] == "matplotlib":
+            raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+        return ordinary(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    assert main(["plot", str(table), "--out", str(tmp_path)]) == 4
+    assert "the Python package matplotlib, which is not installed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["is_file", "is_dir", "stat", "read_bytes"])

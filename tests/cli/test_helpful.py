@@ -77,3 +77,16 @@ def test_columns_of_very_different_scales_are_warned_of_by_name_and_by_no_value(
     assert ("'income'" in err) == warned
     # the training records decide on the warning: nothing that is kept or published may hold it
     assert "income" not in (tmp_path / "t" / "statement.json").read_text()
+
+
+@pytest.mark.parametrize("count", [20, 41])
+def test_a_table_whose_lines_are_not_all_on_the_screen_says_so_and_names_the_file_with_all(tmp_path, capsys, count):
+    out = tmp_path / "curve"
+    line = ["compare", "--mech", "gauss", "--sigma", "3", "--accountant", "gdp", "--out", str(out)]
+    assert main([*line, "--sweep", f"eps=linspace:0,2,{count}"]) == 0
+    captured = capsys.readouterr()
+    lines = len((out / "table.csv").read_text().splitlines()) - 1
+    shown = sum(bool(re.match(r"[0-9.]+ +[0-9.e-]+$", text)) for text in captured.out.splitlines())
+    assert (lines, shown) == (count, min(count, 24))
+    said = f"the screen shows 24 of {count} lines; {out / 'table.csv'} has all" in captured.err
+    assert said == (count > 24)

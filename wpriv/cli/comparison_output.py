@@ -15,6 +15,7 @@ from wpriv.core import registry
 from wpriv.core.guarantee import SCHEMA, unit_notes
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.comparison.compare import Comparison, Row
+from wpriv.run.results import file_names
 from wpriv.run.results.expectations import Verdict
 from wpriv.run.results.write import csv_text
 
@@ -47,7 +48,7 @@ def print_comparison(comparison: Comparison, mode: str) -> None:
     elif mode == "csv":
         output.emit(csv_text(comparison.rows).rstrip("\n"))
     elif mode == "text":
-        _print_panels(comparison)
+        notes += _print_panels(comparison)
         print_verdicts(comparison.verdicts)
         print_claims(comparison.recipe)
     for note in notes:
@@ -113,27 +114,37 @@ def thin(items: list[Any], count: int | None) -> list[Any]:
     return [items[round(i * (len(items) - 1) / (count - 1))] for i in range(count)]
 
 
-def _print_panels(comparison: Comparison) -> None:
+def _print_panels(comparison: Comparison) -> list[str]:
+    """Print every panel; where lines were left out, return a note that says so."""
+    shown = total = 0
     for panel in comparison.recipe.panels:
         rows = [row for row in comparison.rows if row.get("panel", "") == panel.name]
         output.emit_bold(panel.title or panel.name or comparison.recipe.source or _job(rows))
-        _print_panel(panel, rows, None if comparison.out is None else MAX_ROWS)
+        printed, there_are = _print_panel(panel, rows, None if comparison.out is None else MAX_ROWS)
+        shown, total = shown + printed, total + there_are
+    if comparison.out is None or shown == total:
+        return []
+    return [f"the screen shows {shown} of {total} lines; {comparison.out / file_names.TABLE} has all"]
 
 
-def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> None:
-    """Print one panel: the sweep downwards, cases and accountants across; or the rows where there is no sweep."""
+def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int, int]:
+    """Print one panel: the sweep downwards, cases and accountants across; or the rows where there is no sweep.
+
+    Returns:
+        The number of lines on the screen, and of all lines.
+    """
     axes = [COLUMNS.get(axis.over, axis.over) for axis in panel.sweep or []]
     if panel.table != "bounds":
         names = COLUMNS_OF_TABLES.get(panel.table) or _columns_of(panel.table)
         columns = list(dict.fromkeys([*axes, *(["case"] if panel.cases else []), *names]))
         body = [[_cell(row.get(name)) for name in columns] for row in thin(rows, None if _is_whole(panel) else count)]
         output.emit_table(columns, body, below="\n")
-        return
+        return len(body), len(rows)
     answer = _answer(rows)
     if not axes:
         body = [[*_series(row), row.get("claim") or "no answer", *_answer_cells(row, answer)] for row in rows]
         output.emit_table([*_series_columns(rows), "claim", NAMES.get(answer, answer), "bracket"], body, below="\n")
-        return
+        return len(body), len(rows)
     series = list(dict.fromkeys(tuple(_series(row)) for row in rows))
     points: dict[tuple[Any, ...], dict[tuple[str, ...], Any]] = {}
     for row in rows:
@@ -144,6 +155,7 @@ def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> None:
     ]
     header = [*(NAMES.get(axis, axis) for axis in axes), *(" ".join(words) for words in series)]
     output.emit_table(header, body, above=f"{NAMES.get(answer, answer)} by\n", below="\n")
+    return len(body), len(points)
 
 
 def _print_warnings(rows: list[Row]) -> None:

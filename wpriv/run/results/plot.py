@@ -174,11 +174,16 @@ def _figure_class() -> Any:
     """Return matplotlib's class of figures, without pyplot: no window system is used.
 
     Raises:
-        MissingResource: matplotlib refuses to load under the settings of this machine.
+        MissingResource: matplotlib is not installed, or refuses to load under the settings of this machine.
     """
     try:
         from matplotlib.figure import Figure
     except (ValueError, ImportError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "matplotlib":
+            raise MissingResource(
+                "figures need the Python package matplotlib, which is not installed. Install wpriv with all it needs, "
+                "or this package alone"
+            ) from None
         backend = os.environ.get("MPLBACKEND")
         if backend and "backend" in str(error):
             raise MissingResource(
