@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 
 from wpriv.numerics.arrays import Array
@@ -80,3 +80,11 @@ def log_binomial_excess(a: Array, k: Array, rate: float, log_moment: Array) -> A
             np.log(np.expm1(np.minimum(log_moment, 1.0))),
         )
     return np.asarray(logsumexp(np.where(rest >= 0, choose + grown, -np.inf), axis=-1))
+
+
+def log_one_plus(z: NDArray[np.complex128]) -> tuple[Array, Array]:
+    """ln |1 + z| and the argument of 1 + z, without cancellation near one (``numpy.log1p`` rounds a complex 1 + z)."""
+    square = np.maximum(2 * z.real + np.abs(z) ** 2, -1.0)
+    with np.errstate(divide="ignore"):
+        log = np.where(square > -0.5, 0.5 * np.log1p(square), np.log(np.abs(1 + z)))
+    return log, np.arctan2(z.imag, 1 + z.real)

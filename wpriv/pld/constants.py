@@ -29,10 +29,15 @@ MAX_PLAIN_TAIL_LOSS = 30.0
 NORMALISATION_ROUNDING = 1e-14
 # relative mass that the convex minorant may lose at its highest node to rounding
 MINORANT_ROUNDING = 1e-15
+# constant of the Berry-Esseen inequality for equal terms (Shevtsova 2011)
+BERRY_ESSEEN = 0.4748
 # rounding of a sampled energy |spectrum|^2
 ENERGY_ROUNDING = 1e-12
 # roundings of one complex product, and of a wave each time that the known frequencies are doubled
 PRODUCT_ROUNDINGS, WAVE_ROUNDINGS = 3, 12
+# roundings of a fast Fourier transform of length 2^a 3^b 5^c, b and c at most 2, per doubling of the length: of one
+# value, relative to the sum of moduli of what is transformed; and of all values, as vectors with the Euclidean norm
+FFT_VALUE_ROUNDINGS, FFT_VECTOR_ROUNDINGS = 10, 18
 # relative distance on either side of a node at which tails are compared to find the mass of an atom on it
 NODE_HALF_WIDTH = 1e-15
 # correction of the Q-mass: only what rounding explains may be corrected

@@ -13,7 +13,13 @@ from scipy.special import gammaln
 
 from wpriv.errors import Unsupported
 from wpriv.pld import constants
-from wpriv.pld.lattice.convolve import _coarsen, _coarsen_optimistic, _or_point_mass, compose_pmfs
+from wpriv.pld.lattice.convolve import (
+    _coarsen,
+    _coarsen_optimistic,
+    _or_point_mass,
+    block_error_share,
+    compose_pmfs,
+)
 from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
 from wpriv.pld.lattice.spectra import fast_length
 
@@ -120,7 +126,7 @@ def test_binomial_walks_of_a_million_steps(tilt):
         exact = delta_of(y, np.exp(log_mass), eps)
         low, high = ask(eps)
         assert low * (1 - 3e-9) <= exact <= high * (1 + 3e-9)  # log gamma is good to 1e-9 here
-        assert high - low <= 1e-6 * exact
+        assert high - low <= 6e-6 * exact  # n roundings of the transform, all in the same direction
 
 
 def test_a_tiny_delta_keeps_its_relative_accuracy():
@@ -135,7 +141,7 @@ def test_a_tiny_delta_keeps_its_relative_accuracy():
     assert exact < 1e-95
     assert low <= exact * (1 + 1e-11)
     assert exact <= high * (1 + 1e-11)
-    assert high - low <= 1e-6 * exact
+    assert high - low <= 3e-6 * exact
 
 
 def test_coarse_jumps_count_like_any_other_losses():
@@ -227,3 +233,22 @@ def test_optimistic_coarsening_ignores_far_ends_of_rounding():
     means = [float(found.moments(step * factor)[0][0]) / (step * factor) for found in (plain, kept, clean)]
     assert means[0] < means[2] - 0.5
     assert abs(means[1] - means[2]) < 0.01
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_blocks_that_take_part_in_a_long_sum_cannot_concentrate_it(seed):
+    # the sum of half of the others: its largest mass in an interval as wide as a block, by exact convolution
+    rng = np.random.default_rng(seed)
+    index, mass = random_pmf(rng)
+    count, width = 4000, float(index[-1] - index[0])
+    dense = np.bincount(index - index[0], weights=mass)
+    size = fast_length((count // 2) * dense.size)
+    whole = np.maximum(np.fft.irfft(np.fft.rfft(dense, size) ** (count // 2), size), 0.0)
+    up_to = np.append(0.0, np.cumsum(whole))
+    span = int(width) + 1
+    concentration = float(np.max(up_to[span:] - up_to[:-span]))
+    share = block_error_share(LatticePmf(index, mass, 0.0), count, 1.0, width)
+    assert concentration * (1 - 1e-9) <= share
+    if index.size > 1:
+        assert share <= 2 * concentration + 0.15
+    assert block_error_share(LatticePmf(index, mass, 0.0), 1, 1.0, width) == 1.0

@@ -14,8 +14,11 @@ from wpriv.pld.lattice.spectra import (
     _find_cutoff,
     _sum_spectra,
     _summation_error,
+    _transform_error,
     fast_length,
+    jump_rounding,
     jump_spectrum,
+    spectrum,
 )
 
 
@@ -75,6 +78,38 @@ def test_jump_factors_of_several_rows_are_the_product_of_their_powers():
     counts = np.array([10**5, 300])
     exact = plain([LatticePmf(index, mass, np.zeros(2))], [counts], size)
     np.testing.assert_allclose(jump_spectrum(LatticePmf(index, mass, np.zeros(2)), counts, size), exact, rtol=1e-10)
+
+
+def test_the_logarithm_of_a_jump_factor_is_not_rounded_at_one():
+    # numpy's log1p of a complex number rounds 1 + z, and 10^9 jumps of probability 1e-10 would show it
+    index, size, n, rare = np.array([0, 3]), 64, np.array([10**9]), 1e-10
+    pmf = LatticePmf(index, np.array([[1 - rare, rare]]), np.zeros(1))
+    turns = np.exp(-2j * np.pi * 3 * np.arange(size // 2 + 1) / size) - 1
+    exact = np.exp(float(n[0]) * (rare * turns - (rare * turns) ** 2 / 2))  # the next term is below 1e-21
+    found, bound = jump_spectrum(pmf, n, size), jump_rounding(pmf, n, size)
+    assert np.max(np.abs(found / exact - 1)) < bound < 1e-13
+
+
+def test_jump_factors_without_a_bound_give_none():
+    assert (
+        jump_rounding(LatticePmf(np.array([0, 3]), np.array([[0.4, 0.6]]), np.zeros(1)), np.array([2]), 64) == math.inf
+    )
+
+
+@pytest.mark.parametrize("size", [8, 225, 1800, 4096, 28_800])
+def test_coefficients_of_a_transform_are_exact_to_the_error_they_name(size):
+    rng = np.random.default_rng(size)
+    flat, spiked = rng.random(size), np.zeros(size)
+    spiked[rng.integers(0, size, 3)] = 1.0, 0.5, 0.2
+    for mass in (flat, spiked, rng.random(size) ** 30):
+        pmf = LatticePmf(np.arange(size), mass / mass.sum(), 0.0)
+        some = np.unique(rng.integers(0, size // 2 + 1, 60))
+        turns = np.arange(size)[:, None] * some % size
+        angles = -2 * np.longdouble("3.14159265358979323846264338327950288") * turns / size
+        weight = pmf.mass.astype(np.longdouble)
+        exact = weight @ np.cos(angles) + 1j * (weight @ np.sin(angles))
+        found = spectrum(pmf.index, pmf.mass, size)[some]
+        assert float(np.max(np.abs(found - exact))) <= _transform_error(pmf, size) < 3e-14
 
 
 def exact_coefficients(pmf: LatticePmf, size: int, cut: int) -> np.ndarray:

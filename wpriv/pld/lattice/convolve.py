@@ -20,7 +20,7 @@ from wpriv.numerics.arrays import Array, Counts
 from wpriv.pld import constants
 from wpriv.pld.lattice.discretize import coarsen
 from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
-from wpriv.pld.lattice.spectra import SpectrumProducts, fast_length, jump_spectrum
+from wpriv.pld.lattice.spectra import SpectrumProducts, fast_length, jump_rounding, jump_spectrum
 from wpriv.pld.lattice.staging import check_cells
 
 
@@ -102,13 +102,18 @@ def compose_pmfs(
     Raises:
         Unsupported: a window would need more than ``constants.MAX_WINDOW_CELLS`` cells.
     """
-    errors: list[tuple[int, float, float]] = []
+    # per stage: the mass misplaced over all blocks; and what the later stages take from the moment, as a logarithm
+    errors: list[float] = []
+    losses: list[float] = []
     eps_slack = 0.0
     for number, factor in stages:
         blocks = _split_into_blocks([np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in counts], number)
         joining = coarse_jumps if number == 1 else []
         pmfs, error, width = _convolve(pmfs, [powers for _, powers in blocks], step, tail / number, joining)
-        errors.append((number, error, width))
+        most = max(range(len(pmfs)), key=lambda i: blocks[i][0])
+        share = block_error_share(pmfs[most], blocks[most][0], step, width)
+        errors.append(number * error * min(share + number * error, 1.0))
+        log_norm, shift_before = _log_norm(pmfs, blocks), eps_slack
         if factor > 1 and upper:
             pmfs = [_coarsen(pmf, step, factor, tilt, upper=True) for pmf in pmfs]
         elif factor > 1:
@@ -116,13 +121,40 @@ def compose_pmfs(
             coarse = [_coarsen_optimistic(pmf, step, factor, tilt, ends) for pmf in pmfs]
             pmfs = [pmf for pmf, _ in coarse]
             eps_slack += sum(count * shift for (count, _), (_, shift) in zip(blocks, coarse, strict=True))
+        losses.append(max(log_norm - _log_norm(pmfs, blocks), 0.0) + tilt * (eps_slack - shift_before))
         step *= factor
         counts = [count for count, _ in blocks]
     pmf = pmfs[0]
-    density = float(pmf.mass.max()) / step
-    # a zero-sum error of size e within one block's window moves the rest of the PMF by at most its width
-    slack = tail + sum(number * e * min(1.0, 2 * width * density) for number, e, width in errors)
+    # the slack is relative to the moment at the end, which optimistic stages lower
+    lost = np.minimum(np.cumsum(losses[::-1])[::-1], 700.0)
+    slack = tail + float(np.exp(lost) @ errors)
     return _with_tail_sums(pmf, step, tilt, -math.expm1(log_finite), slack, eps_slack)
+
+
+def block_error_share(pmf: LatticePmf, count: int, step: float, width: float) -> float:
+    """The share of a block's misplaced mass that a composition can show, by how little one block moves the others.
+
+    An error without total mass moves mass by at most ``width`` (nats); of a sum of the other blocks, this changes the
+    mass of any interval by no more than the others put into an interval of that width. At least half of the others
+    of this kind are all exact or all computed, and theirs is bounded by the Berry-Esseen inequality.
+
+    Args:
+        pmf: the most frequent block, one of ``count``.
+    """
+    others = count // 2
+    if not others:
+        return 1.0
+    mean, variance = (float(v[0]) for v in pmf.moments(step))
+    if not variance > 0:
+        return 1.0
+    third = float(pmf.mass @ np.abs(pmf.losses(step) - mean) ** 3) / variance**1.5
+    interval = width / math.sqrt(2 * math.pi * variance)
+    share: float = min((interval + 2 * constants.BERRY_ESSEEN * third) / math.sqrt(others), 1.0)
+    return share
+
+
+def _log_norm(pmfs: list[LatticePmf], blocks: list[tuple[int, list[Counts]]]) -> float:
+    return sum(number * float(pmf.log_norm) for pmf, (number, _) in zip(pmfs, blocks, strict=True))
 
 
 def _with_tail_sums(
@@ -194,6 +226,8 @@ def _convolve(
     variances = [v / step**2 for _, v in moments[: len(pmfs)]]
     products = SpectrumProducts(pmfs, size, min_counts, variances, constants.TRUNCATION_SHARE * tail)
     jump_spectra = [jump_spectrum(pmf, n, size) for pmf, n in zip(jump_pmfs, jump_counts, strict=True)]
+    jump_error = sum(jump_rounding(pmf, n, size) for pmf, n in zip(jump_pmfs, jump_counts, strict=True))
+    jump_error += constants.PRODUCT_ROUNDINGS * constants.UNIT_ROUNDOFF * len(jump_pmfs)
     jump_mean = sum(float(n @ mean) for n, (mean, _) in zip(jump_counts, moments[len(pmfs) :], strict=True))
     jump_norm = sum(float(np.sum(n * pmf.log_norm)) for pmf, n in zip(jump_pmfs, jump_counts, strict=True))
     composed, worst = [], 0.0
@@ -202,7 +236,7 @@ def _convolve(
         for spectrum in jump_spectra:
             product = spectrum if product is None else product * spectrum[: products.cut]
         assert product is not None
-        worst = max(worst, products.rounding(product, powers, len(jump_spectra)))
+        worst = max(worst, products.rounding(product, powers, jump_error))
         mean = jump_mean + sum(float(p @ mean) for p, (mean, _) in zip(powers, moments, strict=False))
         low = math.floor((mean - left) / step) - 1
         mass = np.roll(np.fft.irfft(product, size), -(low % size))
@@ -210,7 +244,7 @@ def _convolve(
         mass /= mass.sum()
         norm = jump_norm + sum(float(np.sum(p * pmf.log_norm)) for p, pmf in zip(powers, pmfs, strict=True))
         composed.append(LatticePmf(low + np.arange(size), mass, norm))
-    return composed, worst + products.truncation_error + 4 * tail, left + right
+    return composed, worst + products.truncation_error + 4 * tail, size * step
 
 
 def _coarsen(pmf: LatticePmf, step: float, factor: int, tilt: float, *, upper: bool) -> LatticePmf:

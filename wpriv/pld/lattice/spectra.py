@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.numerics.arrays import Array, Counts
+from wpriv.numerics.log_space import log_one_plus
 from wpriv.pld import constants
 from wpriv.pld.lattice.lattice_pmf import LatticePmf
 
@@ -68,23 +69,31 @@ class SpectrumProducts:
             product = raised if product is None else product * raised
         return product
 
-    def rounding(self, product: Spectrum, powers: list[Counts], extra_factors: int) -> float:
-        """Bound on the sum of |rounding error| over the cells of a product with more factors, transformed back."""
-        steps, per_transform = sum(int(n.sum()) for n in powers), 2 * math.log2(self.size)
-        per_step = constants.PRODUCT_ROUNDINGS if self.truncated else per_transform
-        relative = per_step * steps + per_transform * (extra_factors + 1)
-        error = relative * constants.UNIT_ROUNDOFF * math.sqrt(_energy(product))
-        if not self.truncated:
-            return error
+    def rounding(self, product: Spectrum, powers: list[Counts], further: float) -> float:
+        """Bound on the sum of |rounding error| over the cells of a product with more factors, transformed back.
+
+        Args:
+            further: relative rounding of the other factors, whose moduli are at most one, at every frequency.
+        """
+        unit, steps = constants.UNIT_ROUNDOFF, sum(int(n.sum()) for n in powers)
+        relative = constants.PRODUCT_ROUNDINGS * unit * steps + further
+        relative += constants.FFT_VECTOR_ROUNDINGS * unit * math.log2(self.size)
+        error = relative * math.sqrt(_energy(product))
         # each spectrum is off by its noise, anywhere: with moduli so much larger, a product is off by at most this part
-        # of it
+        # of it, or by twice itself
         share, logs = np.zeros(self.cut), np.zeros(self.cut)
-        for pmf, spectra, n in zip(self.pmfs, self.truncated, powers, strict=True):
-            noise = _summation_error(pmf, self.cut)
-            largest = np.abs(spectra) + noise
-            share += n @ (noise / largest)
-            logs += n @ np.log(largest)
-        return error + math.sqrt(_energy(np.exp(logs) * np.minimum(share, 1.0)))
+        for j, k in self._rows:
+            n = int(powers[j][k])
+            if not n:
+                continue
+            pmf = self.pmfs[j]
+            noise = _summation_error(pmf, self.cut) if self.truncated else _transform_error(pmf, self.size)
+            row = self._spectrum(j, k)
+            largest = np.sqrt(row.real**2 + row.imag**2)
+            largest += noise
+            share += n * noise / largest
+            logs += n * np.log(largest)
+        return error + math.sqrt(_energy(np.exp(logs) * np.minimum(share, 2.0)))
 
     def _spectrum(self, j: int, k: int) -> Spectrum:
         if self.truncated:
@@ -188,6 +197,17 @@ def _summation_error(pmf: LatticePmf, cut: int) -> float:
     return math.sqrt(2) * constants.UNIT_ROUNDOFF * roundings
 
 
+def _transform_error(pmf: LatticePmf, size: int) -> float:
+    """Bound on the rounding error of a coefficient by ``spectrum``, for masses that add up to one.
+
+    A coefficient is the sum of the masses, each multiplied by what the passes of the transform make of one; in a pass
+    of radix 2, 3, 4 or 5 a mass meets a bounded number of roundings. Before, as many masses are added up in a cell as
+    the PMF is longer than the window.
+    """
+    overlaps = 1.0 + float(pmf.index[-1] - pmf.index[0]) / size
+    return constants.UNIT_ROUNDOFF * (constants.FFT_VALUE_ROUNDINGS * math.log2(size) + overlaps)
+
+
 def _energy(values: Values) -> float:
     """The sum of the squared moduli of the transform of real masses, given for the frequencies from zero up."""
     return 2 * float(np.vdot(values, values).real)
@@ -207,9 +227,21 @@ def jump_spectrum(pmf: LatticePmf, counts: Counts, size: int) -> Spectrum:
     logs = np.zeros(size // 2 + 1, dtype=np.complex128)
     for n, row in zip(counts, pmf.rows, strict=True):
         mass = row[moving]
-        logs += n * np.log1p(spectrum(pmf.index[moving], mass, size) - mass.sum())
+        log, argument = log_one_plus(spectrum(pmf.index[moving], mass, size) - mass.sum())
+        logs += n * (log + 1j * argument)
     product: Spectrum = np.exp(logs)
     return product
+
+
+def jump_rounding(pmf: LatticePmf, counts: Counts, size: int) -> float:
+    """Bound on the relative rounding error of ``jump_spectrum`` at every frequency."""
+    mass = pmf.rows[:, pmf.index != 0].sum(axis=1)
+    if bool((mass > 0.4).any()):
+        return math.inf
+    # of the transform, of the sum of the masses, and of the logarithm and its exponential; 1 + z has a modulus of at
+    # least 1 - 2 mass
+    each = _transform_error(pmf, size) + constants.UNIT_ROUNDOFF * (math.log2(pmf.index.size + 2) + 40)
+    return math.expm1(min(float(counts @ (mass / (1 - 2 * mass))) * each, 700.0))
 
 
 def _integer_power(values: Values, n: int) -> Values:

@@ -135,14 +135,6 @@ class TiltedAtoms:
         return np.asarray(constants.UNIT_ROUNDOFF * (self.roundings * np.minimum(angle, 3.0) + 4 * angle))
 
 
-def log_one_plus(z: Spectrum) -> tuple[Array, Array]:
-    """ln |1 + z| and the argument of 1 + z, without cancellation where it is near one."""
-    square = np.maximum(2 * z.real + np.abs(z) ** 2, -1.0)
-    with np.errstate(divide="ignore"):
-        log = np.where(square > -0.5, 0.5 * np.log1p(square), np.log(np.abs(1 + z)))
-    return log, np.arctan2(z.imag, 1 + z.real)
-
-
 def wave_minus_one(angle: Array) -> Spectrum:
     """e^{i angle} - 1, without cancellation where the angle is small."""
     half = np.sin(angle / 2)

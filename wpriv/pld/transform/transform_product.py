@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from wpriv.numerics.arrays import Array, Counts
+from wpriv.numerics.log_space import log_one_plus
 from wpriv.pld import constants
-from wpriv.pld.transform.atomic_transforms import Spectrum, TiltedAtoms, log_one_plus
+from wpriv.pld.transform.atomic_transforms import Spectrum, TiltedAtoms
 
 
 @dataclass(frozen=True)
