@@ -105,14 +105,11 @@ def _samplings(accountant: str, name: str) -> str:
 def _answers(accountant: str, process: Process | None) -> bool:
     if process is None:
         return False
-    module = registry.load("accountants", accountant)
     try:
-        curve = module.account(process)
-        # an eps of Renyi DP belongs to an order, and has no delta
-        bracket = curve.at(delta=1e-3).epsilon if module.NOTION == "rdp" else curve.at(eps=1.0).delta
+        delta = registry.load("accountants", accountant).account(process).at(eps=1.0).delta
     except Unsupported:
         return False
-    return math.isfinite(bracket.estimate)
+    return math.isfinite(delta.estimate)
 
 
 PARTS = {"mechanisms": mechanisms, "accountants": accountants}

@@ -30,7 +30,7 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
 
     Raises:
         Unsupported: some step has distinguishing events (infinite), its PLD is not known exactly, or the order is
-            too high; or the curve is asked for a delta.
+            too high.
         UsageError: alpha below 1.
     """
     if not order >= 1:
@@ -45,10 +45,7 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
         )
 
     def delta(eps: float) -> Bracket:
-        raise Unsupported(
-            f"renyi states the eps of ({order:g}, eps)-Renyi DP, which has no delta: leave out `eps` and give `delta`, "
-            f"on which its answer does not depend, or use rdp"
-        )
+        return Bracket.exact(float(eps < value))
 
     def epsilon(delta: float) -> Bracket:
         return Bracket.exact(value)

@@ -131,3 +131,9 @@ def test_the_explanation_says_what_may_be_chosen_adaptively():
     for parameter in ("noise", "rate", "number of steps"):
         assert parameter in words
     assert all("steps may be chosen adaptively" not in line for line in lines(explain(row)))
+
+
+def test_an_eps_of_renyi_dp_has_no_delta():
+    with pytest.raises(Unsupported, match="rdp"):
+        wpriv.budget("gauss", sigma=1.0, eps=1.0, accountant="renyi:order=4")
+    assert float(wpriv.budget("gauss", sigma=1.0, delta=1e-5, accountant="renyi:order=4").epsilon) == pytest.approx(2.0)

@@ -65,8 +65,14 @@ def ask(on: Curve, *, eps: float | None = None, delta: float | None = None) -> G
     """Return the guarantee at one eps or one delta; ``extra["asked"]`` names the unknown.
 
     Raises:
-        Unsupported: no finite eps holds at this delta (the message says why). UsageError: as ``Curve.at``.
+        Unsupported: no finite eps holds at this delta (the message says why), or the notion has no delta.
+        UsageError: as ``Curve.at``.
     """
+    if eps is not None and on.notion == "rdp":
+        raise Unsupported(
+            f"{on.accountant} states the eps of (order, eps)-Renyi DP, which has no delta: leave out `eps` and give "
+            f"`delta`, on which its answer does not depend, or use rdp"
+        )
     return checked(on.at(eps=eps, delta=delta)).with_extra(asked="delta" if eps is not None else "eps")
 
 
