@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import warnings
 from pathlib import Path
 
 import jsonschema
@@ -266,3 +267,22 @@ def test_a_limit_inside_the_bracket_is_decided_by_a_finer_one(capsys):
 def test_a_delta_that_a_record_can_hide_in_is_warned_of(capsys):
     assert main(["budget", "--mech", "gauss", "--sigma", "4", "--delta", "1e-3", "--records", "5000"]) == 0
     assert "delta is not below 1 / records" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--mech gauss --sigma 1 --sampling poisson --rate 1e-6 --n 100 --delta 1e-12",
+        "--mech discrete-gauss --sigma 2.6 --sampling fixed --rate 1.2e-6 --n 302 --eps 5.5",
+        "--mech gauss --sigma 4 --sampling poisson --rate 0.001 --n 65536 --eps 1.95 --tol 1e-3",
+        "--mech laplace --scale 1 --sampling poisson --rate 1e-5 --n 1000 --delta 1e-40",
+    ],
+)
+def test_rare_large_losses_bring_no_warning_of_numpy(words, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert main(["budget", *words.split(), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    for name in ("epsilon", "delta"):
+        assert 0 <= answer[f"{name}_lower"] <= answer[f"{name}_upper"]

@@ -58,6 +58,7 @@ KERNEL_COVER = 1.40
 MASS_FLOOR = 1e-300  # smallest mass kept so that its logarithm exists
 MAX_EXPONENT_PMF = 600.0  # tilt times the largest loss of an approximate PMF
 MAX_EXPONENT_MINORANT = 500.0  # (1 + tilt) times the length of one block of nodes of the convex minorant
+MAX_EXPONENT_CELL = 690.0  # tilt times the length of a coarse cell; a composition is refused beyond it
 MAX_EXPONENT_ATOMS = 500.0  # tilt times the largest loss of tilted atoms
 MAX_EXPONENT_TAIL_SUMS = 600.0  # (1 + tilt) times the window of a lattice composition with cumulative sums
 MAX_EXPONENT_EVALUATION = 690.0  # tilt times the distance of eps below the centre; trivial answer beyond it: width

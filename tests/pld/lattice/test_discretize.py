@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.subsampling import fixed, poisson
+from wpriv.errors import Unsupported
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace
+from wpriv.pld import constants
 from wpriv.pld.lattice.discretize import (
     cell_masses,
     coarsen,
@@ -222,6 +224,7 @@ def test_coarser_lattices_bracket_finer_ones(seed):
         float(rng.choice([0.0, 10 ** rng.uniform(-2, 2)])),
         int(rng.integers(-500, 500)),
     )
+    assume(tilt * step * factor < constants.MAX_EXPONENT_CELL)
     mass = rng.random(k) ** rng.choice([1, 8]) * np.exp(-((np.arange(k) - k / 2) ** 2) / rng.choice([k, k * k]))
     mass[rng.random(k) < rng.choice([0.0, 0.7])] = 0.0
     mass[0] = mass[-1] = 1e-3
@@ -240,6 +243,11 @@ def test_coarser_lattices_bracket_finer_ones(seed):
         f, g = profile(y, plain, 0.0, eps), profile(node, untilted, 0.0, eps)
         noise = 1e-12 * f + 1e-13 * total * step
         assert np.all(g >= f - noise if upper else g <= f + noise), (upper, np.abs(g / np.maximum(f, 1e-300) - 1).max())
+
+
+def test_a_tilt_beyond_floating_point_within_a_coarse_cell_is_refused():
+    with pytest.raises(Unsupported):
+        coarsen(347, np.full(100, 0.01), 0.3, 26, 96.0, upper=True)
 
 
 def test_coarsening_is_second_order_on_smooth_pmfs():

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wpriv.core.loss_pair import LossPair, Tails
+from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.pld import constants
 from wpriv.pld.lattice.convex_minorant import push_down
@@ -258,7 +259,11 @@ def coarsen(start: int, mass: Array, step: float, factor: int, tilt: float, *, u
         upper: pessimistically, else optimistically.
     Returns:
         Index of the first coarse node and the coarse masses, tilted; their sum differs from that given by O(step^2).
+    Raises:
+        Unsupported: the tilt within a coarse cell exceeds the range of floating point.
     """
+    if tilt * step * factor > constants.MAX_EXPONENT_CELL:
+        raise Unsupported("pld finds no coarse lattice for this process at this delta. Use rdp")
     first = start // factor
     lead = start - first * factor
     count = -(-(lead + mass.size) // factor)
