@@ -97,6 +97,7 @@ def test_no_flags_bring_a_traceback_or_a_bad_number(verb, flags):
     *(value for _ in range(4)),
 )
 @example("gdp", "gauss --sigma", "1", "0\x1f", "1", "1e-5")
+@example("rdp", "gauss --sigma", "0.3", "1", "4.022342378982779e+153", "0.3")
 def test_no_values_bring_a_traceback_or_a_bad_number(accountant, mechanism, noise, n, sensitivity, delta):
     name, noise_flag = mechanism.split()
     job = [

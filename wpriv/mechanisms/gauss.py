@@ -70,10 +70,10 @@ class GaussPair(LossPair):
         return GaussPair(math.hypot(self.mu, other.mu)) if isinstance(other, GaussPair) else None
 
     def renyi(self, orders: Array) -> Array:
-        return np.asarray(orders) * self.mu**2 / 2
+        return np.asarray(orders) * (self.mu * self.mu / 2)  # inf, where a power would raise
 
     def zcdp_rho(self) -> float:
-        return self.mu**2 / 2
+        return self.mu * self.mu / 2
 
     def log_delta(self, eps: ArrayLike) -> Array:
         """Compute ln delta of Theorem 5, right to about 1e-13 relative for every eps and mu."""
