@@ -126,9 +126,9 @@ def lines(explanation: dict[str, Any]) -> list[str]:
     out = ["formula", *(f"  {line.strip()}" for line in explanation["formula"].splitlines())]
     for name in ("sources", "assumptions", "reading"):
         out += [name, *(f"  {line}" for line in explanation[name])]
-    out.append(
-        "privacy loss class of one composition (nats): mean, variance, third absolute central moment, mass at infinity"
-    )
+    if explanation["loss_class"]:
+        moments = "mean, variance, third absolute central moment, mass at infinity"
+        out.append(f"privacy loss class of one composition (nats): {moments}")
     for c in explanation["loss_class"]:
         numbers = ", ".join(f"{c[key]:.6g}" for key in ("mean", "variance", "third", "infinity"))
         out.append(f"  step {c['step']} (n = {c['n']}, order {c['order']}): {numbers}")
