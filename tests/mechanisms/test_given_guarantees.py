@@ -97,7 +97,7 @@ def test_given_zcdp_is_never_below_gaussian_noise_of_its_rho(sigma, n, log_delta
     for accountant in (rdp, zcdp, rdp_filter):
         same = accountant.account(Process((Step(Gauss(sigma), n),))).at(delta=delta).epsilon.safe
         bound = accountant.account(given_rho).at(delta=delta).epsilon.safe
-        assert bound == pytest.approx(same, rel=1e-9)
+        assert bound == pytest.approx(same, rel=1e-7)
     assert bound >= wpriv.budget(Gauss(sigma), n=n, delta=delta).epsilon.safe
 
 
