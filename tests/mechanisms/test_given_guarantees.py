@@ -131,6 +131,13 @@ def test_the_renyi_divergence_of_a_given_guarantee_is_an_upper_bound():
     assert row.epsilon.safe == pytest.approx(4 * (0.6 + 0.5), rel=1e-12)
 
 
+def test_no_divergence_beyond_the_orders_of_a_table_is_claimed(tmp_path):
+    file = tmp_path / "curve.csv"
+    file.write_text("order,epsilon\n2,0.1\n8,0.4\n")
+    with pytest.raises(Unsupported, match="order 9"):
+        wpriv.budget("rdp-curve", file=str(file), delta=1e-5, accountant="renyi:order=9")
+
+
 def test_adaptively_chosen_steps_may_be_given_guarantees():
     process = Process((Step(Zcdp(0.1), 4),))
     row = wpriv.budget(process, delta=1e-6, adaptive=True)
@@ -155,6 +162,7 @@ def test_a_guarantee_is_given_for_the_neighbours_that_are_named(mechanism, adjac
         ("gdp", {"mu": 0}),
         ("gdp", {"mu": 1e200}),
         ("zcdp", {"rho": 0}),
+        ("zcdp", {"rho": 1e200}),
         ("exponential", {"eps0": 0}),
         ("exponential", {"eps0": 1e-9}),
     ],
@@ -213,6 +221,8 @@ def test_a_fine_table_of_gauss_costs_little_more_than_gauss(tmp_path):
         ("order,epsilon\n2,1\n1,0.5\n", ":3"),
         ("order,epsilon\n2,-1\n", ":2"),
         ("order,epsilon\n2,nan\n", ":2"),
+        ("order,epsilon\n2,1\n1e200,1\n", ":3"),
+        ("order,epsilon\n2,inf\n", ":2"),
         ("order,epsilon\n2,one\n", ":2"),
         ("order,epsilon\n2\n", ":2"),
     ],

@@ -19,7 +19,7 @@ from wpriv.mechanisms._renyi_bound import RenyiBound, RenyiGuarantee
 from wpriv.numerics.arrays import Array
 
 COLUMNS = ("order", "epsilon")
-MAX_BYTES = 2**24
+MAX_BYTES, LARGEST = 2**24, 1e100
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,11 @@ def _read(path: str, identity: tuple[int, ...]) -> RdpCurvePair:
     if tuple(name.lower() for name in table.names) != COLUMNS:
         raise CsvError(f"the header must be 'order,epsilon'; found {','.join(table.names)[:80]!r}", 1)
     orders, epsilon = table.columns(numeric=table.names).values()
-    bad = np.flatnonzero(~(np.isfinite(orders) & (orders > 1) & np.isfinite(epsilon) & (epsilon >= 0)))
+    bad = np.flatnonzero(~((orders > 1) & (orders <= LARGEST) & (epsilon >= 0) & (epsilon <= LARGEST)))
     if bad.size:
         row = int(bad[0])
-        found = f"order {orders[row]:g}, epsilon {epsilon[row]:g}"
-        raise CsvError(
-            f"orders are finite and above 1, divergences finite and at least 0; found {found}", table.line(row)
-        )
+        wanted = f"orders lie above 1, divergences at 0 or above, and both at {LARGEST:g} or below"
+        raise CsvError(f"{wanted}; found order {orders[row]:g}, epsilon {epsilon[row]:g}", table.line(row))
     if not orders.size:
         raise CsvError("found no rows")
     return RdpCurvePair(orders, epsilon)

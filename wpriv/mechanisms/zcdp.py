@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from wpriv.core.parameters import parameter
+from wpriv.errors import UsageError
 from wpriv.mechanisms._renyi_bound import RenyiBound, RenyiGuarantee
 from wpriv.numerics.arrays import Array
 
@@ -26,6 +27,11 @@ class Zcdp(RenyiGuarantee):
     source: ClassVar[str] = "Bun, Steinke 2016, Definition 1.1 and Lemma 2.3"
 
     rho: float = parameter("rho of the zCDP guarantee of one release", exclusive_minimum=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1e-100 <= self.rho <= 1e100:
+            raise UsageError(f"zcdp: rho must lie between 1e-100 and 1e100; found {self.rho:g}")
 
     def renyi_bound(self) -> ZcdpBound:
         return ZcdpBound(self.rho)
