@@ -27,7 +27,7 @@ BY_DIVERGENCES = {"rdp", "rdp-mironov", "rdp-filter", "moments"}
 
 
 def kov_delta(eps0: float, delta0: float, n: int, eps: float) -> float:
-    """delta of n adaptively composed (eps0, delta0)-DP releases: Kairouz, Oh, Viswanath (2015), Theorem 3.3."""
+    """delta of n adaptively composed (eps0, delta0)-DP releases: Kairouz, Oh, Viswanath (2015)."""
     total = 0.0
     for k in range(n + 1):
         choose = math.exp(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
@@ -57,7 +57,7 @@ def test_given_dp_has_the_pair_of_randomized_response():
 @settings(max_examples=40, deadline=None)
 @given(eps0=st.floats(0.01, 5), log_delta0=st.floats(-25, -1), rate=st.floats(1e-4, 0.9))
 def test_sampled_given_dp_is_amplified_as_balle_barthe_and_gaboardi_prove(eps0, log_delta0, rate):
-    """(ln(1 + q(e^eps0 - 1)), q delta0) in 2018, Theorem 8, which is tight for this pair."""
+    """(ln(1 + q(e^eps0 - 1)), q delta0) in Balle, Barthe, Gaboardi (2018), which is tight for this pair."""
     delta0 = math.exp(log_delta0)
     process = Process((Step(Dp(eps0, delta0), 1, Poisson(rate)),))
     amplified = math.log1p(rate * math.expm1(eps0))

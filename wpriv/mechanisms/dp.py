@@ -28,10 +28,10 @@ class Dp(Mechanism):
     sample; a guarantee that already includes the sampling is given without. Proof that it may be sampled: a pair that
     dominates a mechanism on all neighbours yields, by mixing, one that dominates it on a random sample (Zhu, Dong, Wang
     2022, Theorem 11), and only the domination is used, not the mechanism. The known amplification to (ln(1 + q(e^eps0 -
-    1)), q delta0)-DP (Balle, Barthe, Gaboardi 2018, Theorem 8) is one point of the resulting profile.
+    1)), q delta0)-DP (Balle, Barthe, Gaboardi 2018) is one point of the resulting profile.
 
     Source:
-        Kairouz, Oh, Viswanath (2015), Theorem 3.1 and its proof.
+        Kairouz, Oh, Viswanath (2015).
     """
 
     adjacencies: ClassVar[tuple[Adjacency, ...]] = STATED

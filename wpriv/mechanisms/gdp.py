@@ -25,11 +25,11 @@ class Gdp(Mechanism):
     2022). The mu of a central limit theorem is an approximation and must not be given here.
 
     Source:
-        Dong, Roth, Su (2019), Definition 2.3 and Corollary 3.3 (composition).
+        Dong, Roth, Su (2019).
     """
 
     adjacencies: ClassVar[tuple[Adjacency, ...]] = STATED
-    source: ClassVar[str] = "Dong, Roth, Su 2019, Definition 2.3"
+    source: ClassVar[str] = "Dong, Roth, Su 2019 (mu-GDP)"
 
     mu: float = parameter("mu of the Gaussian DP guarantee of one release", exclusive_minimum=0)
 

@@ -30,10 +30,10 @@ class RdpCurve(RenyiGuarantee):
     divergences are bounded by convexity; see ``RdpCurvePair``. Nothing is known beyond the largest order.
 
     Source:
-        Mironov (2017), Definition 4; van Erven, Harremoes (2014), Corollary 2 (convexity).
+        Mironov (2017), Definition 4; van Erven, Harremoes (2014) (convexity).
     """
 
-    source: ClassVar[str] = "Mironov 2017, Definition 4; van Erven, Harremoes 2014, Corollary 2 (between the orders)"
+    source: ClassVar[str] = "Mironov 2017, Definition 4; van Erven, Harremoes 2014 (between the orders)"
 
     file: str = parameter(
         "CSV file with columns order,epsilon: orders above 1, and the Renyi divergence at each, in nats"

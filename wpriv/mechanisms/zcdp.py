@@ -21,10 +21,10 @@ class Zcdp(RenyiGuarantee):
     sigma^2) and is better described by ``gauss``, whose privacy loss is known exactly.
 
     Source:
-        Bun, Steinke (2016), Definition 1.1; the rhos of adaptively chosen releases add up (Lemma 2.3).
+        Bun, Steinke (2016), Definition 1.1; the rhos of adaptively chosen releases add up.
     """
 
-    source: ClassVar[str] = "Bun, Steinke 2016, Definition 1.1 and Lemma 2.3"
+    source: ClassVar[str] = "Bun, Steinke 2016, Definition 1.1"
 
     rho: float = parameter("rho of the zCDP guarantee of one release", exclusive_minimum=0)
 
