@@ -15,17 +15,22 @@ if TYPE_CHECKING:
     from wpriv.core.process import FixedSize, Poisson, Process, Sampling, Step
     from wpriv.mechanisms.discrete_gauss import DiscreteGauss
     from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
+    from wpriv.mechanisms.dp import Dp
+    from wpriv.mechanisms.exponential import Exponential
     from wpriv.mechanisms.gauss import Gauss
+    from wpriv.mechanisms.gdp import Gdp
     from wpriv.mechanisms.histogram import Histogram
     from wpriv.mechanisms.laplace import Laplace
     from wpriv.mechanisms.local_gauss import LocalGauss
     from wpriv.mechanisms.local_laplace import LocalLaplace
     from wpriv.mechanisms.projection import Projection
     from wpriv.mechanisms.randomized_response import RandomizedResponse
+    from wpriv.mechanisms.rdp_curve import RdpCurve
     from wpriv.mechanisms.truncated_gauss import TruncatedGauss
     from wpriv.mechanisms.truncated_laplace import TruncatedLaplace
     from wpriv.mechanisms.uniform import Uniform
     from wpriv.mechanisms.wgrad import Wgrad
+    from wpriv.mechanisms.zcdp import Zcdp
     from wpriv.run.accounting.budget import budget, curve
     from wpriv.run.accounting.calibrate import Calibration, calibrate
     from wpriv.run.comparison.compare import compare
@@ -38,17 +43,22 @@ _HOMES = {
     "wpriv.core.process": ("FixedSize", "Poisson", "Process", "Sampling", "Step"),
     "wpriv.mechanisms.discrete_gauss": ("DiscreteGauss",),
     "wpriv.mechanisms.discrete_laplace": ("DiscreteLaplace",),
+    "wpriv.mechanisms.dp": ("Dp",),
+    "wpriv.mechanisms.exponential": ("Exponential",),
     "wpriv.mechanisms.gauss": ("Gauss",),
+    "wpriv.mechanisms.gdp": ("Gdp",),
     "wpriv.mechanisms.histogram": ("Histogram",),
     "wpriv.mechanisms.laplace": ("Laplace",),
     "wpriv.mechanisms.local_gauss": ("LocalGauss",),
     "wpriv.mechanisms.local_laplace": ("LocalLaplace",),
     "wpriv.mechanisms.projection": ("Projection",),
     "wpriv.mechanisms.randomized_response": ("RandomizedResponse",),
+    "wpriv.mechanisms.rdp_curve": ("RdpCurve",),
     "wpriv.mechanisms.truncated_gauss": ("TruncatedGauss",),
     "wpriv.mechanisms.truncated_laplace": ("TruncatedLaplace",),
     "wpriv.mechanisms.uniform": ("Uniform",),
     "wpriv.mechanisms.wgrad": ("Wgrad",),
+    "wpriv.mechanisms.zcdp": ("Zcdp",),
     "wpriv.run.accounting.budget": ("budget", "curve"),
     "wpriv.run.accounting.calibrate": ("Calibration", "calibrate"),
     "wpriv.run.comparison.compare": ("compare",),
@@ -62,8 +72,11 @@ __all__ = [
     "Curve",
     "DiscreteGauss",
     "DiscreteLaplace",
+    "Dp",
+    "Exponential",
     "FixedSize",
     "Gauss",
+    "Gdp",
     "Guarantee",
     "Histogram",
     "Laplace",
@@ -74,12 +87,14 @@ __all__ = [
     "Process",
     "Projection",
     "RandomizedResponse",
+    "RdpCurve",
     "Sampling",
     "Step",
     "TruncatedGauss",
     "TruncatedLaplace",
     "Uniform",
     "Wgrad",
+    "Zcdp",
     "budget",
     "calibrate",
     "compare",

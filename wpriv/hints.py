@@ -10,10 +10,10 @@ _RATE = "the fraction of the records in one step"
 _RECORDS = "the size of the data set"
 _BATCH = "the size of a batch or lot"
 _CLIP = "the clipping norm is the sensitivity of a sum of clipped gradients"
-_RHO = "rho-zCDP of gauss noise is sigma = sensitivity / sqrt(2 rho)"
+_RHO = "rho-zCDP of gauss noise is sigma = sensitivity / sqrt(2 rho); a given rho is a parameter of mechanism zcdp"
 _ADD_REMOVE = "one data set has one record more"
 _REPLACE_ONE = "one record is replaced by another"
-_MU = "mu-GDP of gauss noise is sigma = sensitivity / mu"
+_MU = "mu-GDP of gauss noise is sigma = sensitivity / mu; a given mu is a parameter of mechanism gdp"
 # terms of other programs and papers; their names here, of which the first known in the context is suggested; a remark
 _SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("noise-multiplier multiplier noise-scale z", ("sigma", "mech"), _MULTIPLIER),
@@ -43,10 +43,11 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("output o outdir out-dir output-dir dest", ("out",), ""),
     ("learning-rate", ("lr",), ""),
     ("gaussian normal gaussian-mechanism analytic-gaussian", ("gauss",), ""),
-    ("gdp", ("gauss",), _MU),
-    ("mu-gdp f-dp", ("gauss", "gdp"), _MU),
-    ("zcdp", ("gauss",), _RHO),
-    ("rho-zcdp cdp", ("gauss", "zcdp"), _RHO),
+    ("mu-gdp f-dp", ("gdp",), "a given mu; Gaussian noise of known sigma is gauss"),
+    ("rho-zcdp cdp", ("zcdp",), "a given rho; Gaussian noise of known sigma is gauss"),
+    ("rdp renyi rdp-table renyi-curve", ("rdp-curve",), "Renyi divergences from a table"),
+    ("pure-dp approximate-dp approx-dp eps-delta-dp eps-dp", ("dp",), "a given eps and delta"),
+    ("exponential-mechanism bounded-range report-noisy-max gumbel", ("exponential",), ""),
     ("dpsgd dp-sgd sgm subsampled-gaussian sampled-gaussian", ("gauss",), "with --sampling poisson and a rate"),
     ("lap laplacian laplace-mechanism", ("laplace",), ""),
     ("rr krr k-rr randomised-response", ("randomized-response",), ""),

@@ -18,18 +18,24 @@ CSV = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"
 EXAMPLES: dict[str, dict[str, object]] = {
     "discrete-gauss": {"sigma": 0.8},
     "discrete-laplace": {"scale": 0.9},
+    "dp": {"eps0": 0.7, "delta0": 1e-5},
+    "exponential": {"eps0": 0.5},
     "gauss": {"sigma": 1.3},
+    "gdp": {"mu": 0.8},
     "histogram": {"file": "pair.csv"},
     "laplace": {"scale": 0.7},
     "local-gauss": {"sigma": 1.3, "radius": 0.5},
     "local-laplace": {"scale": 0.7, "radius": 0.5},
     "projection": {"d": 20, "k": 5, "sigma": 1.0},
     "randomized-response": {"eps0": 1.2},
+    "rdp-curve": {"file": "rdp.csv"},
     "truncated-gauss": {"sigma": 1.0, "bound": 2.5},
     "truncated-laplace": {"scale": 1.0, "bound": 3.0},
     "uniform": {"outcomes": 10},
     "wgrad": {"sigma": 1.0, "bound": 1.0, "lipschitz_x": 1.0, "size_x": 8, "size_z": 8},
+    "zcdp": {"rho": 0.2},
 }
+RDP_CSV = "order,epsilon\n1.5,0.3\n2,0.4\n4,0.9\n16,3\n"
 OBSERVED = of_distances([0.5, 1.0, 1.5], coordinates=10)
 KINDS = {"none": "N", "poisson": "P", "fixed": "F"}
 
@@ -63,12 +69,13 @@ def accountants() -> str:
 
 
 class _example_folder:
-    """A temporary current folder that holds the pair of distributions of the example of ``histogram``."""
+    """A temporary current folder that holds the tables of the examples of ``histogram`` and ``rdp-curve``."""
 
     def __enter__(self) -> None:
         self.before, self.folder = os.getcwd(), tempfile.TemporaryDirectory()
         os.chdir(self.folder.name)
         Path("pair.csv").write_text(CSV)
+        Path("rdp.csv").write_text(RDP_CSV)
 
     def __exit__(self, *error: object) -> None:
         os.chdir(self.before)

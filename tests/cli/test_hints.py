@@ -50,8 +50,9 @@ def test_a_hint_says_how_the_quantities_are_related(capsys):
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("--mech gdp", "'gauss' (mu-GDP"),
-        ("--mech zcdp", "'gauss' (rho-zCDP"),
+        ("--mech mu-gdp", "'gdp'"),
+        ("--mech rho-zcdp", "'zcdp'"),
+        ("--mech renyi", "'rdp-curve'"),
         ("--mech gaussian", "'gauss'"),
         ("--mech rr", "'randomized-response'"),
         ("--mech pld", "--accountant pld"),

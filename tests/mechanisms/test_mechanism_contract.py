@@ -14,12 +14,17 @@ import pytest
 import wpriv.mechanisms
 from wpriv.core import registry
 from wpriv.core.loss_pair import LossPair
+from wpriv.core.process import Process, Sampling, Step
 from wpriv.core.subsampling import fixed, poisson
+from wpriv.errors import Unsupported
 
 EXAMPLES = {
     "gauss": [{"sigma": 1.3}, {"sigma": 80.0}],
     "laplace": [{"scale": 0.7}, {"scale": 1e4}, {"scale": 0.05}],
     "randomized-response": [{"eps0": 1.2}, {"eps0": 0.01, "delta0": 0.2}],
+    "dp": [{"eps0": 1.2, "delta0": 1e-5}, {"eps0": 0.0, "delta0": 0.01}],
+    "exponential": [{"eps0": 1e-3}, {"eps0": 0.5}, {"eps0": 30.0}],
+    "gdp": [{"mu": 0.5}],
     "uniform": [{"outcomes": 10}, {"outcomes": 100_000, "sensitivity": 3}],
     "truncated-gauss": [{"sigma": 1.0, "bound": 2.5}, {"sigma": 0.2, "bound": 0.7}, {"sigma": 90.0, "bound": 400.0}],
     "truncated-laplace": [
@@ -40,6 +45,9 @@ EXAMPLES = {
     "histogram": [{"file": "table"}, {"file": "table", "sigma": 0.8}, {"file": "table", "sigma": 0.8, "bound": 1.0}],
 }
 TABLE = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"
+# mechanisms of which only bounds of the Renyi divergences are known
+BOUNDED = {"zcdp": [{"rho": 2.63}, {"rho": 1e-6}], "rdp-curve": [{"file": "curve"}]}
+CURVE = "order,epsilon\n16,3\n1.5,0.3\n2,0.4\n4,0.9\n"
 CASES = [(name, i) for name, examples in EXAMPLES.items() for i in range(len(examples))]
 ASYMMETRIC = ("histogram",)  # fixed-size sampling needs a symmetric pair
 VARIANTS = [
@@ -87,8 +95,31 @@ def test_every_mechanism_file_has_an_example():
     folder = Path(wpriv.mechanisms.__file__).parent
     files = {f.stem.replace("_", "-") for f in folder.rglob("*.py") if not f.stem.startswith("_")}
     assert files == set(registry.names("mechanisms"))
-    assert files <= set(EXAMPLES), f"no example for {sorted(files - set(EXAMPLES))}"
-    assert len(files) >= 12
+    examples = set(EXAMPLES) | set(BOUNDED)
+    assert files <= examples, f"no example for {sorted(files - examples)}"
+    assert len(files) >= 18
+
+
+@pytest.mark.parametrize(("name", "values"), [(name, values) for name in BOUNDED for values in BOUNDED[name]])
+def test_a_bound_of_the_divergences_is_one_that_a_pair_can_have(name, values, tmp_path):
+    """(alpha - 1) D_alpha is convex in alpha and 0 at alpha = 1; D_alpha does not fall (van Erven, Harremoes 2014)."""
+    file = tmp_path / "curve.csv"
+    file.write_text(CURVE)
+    mechanism = registry.mechanism(name)(**{k: str(file) if v == "curve" else v for k, v in values.items()})
+    with pytest.raises(Unsupported, match="rdp"):
+        mechanism.pair()
+    with pytest.raises(Unsupported, match="cannot be subsampled"):
+        Process((Step(mechanism, 1, Sampling("poisson", 0.1)),))
+    bound = mechanism.renyi_bound()
+    assert bound == mechanism.renyi_bound()
+    assert bound.symmetric
+    orders = np.linspace(1.001, 16, 2000)
+    divergence = bound.renyi(orders)
+    scaled = np.concatenate([[0.0], (orders - 1) * divergence])
+    slopes = np.diff(scaled) / np.diff(np.concatenate([[1.0], orders]))
+    assert np.all(divergence >= 0)
+    assert np.all(np.diff(divergence) >= -1e-12)
+    assert np.all(np.diff(slopes) >= -1e-9)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +133,7 @@ def test_pairs_with_equal_parameters_are_equal(name, values):
     assert one != registry.mechanism(name)(**values, sensitivity=1.01).pair()
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
+@pytest.mark.parametrize("name", sorted({**EXAMPLES, **BOUNDED}))
 def test_a_mechanism_names_its_source_and_a_noise_field_it_has(name):
     cls = registry.mechanism(name)
     assert cls.source

@@ -48,7 +48,7 @@ def moment_curve(process: Process, *, accountant: str, source: str, conversion: 
         Unsupported: some step has distinguishing events, so that every moment is infinite.
     """
     to_log_delta, to_epsilon = CONVERSIONS[conversion]
-    directions = [LogMoments(pairs) for pairs in process.directions()]
+    directions = [LogMoments(pairs) for pairs in process.renyi_directions()]
     infinity = max(moments.mass_at_plus_infinity for moments in directions)
     if infinity > 0:
         raise Unsupported(

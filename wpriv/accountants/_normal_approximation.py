@@ -87,7 +87,7 @@ def bracket_curve(process: Process, *, accountant: str, source: str, nonuniform:
         tails beyond eps. The lower end falls with eps wherever it is positive, since a normal tail falls faster than
         1/(1 + z^3).
     """
-    require_exact_plds(process, accountant)
+    require_exact_plds(process.directions(), accountant)
     sums = [composed(pairs) for pairs in process.directions()]
     high, guess = max(s.top for s in sums) * (1 + 1e-11), max(sums[0].mean, 1e-12)
 

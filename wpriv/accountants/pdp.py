@@ -48,7 +48,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         Unsupported: a step has no exact PLD; or the composition would not fit in memory (raised when the curve is
         evaluated).
     """
-    require_exact_plds(process, "pdp")
+    require_exact_plds(process.directions(), "pdp")
     runs = process.directions()
     closed = [pair for pair in map(closed_form, runs) if pair is not None]
     exact = len(closed) == len(runs)

@@ -72,7 +72,7 @@ def filtered(process: Process, fixed: Process | Orders) -> Curve:
     Raises:
         Unsupported: some step has distinguishing events.
     """
-    directions = [LogMoments(pairs) for pairs in process.directions()]
+    directions = [LogMoments(pairs) for pairs in process.renyi_directions()]
     infinity = max(moments.mass_at_plus_infinity for moments in directions)
     if infinity > 0:
         raise Unsupported(
@@ -130,7 +130,7 @@ def first_kind(process: Process) -> Process:
 
 def best_order(process: Process, *, eps: float | None = None, delta: float | None = None) -> float:
     """The order at which a process fixed in advance has the smallest eps at ``delta``, or smallest delta at ``eps``."""
-    directions = [LogMoments(pairs) for pairs in process.directions()]
+    directions = [LogMoments(pairs) for pairs in process.renyi_directions()]
 
     def worst(lam: Array) -> Array:
         if delta is not None:

@@ -21,7 +21,8 @@ CLAIM = "exact"
 SOURCE = "Mironov 2017, Definition 4 and Proposition 1"
 EXPLAIN = """\
 eps = D_alpha(P || Q) summed over all steps, in the worse order of the neighbours; at alpha = 1 the mean loss (KL).
-Exact to rounding (a closed form or quadrature); without a delta: eps is the same at every one.
+Exact to rounding (a closed form or quadrature); an upper bound where only bounds of the divergences are given.
+It has no delta: eps is the same at every one.
 Use rdp for an (eps, delta) guarantee."""
 
 
@@ -35,9 +36,17 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
     """
     if not order >= 1:
         raise UsageError(f"renyi: the order alpha must be at least 1; found {order:g}")
-    if order == 1 or any(pair.renyi(np.array([order])) is None for pairs in process.directions() for pair, _ in pairs):
-        require_exact_plds(process, "renyi, where there is no closed form,")
-    value = max(_divergence(pairs, order) for pairs in process.directions())
+    # at order 1 it is the mean loss, which bounds of the divergences of higher orders do not give
+    directions = process.directions() if order == 1 else process.renyi_directions()
+    if order == 1 or any(pair.renyi(np.array([order])) is None for pairs in directions for pair, _ in pairs):
+        require_exact_plds(directions, "renyi, where there is no closed form,")
+    value = max(_divergence(pairs, order) for pairs in directions)
+    given = any(step.mechanism.renyi_bound() is not None for step in process.steps)
+    if math.isinf(value) and given:
+        raise Unsupported(
+            f"renyi has no bound of the divergence of order {order:g}: none is given for it, or for a higher order. "
+            f"Take a smaller order, or use rdp, which chooses the order for each delta"
+        )
     if math.isinf(value):
         raise Unsupported(
             f"renyi cannot resolve the divergence of order {order:g} here: it is dominated by losses too far in the "
@@ -48,7 +57,7 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 2.0) -> Curve
         return Bracket.exact(float(eps < value))
 
     def epsilon(delta: float) -> Bracket:
-        return Bracket.exact(value)
+        return Bracket.above(value) if given else Bracket.exact(value)
 
     return Curve(process, "renyi", NOTION, CLAIM, f"{SOURCE}; order {order:g}", delta, epsilon)
 

@@ -1,8 +1,8 @@
 """Zero-concentrated differential privacy: rho adds up over the steps and turns into (eps, delta) in closed form.
 
-rho is known here for Gaussian and discrete Gaussian noise and for pure DP (every step whose loss is bounded). It must
-not be confused with ``rdp``, which uses the divergence of every order; zCDP bounds all of them by one line, rho times
-the order.
+rho is known here for Gaussian and discrete Gaussian noise, for the exponential mechanism, for pure DP (every step
+whose loss is bounded) and for a given zCDP guarantee. It must not be confused with ``rdp``, which uses the divergence
+of every order; zCDP bounds all of them by one line, rho times the order.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from wpriv.numerics.conversions import zcdp_to_epsilon, zcdp_to_log_delta
 
 NOTION = "approximate-dp"
 CLAIM = "upper-bound"
-SOURCE = "Bun, Steinke 2016, Propositions 1.3, 1.4 and 1.6; Canonne, Kamath, Steinke 2020, Theorem 4 (discrete Gauss)"
+SOURCE = (
+    "Bun, Steinke 2016, Propositions 1.3, 1.4 and 1.6; Canonne, Kamath, Steinke 2020, Theorem 4 (discrete Gauss); "
+    "Cesar, Rogers 2021 (bounded range)"
+)
 EXPLAIN = """\
-eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gauss noise and of eps_i^2/2
-for pure eps_i-DP.
+eps = rho + 2 sqrt(rho ln(1/delta)), rho = sum of sensitivity^2/(2 sigma^2) for (discrete) Gauss noise, of eps_i^2/2
+for pure eps_i-DP, of eps_i^2/8 for exponential mechanisms, and of given rho_i.
 A rigorous upper bound, looser than rdp and gdp; subsampled Gaussian steps have no useful finite rho and are refused."""
 
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
-    """Account for Gauss, discrete Gauss and pure-DP steps by their rho; ``tol`` is not used.
+    """Account for steps with a known rho and for pure-DP steps; ``tol`` is not used.
 
     Raises:
-        Unsupported: some step has neither (discrete) Gaussian noise without sampling nor a bounded loss.
+        Unsupported: some step has neither a known rho without sampling nor a bounded loss.
     """
-    forward, backward = process.directions()[0], process.directions()[-1]
+    directions = process.renyi_directions()
+    forward, backward = directions[0], directions[-1]
     parts = zip(process.steps, forward, backward, strict=True)
     rho = math.fsum(step.n * _rho(step, pair, other) for step, (pair, _), (other, _) in parts)
 
@@ -54,6 +58,6 @@ def _rho(step: Step, forward: LossPair, backward: LossPair) -> float:
     if bounds:
         return min(bounds)
     raise Unsupported(
-        f"zcdp covers Gauss and discrete Gauss noise without sampling and steps with a bounded loss (pure "
-        f"DP); {step.mechanism.name} with sampling {step.sampling.kind!r} is neither. Use rdp or pld"
+        f"zcdp covers Gauss and discrete Gauss noise without sampling, given zCDP guarantees and steps with a bounded "
+        f"loss (pure DP); {step.mechanism.name} with sampling {step.sampling.kind!r} is none of these. Use rdp or pld"
     )

@@ -56,6 +56,7 @@ class LossPair:
     - ``atoms``: the losses of positive probability, and those where the density jumps; lattices and quadrature panels
       are aligned with them.
     - ``symmetric``: whether the reverse pair (Q, P) has the same privacy loss distributions.
+    - ``exact_alone``: whether the profile of a single release is exact although the pair has a ``sandwich``.
     """
 
     mass_at_plus_infinity: float = 0.0
@@ -63,6 +64,7 @@ class LossPair:
     support: tuple[float, float] = (-math.inf, math.inf)
     atoms: Array = NO_ATOMS
     symmetric: bool = False
+    exact_alone: bool = False
 
     def tails(self, eps: Array) -> Tails:
         """Compute ln of the four tail probabilities at eps.

@@ -67,8 +67,8 @@ class Mechanism(Parameters):
     ``why_not_poisson`` where Poisson sampling alone is ruled out. ``clip_norm`` is the p of the lp ball of a local
     mechanism (see ``clip_ball``).
 
-    Only ``pair`` is required. ``additive_noise``, ``random_projection`` and ``clip_ball`` are optional capabilities:
-    accountants and verbs ask for them and never for the name of a mechanism.
+    Only ``pair`` is required, or ``renyi_bound`` where no pair is known. ``additive_noise``, ``random_projection`` and
+    ``clip_ball`` are optional capabilities: accountants and verbs ask for them and never for the name of a mechanism.
     """
 
     noise: ClassVar[str | None] = None
@@ -82,6 +82,14 @@ class Mechanism(Parameters):
     def pair(self) -> LossPair:
         """The dominating pair of one release at full participation."""
         raise NotImplementedError
+
+    def renyi_bound(self) -> LossPair | None:
+        """Bounds of the Renyi divergences in both directions, where they are all that is known; else None.
+
+        The returned pair has ``renyi`` and perhaps ``zcdp_rho``, but no tails, and ``pair`` raises Unsupported. Such a
+        mechanism is never subsampled.
+        """
+        return None
 
     def additive_noise(self) -> AdditiveNoise | None:
         """The noise, where the release is a query plus noise that is independent of the data; else None."""

@@ -158,11 +158,19 @@ class Process:
         return Process((*self.steps, *other.steps), self.adjacency)
 
     def directions(self) -> list[WeightedPairs]:
-        """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree."""
-        forward: WeightedPairs = [(_sampled(step), step.n) for step in self.steps]
-        if all(pair.symmetric for pair, _ in forward):
-            return [forward]
-        return [forward, [(pair.reverse(), n) for pair, n in forward]]
+        """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree.
+
+        Raises:
+            Unsupported: only bounds of the Renyi divergences are known of some step; see ``renyi_directions``.
+        """
+        return _both_orders([(_sampled(step), step.n) for step in self.steps])
+
+    def renyi_directions(self) -> list[WeightedPairs]:
+        """The same for accountants that ask a pair for its Renyi divergences (or its rho) and for nothing else.
+
+        It includes steps of which only bounds of the divergences are known.
+        """
+        return _both_orders([(step.mechanism.renyi_bound() or _sampled(step), step.n) for step in self.steps])
 
     def describe(self) -> list[dict[str, Any]]:
         """The steps as plain data."""
@@ -171,6 +179,12 @@ class Process:
     def caveats(self) -> tuple[str, ...]:
         """The reservations of the mechanisms about every figure of this process, without repetitions."""
         return tuple(dict.fromkeys(line for step in self.steps for line in step.mechanism.caveats()))
+
+
+def _both_orders(forward: WeightedPairs) -> list[WeightedPairs]:
+    if all(pair.symmetric for pair, _ in forward):
+        return [forward]
+    return [forward, [(pair.reverse(), n) for pair, n in forward]]
 
 
 def log_finite(pairs: WeightedPairs) -> float:
@@ -182,6 +196,8 @@ def log_finite(pairs: WeightedPairs) -> float:
 
 def closed_form(pairs: WeightedPairs) -> LossPair | None:
     """One pair that is the exact composition of all pairs, or None where no closed form is known."""
+    if len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].exact_alone:
+        return pairs[0][0]
     if any(pair.sandwich(1.0) is not None for pair, _ in pairs):
         return None
     composition: LossPair | None = None
@@ -203,16 +219,16 @@ def sandwich(pairs: WeightedPairs, tol: float) -> tuple[WeightedPairs, WeightedP
     return [(low, n) for (low, _), n in ends], [(high, n) for (_, high), n in ends]
 
 
-def require_exact_plds(process: Process, accountant: str) -> None:
-    """Refuse a process with a pair that has no exact PLD, for accountants whose lower ends need it.
+def require_exact_plds(directions: list[WeightedPairs], accountant: str) -> None:
+    """Refuse a composition with a pair that has no exact PLD, for accountants whose lower ends need it.
 
     Raises:
         Unsupported: there is such a pair.
     """
-    for pairs in process.directions():
+    for pairs in directions:
         if sandwich(pairs, 1.0) is not None:
             raise Unsupported(
-                f"{accountant} needs the exact privacy loss distribution; that of a projection is only known between a "
+                f"{accountant} needs the exact privacy loss distribution; that of some step is only known between a "
                 f"dominated and a dominating one, which bracket eps and delta. Use pld"
             )
 

@@ -24,6 +24,7 @@ class RandomizedResponse(Mechanism):
     """Reveal one bit with probability delta0, else report it with probability e^eps0/(1 + e^eps0), or its opposite.
 
     Its pair dominates that of every (eps0, delta0)-DP mechanism, so composing it gives the optimal composition theorem.
+    ``dp`` is the same pair for a release of which nothing but (eps0, delta0)-DP is known.
 
     Source:
         Sommer, Meiser, Mohammadi (2019), Example 1 (corrected); Kairouz, Oh, Viswanath (2015).

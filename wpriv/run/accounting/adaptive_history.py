@@ -127,7 +127,7 @@ def is_unsampled_gaussian(process: Process) -> bool:
     of W up to time B, for which W(B) is sufficient; it is N(B, B) under D and N(0, B) under D', so that the composition
     is sqrt(B)-GDP (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023).
     """
-    return all(gaussian_mu(pair) is not None for run in process.directions() for pair, _ in run)
+    return all(gaussian_mu(pair) is not None for run in process.renyi_directions() for pair, _ in run)
 
 
 def account_for_history(
@@ -194,6 +194,6 @@ def _loss(process: Process, lam: Array, share: Array, delta: float) -> float | N
     Returns:
         The bound in the worse direction; None where every divergence is infinite.
     """
-    bounds = [(LogMoments(run)(lam) - np.log(share * delta)) / lam for run in process.directions()]
+    bounds = [(LogMoments(run)(lam) - np.log(share * delta)) / lam for run in process.renyi_directions()]
     value = max(float(np.min(bound)) for bound in bounds)
     return value if math.isfinite(value) else None

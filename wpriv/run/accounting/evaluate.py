@@ -56,7 +56,7 @@ def answer_tol(process: Process) -> float:
     """The default relative width of the bracket of a single answer."""
     return (
         SANDWICHED_ANSWER_TOL
-        if any(sandwich(run, SANDWICHED_ANSWER_TOL) is not None for run in process.directions())
+        if any(sandwich(run, SANDWICHED_ANSWER_TOL) is not None for run in process.renyi_directions())
         else ANSWER_TOL
     )
 
@@ -120,12 +120,12 @@ def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
 
 
 def _why_certain(process: Process) -> str:
-    if any(math.isinf(log_finite(run)) for run in process.directions()):
+    if any(math.isinf(log_finite(run)) for run in process.renyi_directions()):
         return (
             "a step has disjoint supports on neighbouring inputs, so that delta = 1 for every eps. Use a mechanism "
             "whose supports overlap"
         )
-    log10 = min(log_finite(run) for run in process.directions()) / math.log(10)
+    log10 = min(log_finite(run) for run in process.renyi_directions()) / math.log(10)
     return (
         f"over all steps, outcomes that are possible on one neighbour only are almost certain: delta is at least "
         f"1 - 10^{log10:.4g} for every eps. Use a mechanism whose supports overlap, or fewer steps"
@@ -152,7 +152,7 @@ def _why_infinite(row: Guarantee) -> str:
 
 def infinity_mass(process: Process) -> float:
     """The probability of a distinguishing event (an infinite privacy loss) in some step, in the worse direction."""
-    return max(-math.expm1(log_finite(run)) for run in process.directions())
+    return max(-math.expm1(log_finite(run)) for run in process.renyi_directions())
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def _chosen(row: Guarantee) -> str:
     if row.notion == "wdp":
         return FIXED
     sums = {"rdp-filter": "this figure", "basic": "the sum of eps, or of delta, of the single steps"}
-    if row.accountant in ("pld", "gdp") and is_unsampled_gaussian(row.process):
+    if (row.notion, row.claim) == ("approximate-dp", "exact") and is_unsampled_gaussian(row.process):
         return FILTERED.format(what="the sum of (sensitivity / sigma)^2")
     return FILTERED.format(what=sums[row.accountant]) if row.accountant in sums else ADAPTIVE
 
@@ -98,11 +98,14 @@ def _reading(step: Step) -> list[str]:
 
 def _classes(process: Process) -> list[dict[str, Any]]:
     rows = []
-    directions = process.directions()
+    directions = process.renyi_directions()
+    unknown = [step.mechanism.renyi_bound() is not None for step in process.steps]
     names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
     orders = ["both"] if len(directions) == 1 else names
     for order, run in zip(orders, directions, strict=True):
         for place, (pair, n) in enumerate(run, start=1):
+            if unknown[place - 1]:
+                continue
             c = loss_class(pair)
             rows.append(
                 {
@@ -123,9 +126,9 @@ def lines(explanation: dict[str, Any]) -> list[str]:
     out = ["formula", *(f"  {line.strip()}" for line in explanation["formula"].splitlines())]
     for name in ("sources", "assumptions", "reading"):
         out += [name, *(f"  {line}" for line in explanation[name])]
-    out.append(
-        "privacy loss class of one composition (nats): mean, variance, third absolute central moment, mass at infinity"
-    )
+    if explanation["loss_class"]:
+        moments = "mean, variance, third absolute central moment, mass at infinity"
+        out.append(f"privacy loss class of one composition (nats): {moments}")
     for c in explanation["loss_class"]:
         numbers = ", ".join(f"{c[key]:.6g}" for key in ("mean", "variance", "third", "infinity"))
         out.append(f"  step {c['step']} (n = {c['n']}, order {c['order']}): {numbers}")

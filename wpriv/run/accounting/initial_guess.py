@@ -47,7 +47,7 @@ def _clamp(value: float, knob: SearchParameter) -> float:
 
 def _chi_square(mechanism: Mechanism) -> float:
     """The chi-square divergence of one release without distinguishing events; capped where it overflows."""
-    pair = mechanism.pair()
+    pair = mechanism.renyi_bound() or mechanism.pair()
     if pair.mass_at_plus_infinity >= 1:
         return math.inf
     from wpriv.core.loss_moments import log_moment

@@ -17,6 +17,8 @@ class MechanismParameters(TypedDict, total=False):
     k: int | str
     eps0: float | str
     delta0: float | str
+    mu: float | str
+    rho: float | str
     outcomes: int | str
     nonnegative: int | str
     file: str

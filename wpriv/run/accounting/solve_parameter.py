@@ -148,7 +148,7 @@ def solve_for(
 def default_tol(knob: SearchParameter, at: Callable[[float], Process]) -> float:
     """The default relative width of the bracket."""
     try:
-        runs = at(min(max(1.0, knob.low), knob.high)).directions()
+        runs = at(min(max(1.0, knob.low), knob.high)).renyi_directions()
     except (Unsupported, UsageError):
         return TOL
     return TOL_SANDWICHED if any(sandwich(run, TOL_SANDWICHED) is not None for run in runs) else TOL

@@ -1,0 +1,56 @@
+"""A release of which only (eps0, delta0)-differential privacy is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wpriv.core.adjacency import Adjacency
+from wpriv.core.loss_pair import LossPair
+from wpriv.core.mechanism import Mechanism
+from wpriv.core.parameters import parameter
+from wpriv.errors import UsageError
+from wpriv.mechanisms._renyi_bound import STATED
+from wpriv.mechanisms.randomized_response import ResponsePair
+from wpriv.mechanisms.uniform import UniformPair
+
+
+@dataclass(frozen=True)
+class Dp(Mechanism):
+    """A release of which only (eps0, delta0)-DP is known; nothing else about it is assumed.
+
+    Its pair is that of ``randomized-response``, which is (eps0, delta0)-DP itself and dominates every other such
+    release (Kairouz, Oh and Viswanath): the result is the best that holds for all of them. The guarantee must hold for
+    the neighbours of the process, in both directions.
+
+    With ``sampling`` the guarantee is that of the mechanism on the records that were drawn, for every size of the
+    sample; a guarantee that already includes the sampling is given without. Proof that it may be sampled: a pair that
+    dominates a mechanism on all neighbours yields, by mixing, one that dominates it on a random sample (Zhu, Dong, Wang
+    2022, Theorem 11), and only the domination is used, not the mechanism. The known amplification to (ln(1 + q(e^eps0 -
+    1)), q delta0)-DP (Balle, Barthe, Gaboardi 2018) is one point of the resulting profile.
+
+    Source:
+        Kairouz, Oh, Viswanath (2015).
+    """
+
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = STATED
+    source: ClassVar[str] = "Kairouz, Oh, Viswanath 2015"
+
+    eps0: float = parameter("eps of the guarantee of one release, in nats", minimum=0)
+    delta0: float = parameter("delta of the guarantee of one release, below 1; 0 for pure DP", default=0.0, minimum=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.delta0 < 1:
+            raise UsageError(f"{self.name}: delta0 must be less than 1; found {self.delta0:g}")
+
+    def pair(self) -> LossPair:
+        log_keep = math.log1p(-self.delta0)
+        return ResponsePair(self.eps0, log_keep, 1) if self.eps0 > 0 else UniformPair(log_keep)
+
+    def reading(self) -> tuple[str, ...]:
+        return (
+            f"({self.eps0:g}, {self.delta0:g})-DP of each release is taken as given, for the neighbours that are named "
+            f"with the answer",
+        )
