@@ -114,7 +114,9 @@ def _schedule(step: Step, *, rate_needed: bool) -> str | None:
         rate = step.batch / step.records
     if rate is not None and not is_sampled:
         key = "rate" if step.batch is None else "batch"
-        return f"{key} needs sampling: poisson (each record by itself) or fixed (batches without replacement)"
+        return (
+            f"{key} needs sampling: poisson (each record by itself), fixed (batches without replacement) or allocation"
+        )
     if step.epochs is not None:
         if step.n is not None:
             return "n and epochs both set the number of compositions; give one of them"

@@ -7,7 +7,12 @@ import reprlib
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core.adjacency import PROVEN, SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, default_adjacency
+from wpriv.core.adjacency import PROVEN, STANDARD_ADJACENCIES, Adjacency, default_adjacency
+from wpriv.core.adjacency import Allocation as Allocation
+from wpriv.core.adjacency import FixedSize as FixedSize
+from wpriv.core.adjacency import Poisson as Poisson
+from wpriv.core.adjacency import Sampling as Sampling
+from wpriv.core.allocation import allocated
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
@@ -16,42 +21,7 @@ from wpriv.core.subsampling import fixed, poisson
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
 
-
-@dataclass(frozen=True)
-class Sampling:
-    """The way in which the records of a step are drawn.
-
-    Args:
-        kind: ``none`` (all take part), ``poisson`` (independently), or ``fixed`` (a fixed number, without replacement).
-        rate: the probability that a record takes part, in (0, 1]; 1 without sampling.
-
-    Raises:
-        UsageError: an unknown kind, a rate outside (0, 1], or a rate below 1 without sampling.
-    """
-
-    kind: str = "none"
-    rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in SAMPLINGS:
-            raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}; found {reprlib.repr(self.kind)}")
-        object.__setattr__(self, "rate", finite_number(self.rate, "the sampling rate"))
-        if not 0 < self.rate <= 1:
-            raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
-        if self.kind == "none" and self.rate != 1:
-            raise UsageError(
-                f"a rate of {self.rate:g} needs `sampling='poisson'` or `sampling='fixed'`; found sampling 'none'"
-            )
-
-
-def Poisson(rate: float) -> Sampling:
-    """Poisson sampling: every record takes part in a step independently with probability ``rate``."""
-    return Sampling("poisson", rate)
-
-
-def FixedSize(rate: float) -> Sampling:
-    """Sampling without replacement: a step takes a uniformly random set of ``rate`` times the number of records."""
-    return Sampling("fixed", rate)
+UNSAMPLED = Sampling()
 
 
 @dataclass(frozen=True)
@@ -67,12 +37,13 @@ class Step:
         observed: pair distances of these releases, for data-dependent accountants; sigma and sensitivity are then
             multiples of its unit.
     Raises:
-        UsageError: a field of the wrong type, n outside 1 to 2^40, or fewer observed steps than n (one stands for all).
+        UsageError: a field of the wrong type, n outside 1 to 2^40 or no whole number of passes, or fewer observed steps
+            than n (one stands for all).
     """
 
     mechanism: Mechanism
     n: int = 1
-    sampling: Sampling = Sampling()
+    sampling: Sampling = UNSAMPLED
     observed: Observed | None = None
 
     def __post_init__(self) -> None:
@@ -85,6 +56,12 @@ class Step:
         object.__setattr__(self, "n", finite_number(self.n, "n, the number of compositions,", whole=True))
         if not 1 <= self.n <= MAX_COUNT:
             raise UsageError(f"n, the number of compositions, must be a whole number from 1 to 2^40; found {self.n}")
+        if self.n % self.sampling.pass_steps:
+            t = self.sampling.pass_steps
+            raise UsageError(
+                f"random allocation at rate 1/{t} has whole passes of {t} steps: n must be a multiple of {t}; "
+                f"found {self.n}"
+            )
         if self.observed is not None and 1 < self.observed.steps < self.n:
             raise UsageError(
                 f"n = {self.n} steps need as many observed; found {self.observed.steps} (or give one, which stands for "
@@ -158,8 +135,11 @@ class Process:
         return Process((*self.steps, *other.steps), self.adjacency)
 
     def directions(self) -> list[WeightedPairs]:
-        """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree."""
-        forward: WeightedPairs = [(_sampled(step), step.n) for step in self.steps]
+        """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree.
+
+        A pair of random allocation is that of a whole pass.
+        """
+        forward: WeightedPairs = [(_sampled(step), step.n // step.sampling.pass_steps) for step in self.steps]
         if all(pair.symmetric for pair, _ in forward):
             return [forward]
         return [forward, [(pair.reverse(), n) for pair, n in forward]]
@@ -212,9 +192,23 @@ def require_exact_plds(process: Process, accountant: str) -> None:
     for pairs in process.directions():
         if sandwich(pairs, 1.0) is not None:
             raise Unsupported(
-                f"{accountant} needs the exact privacy loss distribution; that of a projection is only known between a "
-                f"dominated and a dominating one, which bracket eps and delta. Use pld"
+                f"{accountant} needs the exact privacy loss distribution; that of a projection, or of random "
+                f"allocation, is only known between a dominated and a dominating one, which bracket eps and delta. Use "
+                f"pld"
             )
+
+
+def refuse_allocation(process: Process, accountant: str) -> None:
+    """Refuse random allocation, for accountants without a proof for it.
+
+    Raises:
+        Unsupported: some step is sampled so.
+    """
+    if any(step.sampling.kind == "allocation" for step in process.steps):
+        raise Unsupported(
+            f"{accountant} has no proven bound for random allocation, whose steps depend on each other through the one "
+            f"in which a record takes part. Use pld"
+        )
 
 
 def _default_adjacency(steps: tuple[Step, ...]) -> Adjacency:
@@ -227,6 +221,8 @@ def _sampled(step: Step) -> LossPair:
     pair, sampling = step.mechanism.pair(), step.sampling
     if sampling.kind == "none":
         return pair
+    if sampling.kind == "allocation":
+        return allocated(pair, sampling.pass_steps)
     return (poisson if sampling.kind == "poisson" else fixed)(pair, sampling.rate)
 
 
@@ -244,8 +240,9 @@ def _check_together(kinds: set[str]) -> None:
 def _check(step: Step, adjacency: str) -> None:
     """Refuse a step without a proven dominating pair under the adjacency."""
     mechanism, kind = step.mechanism, step.sampling.kind
-    if kind == "poisson" and mechanism.why_not_poisson:
-        raise Unsupported(f"{mechanism.name} has no Poisson sampling: {mechanism.why_not_poisson}")
+    if kind in ("poisson", "allocation") and mechanism.why_not_poisson:
+        name = "Poisson sampling" if kind == "poisson" else "random allocation"
+        raise Unsupported(f"{mechanism.name} has no {name}: {mechanism.why_not_poisson}")
     if adjacency not in mechanism.adjacencies:
         raise Unsupported(
             f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}. "
@@ -256,13 +253,20 @@ def _check(step: Step, adjacency: str) -> None:
     if not mechanism.dominating or mechanism.why_not_sampled:
         raise Unsupported(f"{mechanism.name} cannot be subsampled: {mechanism.why_not_sampled}")
     if adjacency not in PROVEN[kind]:
-        other = "fixed" if kind == "poisson" else "poisson"
+        other = "poisson" if kind == "fixed" else "fixed"
         common = [a for a in PROVEN[kind] if a in mechanism.adjacencies]
         advice = f"`adjacency='{common[0]}'`, or `sampling='{other}'`" if common else f"`sampling='{other}'`"
         raise Unsupported(
             f"{kind} sampling has a proven dominating pair under {PROVEN[kind][0]} only (Zhu, Dong, Wang 2022); found "
             f"adjacency {adjacency!r}. Use {advice}"
         )
+    if kind == "allocation":
+        pair = mechanism.pair()
+        if pair.mass_at_plus_infinity or pair.mass_at_minus_infinity or pair.sandwich(1.0) is not None:
+            raise Unsupported(
+                f"random allocation needs a pair with finite losses that are known exactly; {mechanism.name} has none. "
+                f"Use `sampling='poisson'`"
+            )
     if kind == "fixed" and not mechanism.pair().symmetric:
         raise Unsupported(
             f"fixed-size sampling needs a pair with the same loss distribution in both orders of the neighbours; "
