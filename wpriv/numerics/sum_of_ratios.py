@@ -17,8 +17,9 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.ratio_lattice import log_moments
 
 UNIT_ROUNDOFF = 2.0**-53
-# roundings of one coefficient in each of the log2(n) layers of an FFT, and of one complex product
-LAYER_ROUNDINGS, PRODUCT_ROUNDINGS = 8.0, 4.0
+# roundings of a coefficient in each of the log2(n) layers of an FFT, of a complex product, and of a tilted mass (mostly
+# of the exponent, which is below 50 on average)
+LAYER_ROUNDINGS, PRODUCT_ROUNDINGS, MASS_ROUNDINGS = 8.0, 4.0, 64.0
 # ln of the probability outside the window; least that of the tilted mean; standard deviations from one tilt to the next
 WINDOW_LOG_MASS, TILT_LOG_MASS, TILT_DEVIATIONS = -44.0, -36.0, 4.0
 MAX_TILTS = 24
@@ -137,7 +138,7 @@ def _improve(
         error = scale + math.log(rounding + wrapped) if rounding + wrapped < math.inf else np.full(best.size, math.inf)
         better = np.flatnonzero(error < best)
         factor = np.exp(np.minimum(scale[better], 600.0))
-        relative = 16 * UNIT_ROUNDOFF * (count + abs(log_norm) + float(np.abs(scale).max()) + 4)
+        relative = MASS_ROUNDINGS * UNIT_ROUNDOFF * (count + abs(log_norm) + float(np.abs(scale).max()) + 4)
         upper = np.minimum(factor * (np.maximum(value[better], 0.0) * (1 + relative) + rounding), 1.0)
         lower = factor * np.maximum(value[better] * (1 - relative) - rounding - wrapped, 0.0)
     best[better], low[better], high[better] = error[better], lower, upper
