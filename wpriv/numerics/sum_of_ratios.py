@@ -17,11 +17,13 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.ratio_lattice import log_moments
 
 UNIT_ROUNDOFF = 2.0**-53
+# no format is trusted to be more accurate than that of 64 bits
+EXTENDED_ROUNDOFF = 2.0**-64
 # roundings of a coefficient in each of the log2(n) layers of an FFT, of a complex product, and of a tilted mass (mostly
 # of the exponent, which is below 50 on average)
 LAYER_ROUNDINGS, PRODUCT_ROUNDINGS, MASS_ROUNDINGS = 8.0, 4.0, 64.0
 # ln of the probability outside the window; least that of the tilted mean; standard deviations from one tilt to the next
-WINDOW_LOG_MASS, TILT_LOG_MASS, TILT_DEVIATIONS = -44.0, -36.0, 4.0
+WINDOW_LOG_MASS, TILT_LOG_MASS, TILT_DEVIATIONS = -44.0, -36.0, 5.5
 MAX_TILTS = 24
 MAX_WINDOW = 1 << 23
 
@@ -116,12 +118,14 @@ def _improve(
     for start in range(0, weight.size, size):
         part = weight[start : start + size]
         folded[: part.size] += part
-    spectrum = np.fft.rfft(folded)
-    layers = LAYER_ROUNDINGS * UNIT_ROUNDOFF * (math.log2(size) + 4)
-    magnitude = np.minimum(np.abs(spectrum) + layers, 1.0)
+    # in extended precision where the processor and numpy have it
+    spectrum = np.fft.rfft(folded.astype(np.longdouble))
+    unit = max(float(np.finfo(spectrum.real.dtype).eps) / 2, EXTENDED_ROUNDOFF)
+    layers = LAYER_ROUNDINGS * unit * (math.log2(size) + 4)
+    magnitude = np.minimum(np.abs(spectrum).astype(float) * (1 + 4 * UNIT_ROUNDOFF) + layers, 1.0)
     with np.errstate(under="ignore"):
         spread = (2 * float((magnitude ** (count - 1)).sum())) / size
-    rounding = (count * (layers + PRODUCT_ROUNDINGS * UNIT_ROUNDOFF) + layers) * 1.01 * spread
+    rounding = (count * (layers + PRODUCT_ROUNDINGS * unit) + layers) * 1.01 * spread
     wrapped = 0.0
     with np.errstate(over="ignore"):
         if top < count * (mass.size - 1):
@@ -132,7 +136,8 @@ def _improve(
             at = thetas < theta
             below = cgf[at] - log_norm - (thetas[at] - theta) * (bottom - 1)
             wrapped += float(np.exp(np.min(below, initial=math.inf)))
-    value = np.roll(np.fft.irfft(_power(spectrum, count), size), -(bottom % size))[: best.size]
+    sums = np.fft.irfft(_power(spectrum, count), size).astype(float)
+    value = np.roll(sums, -(bottom % size))[: best.size]
     scale = log_norm - theta * np.arange(bottom, top + 1)
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
         error = scale + math.log(rounding + wrapped) if rounding + wrapped < math.inf else np.full(best.size, math.inf)
