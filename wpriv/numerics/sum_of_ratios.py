@@ -53,7 +53,7 @@ def sum_masses(mass: Array, count: int) -> SumMasses:
     """
     mean = float(mass @ np.arange(mass.size))
     deviation = math.sqrt(max(float(mass @ (np.arange(mass.size) - mean) ** 2), 1e-300))
-    thetas = np.geomspace(0.02 / (math.sqrt(count) * deviation), 80 / deviation, 64)
+    thetas = np.geomspace(min(0.02 / (math.sqrt(count) * deviation), 1 / mass.size), 80 / deviation, 64)
     thetas = np.concatenate([-thetas[::-1], thetas])
     cgf = count * log_moments(mass, thetas)
     up = thetas > 0
