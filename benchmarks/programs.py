@@ -22,7 +22,8 @@ DELTA_SHARE = 1e-3
 def wpriv(job: Job, tol: float | None = None) -> Ends:
     """Return both bounds, at a relative tolerance or the default one; a calibrated value as (value, value)."""
     from wpriv.core import registry
-    from wpriv.core.process import Process, Sampling, Step
+    from wpriv.core.process import Process, Step
+    from wpriv.core.sampling.kinds import Sampling
     from wpriv.run.accounting import evaluate
 
     if job.solve:

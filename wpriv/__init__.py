@@ -2,7 +2,8 @@
 
 The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``privatize``. A process
 is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its sampling (``Poisson``,
-``FixedSize``); ``curve`` is its privacy curve. Everything loads on first use, so that ``import wpriv`` costs nothing.
+``FixedSize``, ``Allocation``); ``curve`` is its privacy curve. Everything loads on first use, so that ``import wpriv``
+costs nothing.
 """
 
 from wpriv._version import __version__ as __version__
@@ -12,7 +13,8 @@ TYPE_CHECKING = False  # type checkers take it as true; importing typing would t
 if TYPE_CHECKING:
     from wpriv.core.guarantee import Bracket, Curve, Guarantee
     from wpriv.core.mechanism import Mechanism
-    from wpriv.core.process import FixedSize, Poisson, Process, Sampling, Step
+    from wpriv.core.process import Process, Step
+    from wpriv.core.sampling.kinds import Allocation, FixedSize, Poisson, Sampling
     from wpriv.mechanisms.discrete_gauss import DiscreteGauss
     from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
     from wpriv.mechanisms.dp import Dp
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "wpriv.core.guarantee": ("Bracket", "Curve", "Guarantee"),
     "wpriv.core.mechanism": ("Mechanism",),
-    "wpriv.core.process": ("FixedSize", "Poisson", "Process", "Sampling", "Step"),
+    "wpriv.core.process": ("Process", "Step"),
+    "wpriv.core.sampling.kinds": ("Allocation", "FixedSize", "Poisson", "Sampling"),
     "wpriv.mechanisms.discrete_gauss": ("DiscreteGauss",),
     "wpriv.mechanisms.discrete_laplace": ("DiscreteLaplace",),
     "wpriv.mechanisms.dp": ("Dp",),
@@ -67,6 +70,7 @@ _HOMES = {
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
+    "Allocation",
     "Bracket",
     "Calibration",
     "Curve",

@@ -61,6 +61,7 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("naive linear sequential", ("basic",), ""),
     ("optimal optimal-composition kairouz", ("kov",), ""),
     ("bernoulli binomial iid", ("poisson",), "each record is drawn independently"),
+    ("balls-in-bins random-allocation allocated", ("allocation",), "each record in one random step of every pass"),
     ("uniform without-replacement swor subset fixed-size", ("fixed",), "batches of a fixed size, without replacement"),
     ("full full-batch no", ("none",), ""),
     ("add-or-remove add-or-remove-one add-remove-one unbounded zero-out", ("add-remove",), _ADD_REMOVE),

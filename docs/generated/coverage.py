@@ -11,7 +11,8 @@ from pathlib import Path
 from wpriv.core import registry
 from wpriv.core.adjacency import STANDARD_ADJACENCIES
 from wpriv.core.pair_distances import Observed, of_distances
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 
 CSV = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"

@@ -10,7 +10,7 @@ from scipy import stats
 
 from wpriv.accountants import _bdp_estimator
 from wpriv.core.loss_moments import log_moment
-from wpriv.core.subsampling import poisson
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import GaussPair
 

@@ -14,7 +14,8 @@ from tests.points import GOLDEN
 from wpriv.accountants import advanced, basic, gdp, kov
 from wpriv.accountants._randomized_response import response_log_delta
 from wpriv.accountants._single_release import SingleRelease, single_releases
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace

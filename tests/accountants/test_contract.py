@@ -18,7 +18,8 @@ import wpriv.accountants
 from wpriv.core import registry
 from wpriv.core.guarantee import CLAIMS, Bracket, Curve
 from wpriv.core.pair_distances import of_distances
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace

@@ -14,7 +14,8 @@ from scipy.integrate import quad
 from tests.points import GOLDEN
 from wpriv.accountants import gdp, markov, moments, rdp, rdp_mironov, zcdp
 from wpriv.accountants._moment_bounds import LogMoments
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace

@@ -13,7 +13,8 @@ from tests.points import GOLDEN
 from wpriv.accountants import berry_esseen, clt, gdp, gdp_clt, nagaev
 from wpriv.accountants._normal_approximation import composed
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace

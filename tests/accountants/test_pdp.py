@@ -15,7 +15,8 @@ from scipy.special import log_ndtr, ndtri_exp
 from wpriv.accountants.pdp import account
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.guarantee import Curve
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.pld.composition import Composition
 from wpriv.pld.loss_tail import LossTail

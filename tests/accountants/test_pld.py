@@ -10,7 +10,8 @@ import pytest
 
 from tests import oracles
 from wpriv.accountants.pld import account
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from wpriv.accountants import _projected_length_tails, pld, swd_tail
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.projection import Projection

@@ -11,7 +11,8 @@ from tests.points import POINTS
 from wpriv.accountants import bdp, moments, renyi, wdp
 from wpriv.core.guarantee import Bracket, Guarantee
 from wpriv.core.pair_distances import of_distances
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace

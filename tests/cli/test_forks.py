@@ -12,7 +12,8 @@ import pytest
 
 from wpriv.accountants import rdp_filter
 from wpriv.cli.main import main
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.run.accounting import evaluate
 from wpriv.run.results import file_names

@@ -16,7 +16,8 @@ from wpriv.accountants._normal_approximation import composed
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_moments import LossClass, log_moment, loss_class
 from wpriv.core.loss_pair import LossPair, Tails
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair

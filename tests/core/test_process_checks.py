@@ -10,7 +10,8 @@ import pytest
 
 from wpriv.core import registry
 from wpriv.core.adjacency import PROVEN, SAMPLINGS, Adjacency, default_adjacency
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.uniform import Uniform

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.points import GOLDEN
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair, Tails
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.truncated_gauss import TruncatedGaussPair

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from wpriv.config.train_schema import Optimizer
-from wpriv.core.process import Sampling, Step
+from wpriv.core.process import Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine import ledger
 from wpriv.engine.job import Job, Schedule, optimizer_of
 from wpriv.engine.loop import Engine

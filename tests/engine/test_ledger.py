@@ -8,7 +8,8 @@ import os
 
 import pytest
 
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine import ledger
 from wpriv.engine.ledger import FORMAT
 from wpriv.errors import MissingResource, Unsupported, UsageError

@@ -18,7 +18,8 @@ from torch import nn
 from tests.engine.toys import BATCH, RECORDS, batches, engine, schedule, weights
 from tests.points import ROOT
 from wpriv.config.train_schema import Optimizer
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine import batch_gradient, checkpoint, ledger
 from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from wpriv.core.process import Sampling
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine.sampler import chunks, sampler
 from wpriv.errors import UsageError
 

@@ -11,7 +11,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from wpriv.config.train_schema import Optimizer, Privacy
-from wpriv.core.process import Sampling, Step
+from wpriv.core.process import Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine import batch_gradient
 from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine

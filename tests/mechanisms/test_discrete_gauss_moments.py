@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import wpriv
 from wpriv.core.loss_moments import log_moment
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss, LatticePair
 
 CASES = [(1.0, 1), (0.3, 1), (0.05, 1), (0.39, 1), (0.41, 2), (0.6, 3), (3.0, 2), (20.0, 1)]

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.mechanisms import _histogram_csv
 from wpriv.mechanisms.gauss import GaussPair

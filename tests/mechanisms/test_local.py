@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import wpriv
 from tests.points import GOLDEN
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.local_gauss import LocalGauss

@@ -14,8 +14,10 @@ import pytest
 import wpriv.mechanisms
 from wpriv.core import registry
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.errors import Unsupported
 
 EXAMPLES = {

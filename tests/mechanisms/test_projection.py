@@ -13,7 +13,8 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 from wpriv.accountants import _projected_length_tails, pld, rdp, renyi
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.projection import Projection, ProjectionPair

@@ -9,7 +9,8 @@ import pytest
 import wpriv
 from tests.points import GOLDEN
 from wpriv.cli.main import main
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.wgrad import Wgrad

@@ -10,7 +10,7 @@ import pytest
 from tests import oracles
 from wpriv.core.loss_moments import log_moment
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.subsampling import poisson
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.truncated_laplace import TruncatedLaplace

@@ -17,7 +17,8 @@ from tests import oracles
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace

@@ -9,7 +9,8 @@ import pytest
 from tests import oracles
 from tests.points import POINTS
 from wpriv.core.process import WeightedPairs
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.pld.composition import Composition

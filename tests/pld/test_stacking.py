@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.mechanisms.randomized_response import RandomizedResponse

@@ -14,7 +14,8 @@ from wpriv.config.document import Document
 from wpriv.config.recipe import check
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine.release import Bounded
 from wpriv.errors import MissingResource, UsageError
 from wpriv.run import load_recipe

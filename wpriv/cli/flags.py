@@ -37,7 +37,8 @@ Param = Annotated[
 N = Annotated[Text, typer.Option("--n", metavar="K", help="Number of compositions (releases, steps): 1000, 1e6, 2^20.")]
 Epochs = Annotated[Text, typer.Option("--epochs", metavar="E", help="Instead of --n: n = ceil(E / rate).")]
 SamplingKind = Annotated[
-    Text, typer.Option("--sampling", metavar="KIND", help="none, poisson, or fixed (fixed size, without replacement).")
+    Text,
+    typer.Option("--sampling", metavar="KIND", help="none, poisson, fixed (size, without replacement), or allocation."),
 ]
 Rate = Annotated[
     Text, typer.Option("--rate", metavar="Q", help="Share of the records that takes part in a step: 0.01, 256/60000.")

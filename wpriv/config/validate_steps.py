@@ -16,6 +16,7 @@ from wpriv.config.observation_generator import HELP, is_generator
 from wpriv.config.schema import Step, plugin_fields
 from wpriv.core import process, registry
 from wpriv.core.parameters import MAX_COUNT, type_words
+from wpriv.core.sampling import kinds
 from wpriv.errors import UsageError
 
 
@@ -96,7 +97,7 @@ def build(step: Step, values: Mapping[str, Any]) -> process.Step:
     mechanism = registry.mechanism(step.mech)(**given)
     rate = values.get("rate", step.rate)
     sampled = step.sampling is not None and rate is not None
-    sampling = process.Sampling(str(step.sampling), rate) if sampled else process.Sampling()
+    sampling = kinds.Sampling(str(step.sampling), rate) if sampled else kinds.Sampling()
     return process.Step(mechanism, values.get("n", step.n or 1), sampling)
 
 
@@ -114,7 +115,9 @@ def _schedule(step: Step, *, rate_needed: bool) -> str | None:
         rate = step.batch / step.records
     if rate is not None and not is_sampled:
         key = "rate" if step.batch is None else "batch"
-        return f"{key} needs sampling: poisson (each record by itself) or fixed (batches without replacement)"
+        return (
+            f"{key} needs sampling: poisson (each record by itself), fixed (batches without replacement) or allocation"
+        )
     if step.epochs is not None:
         if step.n is not None:
             return "n and epochs both set the number of compositions; give one of them"

@@ -1,4 +1,4 @@
-"""Adjacency: which inputs are neighbours, and which samplings have a proven dominating pair under each relation."""
+"""Adjacency and sampling: which inputs are neighbours, and which samplings have a proven dominating pair under each."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ _MEANINGS = {
 }
 # of mechanisms on a data set
 STANDARD_ADJACENCIES = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
-# the adjacencies under which each sampling has a proven dominating pair (Zhu, Dong, Wang 2022); the first is the
-# default
+# the adjacencies under which each sampling has a proven dominating pair (Zhu, Dong, Wang 2022; for random allocation
+# Feldman, Shenfeld 2025); the first is the default
 PROVEN = {
     "poisson": (Adjacency.ADD_REMOVE,),
     "fixed": (Adjacency.REPLACE_ONE, Adjacency.WITHIN_GROUP),
+    "allocation": (Adjacency.ADD_REMOVE,),
 }
 SAMPLINGS = ("none", *PROVEN)
 

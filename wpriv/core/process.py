@@ -7,51 +7,17 @@ import reprlib
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core.adjacency import PROVEN, SAMPLINGS, STANDARD_ADJACENCIES, Adjacency, default_adjacency
+from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, default_adjacency
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.sampled_step import check_step, check_together, sampled_pair
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
 
-
-@dataclass(frozen=True)
-class Sampling:
-    """The way in which the records of a step are drawn.
-
-    Args:
-        kind: ``none`` (all take part), ``poisson`` (independently), or ``fixed`` (a fixed number, without replacement).
-        rate: the probability that a record takes part, in (0, 1]; 1 without sampling.
-
-    Raises:
-        UsageError: an unknown kind, a rate outside (0, 1], or a rate below 1 without sampling.
-    """
-
-    kind: str = "none"
-    rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in SAMPLINGS:
-            raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}; found {reprlib.repr(self.kind)}")
-        object.__setattr__(self, "rate", finite_number(self.rate, "the sampling rate"))
-        if not 0 < self.rate <= 1:
-            raise UsageError(f"the sampling rate must lie in (0, 1]; found {self.rate}")
-        if self.kind == "none" and self.rate != 1:
-            raise UsageError(
-                f"a rate of {self.rate:g} needs `sampling='poisson'` or `sampling='fixed'`; found sampling 'none'"
-            )
-
-
-def Poisson(rate: float) -> Sampling:
-    """Poisson sampling: every record takes part in a step independently with probability ``rate``."""
-    return Sampling("poisson", rate)
-
-
-def FixedSize(rate: float) -> Sampling:
-    """Sampling without replacement: a step takes a uniformly random set of ``rate`` times the number of records."""
-    return Sampling("fixed", rate)
+UNSAMPLED = Sampling()
 
 
 @dataclass(frozen=True)
@@ -67,12 +33,13 @@ class Step:
         observed: pair distances of these releases, for data-dependent accountants; sigma and sensitivity are then
             multiples of its unit.
     Raises:
-        UsageError: a field of the wrong type, n outside 1 to 2^40, or fewer observed steps than n (one stands for all).
+        UsageError: a field of the wrong type, n outside 1 to 2^40 or no whole number of passes, or fewer observed steps
+            than n (one stands for all).
     """
 
     mechanism: Mechanism
     n: int = 1
-    sampling: Sampling = Sampling()
+    sampling: Sampling = UNSAMPLED
     observed: Observed | None = None
 
     def __post_init__(self) -> None:
@@ -85,11 +52,21 @@ class Step:
         object.__setattr__(self, "n", finite_number(self.n, "n, the number of compositions,", whole=True))
         if not 1 <= self.n <= MAX_COUNT:
             raise UsageError(f"n, the number of compositions, must be a whole number from 1 to 2^40; found {self.n}")
+        if self.n % self.sampling.pass_steps:
+            t = self.sampling.pass_steps
+            raise UsageError(
+                f"random allocation at rate 1/{t} has whole passes of {t} steps: n must be a multiple of {t}; "
+                f"found {self.n}"
+            )
         if self.observed is not None and 1 < self.observed.steps < self.n:
             raise UsageError(
                 f"n = {self.n} steps need as many observed; found {self.observed.steps} (or give one, which stands for "
                 f"all)"
             )
+
+    def weighted_pair(self) -> tuple[LossPair, int]:
+        """The dominating pair with its count: that of one step, or of one pass under random allocation."""
+        return sampled_pair(self.mechanism, self.sampling), self.n // self.sampling.pass_steps
 
     def describe(self) -> dict[str, Any]:
         """Mechanism, n, sampling and rate as plain data."""
@@ -129,7 +106,7 @@ class Process:
             known = ", ".join(STANDARD_ADJACENCIES)
             raise UsageError(f"adjacency must be one of {known}; found {reprlib.repr(self.adjacency)}")
         kinds = {step.sampling.kind for step in self.steps}
-        _check_together(kinds)
+        check_together(kinds)
         object.__setattr__(self, "adjacency", str(self.adjacency or _default_adjacency(self.steps)))
         known_adjacencies = {a for step in self.steps for a in step.mechanism.adjacencies} | set(STANDARD_ADJACENCIES)
         if self.adjacency not in known_adjacencies:
@@ -137,7 +114,7 @@ class Process:
                 f"adjacency must be one of {', '.join(sorted(known_adjacencies))}; found {self.adjacency!r}"
             )
         for step in self.steps:
-            _check(step, self.adjacency)
+            check_step(step.mechanism, step.sampling, self.adjacency)
 
     def __add__(self, other: Process | Step) -> Process:
         """The composition: the steps of this process, then those of the other.
@@ -160,17 +137,20 @@ class Process:
     def directions(self) -> list[WeightedPairs]:
         """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree.
 
+        A pair of random allocation is that of a whole pass.
+
         Raises:
             Unsupported: only bounds of the Renyi divergences are known of some step; see ``renyi_directions``.
         """
-        return _both_orders([(_sampled(step), step.n) for step in self.steps])
+        return _both_orders([step.weighted_pair() for step in self.steps])
 
     def renyi_directions(self) -> list[WeightedPairs]:
         """The same for accountants that ask a pair for its Renyi divergences (or its rho) and for nothing else.
 
         It includes steps of which only bounds of the divergences are known.
         """
-        return _both_orders([(step.mechanism.renyi_bound() or _sampled(step), step.n) for step in self.steps])
+        bounds = [(step, step.mechanism.renyi_bound()) for step in self.steps]
+        return _both_orders([step.weighted_pair() if bound is None else (bound, step.n) for step, bound in bounds])
 
     def describe(self) -> list[dict[str, Any]]:
         """The steps as plain data."""
@@ -233,54 +213,20 @@ def require_exact_plds(directions: list[WeightedPairs], accountant: str) -> None
             )
 
 
+def refuse_allocation(process: Process, accountant: str) -> None:
+    """Refuse random allocation, for accountants without a proof for it.
+
+    Raises:
+        Unsupported: some step is sampled so.
+    """
+    if any(step.sampling.kind == "allocation" for step in process.steps):
+        raise Unsupported(
+            f"{accountant} has no proven bound for random allocation, whose steps depend on each other through the one "
+            f"in which a record takes part. Use pld"
+        )
+
+
 def _default_adjacency(steps: tuple[Step, ...]) -> Adjacency:
     defined = steps[0].mechanism.adjacencies
     natural = default_adjacency("fixed" if any(step.sampling.kind == "fixed" for step in steps) else "none")
     return natural if natural in defined else defined[0]
-
-
-def _sampled(step: Step) -> LossPair:
-    pair, sampling = step.mechanism.pair(), step.sampling
-    if sampling.kind == "none":
-        return pair
-    return (poisson if sampling.kind == "poisson" else fixed)(pair, sampling.rate)
-
-
-def _check_together(kinds: set[str]) -> None:
-    """Refuse samplings in one process that no adjacency covers together."""
-    sampled = sorted(kinds - {"none"})
-    if len(sampled) > 1 and not set.intersection(*(set(PROVEN[kind]) for kind in sampled)):
-        proven = ", ".join(f"that of {kind} sampling under {' or '.join(PROVEN[kind])} only" for kind in sampled)
-        raise Unsupported(
-            f"the process has steps of {' and of '.join(sampled)} sampling, whose dominating pairs are proven under "
-            f"different adjacencies: {proven} (Zhu, Dong, Wang 2022). Account for each kind by itself"
-        )
-
-
-def _check(step: Step, adjacency: str) -> None:
-    """Refuse a step without a proven dominating pair under the adjacency."""
-    mechanism, kind = step.mechanism, step.sampling.kind
-    if kind == "poisson" and mechanism.why_not_poisson:
-        raise Unsupported(f"{mechanism.name} has no Poisson sampling: {mechanism.why_not_poisson}")
-    if adjacency not in mechanism.adjacencies:
-        raise Unsupported(
-            f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}. "
-            f"Give `adjacency` {mechanism.adjacencies[0]}"
-        )
-    if kind == "none":
-        return
-    if not mechanism.dominating or mechanism.why_not_sampled:
-        raise Unsupported(f"{mechanism.name} cannot be subsampled: {mechanism.why_not_sampled}")
-    if adjacency not in PROVEN[kind]:
-        other = "fixed" if kind == "poisson" else "poisson"
-        common = [a for a in PROVEN[kind] if a in mechanism.adjacencies]
-        advice = f"`adjacency='{common[0]}'`, or `sampling='{other}'`" if common else f"`sampling='{other}'`"
-        raise Unsupported(
-            f"{kind} sampling has a proven dominating pair under {PROVEN[kind][0]} only (Zhu, Dong, Wang 2022); found "
-            f"adjacency {adjacency!r}. Use {advice}"
-        )
-    if kind == "fixed" and not mechanism.pair().symmetric:
-        raise Unsupported(
-            f"fixed-size sampling needs a pair with the same loss distribution in both orders of the neighbours; "
-            f"{mechanism.name} has none"
-        )

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.config.train_schema import Optimizer
-from wpriv.core.process import Sampling, Step
+from wpriv.core.process import Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine.batch_gradient import BatchGradient
 from wpriv.engine.noise_stream import Noise
 from wpriv.engine.release import Bounded, add_noise

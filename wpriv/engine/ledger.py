@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files import durable_writes
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wpriv.config.train_schema import Train
 from wpriv.core.adjacency import default_adjacency
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.process import Sampling
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss

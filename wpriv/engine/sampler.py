@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wpriv.core.process import Sampling
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import UsageError
 
 Indices = NDArray[np.int64]

@@ -12,7 +12,8 @@ from scipy.special import betaincc, ndtr, ndtri
 
 from wpriv.accountants import _projected_length_tails as tails
 from wpriv.accountants import pld, swd_tail
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.mechanisms.projection import Projection, ProjectionPair
 from wpriv.numerics import gaussian_calibration, wasserstein_1d
 from wpriv.numerics.arrays import Array

@@ -12,10 +12,10 @@ from scipy.special import ndtr
 
 from wpriv.accountants import pld
 from wpriv.accountants._normal_approximation import composed
-from wpriv.core import subsampling
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Step
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.laplace import Laplace, LaplacePair
 from wpriv.numerics.arrays import Array
@@ -170,7 +170,7 @@ def _step_1() -> Iterator[Case]:
 
 def _sampling() -> Iterator[Case]:
     base = GaussPair(1 / 4)
-    printed, right = (math.exp(float(subsampling.poisson(base, q).log_delta(0.0))) for q in (0.99, 0.01))
+    printed, right = (math.exp(float(poisson(base, q).log_delta(0.0))) for q in (0.99, 0.01))
     yield "q=.01, sigma=4, n=1: delta at eps=0", printed, right
 
 

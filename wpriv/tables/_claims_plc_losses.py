@@ -11,7 +11,8 @@ import numpy as np
 
 from wpriv.accountants import markov, rdp, rdp_mironov
 from wpriv.core.atomic_pair import AtomicPair
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.numerics.arrays import Array

@@ -12,7 +12,8 @@ from typing import Any
 
 from wpriv.accountants import gdp_clt, pld
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.root_finding import smallest_meeting
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from wpriv.config.field_types import Count, Field, Positive, StrictModel
 from wpriv.core import registry
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.mechanisms.projection import Projection
 from wpriv.tasks import _normalisation

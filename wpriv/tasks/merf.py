@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.config.document import Key
 from wpriv.config.field_types import Count, Field, Positive
 from wpriv.config.train_schema import Train
-from wpriv.core.process import Sampling
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss

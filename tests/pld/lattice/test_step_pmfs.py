@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from wpriv.core.subsampling import poisson
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.pld import constants
 from wpriv.pld.composition import Composition

@@ -11,7 +11,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests import oracles
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.gauss import GaussPair

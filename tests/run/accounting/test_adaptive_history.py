@@ -21,7 +21,8 @@ import wpriv
 from tests.run.accounting.test_budget_verb import gauss_delta
 from wpriv.accountants import rdp_filter
 from wpriv.cli.main import main
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine import ledger
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss

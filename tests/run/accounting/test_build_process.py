@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wpriv.core.process import Sampling, Step
+from wpriv.core.process import Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import MissingResource, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.numerics.parse_numbers import number

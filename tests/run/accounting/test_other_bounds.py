@@ -18,8 +18,10 @@ import wpriv
 from tests.oracles import atoms_delta, contour_log_delta, poisson_gauss
 from wpriv.cli.main import main
 from wpriv.core.guarantee import Bracket, Curve
-from wpriv.core.process import Process, Sampling, Step
-from wpriv.core.subsampling import fixed, poisson
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.fixed_size_pair import fixed
+from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace

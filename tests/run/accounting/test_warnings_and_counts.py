@@ -15,7 +15,8 @@ import wpriv
 from tests.oracles import contour_log_delta, poisson_gauss
 from tests.run.accounting.test_budget_verb import gauss_delta
 from wpriv.cli.main import main
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.randomized_response import RandomizedResponse

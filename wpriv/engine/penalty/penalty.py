@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wpriv.core.process import Sampling, Step
+from wpriv.core.process import Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import UsageError
 from wpriv.mechanisms.wgrad import Wgrad
 

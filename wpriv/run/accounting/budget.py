@@ -8,7 +8,8 @@ from typing import Any, Unpack
 
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.process import Process, Sampling
+from wpriv.core.process import Process
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run.accounting import adaptive_history, build_process, evaluate
 from wpriv.run.accounting import attack as attacks
@@ -49,7 +50,8 @@ def budget(
         delta: the delta at which eps is computed; exactly one of the two is given.
         accountant: the name of an accountant, with options as ``"wdp:order=16"``.
         n: number of compositions (default 1).
-        sampling: ``Poisson(0.01)`` or ``FixedSize(0.01)``; or ``none``, ``poisson`` or ``fixed``.
+        sampling: ``Poisson(0.01)``, ``FixedSize(0.01)`` or ``Allocation(0.01)``; or ``none``, ``poisson``, ``fixed`` or
+            ``allocation``.
         rate: share of the records in a step, where ``sampling`` is a word.
         batch: instead of the rate, the records of a step, with ``records``.
         records: size of the data set.

@@ -12,7 +12,8 @@ from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import type_words
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import UsageError, WprivError
 from wpriv.hints import did_you_mean
 from wpriv.numerics.parse_numbers import number, shown, whole
@@ -52,7 +53,10 @@ def step(spec: Mapping[str, Any]) -> Step:
             raise UsageError(f"{mech} needs {flag(name)} ({meaning}); found none")
     kind = "none" if spec.get("sampling") is None else spec["sampling"]
     return Step(
-        cls(**values), whole(spec.get("n", 1), "n"), _sampling(kind, spec.get("rate")), _distances(spec.get("observed"))
+        cls(**values),
+        whole(spec.get("n", 1), "n"),
+        sampling_of(kind, spec.get("rate")),
+        _distances(spec.get("observed")),
     )
 
 
@@ -109,7 +113,8 @@ def flag(name: str) -> str:
     return f"`{name}`" if name in ("sigma", "scale", "sensitivity") else f"`{name}=...`"
 
 
-def _sampling(kind: Any, rate: Any) -> Sampling:
+def sampling_of(kind: Any, rate: Any) -> Sampling:
+    """The sampling of a kind and a rate as a user wrote them."""
     if kind in SAMPLINGS and kind != "none" and rate is None:
         raise UsageError(f"`sampling='{kind}'` needs a rate: give `rate`, or `batch` with `records`")
     return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"))
@@ -179,7 +184,7 @@ def described_process(
             raise UsageError(f"{subject} has its parameters; leave out {', '.join(params)}")
         repeated = repetition(**{key: keys[key] for key in REPETITION_KEYS}, sampling=keys["sampling"])
         count = 1 if repeated.n is None else repeated.n
-        step = Step(subject, count, _sampling(keys["sampling"], repeated.rate), _distances(observed))
+        step = Step(subject, count, sampling_of(keys["sampling"], repeated.rate), _distances(observed))
         process = Process((step,), "" if adjacency is None else adjacency)
         return DescribedProcess(process, (*repeated.notes, *_readings(process)), _size([{"records": records}]))
     _refuse_beside(

@@ -10,7 +10,8 @@ from typing import Any, Unpack
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.process import Process, Sampling
+from wpriv.core.process import Process
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
 from wpriv.run.accounting import build_process, classical_formulas, evaluate
@@ -145,12 +146,19 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
     if spec["n"] is None:
         if sampled and spec["rate"] is None:
             raise UsageError("n and the sampling rate are both missing; give one of them")
+        unit = build_process.sampling_of(spec.get("sampling") or "none", spec["rate"]).pass_steps
+        passes = f", in whole passes of {unit} steps" if unit > 1 else ""
         return (
-            SearchParameter("n", -1, 1, MAX_COUNT, whole=True),
+            SearchParameter("n", -1, unit, MAX_COUNT // unit * unit, whole=True, unit=unit),
             spec,
-            ["n, the number of compositions, is solved for"],
+            [f"n, the number of compositions, is solved for{passes}"],
         )
     if sampled and spec["rate"] is None:
+        if spec["sampling"] == "allocation":
+            raise UsageError(
+                "random allocation has rates 1/t only, among which calibrate does not search: give `rate`, and leave "
+                "out the noise or `n`"
+            )
         return SearchParameter("rate", -1, 1e-15, 1.0), spec, ["the sampling rate is solved for"]
     build_process.step({**spec, "rate": spec["rate"] or (1.0 if sampled else None)})
     given = f"{build_process.flag(noise)}, " if noise is not None else ""

@@ -16,6 +16,8 @@ DEFAULT_TOL = 1e-3
 # default relative width for a single answer, so that every printed digit is right; the second for mechanisms whose PLD
 # is only known between two others, where a narrower bracket takes ten times as long
 ANSWER_TOL, SANDWICHED_ANSWER_TOL = 1e-6, 1e-3
+# the same where only random allocation is known between two others
+ALLOCATED_ANSWER_TOL = 1e-4
 # the notions in which a larger delta buys a smaller eps
 EPS_DELTA = ("approximate-dp", "probabilistic-dp")
 
@@ -54,6 +56,8 @@ def checked_tol(tol: float) -> float:
 
 def answer_tol(process: Process) -> float:
     """The default relative width of the bracket of a single answer."""
+    if any(step.sampling.kind == "allocation" for step in process.steps):
+        return ALLOCATED_ANSWER_TOL
     return (
         SANDWICHED_ANSWER_TOL
         if any(sandwich(run, SANDWICHED_ANSWER_TOL) is not None for run in process.renyi_directions())

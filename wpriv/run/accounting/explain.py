@@ -17,6 +17,8 @@ SAMPLING = {
     "not covered",
     "fixed": "every step must draw a fresh batch of exactly rate x records without replacement; shuffled epochs are "
     "not covered",
+    "allocation": "every record must draw, by itself and afresh in each pass of 1 / rate steps, the one step it takes "
+    "part in; shuffled batches of equal size are not covered",
 }
 
 FRESH = "every step draws fresh noise"

@@ -26,7 +26,7 @@ def initial_guess(knob: SearchParameter, at: Callable[[float], Process], eps: fl
         return float(step.n * step.sampling.rate**2 * _chi_square(step.mechanism))
 
     if knob.whole:
-        return _clamp(target / max(total_mu_squared(1), 1e-300), knob)
+        return _clamp(knob.unit * target / max(total_mu_squared(knob.unit), 1e-300), knob)
     if knob.privacy_direction < 0:
         return _clamp(math.sqrt(target / max(total_mu_squared(1.0), 1e-300)), knob)
     value = 1.0

@@ -74,6 +74,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             "add-remove",
             "each record joins each step independently with the same probability; neighbours differ by one record",
         ),
+        *_by_allocation(poisson),
         Interpretation(poisson, "replace-one", "pld", "Poisson sampling, but one record is replaced by another"),
         Interpretation(
             {**base, **fixed},
@@ -111,6 +112,15 @@ def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Inter
             spec, adjacency, "clt", "the same, by the class of the privacy loss: an estimate, may be below the truth"
         ),
     ]
+
+
+def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
+    """Random allocation, where the steps are whole passes of one over the rate."""
+    steps = round(1 / poisson["rate"])
+    if abs(1 / poisson["rate"] - steps) > 1e-3 or poisson["n"] % steps:
+        return []
+    assumption = "each record joins one step of each pass, drawn uniformly and by itself; certified"
+    return [Interpretation({**poisson, "sampling": "allocation"}, "add-remove", "pld", assumption)]
 
 
 def _unsampled(plain: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Interpretation]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.process import Sampling
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 
@@ -74,7 +74,8 @@ def repetition(
     if share is not None and sampling == "none":
         given = "`batch`" if batch is not None else "`rate`"
         raise UsageError(
-            f"{given} needs `sampling`: poisson (each record by itself) or fixed (batches without replacement)"
+            f"{given} needs `sampling`: poisson (each record by itself), fixed (batches without replacement) or "
+            f"allocation (one random step of each pass)"
         )
     if epochs is None:
         return Repetition(None if n is None else whole(n, "n"), share, tuple(notes))

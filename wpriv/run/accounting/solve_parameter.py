@@ -60,7 +60,7 @@ class SolvedParameter:
         if self.missed is None:
             return None
         # the best whole number is at most the last one before the first known to miss
-        best = self.missed - 1 if self.knob.whole else self.missed
+        best = self.missed - self.knob.unit if self.knob.whole else self.missed
         return abs(best - self.value) / self.value
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,14 +87,14 @@ class SolvedParameter:
         if self.knob.whole and not self.most:
             last = (
                 ""
-                if self.missed in (None, self.value + 2)
+                if self.missed in (None, self.value + 2 * self.knob.unit)
                 else " and more"
                 if self.missed is None
-                else f" to {self.missed - 1:.12g}"
+                else f" to {self.missed - self.knob.unit:.12g}"
             )
             return [
-                f"n = {self.value + 1:.12g}{last} may meet the target as well: the bracket of {accountant} is too wide "
-                f"to tell"
+                f"n = {self.value + self.knob.unit:.12g}{last} may meet the target as well: the bracket of "
+                f"{accountant} is too wide to tell"
             ]
         return []
 

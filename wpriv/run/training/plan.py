@@ -11,7 +11,8 @@ from wpriv import tasks
 from wpriv.config.recipe import Recipe
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.guarantee import Guarantee
-from wpriv.core.process import Process, Sampling, Step
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine import release_spec
 from wpriv.engine.cost_estimate import CostEstimate
 from wpriv.engine.release_spec import ReleaseSpec
