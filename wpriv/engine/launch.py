@@ -12,7 +12,7 @@ import torch
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.engine import distributed
-from wpriv.engine.job import Schedule
+from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine
 from wpriv.engine.training_state import Row, inherit
 from wpriv.errors import MissingResource, Unsupported
@@ -48,10 +48,12 @@ def launch(
     stop: Callable[[], str | None] = lambda: None,
     on_epoch: Callable[[Row], Row] = lambda row: row,
     on_step: Callable[[int], None] = lambda step: None,
+    build_job: Callable[..., Job] | None = None,
 ) -> Engine:
     """Train what a recipe names on data that were read, and return the engine at its end.
 
     Args:
+        build_job: makes the job in place of the task of the recipe, from objects that only the caller has.
         begin: called once the task, and for a fork the weights in the folder, have been accepted; before that the
             folder is not changed.
     Raises:
@@ -67,7 +69,8 @@ def launch(
     seeds: Seeds = distributed.broadcast(training_seeds(recipe.seed, schedule.run))
     # models draw their first weights, and dropout its masks, from torch's global generators
     torch.manual_seed(seeds.model)
-    job = registry.load("tasks", recipe.task).TASK.build_job(recipe, data, torch_device, adjacency=schedule.adjacency)
+    build = build_job or registry.load("tasks", recipe.task).TASK.build_job
+    job = build(recipe, data, torch_device, adjacency=schedule.adjacency)
     if distributed.size() > 1 and (job.custom_step is not None or job.groups):
         raise Unsupported(f"the task {recipe.task} needs each whole batch in one process; run it without torchrun")
     if fork:
