@@ -1,4 +1,4 @@
-"""Train a checked recipe on its data: the function through which the verb ``train`` uses torch."""
+"""The engine of a training, from a checked recipe and its data; through this file the verb ``train`` uses torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wpriv.core import registry
 from wpriv.engine import distributed
 from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine
-from wpriv.engine.training_state import Row, inherit
+from wpriv.engine.training_state import inherit
 from wpriv.errors import MissingResource, Unsupported
 from wpriv.randomness.seeds import Seeds, training_seeds
 
@@ -34,7 +34,7 @@ def device_of(name: str) -> torch.device:
     return torch.device("cpu")
 
 
-def launch(
+def prepare(
     recipe: Train,
     data: Any,
     schedule: Schedule,
@@ -45,19 +45,15 @@ def launch(
     resume: bool = False,
     fork: bool = False,
     begin: Callable[[], object] = lambda: None,
-    stop: Callable[[], str | None] = lambda: None,
-    on_epoch: Callable[[Row], Row] = lambda row: row,
-    on_step: Callable[[int], None] = lambda step: None,
     build_job: Callable[..., Job] | None = None,
 ) -> Engine:
-    """Train what a recipe names on data that were read, and return the engine at its end.
+    """Return the engine of a training at its beginning, or where the checkpoint in its folder was made.
 
     Args:
         build_job: makes the job in place of the task of the recipe, from objects that only the caller has.
         begin: called once the task, and for a fork the weights in the folder, have been accepted; before that the
             folder is not changed.
     Raises:
-        Interrupted: ``stop`` gave a reason; everything is saved.
         UsageError, Unsupported, MissingResource: the task does not accept the recipe, or the device is missing.
     """
     distributed.join()
@@ -76,9 +72,7 @@ def launch(
     if fork:
         inherit(job.model, folder, torch_device)
     begin()
-    engine = Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)
-    engine.run(stop=stop, on_epoch=on_epoch, on_step=on_step)
-    return engine
+    return Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)
 
 
 def about() -> dict[str, Any]:

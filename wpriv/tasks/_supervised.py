@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wpriv.config.train_schema import Train
@@ -74,7 +75,13 @@ def build_job(
     batches = batch_gradient.Batches(model, loss, fetch, physical)
     aggregate = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
     observe = distance_observer.make_observer(batches, recipe, adjacency)
-    return Job(model, aggregate, evaluate, observe, method=method)
+
+    def with_loss(other: Callable[[Tensor, Tensor], Tensor]) -> Any:
+        # how this loss is clipped is tried anew, at its first batch
+        changed = replace(batches, loss=other)
+        return batch_gradient.make_aggregator(changed, private, adjacency, recipe.batch or len(inputs))
+
+    return Job(model, aggregate, evaluate, observe, method=method, fetch=fetch, with_loss=with_loss)
 
 
 def _check_fit(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, targets: Tensor) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,34 +66,46 @@ class TrainingRun:
 
     def run(self, **start: bool) -> Trained:
         """Train unless the folder holds the finished run; ``start`` is as in ``planned``."""
+        with contextlib.ExitStack() as stack:
+            begun = self.begin(stack, **start)
+            if begun.to_train:
+                with _leaving_at_interrupts():
+                    self.prepare(begun).finish()
+            return self.conclude(begun)
+
+    def begin(self, stack: contextlib.ExitStack, **start: bool) -> Begun:
+        """Plan the run and determine how it begins in its folder, which is locked until the stack is closed."""
         recipe, data = self.recipe, self.data
         sizes = load_data.sizes_of(recipe, data)
         folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
         if folder.done:
-            return self._finished(plan.plan(recipe, sizes, folder.earlier_process()), folder)
-        from wpriv.engine import distributed, launch
+            return Begun(plan.plan(recipe, sizes, folder.earlier_process()), folder, "", {}, to_train=False)
+        from wpriv.engine import launch
 
         self._warn_of_scales()
         launch.device_of(self.device)  # before anything is written
-        with contextlib.ExitStack() as stack:
-            busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with --out"
-            together(lambda: stack.enter_context(locked(self.out / LOCK, busy)))
-            # inspect again, now that no other process can change the folder
-            folder = together(lambda: run_folder.resolve_run(run_folder.inspect(self.out, recipe, **start), recipe))
-            job = plan.plan(recipe, sizes, folder.earlier_process())
-            if folder.done:
-                return self._finished(job, folder)
-            about = self._provenance()
-            identity = run_folder.identity(recipe, job.steps, job.multiplier, data.fingerprint, folder.run)
-            if not (folder.weights and together(lambda: _is_trained(folder, identity))):
-                self._fit(job, folder, identity, about)
-                about["wall_seconds"] = round(time.time() - self.started, 1)
+        busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with --out"
+        together(lambda: stack.enter_context(locked(self.out / LOCK, busy)))
+        # inspect again, now that no other process can change the folder
+        folder = together(lambda: run_folder.resolve_run(run_folder.inspect(self.out, recipe, **start), recipe))
+        job = plan.plan(recipe, sizes, folder.earlier_process())
+        identity = run_folder.identity(recipe, job.steps, job.multiplier, data.fingerprint, folder.run)
+        trained = folder.done or (folder.weights and together(lambda: _is_trained(folder, identity)))
+        return Begun(job, folder, identity, self._provenance(), to_train=not trained)
+
+    def conclude(self, begun: Begun) -> Trained:
+        """Write the statement of a run that has been trained, and return it."""
+        job, folder = begun.plan, begun.folder
+        if not folder.done:
+            from wpriv.engine import distributed, launch
+
+            if begun.to_train:
+                begun.about["wall_seconds"] = round(time.time() - self.started, 1)
                 folder = replace(folder, fresh=False)
-            about |= launch.about()
-            reports = None if data.noise is None else data.noise.statement
-            together(lambda: finalize.conclude(job, folder, about, reports))
+            reports = None if self.data.noise is None else self.data.noise.statement
+            together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports))
             distributed.leave()
-            return self._finished(job, folder)
+        return self._finished(job, folder)
 
     def _finished(self, job: Plan, folder: RunFolder) -> Trained:
         """The training whose results the folder holds, with the network that was trained."""
@@ -118,35 +130,77 @@ class TrainingRun:
             "data_fingerprint": self.data.fingerprint,
         }
 
-    def _fit(self, job: Plan, folder: RunFolder, identity: str, about: dict[str, Any]) -> None:
-        """Train as planned; the folder is claimed once the task has accepted model and data."""
+    def prepare(self, begun: Begun) -> Prepared:
+        """Build the engine; the folder is claimed once the task has accepted model and data."""
         from wpriv.engine import distributed, launch
 
+        job, folder = begun.plan, begun.folder
         reporter = progress.Progress(job, folder, self.say, writes=distributed.is_main())
 
-        def begin() -> None:
-            together(lambda: run_folder.claim(folder, job.recipe, {**about, **launch.about()}))
+        def claim() -> None:
+            together(lambda: run_folder.claim(folder, job.recipe, {**begun.about, **launch.about()}))
             reporter.begin()
 
-        try:
-            launch.launch(
-                job.train,
-                self.data,
-                schedule(job, folder.run),
-                folder.path,
-                identity=identity,
-                device=self.device,
-                resume=folder.resume,
-                fork=folder.fork,
-                begin=begin,
-                stop=self.stop,
-                on_epoch=reporter.epoch,
-                on_step=reporter.step,
-                build_job=None if self.own is None else self.own.build_job,
-            )
-        except Interrupted:  # all processes stop at the same step
-            distributed.leave()
-            raise
+        engine = launch.prepare(
+            job.train,
+            self.data,
+            schedule(job, folder.run),
+            folder.path,
+            identity=begun.identity,
+            device=self.device,
+            resume=folder.resume,
+            fork=folder.fork,
+            begin=claim,
+            build_job=None if self.own is None else self.own.build_job,
+        )
+        return Prepared(engine, reporter, self.stop)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that is about to begin.
+
+    Args:
+        identity: see ``run_folder.identity``. about: provenance.
+        to_train: whether steps are left; otherwise the folder holds the trained weights, or all results.
+    """
+
+    plan: Plan
+    folder: RunFolder
+    identity: str
+    about: dict[str, Any]
+    to_train: bool
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An engine with what listens to it and what may stop it."""
+
+    engine: Any
+    reporter: progress.Progress
+    stop: Stop
+
+    def batches(self) -> Generator[Any, None, None]:
+        """Yield the places of the records of every step that is left; see ``Engine.batches``."""
+        listeners = {"on_epoch": self.reporter.epoch, "on_step": self.reporter.step}
+        yield from self.engine.batches(stop=self.stop, **listeners)
+
+    def finish(self) -> None:
+        """Train all steps that are left."""
+        for indices in self.batches():
+            self.engine.step(indices)
+
+
+@contextlib.contextmanager
+def _leaving_at_interrupts() -> Iterator[None]:
+    """Leave the group of processes where a run is interrupted: all of them stop at the same step."""
+    from wpriv.engine import distributed
+
+    try:
+        yield
+    except Interrupted:
+        distributed.leave()
+        raise
 
 
 def _require_records(folder: RunFolder, data: Any) -> None:
