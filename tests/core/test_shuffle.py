@@ -124,10 +124,21 @@ def test_tails_of_a_sum_of_scores_agree_with_direct_convolution():
         total = np.convolve(total, on_line[0])
     (above,), (below,), error = score_sum_rates(scores, usual, [other], 7, 128)
     assert error < 1e-11
+    first = round(7 * float(usual @ scores)) - 64
     for k in range(-21, 36):
         exact = total[max(k + 21, 0) :].sum()
-        assert abs(above[k + 64] - exact) <= error + 1e-14
-        assert abs(below[k + 64] - (1 - exact)) <= error + 1e-14
+        assert abs(above[k - first] - exact) <= error + 1e-14
+        assert abs(below[k - first] - (1 - exact)) <= error + 1e-14
+
+
+def test_what_leaves_the_window_of_a_sum_is_in_its_error():
+    scores = np.array([-1, 1])
+    (above,), (below,), error = score_sum_rates(scores, np.array([0.5, 0.5]), [np.array([0.5, 0.5])], 400, 64)
+    # P(sum >= 20) of 400 coin flips, by the binomial distribution
+    exact = sum(math.comb(400, k) for k in range(210, 401)) / 2**400
+    assert 1e-3 < error < 1
+    assert abs(above[20 + 32] - exact) <= error
+    assert abs(below[20 + 32] - (1 - exact)) <= error
 
 
 @settings(max_examples=60, deadline=None)
@@ -179,6 +190,19 @@ def test_bracket_is_at_least_that_of_a_trial_with_the_maximum_alone(sigma, steps
 def test_the_lower_end_exceeds_poisson_sampling_also_at_large_noise():
     poisson = wpriv.budget("gauss", sigma=4, n=65600, sampling=wpriv.Poisson(0.01), delta=1e-4)
     assert budget(4, 100, 656, delta=1e-4).epsilon.lower > 1.1 * poisson.epsilon.upper
+
+
+@pytest.mark.slow
+def test_very_small_and_very_large_noise_and_very_long_passes_have_sensible_ends():
+    row = budget(0.01, 50, 2, delta=1e-5)
+    assert 1000 < row.epsilon.lower < row.epsilon.upper
+    assert budget(0.1, 50, 2, delta=1e-5).epsilon.lower == pytest.approx(
+        budget(0.1, 50, 2, delta=1e-5).epsilon.upper, rel=1e-3
+    )
+    assert budget(1e5, 50, 2, delta=1e-5).epsilon.upper == 0
+    # without the scores of batches on enough places the sum would drift out of its window
+    assert profile(witness_pair("gauss", 4.0, 10**6), 0.0) > 1e-4
+    assert profile(witness_pair("gauss", 1.0, 10**12), 0.0) >= 0
 
 
 def test_one_batch_a_pass_is_no_sampling():

@@ -28,13 +28,16 @@ def score_sum_rates(
     """Compute the tails of a sum of ``count`` scores, one of which has another distribution than all the rest.
 
     Args:
-        scores: [m] whole numbers, the score of each cell; the usual mean score should be near zero.
+        scores: [m] whole numbers, the score of each cell.
         usual: [m] masses of the cells for all values but one. others: for each case [m] masses for that one value.
         count: number of values, at least 2. size: number of places of the window of the sum, a power of two.
     Returns:
-        For each case [size + 1] P(sum >= k) and P(sum < k) for k from -size/2 on, and a bound of the error of all of
-        them (without that of the masses of ``others``).
+        For each case [size + 1] P(sum >= k) and P(sum < k) for k from c - size/2 on, where c is the usual mean of the
+        sum, rounded; and a bound of the error of all of them (without that of the masses of ``others``).
     """
+    mean = float(usual @ scores)
+    first = round(count * mean) - size // 2
+    centred = np.asarray(scores - mean, dtype=float)
     rest, *one = (np.fft.rfft(_on_circle(scores, masses, size)) for masses in (usual, *others))
     unit = max(float(np.finfo(rest.real.dtype).eps) / 2, EXTENDED_ROUNDOFF)
     layers = LAYER_ROUNDINGS * unit * (math.log2(size) + 4)
@@ -49,10 +52,10 @@ def score_sum_rates(
     power = _power(rest, count - 1)
     above, below = [], []
     for spectrum in one:
-        masses = np.maximum(np.roll(np.fft.irfft(power * spectrum, size), size // 2).astype(float), 0.0)
+        masses = np.maximum(np.roll(np.fft.irfft(power * spectrum, size), -(first % size)).astype(float), 0.0)
         above.append(np.append(np.cumsum(masses[::-1])[::-1], 0.0))
         below.append(np.append(0.0, np.cumsum(masses)))
-    return above, below, error + max(_wrapped(scores, usual, masses, count, size) for masses in others)
+    return above, below, error + max(_wrapped(centred, usual, masses, count, size) for masses in others)
 
 
 def _on_circle(scores: Counts, masses: Array, size: int) -> np.ndarray:
@@ -61,15 +64,15 @@ def _on_circle(scores: Counts, masses: Array, size: int) -> np.ndarray:
     return circle
 
 
-def _wrapped(scores: Counts, usual: Array, other: Array, count: int, size: int) -> float:
-    """Chernoff's bound of the probability that the sum lies outside the window, in either direction."""
+def _wrapped(centred: Array, usual: Array, other: Array, count: int, size: int) -> float:
+    """Chernoff's bound of the probability that the sum of centred scores leaves the window on either side."""
     total = 0.0
     for sign in (1.0, -1.0):
         tilts = TILTS / (size / 2)
-        exponents = sign * tilts[:, None] * scores
+        exponents = sign * tilts[:, None] * centred
         log_usual, log_other = (_log_mean_exp(exponents, masses) for masses in (usual, other))
         slack = 1e-9 + 1e-12 * count
-        total += math.exp(min(float(np.min((count - 1) * log_usual + log_other - TILTS)) + slack, 0.0))
+        total += math.exp(min(float(np.min((count - 1) * log_usual + log_other - tilts * (size / 2 - 1))) + slack, 0.0))
     return total
 
 

@@ -30,8 +30,14 @@ THRESHOLDS, REACH = 300, {"gauss": 13.0, "laplace": 80.0}
 RATIOS, CUT_COUNTS = (0.3, 1.0, 5.0), (10.0, 1.0, 0.1, 0.01, 0.001)
 # cells of a batch sum, places of the window of the sum of scores, and standard deviations that it holds
 CELLS, WINDOW, DEVIATIONS = 2048, 1 << 14, 10.0
-# noise below which scores would overflow; there the maximum is all that matters
-LEAST_SCALE = 0.1
+# ln of the probability of no alarm without the record below which a test is left out: such tests are slow to compose,
+# and matter in the order "without the record" alone, far below the other
+LOG_LEAST_QUIET = -35.0
+# batches for which such a window is fine enough
+FEW = 1e5
+# noise below which scores would overflow, and batches beyond which their sums are known too poorly; there the maximum
+# is all that is used
+LEAST_SCALE, MAX_STEPS = 0.1, 10**7
 
 
 class Noise(NamedTuple):
@@ -69,7 +75,7 @@ def witness_pair(family: str, scale: float, steps: int) -> AtomicPair:
     """
     noise = Noise(family, scale)
     rates = [_maximum(noise, steps)]
-    if scale >= LEAST_SCALE:
+    if scale >= LEAST_SCALE and steps <= MAX_STEPS:
         rates += _scores(noise, steps)
     return dominated_pair(joined(rates))
 
@@ -82,9 +88,9 @@ def _maximum(noise: Noise, steps: int) -> ErrorRates:
     x = np.unique(np.concatenate(around))
     rest = (steps - 1) * noise.log_cdf(x)
     log_p, log_q = (rest + noise.log_cdf(x - centre) for centre in (WITH, WITHOUT))
-    # relative accuracy of a small probability e^y is the absolute one of y
-    kept = (log_q > -500) & (log_p > -500)
-    log_p, log_q = log_p[kept], log_q[kept]
+    # the relative accuracy of a small probability e^y is the absolute one of y
+    kept = log_q > LOG_LEAST_QUIET
+    log_p, log_q = np.maximum(log_p[kept], -700), log_q[kept]
     return ErrorRates(
         np.exp(log1mexp(log_q)) * (1 + MARGIN),
         np.exp(log_q) * (1 - MARGIN),
@@ -99,6 +105,8 @@ def _scores(noise: Noise, steps: int) -> list[ErrorRates]:
     middles = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]])
     masses = [_cell_masses(noise, edges - centre) for centre in (0.0, WITH, WITHOUT)]
     slack = _mass_error(noise, edges)
+    # so that a score of a single batch keeps enough places
+    size = WINDOW << min(max(0, math.ceil(math.log2(steps / FEW) / 2)), 3)
     rates = []
     for cut_count in CUT_COUNTS:
         at = np.minimum(middles, noise.exceeded_by(min(cut_count / steps, 0.5)))
@@ -107,11 +115,11 @@ def _scores(noise: Noise, steps: int) -> list[ErrorRates]:
             score = ratios[0] - ratio * ratios[1]
             score = score - float(masses[0] @ score)
             spread = math.sqrt(steps * float(masses[0] @ score**2))
-            unit = (DEVIATIONS * spread + 3 * float(np.abs(score).max())) / (WINDOW / 2)
+            unit = (DEVIATIONS * spread + 3 * float(np.abs(score).max())) / (size / 2)
             if unit == 0:
                 continue
             places = np.rint(score / unit).astype(np.int64)
-            above, below, error = score_sum_rates(places, masses[0], masses[1:], steps, WINDOW)
+            above, below, error = score_sum_rates(places, masses[0], masses[1:], steps, size)
             rates.append(_widened(above, below, error + slack))
     return rates
 

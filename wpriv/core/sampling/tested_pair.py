@@ -9,10 +9,10 @@ import numpy as np
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.numerics.arrays import Array
 
-# rates below this are left out, so that products of them stay above the smallest number
-NEGLIGIBLE = 1e-120
+# upper bounds are raised to this, and tests whose lower bounds are below it left out
+LEAST = 1e-290
 # losses closer than this many standard deviations are merged
-CLOSE = 0.01
+CLOSE = 0.03
 
 
 class ErrorRates(NamedTuple):
@@ -42,8 +42,8 @@ def dominated_pair(rates: ErrorRates) -> AtomicPair:
     Its power at every false positive rate is that of the concave hull of the tests (docs/theory/shuffling.md, Theorem
     3).
     """
-    kept = np.min(rates, axis=0) > NEGLIGIBLE
-    fpr, tnr, tpr, fnr = (np.asarray(rate)[kept] for rate in rates)
+    kept = np.minimum(rates.tnr, rates.tpr) > LEAST
+    fpr, tnr, tpr, fnr = (np.maximum(rate[kept], LEAST) for rate in rates)
     order = np.lexsort((np.where(fpr <= 0.5, fpr, -tnr), fpr > 0.5))
     fpr, tnr, tpr, fnr = (rate[order] for rate in (fpr, tnr, tpr, fnr))
     # a test with less power than one of fewer false positives adds nothing
@@ -67,7 +67,7 @@ def _concave(p: Array, q: Array) -> tuple[Array, Array]:
     hull_q: list[float] = []
     for dp, dq in zip(p.tolist(), q.tolist(), strict=True):
         # rates that are equal up to rounding may have an increment below zero
-        while hull_p and (dq <= 0 or hull_p[-1] * dq <= dp * hull_q[-1]):
+        while hull_p and (dq <= 0 or hull_p[-1] / hull_q[-1] <= dp / dq):
             dp, dq = dp + hull_p.pop(), dq + hull_q.pop()
         hull_p.append(dp)
         hull_q.append(dq)
