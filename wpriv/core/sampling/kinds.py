@@ -53,7 +53,7 @@ class Sampling:
         if abs(1 / self.rate - self.pass_steps) > 1e-3:
             raise UsageError(
                 f"{PASSES[self.kind]} has passes of a whole number of steps t, and rate 1/t; found rate {self.rate:g}, "
-                f"or {1 / self.rate:g} steps a pass. Use rate {1 / self.pass_steps:.10g}, or `sampling='poisson'`"
+                f"or {1 / self.rate:g} steps a pass. Use `rate={1 / self.pass_steps:.10g}`, or `sampling='poisson'`"
             )
         object.__setattr__(self, "rate", 1 / self.pass_steps)
 
