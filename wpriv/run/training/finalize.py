@@ -80,7 +80,7 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
         origin="observed in this run",
         records=private.pairs,
     )
-    return Process((replace(process.steps[0], observed=observed),), process.adjacency)
+    return process.with_steps((replace(process.steps[0], observed=observed),))
 
 
 def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[str, Any] | None) -> None:
