@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from wpriv.core.adjacency import PROVEN, Adjacency, Neighbours
+from wpriv.core.adjacency import PROVEN, STANDARD_ADJACENCIES, Adjacency, Neighbours
 from wpriv.core.loss_pair import LossPair, gaussian_mu
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.sampling.allocation_pair import allocated
@@ -73,6 +73,11 @@ def check_step(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours)
         raise Unsupported(
             f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}. "
             f"Give `adjacency` {mechanism.adjacencies[0]}"
+        )
+    if neighbours.group > 1 and adjacency not in STANDARD_ADJACENCIES:
+        raise Unsupported(
+            f"groups of records are accounted for under {' or '.join(STANDARD_ADJACENCIES)}; found {adjacency}. Leave "
+            f"out `group`"
         )
     mechanism.grouped(neighbours.group)
     if kind == "none":

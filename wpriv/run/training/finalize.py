@@ -63,7 +63,7 @@ def entries_of_plan(plan: Plan, folder: RunFolder) -> list[ledger.Entry]:
 
 def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entry]) -> Process:
     """Return the releases in the ledger, with the observed distances if an accountant of the recipe needs them."""
-    process = ledger.process(entries, plan.adjacency)
+    process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
     names = {name.partition(":")[0] for name in plan.train.accountants}
     if not names & {"bdp", "wdp"} or len(process.steps) != 1:
         return process
