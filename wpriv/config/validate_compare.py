@@ -59,7 +59,13 @@ def diagnostics(resolved: Resolved, *, names_known: bool) -> list[Diagnostic]:
                 combinations += _swept_values(part, each)
         result += combinations
         columns = PROCESS_TABLES.get(each.table) or registry.load("tables", each.table).COLUMNS
-        labels = {*_LABELS, *ALIASES, *each.parameters(), *_numeric_options(each)}
+        labels = {
+            *_LABELS,
+            *ALIASES,
+            *each.parameters(),
+            *_numeric_options(each),
+            *(axis.over for axis in each.sweep or []),
+        }
         result += expect_diagnostics(part, each.expect, columns, labels)
     return result
 

@@ -28,7 +28,7 @@ def fixed_gauss_group(pairs: Sequence[LossPair], batch: int, records: int) -> Lo
         batch: records b of a step, below N.
         records: size N of the data set, at least m.
     Source:
-        docs/theory/groups.md, Theorem 4.
+        docs/theory/groups.md, Theorem 3.
     """
     return FixedGaussGroupPair(tuple(pairs), batch, records)
 

@@ -20,7 +20,7 @@ def replaced_gauss(half: LossPair, mu: float, rate: float) -> LossPair:
         mu: distance in standard deviations that adding or removing a record moves the query.
         rate: q in (0, 1).
     Source:
-        docs/theory/groups.md, Theorem 6.
+        docs/theory/groups.md, Theorem 5.
     """
     return ReplacedGaussPair(half, mu, rate)
 

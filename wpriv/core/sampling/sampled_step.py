@@ -121,8 +121,8 @@ def _check_replaced(mechanism: Mechanism, sampling: Sampling, neighbours: Neighb
     noise = mechanism.additive_noise()
     if noise is None or not noise.is_textbook("gauss"):
         raise Unsupported(
-            f"poisson sampling has a proven dominating pair under add-remove only, except for Gaussian noise on a "
-            f"query (`mech='gauss'`); found {mechanism.name} under replace-one. Use `adjacency='add-remove'`, or "
+            f"poisson sampling has a proven dominating pair under add-remove only (Zhu, Dong, Wang 2022), and for "
+            f"Gaussian noise on a query (`mech='gauss'`) under replace-one; found {mechanism.name} under replace-one. Use `adjacency='add-remove'`, or "
             f"`sampling='fixed'`"
         )
     if neighbours.group > 1 and sampling.rate < 1:

@@ -27,7 +27,7 @@ def truncated_poisson(one: LossPair, two: LossPair, rate: float, max_batch: int,
         max_batch: B, at least 1.
         records: N, the largest number of records that a data set may have.
     Source:
-        docs/theory/groups.md, Theorem 5; compare Chua et al. (2024).
+        docs/theory/groups.md, Theorem 4; compare Chua et al. (2024).
     """
     if max_batch >= records:
         return poisson(one, rate)
@@ -37,8 +37,7 @@ def truncated_poisson(one: LossPair, two: LossPair, rate: float, max_batch: int,
     # a drawn record is kept with a probability of at least B/N
     least = poisson(one, max(rate - lost, rate * max_batch / records * (1 - 1e-12)))
     chance = min(float(full) * (1 + BINOMIAL_MARGIN) + 1e-300, 1.0)
-    replaced = poisson(two, rate * max_batch / (max_batch + 1))
-    return TruncatedPair(least, AlternativesPair(poisson(one, rate), replaced, chance))
+    return TruncatedPair(least, AlternativesPair(poisson(one, rate), poisson(two, rate), chance))
 
 
 class AlternativesPair(KeyedPair):

@@ -65,7 +65,7 @@ def repetition(
 def _banded(plain: Repetition, bands: int, sampling: str) -> Repetition:
     """n steps of a b-banded matrix mechanism under cyclic Poisson sampling, read as n/b steps at rate b q.
 
-    The proof is in docs/theory/bands.md, after Choquette-Choo et al. (2023), Theorem 4.
+    The proof is in docs/theory/bands.md, after Choquette-Choo et al. (2023).
     """
     if sampling != "poisson":
         raise UsageError(f"`bands` needs `sampling='poisson'`, each part of the records in turn; found {sampling!r}")
