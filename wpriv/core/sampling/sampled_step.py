@@ -122,8 +122,8 @@ def _check_replaced(mechanism: Mechanism, sampling: Sampling, neighbours: Neighb
     if noise is None or not noise.is_textbook("gauss"):
         raise Unsupported(
             f"poisson sampling has a proven dominating pair under add-remove only (Zhu, Dong, Wang 2022), and for "
-            f"Gaussian noise on a query (`mech='gauss'`) under replace-one; found {mechanism.name} under replace-one. Use `adjacency='add-remove'`, or "
-            f"`sampling='fixed'`"
+            f"Gaussian noise on a query (`mech='gauss'`) under replace-one; found {mechanism.name} under replace-one. "
+            f"Use `adjacency='add-remove'`, or `sampling='fixed'`"
         )
     if neighbours.group > 1 and sampling.rate < 1:
         raise Unsupported(
