@@ -373,6 +373,12 @@ def test_a_largest_batch_of_all_records_changes_nothing_and_smaller_ones_cost_mo
     assert eps(800)[1] == pytest.approx(eps(60000)[1], rel=2e-3)
 
 
+def test_a_largest_batch_of_all_draws_is_a_replaced_record():
+    low, high = truncated_poisson(GaussPair(1.0), GaussPair(2.0), 1.0, 5, 10).sandwich(1e-6)
+    assert high == GaussPair(2.0)
+    assert math.exp(low.log_delta(0.1)) == pytest.approx(math.exp(poisson(GaussPair(1.0), 0.5).log_delta(0.1)))
+
+
 def test_the_chance_of_a_full_batch_is_binomial():
     high = truncated_poisson(GaussPair(1.0), GaussPair(2.0), 0.01, 640, 60000).sandwich(1e-6)[1]
     assert high.chance == pytest.approx(binom.sf(639, 59999, 0.01), rel=1e-5)
@@ -391,6 +397,7 @@ def test_the_chance_of_a_full_batch_is_binomial():
         (lambda: Process((Step(Laplace(1.0), 1, Poisson(0.1)),), "replace-one"), "Gaussian noise"),
         (lambda: Process((Step(Gauss(1.0), 1, Poisson(0.1, 50)),), "replace-one", records=100), "largest batch"),
         (lambda: Process((Step(Gauss(1.0), 1, Poisson(0.1, 50)),), group=2, records=100), "groups of 2"),
+        (lambda: Process((Step(Dp(1.0), 1, Poisson(0.1, 50)),), records=100), "Gaussian and Laplace noise"),
     ],
 )
 def test_what_has_no_proof_is_refused(build, words):

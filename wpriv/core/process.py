@@ -112,7 +112,7 @@ class Process:
             known = ", ".join(STANDARD_ADJACENCIES)
             raise UsageError(f"adjacency must be one of {known}; found {reprlib.repr(self.adjacency)}")
         kinds = {step.sampling.kind for step in self.steps}
-        check_together(kinds)
+        check_together(kinds, self.adjacency)
         object.__setattr__(self, "adjacency", str(self.adjacency or _default_adjacency(self.steps)))
         known_adjacencies = {a for step in self.steps for a in step.mechanism.adjacencies} | set(STANDARD_ADJACENCIES)
         if self.adjacency not in known_adjacencies:

@@ -52,15 +52,19 @@ def _group_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours
     return (laplace_group if gaussian_mu(pairs[0]) is None else gauss_group)(pairs, sampling.rate)
 
 
-def check_together(kinds: set[str]) -> None:
-    """Refuse samplings in one process that no adjacency covers together."""
+def check_together(kinds: set[str], adjacency: str) -> None:
+    """Refuse samplings in one process that no adjacency covers together, or not the given one ("" if none is)."""
     sampled = sorted(kinds - {"none"})
-    if len(sampled) > 1 and not set.intersection(*(set(PROVEN[kind]) for kind in sampled)):
-        proven = ", ".join(f"that of {kind} sampling under {' or '.join(PROVEN[kind])} only" for kind in sampled)
-        raise Unsupported(
-            f"the process has steps of {' and of '.join(sampled)} sampling, whose dominating pairs are proven under "
-            f"different adjacencies: {proven} (Zhu, Dong, Wang 2022). Account for each kind by itself"
-        )
+    common = set.intersection(*(set(PROVEN[kind]) for kind in sampled)) if sampled else set()
+    defaults = {PROVEN[kind][0] for kind in sampled}
+    if len(sampled) < 2 or adjacency in common or (not adjacency and len(defaults) == 1):
+        return
+    proven = ", ".join(f"that of {kind} sampling under {' or '.join(PROVEN[kind])}" for kind in sampled)
+    advice = f"Give `adjacency` {min(common)}, or account" if common else "Account"
+    raise Unsupported(
+        f"the process has steps of {' and of '.join(sampled)} sampling, whose dominating pairs are proven under "
+        f"different adjacencies: {proven}. {advice} for each kind by itself"
+    )
 
 
 def check_step(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> None:
@@ -145,7 +149,13 @@ def _check_truncated(mechanism: Mechanism, sampling: Sampling, neighbours: Neigh
             f"a largest batch of {sampling.max_batch} needs `records`, the largest number of records of a data set, "
             f"which says how often a batch is cut"
         )
-    mechanism.grouped(2)
+    noise = mechanism.additive_noise()
+    known = noise is not None and (noise.is_textbook("gauss") or noise.is_textbook("laplace"))
+    if not known and gaussian_mu(mechanism.pair()) is None:
+        raise Unsupported(
+            f"a largest batch is accounted for with Gaussian and Laplace noise; found {mechanism.name}. Leave out "
+            f"`max_batch`, and let batches have any size"
+        )
 
 
 def _check_group(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> None:

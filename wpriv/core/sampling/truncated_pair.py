@@ -37,7 +37,8 @@ def truncated_poisson(one: LossPair, two: LossPair, rate: float, max_batch: int,
     # a drawn record is kept with a probability of at least B/N
     least = poisson(one, max(rate - lost, rate * max_batch / records * (1 - 1e-12)))
     chance = min(float(full) * (1 + BINOMIAL_MARGIN) + 1e-300, 1.0)
-    return TruncatedPair(least, AlternativesPair(poisson(one, rate), poisson(two, rate), chance))
+    other = poisson(two, rate)
+    return TruncatedPair(least, other if chance >= 1 else AlternativesPair(poisson(one, rate), other, chance))
 
 
 class AlternativesPair(KeyedPair):
