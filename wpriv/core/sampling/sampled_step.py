@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from wpriv.core.adjacency import PROVEN, STANDARD_ADJACENCIES, Adjacency, Neighbours
+from wpriv.core.adjacency import PROVEN, STANDARD_ADJACENCIES, Adjacency, Neighbours, with_zero_out
 from wpriv.core.loss_pair import LossPair, gaussian_mu
-from wpriv.core.mechanism import Mechanism
+from wpriv.core.mechanism import AdditiveNoise, Mechanism
 from wpriv.core.sampling.allocation_pair import allocated
 from wpriv.core.sampling.fixed_group_pair import fixed_gauss_group
 from wpriv.core.sampling.fixed_size_pair import fixed
@@ -16,12 +16,13 @@ from wpriv.core.sampling.kinds import Sampling
 from wpriv.core.sampling.laplace_group_pair import laplace_group
 from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.core.sampling.replaced_pair import replaced_gauss
+from wpriv.core.sampling.shuffled_pair import shuffled
 from wpriv.core.sampling.truncated_pair import truncated_poisson
 from wpriv.errors import Unsupported, UsageError
 
 
 def sampled_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> LossPair:
-    """The dominating pair of one step, or of one pass under random allocation."""
+    """The dominating pair of one step, or of one pass where a pass takes each record once."""
     if sampling.kind == "none" or (sampling.rate == 1 and not sampling.max_batch):
         return mechanism.grouped(neighbours.group).pair()
     pair, rate = mechanism.pair(), sampling.rate
@@ -32,6 +33,8 @@ def sampled_pair(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbour
         return _group_pair(mechanism, sampling, neighbours)
     if sampling.kind == "allocation":
         return allocated(pair, sampling.pass_steps)
+    if sampling.kind == "shuffle":
+        return shuffled(pair, _shuffled_noise(mechanism), sampling.pass_steps)
     if sampling.kind == "poisson" and neighbours.adjacency == Adjacency.REPLACE_ONE:
         half = _halved(mechanism).pair()
         return replaced_gauss(half, gaussian_mu(half) or 0.0, rate)
@@ -56,8 +59,9 @@ def check_together(kinds: set[str], adjacency: str) -> None:
     """Refuse samplings in one process that no adjacency covers together, or not the given one ("" if none is)."""
     sampled = sorted(kinds - {"none"})
     common = set.intersection(*(set(PROVEN[kind]) for kind in sampled)) if sampled else set()
-    defaults = {PROVEN[kind][0] for kind in sampled}
-    if len(sampled) < 2 or adjacency in common or (not adjacency and len(defaults) == 1):
+    # which of the two defaults is meant is not known, and the sensitivity depends on it
+    unclear = {"fixed", "poisson"} <= kinds
+    if len(sampled) < 2 or adjacency in common or (common and not adjacency and not unclear):
         return
     proven = ", ".join(f"that of {kind} sampling under {' or '.join(PROVEN[kind])}" for kind in sampled)
     advice = f"Give `adjacency` {min(common)}, or account" if common else "Account"
@@ -73,7 +77,7 @@ def check_step(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours)
     if kind in ("poisson", "allocation") and mechanism.why_not_poisson:
         name = "Poisson sampling" if kind == "poisson" else "random allocation"
         raise Unsupported(f"{mechanism.name} has no {name}: {mechanism.why_not_poisson}")
-    if adjacency not in mechanism.adjacencies:
+    if adjacency not in with_zero_out(mechanism.adjacencies):
         raise Unsupported(
             f"{mechanism.name} is defined under {' or '.join(mechanism.adjacencies)}; found adjacency {adjacency!r}. "
             f"Give `adjacency` {mechanism.adjacencies[0]}"
@@ -88,6 +92,8 @@ def check_step(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours)
         return
     if not mechanism.dominating or mechanism.why_not_sampled:
         raise Unsupported(f"{mechanism.name} cannot be subsampled: {mechanism.why_not_sampled}")
+    if kind == "shuffle":
+        _check_shuffled(mechanism, sampling, adjacency)
     if adjacency not in PROVEN[kind]:
         _refuse_adjacency(mechanism, kind, adjacency)
     if kind == "allocation":
@@ -189,3 +195,26 @@ def _check_group(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbour
             )
         if group > neighbours.records:
             raise UsageError(f"`group` must be at most `records`; found {group} of {neighbours.records} records")
+
+
+def _check_shuffled(mechanism: Mechanism, sampling: Sampling, adjacency: str) -> None:
+    """Refuse shuffled batches of anything but Gaussian or Laplace noise on sums, and under any other neighbours."""
+    if adjacency != Adjacency.ZERO_OUT:
+        raise Unsupported(
+            f"shuffled batches of public sizes are bracketed under zero-out only, where a record contributes nothing "
+            f"and its place stays; found adjacency {adjacency!r}. Use `adjacency='zero-out'`; under replace-one, "
+            f"`sampling='none'` with n = 1 for each pass of {sampling.pass_steps} steps is an upper bound"
+        )
+    _shuffled_noise(mechanism)
+
+
+def _shuffled_noise(mechanism: Mechanism) -> AdditiveNoise:
+    """The noise of a mechanism that can be released on shuffled batches, or raise Unsupported."""
+    noise = mechanism.additive_noise()
+    if noise is None or not (noise.is_textbook("gauss") or noise.is_textbook("laplace")):
+        raise Unsupported(
+            f"shuffled batches are bracketed for Gaussian and Laplace noise on sums, `mech='gauss'` and "
+            f"`mech='laplace'`; found {mechanism.name}. Use `sampling='none'` with n = 1 for each pass, which is an "
+            f"upper bound"
+        )
+    return noise
