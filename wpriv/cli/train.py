@@ -64,6 +64,7 @@ def command(
     jobs: Jobs = 1,
     shard: Shard = None,
     backend: Backend = "loky",
+    certificate: flags.Certificate = None,
     as_json: flags.Json = False,
 ) -> None:
     """Train with differential privacy, and account for the releases that really happened.

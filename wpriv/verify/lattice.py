@@ -79,7 +79,8 @@ class Lattice:
         """Outcomes that were merged, with their losses rounded down to a lattice."""
         rows = [(loss, mass) for loss, mass in rows + kind.atoms if self.whole(mass) > 0 and loss.is_finite()]
         best = choices.best_offset([(float(loss), float(mass)) for loss, mass in rows], float(self.h))
-        offset, cells = (rows[best][0] - self.h / arb(2) ** 80).mid(), {}
+        offset = (rows[best][0] - self.h / arb(2) ** 80).mid()
+        cells: dict[int, int] = {}
         for loss, mass in rows:
             place = (loss - offset) / self.h
             j = math.floor(float(place))
@@ -93,7 +94,7 @@ class Lattice:
     def whole(self, mass: arb) -> int:
         """The mass in units of 2^-bits, rounded to the safe side."""
         scaled = mass * arb(2) ** self.bits
-        return max(0, int((scaled.upper().ceil() if self.upper else scaled.lower().floor()).unique_fmpz()))
+        return max(0, int(str((scaled.upper().ceil() if self.upper else scaled.lower().floor()).unique_fmpz())))
 
     def times(self, a: Cells, b: Cells, uses: int) -> Cells:
         """The convolution, rounded to the safe side; ``uses`` is how often it is a factor of the whole."""
@@ -102,15 +103,15 @@ class Lattice:
         one, sign = 1 << self.bits, -1 if self.upper else 1
         infinite = a.infinite * (b.poly(1) + b.infinite) + a.poly(1) * b.infinite
         poly = sign * ((sign * (a.poly * b.poly)) // one)
-        return self.trimmed(poly, a.first + b.first, a.offset + b.offset, sign * (sign * infinite // one), uses)
+        return self.trimmed(poly, a.first + b.first, a.offset + b.offset, int(sign * (sign * infinite // one)), uses)
 
     def trimmed(self, poly: fmpz_poly, first: int, offset: arb, infinite: int, uses: int) -> Cells:
         """Cut off tails, whose mass moves up in an upper bound, and down or away in a lower one."""
         small, left, right, low, high = self.small // uses, 0, poly.length(), 0, 0
         while left < right - 1 and low + poly[left] <= small:
-            low, left = low + poly[left], left + 1
+            low, left = low + int(poly[left]), left + 1
         while right > left + 1 and high + poly[right - 1] <= small:
-            high, right = high + poly[right - 1], right - 1
+            high, right = high + int(poly[right - 1]), right - 1
         poly = poly.truncate(right).right_shift(left)
         if self.upper:
             poly[0] += low
@@ -119,16 +120,21 @@ class Lattice:
         return Cells(poly, first + left, offset, infinite)
 
     def power(self, square: Cells, n: int) -> Cells:
-        result = None
-        while True:
+        """The n-fold convolution, by repeated squaring."""
+        factors = []
+        while n:
             if n & 1:
-                result = square if result is None else self.times(result, square, 1)
+                factors.append(square)
             n >>= 1
-            if not n:
-                return result
-            square = self.times(square, square, n)
+            if n:
+                square = self.times(square, square, n)
+        result = factors[0]
+        for factor in factors[1:]:
+            result = self.times(result, factor, 1)
+        return result
 
     def bound(self, x: arb) -> arb:
+        """The bound on delta(x), from the side that was chosen."""
         cells, h = self.cells, self.h
         start = cells.offset + cells.first * h
         skip = max(0, math.floor(float((x - start) / h)))

@@ -79,15 +79,15 @@ def base_pair(mech: str, number: dict[str, Fraction]) -> Base:
         raise Unprovable(f"{mech} has more than {MAX_ATOMS} losses here")
     if mech == "discrete-laplace":
         odds = (-1 / noise).exp()
-        atoms = [((shift / noise).exp(), odds**shift / (1 + odds)), ((-shift / noise).exp(), 1 / (1 + odds))]
-        atoms += [(((2 * k - shift) / noise).exp(), (1 - odds) / (1 + odds) * odds**k) for k in range(1, shift)]
-        return Base(mech, ZERO, tuple(atoms), gap=2 / noise)
+        rows = [((shift / noise).exp(), odds**shift / (1 + odds)), ((-shift / noise).exp(), 1 / (1 + odds))]
+        rows += [(((2 * k - shift) / noise).exp(), (1 - odds) / (1 + odds) * odds**k) for k in range(1, shift)]
+        return Base(mech, ZERO, tuple(rows), gap=2 / noise)
     rate, gap = -1 / (2 * noise * noise), shift / (noise * noise)
     beyond = [2 * (rate * k * k).exp() / (1 - (rate * k).exp()) for k in (reach, reach - shift)]
     norm = sum(((rate * k * k).exp() for k in range(1 - reach, reach)), ZERO) + ZERO.union(beyond[0])
     kept = range(1 - reach + shift, reach)  # the outcomes within reach of both centres
-    atoms = [(((k - arb(shift) / 2) * gap).exp(), (rate * k * k).exp() / norm) for k in kept]
-    return Base(mech, ZERO, tuple(atoms), cut=ZERO.union(2 * beyond[1]), gap=gap)
+    rows = [(((k - arb(shift) / 2) * gap).exp(), (rate * k * k).exp() / norm) for k in kept]
+    return Base(mech, ZERO, tuple(rows), cut=ZERO.union(2 * beyond[1]), gap=gap)
 
 
 @dataclass(frozen=True)

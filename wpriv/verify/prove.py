@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from flint import arb, ctx
 
+from wpriv.verify.certificate import Claim, Step
 from wpriv.verify.inversion import Inversion
 from wpriv.verify.lattice import Lattice
 from wpriv.verify.pairs import BITS, ZERO, Base, Kind, Unprovable, ball, base_pair
@@ -33,23 +34,28 @@ def closed_form(kinds: tuple[Kind, ...], x: arb) -> arb:
 
 
 @dataclass(frozen=True)
-class Step:
-    """``n`` releases of a mechanism with these parameters; ``sampling`` is none, poisson or fixed."""
-
-    mech: str
-    parameters: tuple[tuple[str, Fraction], ...]
-    n: int
-    sampling: str = "none"
-    rate: Fraction = Fraction(1)
-
-
-@dataclass(frozen=True)
 class Proof:
-    """``verdict``: proved, refuted or not proved; ``bound``: on delta at the eps, towards the claim; ``method``."""
+    """The verdict on the claim delta(eps) <= delta (``upper``) or delta(eps) >= delta, with the bound that was proven.
 
+    Args:
+        name: the key of the end that is claimed. verdict: proved, refuted or not proved.
+        bound: on delta(eps), from the side that decided; None where there was nothing to prove.
+    """
+
+    name: str
+    upper: bool
+    eps: Fraction
+    delta: Fraction
     verdict: str
-    bound: arb | None
+    bound: Fraction | None
     method: str
+
+    @property
+    def margin(self) -> float | None:
+        """How far the bound is from the claim, as a share of delta; negative on the wrong side."""
+        if self.bound is None or self.delta == 0:
+            return None
+        return float((self.delta - self.bound) / self.delta) * (1 if self.upper else -1)
 
 
 class Job:
@@ -86,8 +92,24 @@ class Job:
             self.lattices[i, upper, cells] = Lattice(self.orders[i], upper, delta, cells)
         return self.lattices[i, upper, cells]
 
-    def prove(self, eps: Fraction, delta: Fraction, upper: bool) -> Proof:
-        """Prove delta(eps) <= delta (``upper``), or delta(eps) >= delta."""
+    def proofs(self, claim: Claim, thorough: bool = True) -> list[Proof]:
+        """Prove or refute both ends of a claim about this process, the upper one first."""
+        rows = []
+        for upper, side in ((True, "upper"), (False, "lower")):
+            name = f"epsilon_{side}" if claim.asked == "eps" else f"delta_{side}"
+            eps, delta = claim.ends[f"epsilon_{side}"], claim.ends[f"delta_{side}"]
+            assert delta is not None
+            empty = (eps is None or delta >= 1) if upper else (delta == 0 or (claim.asked == "eps" and eps == 0))
+            if eps is None or empty:
+                rows.append(Proof(name, upper, eps or Fraction(0), delta, "proved", None, "nothing to prove"))
+                continue
+            verdict, bound, method = self.prove(eps, delta, upper, thorough)
+            exact = None if bound is None or not bound.is_finite() else exactly(bound)
+            rows.append(Proof(name, upper, eps, delta, verdict, exact, method))
+        return rows
+
+    def prove(self, eps: Fraction, delta: Fraction, upper: bool, thorough: bool = True) -> tuple[str, arb, str]:
+        """Prove or refute delta(eps) <= delta (``upper``), or delta(eps) >= delta: verdict, bound and method."""
         ctx.prec = BITS
         x, near = ball(eps), float(delta)
         methods: list[tuple[str, Callable[[int, bool], arb]]] = [
@@ -99,7 +121,7 @@ class Job:
             ("lattice", lambda i, side: self.lattice(i, side, near, 10**6).bound(x)),
         ]
         largest: dict[bool, list[arb]] = {True: [arb.pos_inf()] * len(self.orders), False: [ZERO] * len(self.orders)}
-        for name, method in methods:
+        for name, method in methods if thorough else methods[:-1]:
             for side in (upper, not upper):
                 for i, known in enumerate(largest[side]):
                     value = self.attempt(method, i, side)
@@ -107,8 +129,8 @@ class Job:
                 above, below = max(largest[True], key=float), max(largest[False], key=float)
                 verdict = self.verdict(above, below, ball(delta), upper)
                 if verdict != "not proved":
-                    return Proof(verdict, above if side else below, name)
-        return Proof("not proved", above if upper else below, "every method")
+                    return verdict, above if side else below, name
+        return "not proved", above if upper else below, "every method"
 
     def attempt(self, method: Callable[[int, bool], arb], i: int, side: bool) -> arb | None:
         """A bound on the profile of one order by one method, or None."""
@@ -124,3 +146,15 @@ class Job:
     def verdict(above: arb, below: arb, delta: arb, upper: bool) -> str:
         proved, refuted = (above <= delta, below > delta) if upper else (below >= delta, above < delta)
         return "proved" if proved else "refuted" if refuted else "not proved"
+
+
+def exactly(value: arb) -> Fraction:
+    """The midpoint of a ball, exactly."""
+    mantissa, exponent = value.mid().man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def verify(claim: Claim, thorough: bool = True) -> list[Proof]:
+    """Prove or refute the ends of a claim; section "Claims"."""
+    ctx.prec = BITS
+    return Job(claim.steps).proofs(claim, thorough)
