@@ -75,12 +75,15 @@ def command(
         )
     if certificate is not None and (curve or adaptive or len(names) > 1 or names == ["all"]):
         raise UsageError(
-            "--certificate holds one answer for fixed parameters; leave out --curve and --adaptive, and give --accountant once"
+            "--certificate holds one answer for fixed parameters; leave out --curve and --adaptive, and give "
+            "--accountant once"
         )
     if curve:
         _print_curve(process, names[0], question, mode)
     else:
-        _print_answer(process, names, question | ({"adaptive": True} if adaptive else {}), limit, mode, explain, certificate)
+        _print_answer(
+            process, names, question | ({"adaptive": True} if adaptive else {}), limit, mode, explain, certificate
+        )
 
 
 def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -> None:

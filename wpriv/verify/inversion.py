@@ -182,8 +182,10 @@ class Inversion:
         """A bound on delta(x)."""
         lost, w = 1 - product(self.kinds, [1 - kind.lost() for kind in self.kinds]), self.width
         if upper or not w > 0:
-            return self.spread(x, 1 - ORDER * w / 2, w)[upper] + lost
-        return 2 * self.spread(x, ONE, w)[0] - self.spread(x, ONE, 2 * w)[1] + lost
+            value = self.spread(x, 1 - ORDER * w / 2, w)[upper]
+        else:
+            value = 2 * self.spread(x, ONE, w)[0] - self.spread(x, ONE, 2 * w)[1]
+        return value + arb(lost)
 
 
 def envelope(y: arb) -> arb:

@@ -109,7 +109,10 @@ class Job:
         return rows
 
     def prove(self, eps: Fraction, delta: Fraction, upper: bool, thorough: bool = True) -> tuple[str, arb, str]:
-        """Prove or refute delta(eps) <= delta (``upper``), or delta(eps) >= delta: verdict, bound and method."""
+        """Prove or refute delta(eps) <= delta (``upper``), or delta(eps) >= delta: verdict, bound and method.
+
+        ``thorough`` adds the finest lattice, and attempts to refute.
+        """
         ctx.prec = BITS
         x, near = ball(eps), float(delta)
         methods: list[tuple[str, Callable[[int, bool], arb]]] = [
@@ -122,14 +125,17 @@ class Job:
         ]
         largest: dict[bool, list[arb]] = {True: [arb.pos_inf()] * len(self.orders), False: [ZERO] * len(self.orders)}
         for name, method in methods if thorough else methods[:-1]:
-            for side in (upper, not upper):
+            for side in (upper, not upper) if thorough else (upper,):
                 for i, known in enumerate(largest[side]):
+                    if upper and side and known <= ball(delta):
+                        continue
                     value = self.attempt(method, i, side)
                     largest[side][i] = known if value is None else known.min(value) if side else known.max(value)
-                above, below = max(largest[True], key=float), max(largest[False], key=float)
-                verdict = self.verdict(above, below, ball(delta), upper)
-                if verdict != "not proved":
-                    return verdict, above if side else below, name
+                    above, below = max(largest[True], key=float), max(largest[False], key=float)
+                    verdict = self.verdict(above, below, ball(delta), upper)
+                    if verdict != "not proved":
+                        return verdict, above if side else below, name
+        above, below = max(largest[True], key=float), max(largest[False], key=float)
         return "not proved", above if upper else below, "every method"
 
     def attempt(self, method: Callable[[int, bool], arb], i: int, side: bool) -> arb | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv._version import __version__
-from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.guarantee import RIGOROUS, Bracket, Guarantee
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError, of_file
 from wpriv.files import durable_writes
 from wpriv.run.results import file_names
@@ -30,7 +31,7 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
     Raises:
         Unsupported: there is nothing to certify, or the verifier has no proof for such a process.
     """
-    if row.notion != "approximate-dp" or row.claim not in ("exact", "certified", "upper-bound"):
+    if row.notion != "approximate-dp" or row.claim not in RIGOROUS:
         raise Unsupported(
             f"a certificate holds proven bounds of (eps, delta)-DP; {row.accountant} gives an answer of the claim "
             f"{row.claim!r} and the notion {row.notion!r}. Use `accountant='pld'`"
@@ -86,6 +87,18 @@ def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
         if all(proof.verdict == "proved" for proof in proofs):
             return data, "proved by " + " and ".join(dict.fromkeys(proof.method for proof in proofs))
     return data, "the verifier did not prove it"
+
+
+def best(rows: Sequence[Guarantee]) -> Guarantee:
+    """The guarantee of (eps, delta)-DP with the least eps.
+
+    Raises:
+        Unsupported: there is none.
+    """
+    proven = [row for row in rows if row.notion == "approximate-dp" and row.claim in RIGOROUS]
+    if not proven:
+        raise Unsupported("this training has no guarantee of (eps, delta)-DP, and so no certificate")
+    return min(proven, key=lambda row: row.epsilon.safe)
 
 
 def _ends(bracket: Bracket) -> tuple[float, float]:
