@@ -75,7 +75,7 @@ def test_the_certificate_of_a_calibration_is_proved(capsys, tmp_path):
 
 @needs_flint
 def test_a_guarantee_as_printed_is_proved(capsys, tmp_path):
-    _, out, _ = call(capsys, *"budget --mech gauss --sigma 3 --n 10 --delta 1e-5 --json".split())
+    _, out, _ = call(capsys, *["budget", "--mech", "gauss", "--sigma", "3", "--n", "10", "--delta", "1e-5", "--json"])
     assert call(capsys, "verify", saved(tmp_path, out))[0] == 0
 
 

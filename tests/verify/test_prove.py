@@ -1,7 +1,8 @@
 """The verifier proves what is true and refutes what is false.
 
 Oracles: closed forms and quadrature in mpmath, and the answers of the benchmark (``benchmarks.truth``: an inverse
-Laplace transform in high precision). Claims of the accountant are then put to the verifier, which shares no code with it.
+Laplace transform in high precision). Claims of the accountant are then put to the
+verifier, which shares no code with it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from wpriv import (
 from wpriv import Step as ProcessStep
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import certificates
-from wpriv.verify import certificate, inversion, lattice, pairs, prove
+from wpriv.verify import certificate, lattice, pairs, prove, transform_inversion
 from wpriv.verify.certificate import Claim, Step
 
 EXACT = Fraction(1)
@@ -102,7 +103,7 @@ def test_the_answers_of_the_benchmark_are_proved_and_their_neighbours_refuted(jo
 def test_the_transform_of_sampled_gaussian_noise_is_that_of_quadrature(sigma, rate, sign):
     kind = pairs.Kind(pairs.base_pair("gauss", {"sigma": Fraction(sigma), "sensitivity": EXACT}), "poisson",
                       pairs.ball(Fraction(rate)), 1, (sign,))  # fmt: skip
-    values = inversion.on_line(kind, arb(2), arb(3), 4, 80)
+    values = transform_inversion.on_line(kind, arb(2), arb(3), 4, 80)
     q, mu = mpmath.mpf(rate), 1 / mpmath.mpf(sigma)
     for k, value in enumerate(values):
         z = mpmath.mpc(2, 3 * k)

@@ -1,8 +1,9 @@
 """Prove or refute what is claimed of the privacy profile of a process, with exact integers and ball arithmetic.
 
 This folder imports the standard library and python-flint only, and shares no code with the accountants. What is proven
-is in docs/theory/verifier.md. Only pairs.py, inversion.py, lattice.py and this file have to be right: choices.py picks
-tilts, steps and grids in floats, every choice of which gives a valid bound, and no float enters a bound.
+is in docs/theory/verifier.md. Only pairs.py, transform_inversion.py, lattice.py, certificate.py and this file have to
+be right: choices.py picks tilts, steps and grids in floats, every choice of which gives a valid bound, and no float
+enters a bound.
 
 The profile of a composition is delta(x) = E_P (1 - e^(x - L))_+, for both orders of the neighbours.
 """
@@ -16,9 +17,9 @@ from fractions import Fraction
 from flint import arb, ctx
 
 from wpriv.verify.certificate import Claim, Step
-from wpriv.verify.inversion import Inversion
 from wpriv.verify.lattice import Lattice
 from wpriv.verify.pairs import BITS, ZERO, Base, Kind, Unprovable, ball, base_pair
+from wpriv.verify.transform_inversion import Inversion
 
 
 def closed_form(kinds: tuple[Kind, ...], x: arb) -> arb:
