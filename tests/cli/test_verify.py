@@ -104,6 +104,8 @@ def test_ends_may_be_moved_outwards(capsys, tmp_path):
 
 
 FAULTS = [
+    ({**CERTIFICATE, "users": 3}, "users"),
+    ({**CERTIFICATE, "process": [{**STEP, "max_batch": 3}]}, "max_batch"),
     ("{", "JSON"),
     ("[]", SCHEMA),
     ('{"schema": "wpriv.certificate/1", "schema": "x"}', "twice"),
@@ -137,9 +139,17 @@ def test_a_malformed_certificate_is_refused(capsys, tmp_path, data, word):
 
 
 @needs_flint
-@pytest.mark.parametrize("step", [{**STEP, "mech": "uniform"}, {**STEP, "sampling": "allocation", "rate": 0.01}])
-def test_what_the_verifier_does_not_cover_is_unsupported(capsys, tmp_path, step):
-    assert call(capsys, "verify", saved(tmp_path, {**CERTIFICATE, "process": [step]}))[0] == 3
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"process": [{**STEP, "mech": "uniform"}]},
+        {"process": [{**STEP, "sampling": "allocation", "rate": 0.01}]},
+        {"group": 2},
+    ],
+    ids=["mechanism", "sampling", "group"],
+)
+def test_what_the_verifier_does_not_cover_is_unsupported(capsys, tmp_path, change):
+    assert call(capsys, "verify", saved(tmp_path, {**CERTIFICATE, **change}))[0] == 3
 
 
 def test_without_python_flint_the_exit_code_is_that_of_the_environment(capsys, tmp_path, monkeypatch):
@@ -155,6 +165,7 @@ def test_without_python_flint_the_exit_code_is_that_of_the_environment(capsys, t
         ("budget --mech gauss --sigma 4 --delta 1e-4 --curve --certificate c.json", "--curve", 2),
         ("budget --mech gauss --sigma 4 --delta 1e-4 --accountant all --certificate c.json", "--accountant", 2),
         ("budget --mech gauss --sigma 4 --delta 1e-4 --accountant clt --certificate c.json", "--accountant pld", 3),
+        ("budget --mech gauss --sigma 4 --n 9 --delta 1e-4 --group 2 --certificate c.json", "groups of records", 3),
         ("train quick/digits --dry-run --certificate c.json", "--dry-run", 2),
     ],
 )

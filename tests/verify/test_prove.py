@@ -183,7 +183,7 @@ def check_random(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_no_bracket_of_the_accountant_is_refuted(seed):
     check_random(seed)
 

@@ -29,6 +29,12 @@ ADJACENCIES = {
     "poisson": ("add-remove",),
     "fixed": ("replace-one", "replace-within-group"),
 }
+KEYS = ("schema", "notion", "asked", "adjacency", "group", "process", *ENDS, "claim_width", "version")
+# further keys of a guarantee, which do not change what its ends mean
+REMARKS = (
+    *("claim", "accountant", "epsilon", "epsilon_estimate", "delta", "delta_estimate", "source", "warnings"),
+    *("reading", "calibrated", "attack", "attack_reading", "classical", "explain", "parameters"),
+)
 STEP_KEYS = ("mech", "n", "sampling", "rate")
 MAX_BYTES, MAX_STEPS, MAX_COUNT = 1_000_000, 10_000, 2**40
 
@@ -88,6 +94,11 @@ def of_data(data: Mapping[str, Any]) -> Claim:
     """The claim of a certificate that was parsed with exact numbers."""
     if data.get("notion") != "approximate-dp":
         _fault("notion", "'approximate-dp'", data.get("notion"))
+    known = KEYS if data.get("schema") == SCHEMA else (*KEYS, *REMARKS)
+    if unknown := sorted(set(data) - set(known)):
+        _fault(unknown[0], "no such key", data[unknown[0]])
+    if data.get("group", 1) != 1:
+        raise Unsupported(f"the verifier has no proof for groups of records; found group {str(data['group'])[:20]}")
     steps = data.get("process")
     if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_STEPS:
         _fault("process", f"a list of 1 to {MAX_STEPS} steps", steps)

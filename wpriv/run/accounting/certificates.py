@@ -47,6 +47,7 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
         "notion": row.notion,
         "asked": asked,
         "adjacency": str(row.process.adjacency),
+        "group": row.as_dict().get("group", 1),
         "process": row.process.describe(),
         "epsilon_lower": eps[0],
         "epsilon_upper": "inf" if math.isinf(eps[1]) else eps[1],
@@ -86,7 +87,10 @@ def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
         proofs = job.proofs(certificate.read(json.dumps(data)), thorough=False)
         if all(proof.verdict == "proved" for proof in proofs):
             return data, "proved by " + " and ".join(dict.fromkeys(proof.method for proof in proofs))
-    return data, "the verifier did not prove it"
+    raise Unsupported(
+        f"no certificate is written: the verifier does not even prove ends that lie {WIDTHS[-1]:g} (relative) outside of "
+        f"the printed ones"
+    )
 
 
 def best(rows: Sequence[Guarantee]) -> Guarantee:
