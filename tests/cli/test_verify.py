@@ -145,8 +145,9 @@ def test_a_malformed_certificate_is_refused(capsys, tmp_path, data, word):
         {"process": [{**STEP, "mech": "uniform"}]},
         {"process": [{**STEP, "sampling": "allocation", "rate": 0.01}]},
         {"group": 2},
+        {"process": [{**STEP, "mech": "discrete-gauss", "sigma": 5000, "sensitivity": 1}]},
     ],
-    ids=["mechanism", "sampling", "group"],
+    ids=["mechanism", "sampling", "group", "losses"],
 )
 def test_what_the_verifier_does_not_cover_is_unsupported(capsys, tmp_path, change):
     assert call(capsys, "verify", saved(tmp_path, {**CERTIFICATE, **change}))[0] == 3

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 
 from flint import arb, ctx
 
+from wpriv.errors import Unsupported
 from wpriv.verify.certificate import Claim, Step
 from wpriv.verify.lattice import Lattice
 from wpriv.verify.pairs import BITS, ZERO, Base, Kind, Unprovable, ball, base_pair
@@ -60,7 +62,11 @@ class Proof:
 
 
 class Job:
-    """The steps of a process, whose profile is the larger one of the two orders of the neighbours."""
+    """The steps of a process, whose profile is the larger one of the two orders of the neighbours.
+
+    Raises:
+        Unsupported: a step has too many losses for the verifier.
+    """
 
     def __init__(self, steps: Iterable[Step]):
         ctx.prec = BITS
@@ -68,9 +74,11 @@ class Job:
         for step in steps:
             one = replace(step, n=1)
             counts[one] = counts.get(one, 0) + step.n
-        self.orders = [self.kinds(counts, 1)]
-        if any(step.sampling == "poisson" for step in counts):
-            self.orders.append(self.kinds(counts, -1))
+        two_orders = any(step.sampling == "poisson" for step in counts)
+        try:
+            self.orders = [self.kinds(counts, order) for order in ((1, -1) if two_orders else (1,))]
+        except Unprovable as error:
+            raise Unsupported(f"the verifier has no proof for this process: {error}") from None
         self.inversions: dict[tuple[int, float], Inversion] = {}
         self.lattices: dict[tuple[int, bool, int], Lattice] = {}
 
@@ -132,11 +140,11 @@ class Job:
                         continue
                     value = self.attempt(method, i, side)
                     largest[side][i] = known if value is None else known.min(value) if side else known.max(value)
-                    above, below = max(largest[True], key=float), max(largest[False], key=float)
+                    above, below = largest_of(largest[True]), largest_of(largest[False])
                     verdict = self.verdict(above, below, ball(delta), upper)
                     if verdict != "not proved":
                         return verdict, above if side else below, name
-        above, below = max(largest[True], key=float), max(largest[False], key=float)
+        above, below = largest_of(largest[True]), largest_of(largest[False])
         return "not proved", above if upper else below, "every method"
 
     def attempt(self, method: Callable[[int, bool], arb], i: int, side: bool) -> arb | None:
@@ -151,8 +159,13 @@ class Job:
 
     @staticmethod
     def verdict(above: arb, below: arb, delta: arb, upper: bool) -> str:
-        proved, refuted = (above <= delta, below > delta) if upper else (below >= delta, above < delta)
+        proved, refuted = (above <= delta, below > delta) if upper else (below > delta, above < delta)
         return "proved" if proved else "refuted" if refuted else "not proved"
+
+
+def largest_of(values: list[arb]) -> arb:
+    """The largest of several balls, compared exactly."""
+    return reduce(arb.max, values)
 
 
 def exactly(value: arb) -> Fraction:

@@ -88,8 +88,8 @@ def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
         if all(proof.verdict == "proved" for proof in proofs):
             return data, "proved by " + " and ".join(dict.fromkeys(proof.method for proof in proofs))
     raise Unsupported(
-        f"no certificate is written: the verifier does not even prove ends that lie {WIDTHS[-1]:g} (relative) outside of "
-        f"the printed ones"
+        f"no certificate is written: the verifier does not prove even ends {WIDTHS[-1]:g} (relative) outside of the "
+        f"printed ones"
     )
 
 
