@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -98,6 +99,10 @@ Observed = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print a header and rows of comma-separated values.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the bare number, rounded to the safe side.")]
+Certificate = Annotated[
+    Path | None,
+    typer.Option("--certificate", metavar="FILE", help="Write what `wpriv verify` needs to re-prove the answer."),
+]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Add formula, sources, assumptions and how each flag was read.")
 ]
