@@ -93,7 +93,7 @@ def train(
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
     }  # fmt: skip
-    start = {"resume": resume, "fork": fork, "fresh": fresh}
+    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     if isinstance(recipe, (str, Path)):
         objects = {"data": data, "test": test, "loss": loss, "progress": progress}
         _refuse("a network: change keys of a recipe by `set={'privacy.eps': 2}`", objects | options)
