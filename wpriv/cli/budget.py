@@ -39,6 +39,7 @@ def command(
     curve: Curve = False,
     max_eps: MaxEps = None,
     adaptive: Adaptive = False,
+    repeats: flags.Repeats = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: flags.Quiet = False,
@@ -60,8 +61,9 @@ def command(
     else:
         from wpriv.run import load_recipe
 
-        flags.no_flags(recipe, job, history=history, observed=observed)
+        flags.no_flags(recipe, job, history=history, observed=observed, repeats=repeats)
         process, names, question = load_recipe.budget(recipe)
+        repeats = question.pop("repeats", None)
     if limit is not None and ("delta" not in question or curve):
         raise UsageError("--max-eps limits the eps at one delta; give --delta, and leave out --curve")
     if curve and (quiet or explain):
@@ -72,6 +74,11 @@ def command(
         raise UsageError(
             "--adaptive has an accountant of its own and gives one number; leave out --curve and --accountant"
         )
+    if repeats is not None:
+        from wpriv.core import repeats as distributions
+
+        # a single answer words the refusal of a fixed number of runs with the figure of all runs
+        question |= {"repeats": distributions.parse(repeats) if curve else repeats}
     if curve:
         _print_curve(process, names[0], question, mode)
     else:

@@ -207,6 +207,11 @@ class Budget(StrictModel):
         None, description="the eps at which delta is computed"
     )
     delta: Probability | None = Field(None, description="the delta at which eps is computed")
+    repeats: Word | None = Field(
+        None,
+        description="the process is one of K runs of which only the best is released; the distribution of K, as "
+        "geometric:mean=20 or poisson:mean=20",
+    )
 
 
 class Calibrate(Budget):
