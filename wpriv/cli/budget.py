@@ -54,7 +54,8 @@ def command(
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
     if recipe is None:
-        names, question = job.accountant or ["pld"], job.question()
+        names, question = job.accountant or ["pld"], dict[str, Any](job.question())
+        question |= {} if repeats is None else {"repeats": repeats}
         process = build_process.described_process(
             job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history, observed=observed
         )
@@ -63,7 +64,6 @@ def command(
 
         flags.no_flags(recipe, job, history=history, observed=observed, repeats=repeats)
         process, names, question = load_recipe.budget(recipe)
-        repeats = question.pop("repeats", None)
     if limit is not None and ("delta" not in question or curve):
         raise UsageError("--max-eps limits the eps at one delta; give --delta, and leave out --curve")
     if curve and (quiet or explain):
@@ -74,11 +74,6 @@ def command(
         raise UsageError(
             "--adaptive has an accountant of its own and gives one number; leave out --curve and --accountant"
         )
-    if repeats is not None:
-        from wpriv.core import repeats as distributions
-
-        # a single answer words the refusal of a fixed number of runs with the figure of all runs
-        question |= {"repeats": distributions.parse(repeats) if curve else repeats}
     if curve:
         _print_curve(process, names[0], question, mode)
     else:

@@ -121,7 +121,15 @@ def details(row: Guarantee) -> list[str]:
     hidden = len(row.process.steps) - len(lines)
     lines += [f"process: and {hidden} more kinds of step"] if hidden > 0 else []
     lines += [f"read as: {note}" for note in row.extra.get("reading", [])]
-    return [*lines, *_distance_to_best(row), *_repeats(row), *_room(row), *_adaptivity(row), *_attacks(row), *_classical_formulas(row)]
+    return [
+        *lines,
+        *_distance_to_best(row),
+        *_repeats(row),
+        *_room(row),
+        *_adaptivity(row),
+        *_attacks(row),
+        *_classical_formulas(row),
+    ]
 
 
 def _calibrated(row: Guarantee) -> str:
@@ -227,7 +235,12 @@ def _room(row: Guarantee) -> list[str]:
 def _distance_to_best(row: Guarantee) -> list[str]:
     """The distance of the calibrated value from the best one, if a value is known that misses the target."""
     calibrated = row.extra.get("calibrated")
-    if not calibrated or not calibrated["misses"] or not calibrated["within"] or row.extra.get("room", {}).get("accountant"):
+    if (
+        not calibrated
+        or not calibrated["misses"]
+        or not calibrated["within"]
+        or row.extra.get("room", {}).get("accountant")
+    ):
         return []
     best = "most" if "most" in calibrated else "least"
     misses = f"{calibrated['parameter']} = {calibrated['misses']:.12g} misses the target by {row.accountant}"

@@ -24,7 +24,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "poisson": ("mean",),
     "binomial": ("runs", "mean"),
 }
-MAX_MEAN, MAX_ETA = 1e9, 1e3
+# the distribution exists for every eta above -1, but near -1 its gamma is too small for a double
+MAX_MEAN, MIN_ETA, MAX_ETA = 1e9, -0.9, 1e3
 EXAMPLE = "geometric:mean=20"
 
 
@@ -34,8 +35,8 @@ class FixedRuns(Unsupported):
     def __init__(self, runs: int | None) -> None:
         super().__init__(
             f"a fixed number of runs has no bound below that of composition: the best of k runs may cost about as much "
-            f"as the release of all k (Liu, Talwar 2019; Papernot, Steinke 2022). Draw the number of runs at random, as "
-            f"in `repeats='{EXAMPLE}'`, or account for all runs, with k times as many compositions (`n`)"
+            f"as the release of all k (Liu, Talwar 2019; Papernot, Steinke 2022). Draw the number of runs at random, "
+            f"as in `repeats='{EXAMPLE}'`, or account for all runs, with k times as many compositions (`n`)"
         )
         self.runs = runs
 
@@ -51,7 +52,7 @@ class Repeats:
     Args:
         kind: one of ``KINDS``.
         mean: E[K], above 1 for the kinds with K >= 1, above 0 and at most ``runs`` otherwise.
-        eta: the shape of a negative binomial K, above -1.
+        eta: the shape of a negative binomial K, from -0.9 to 1000.
         runs: the largest number of runs of a binomial K.
     Raises:
         UsageError: an unknown kind, or a parameter out of range.
@@ -79,8 +80,8 @@ class Repeats:
                 f"found {self.mean:g}"
             )
         object.__setattr__(self, "eta", {"geometric": 1.0, "logarithmic": 0.0}.get(self.kind, self.eta))
-        if self.kind == "negative-binomial" and not -1 < self.eta <= MAX_ETA:
-            raise UsageError(f"`repeats`: eta must be above -1 and at most {MAX_ETA:g}; found {self.eta:g}")
+        if self.kind == "negative-binomial" and not MIN_ETA <= self.eta <= MAX_ETA:
+            raise UsageError(f"`repeats`: eta must lie between {MIN_ETA:g} and {MAX_ETA:g}; found {self.eta:g}")
         if self.kind == "binomial" and self.mean == self.runs:
             raise FixedRuns(self.runs)
 

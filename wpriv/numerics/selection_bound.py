@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class ProfileTable:
     lower: Array
 
     def hockey_stick(self, t: Array) -> Array:
-        """Bound E_Q[(dP/dQ - t)_+] from above at t > 0, where the table has delta at ln t, its chords and its last value.
+        """Bound E_Q[(dP/dQ - t)_+] from above at t > 0, by chords of the table and beyond it by its last value.
 
         The profile is convex as a function of t = e^eps, so that chords of upper bounds are upper bounds.
         """
@@ -63,7 +64,8 @@ class ProfileTable:
     def kinks(self) -> Array:
         """Where consecutive lines cross, as far as that is inside (0, 1)."""
         a, b = self.lines()
-        x = np.diff(b) / -np.diff(a)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = np.diff(b) / -np.diff(a)
         return np.asarray(x[(x > 0) & (x < 1)])
 
 
@@ -81,18 +83,16 @@ class Selection:
     log_fall: Function
     reach: Function
 
-    def __post_init__(self) -> None:
-        mean = float(self.slope(np.zeros(1))[0])
-        cells = np.geomspace(SMALLEST / max(mean, 1.0), 1.0, CELLS)
-        x = np.unique(np.concatenate([[0.0], cells, self.table.kinks()]))
-        object.__setattr__(self, "_heights", self._lines(x))
-
-    def _lines(self, x: Array) -> tuple[Array, Array]:
-        """Lines (a, b): on the cells between the points x, sup (slope(x) t - c slope(g(x))) <= max (a t - c b), c > 0.
+    @cached_property
+    def _lines(self) -> tuple[Array, Array]:
+        """Lines (a, b): on cells of x, sup (slope(x) t - c slope(g(x))) is at most max (a t - c b), for all c, t > 0.
 
         slope is convex and falls; on a cell it is at most its chord, and slope(g(x)) at least the tangent, at the
         middle, of slope along a line above g. Their difference is linear, so that the ends of the cell suffice.
         """
+        mean = float(self.slope(np.zeros(1))[0])
+        cells = np.geomspace(SMALLEST / max(mean, 1.0), 1.0, CELLS)
+        x = np.unique(np.concatenate([[0.0], cells, self.table.kinks()]))
         a = self.slope(x)
         middle, half = (x[1:] + x[:-1]) / 2, np.diff(x) / 2
         g, steepness = self.table.reachable(middle)
@@ -101,8 +101,8 @@ class Selection:
         return np.concatenate([a[:-1], a[1:]]), np.maximum(np.concatenate([height + fall, height - fall]), 0.0)
 
     def upper(self, eps: float) -> float:
-        """An upper bound of delta at eps: E_Q phi(dP/dQ) with phi the maximum of 0 and of the lines, summed over its kinks."""
-        slopes, heights = self._heights  # type: ignore[attr-defined]
+        """An upper bound of delta at eps: E_Q phi(dP/dQ), phi the maximum of 0 and of the lines, by its kinks."""
+        slopes, heights = self._lines
         a, kinks = _envelope(slopes, math.exp(min(eps, MAX_EXPONENT)) * heights)
         weights = np.diff(np.concatenate([[0.0], a]))
         return min(1.0, float(weights @ self.table.hockey_stick(kinks)) * (1 + ROUNDING))
@@ -111,8 +111,8 @@ class Selection:
         """A lower bound of delta at eps: that of a score that prefers a set S of large losses to all other outcomes.
 
         S = {loss > e} has P(S) - e^e Q(S) = delta(e), and P(S) - e^e' Q(S) <= delta(e') for e' < e, which bounds Q(S).
-        The best run is in S with probability reach(P(S)), and reach(Q(S)) on the neighbour. The smallest difference over
-        all admitted Q(S) counts, on cells that bound it from below; of all e tried the largest.
+        The best run is in S with probability reach(P(S)), and reach(Q(S)) on the neighbour. The smallest difference
+        over all admitted Q(S) counts, on cells that bound it from below; of all e tried the largest.
         """
         table, t = self.table, np.exp(self.table.eps)
         chosen = np.flatnonzero(table.lower > 0)
@@ -130,7 +130,7 @@ class Selection:
 
 
 def _envelope(slopes: Array, heights: Array) -> tuple[Array, Array]:
-    """The maximum of 0 and of the lines slopes t - heights over t > 0: increasing slopes, and where each line begins."""
+    """The maximum of 0 and of the lines slopes t - heights, t > 0: increasing slopes, and where each line begins."""
     order = np.lexsort((heights, slopes))
     hull = [(0.0, 0.0, 0.0)]  # slope, height, beginning
     for a, b in zip(slopes[order].tolist(), heights[order].tolist(), strict=True):

@@ -9,9 +9,9 @@ from typing import Any, Unpack
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
+from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
-from wpriv.core.repeats import Repeats
 from wpriv.run.accounting import adaptive_history, build_process, evaluate, repeated_selection
 from wpriv.run.accounting import attack as attacks
 from wpriv.run.accounting.build_process import DescribedProcess
@@ -135,8 +135,10 @@ def answer(
     tol = subject.tol() if tol is None else tol
     if repeats is not None:
         if adaptive:
-            raise UsageError("`adaptive` and `repeats` are two questions: runs that follow on each other, or independent ones "
-                             "of which the best is kept; give one of them")
+            raise UsageError(
+                "`adaptive` and `repeats` are two questions: runs that follow on each other, or independent ones "
+                "of which the best is kept; give one of them"
+            )
         row = repeated_selection.answer(subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol)
         return row.with_extra(reading=[*subject.notes, *row.extra["reading"]])
     if adaptive:

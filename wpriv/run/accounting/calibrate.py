@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -12,16 +12,16 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.process import Process
-from wpriv.core.repeats import Repeats, parse
+from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
-from wpriv.run.accounting import build_process, classical_formulas, evaluate, repeated_selection, spent_history
+from wpriv.run.accounting import build_process, calibrations, classical_formulas, evaluate, spent_history
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.accounting.repetition import sampling_keys, with_repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import Account, SolvedParameter, default_tol, solve_for
+from wpriv.run.accounting.solve_parameter import default_tol
 
 
 @dataclass(frozen=True)
@@ -109,83 +109,22 @@ def calibrate(
     if compare_classical:
         _check_classical(spec, search)
     size = whole(records, "records") if records is not None else None
-    if history is not None or adaptive or repeats is not None:
-        _check_kind(history, adaptive, repeats, accountant, compare_classical)
+    calibrations.check(history, adaptive, repeats, accountant, compare_classical)
     spent = None if history is None else spent_history.read(history, adjacency, records)
-    at = at if spent is None else spent.followed_by(at)
-    width = default_tol(search, at) if tol is None else number(tol, "`tol`")
-    solution, row, extra = _solved(search, at, accountant, eps, delta, width, spent, adaptive, repeats)
+    process_at = at if spent is None else spent.followed_by(at)
+    width = default_tol(search, process_at) if tol is None else number(tol, "`tol`")
+    target = calibrations.Target(search, process_at, accountant, eps, delta, width)
+    solution, row, extra = calibrations.solve(target, spent, adaptive, repeats)
     calibrated = extra["calibrated"]
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
     step = row.process.steps[-1]
     classical = classical_formulas.classical(step.mechanism, eps, delta, step.n) if compare_classical else None
     extra |= {} if classical is None else {"classical": classical}
-    notes += [] if spent is None else [f"the target is that of the history and the further steps; {spent.notes[0]}"]
+    notes += [] if spent is None else ["the target is that of the history and the further steps", *spent.notes]
     notes += extra.pop("reading", [])
     row = row.with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=[*notes, *step.mechanism.reading()])
     return Calibration(search.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
-
-
-def _solved(
-    search: SearchParameter,
-    at: Callable[[float], Process],
-    accountant: str,
-    eps: float,
-    delta: float,
-    tol: float,
-    spent: spent_history.SpentHistory | None,
-    adaptive: bool,
-    repeats: str | Repeats | None,
-) -> tuple[SolvedParameter, Guarantee, dict[str, Any]]:
-    """The solution, its guarantee, and what is said beside it: ``calibrated``, and ``room`` or ``repeats``."""
-    if repeats is not None:
-        chosen = parse(repeats)
-        by_best: Account = lambda process, width: repeated_selection.curve_of(process, accountant, width, chosen)  # noqa: E731
-        solution = solve_for(search, at, accountant, eps, delta, tol, account=by_best)
-        row = repeated_selection.with_note(solution.row, chosen)
-        return solution, row, {"calibrated": solution.as_dict(), "reading": row.extra["reading"]}
-    if spent is None:
-        solution = solve_for(search, at, accountant, eps, delta, tol)
-        return solution, solution.row, {"calibrated": solution.as_dict()}
-    plain: Account = lambda process, width: evaluate.curve(process, accountant, width)  # noqa: E731
-    room = {"parameter": search.name, "delta": delta, "accountant": None, "fits": None, "at_most": None}
-    if not adaptive:
-        before = spent_history.require_room(spent, accountant, plain, eps, delta, tol)
-        solution = solve_for(search, at, accountant, eps, delta, tol)
-        planned = spent_history.PLANNED.format(name=search.name)
-        row = evaluate.with_warnings(solution.row, [planned])
-        return solution, row, {"calibrated": solution.as_dict(), "room": {**room, "spent": before.epsilon.safe}}
-    solution, fixed, before, row = spent_history.solve_adaptively(spent, search, at, eps, delta, tol)
-    calibrated = spent_history.calibrated(solution, fixed)
-    most = calibrated["misses"]
-    most = most - search.unit if most is not None and search.whole else most
-    room |= {"spent": before.epsilon.safe, "accountant": row.accountant, "fits": calibrated["value"], "at_most": most}
-    return solution, row, {"calibrated": calibrated, "room": room}
-
-
-def _check_kind(
-    history: str | Path | None, adaptive: bool, repeats: str | Repeats | None, accountant: str, classical: bool
-) -> None:
-    """Refuse combinations of ``history``, ``adaptive``, ``repeats`` and others that have no meaning."""
-    if repeats is not None and history is not None:
-        raise UsageError(
-            "`repeats` solves for a step of one run, and `history` for steps behind others; give one of them, or ask "
-            "budget with both"
-        )
-    if adaptive and history is None:
-        raise UsageError(
-            "`adaptive` solves for steps that are decided from what a `history` showed; give the history, or leave it "
-            "out for steps that are fixed in advance"
-        )
-    if adaptive and accountant != "pld":
-        raise UsageError(
-            f"`adaptive` chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the "
-            f"two"
-        )
-    if classical:
-        given = "history" if history is not None else "repeats"
-        raise UsageError(f"`compare_classical` is about a single step alone; leave it out, or leave out `{given}`")
 
 
 def _check_target(eps: float, delta: float) -> None:

@@ -69,11 +69,12 @@ def with_note(row: Guarantee, repeats: Repeats, **figures: float | None) -> Guar
     return row.with_extra(reading=[note], repeats={**repeats.describe(), **figures})
 
 
-def curve_of(process: Process, accountant: str, tol: float, repeats: Repeats | None) -> Curve:
+def curve_of(process: Process, accountant: str, tol: float, repeats: str | Repeats | None) -> Curve:
     """The curve of a process, or of the best of K runs of it."""
     if repeats is None:
         return evaluate.curve(process, accountant, tol)
-    return repeated(evaluate.curve(process, accountant, max(tol, PROFILE_TOL)), repeats)
+    chosen = parse(repeats)
+    return repeated(evaluate.curve(process, accountant, max(tol, PROFILE_TOL)), chosen)
 
 
 def lines(repeats: dict[str, Any], unknown: str) -> list[str]:
@@ -113,7 +114,9 @@ def _fixed(
     if value is None:
         return Unsupported(str(error))
     name, at = ("eps", f"delta = {echo(delta)}") if delta is not None else ("delta", f"eps = {echo(eps or 0.0)}")
-    return Unsupported(f"{error}. All {error.runs} runs together have {name} = {text(value, up=True)} at {at} by {accountant}")
+    return Unsupported(
+        f"{error}. All {error.runs} runs together have {name} = {text(value, up=True)} at {at} by {accountant}"
+    )
 
 
 def repeated(curve: Curve, repeats: Repeats) -> Curve:
@@ -196,8 +199,8 @@ def _selection(curve: Curve, repeats: Repeats, top: float) -> Selection:
     """The bounds of the best run, from points of the profile of one run up to ``top``."""
     if top > LARGEST_EPS:
         raise Unsupported(
-            f"`repeats` needs the profile of one run, whose eps is {text(top, up=True)} here: beyond {LARGEST_EPS:g} no "
-            f"bound is computed. Add noise, or run fewer steps"
+            f"`repeats` needs the profile of one run, whose eps is {text(top, up=True)} here: beyond {LARGEST_EPS:g} "
+            f"no bound is computed. Add noise, or run fewer steps"
         )
     grid = np.linspace(0.0, max(top, 1e-9), POINTS)
     points = [_bracket(curve, float(eps)) for eps in grid]

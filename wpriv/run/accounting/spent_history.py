@@ -47,7 +47,8 @@ class SpentHistory:
     def first(self) -> Process:
         """What was fixed before the first release, from which the orders of a filter follow."""
         if self.declared is None:
-            return registry.load("accountants", FILTER).first_kind(self.process)
+            kind: Process = registry.load("accountants", FILTER).first_kind(self.process)
+            return kind
         return Process((self.declared.step,), self.process.adjacency)
 
     def filter(self, at: Callable[[float], Process], search: SearchParameter, delta: float) -> tuple[str, Account]:
@@ -81,7 +82,16 @@ def require_room(spent: SpentHistory, name: str, account: Account, eps: float, d
     Raises:
         Unsupported: it exceeds the target already.
     """
-    row = evaluate.ask(account(spent.process, tol), delta=delta)
+    curve = account(spent.process, tol)
+    if eps == 0:
+        row = evaluate.ask(curve, eps=0.0)
+        if row.delta.safe > delta:
+            raise Unsupported(
+                f"the history alone has delta = {text(row.delta.safe, up=True, limit=delta)} at eps = 0 by {name}, "
+                f"which exceeds the target delta = {echo(delta)}: nothing more fits. Raise `eps` or `delta`"
+            )
+        return row
+    row = evaluate.ask(curve, delta=delta)
     if row.epsilon.safe > eps:
         raise Unsupported(
             f"the history alone has eps = {text(row.epsilon.safe, up=True, limit=eps)} at delta = {echo(delta)} by "
@@ -127,6 +137,25 @@ def calibrated(solution: SolvedParameter, fixed: SolvedParameter | None) -> dict
     within = None if best is None else abs(best - solution.value) / solution.value
     most = {"most": best == solution.value} if "most" in row else {}
     return {**row, "misses": misses, "within": within, **most}
+
+
+def room(
+    search: SearchParameter,
+    before: Guarantee,
+    row: Guarantee | None = None,
+    calibrated: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """``extra["room"]``: what the history has spent, and where steps are chosen adaptively how much more fits.
+
+    Args:
+        before: the guarantee of the history alone. row, calibrated: the answer of a filter.
+    """
+    spent = {"parameter": search.name, "spent": before.epsilon.safe, "delta": before.delta.safe}
+    if row is None or calibrated is None:
+        return {**spent, "accountant": None, "fits": None, "at_most": None}
+    most = calibrated["misses"]
+    most = most - search.unit if most is not None and search.whole else most
+    return {**spent, "accountant": row.accountant, "fits": calibrated["value"], "at_most": most}
 
 
 def lines(room: dict[str, Any]) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, Guarantee, monotone
+from wpriv.core.repeats import Repeats
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import rounded
-from wpriv.core.repeats import Repeats
 from wpriv.run.accounting import evaluate, repeated_selection
 from wpriv.run.accounting.budget import answer, check_question
 from wpriv.run.accounting.build_process import DescribedProcess
@@ -55,7 +55,7 @@ def along_eps(
     eps: float | None = None,
     delta: float | None = None,
     tol: float | None = None,
-    repeats: Repeats | None = None,
+    repeats: str | Repeats | None = None,
 ) -> list[Guarantee]:
     """The guarantee at 41 equally spaced eps, from 0 to ``eps``, or to where delta falls to ``delta`` (default 1e-10).
 
