@@ -61,6 +61,15 @@ def test_the_logarithmic_derivative_is_that_of_the_slope(repeats):
     np.testing.assert_allclose(repeats.log_fall(x), numeric, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("repeats", [*EXAMPLES, Repeats("poisson", 400)], ids=str)
+def test_quantiles_are_those_of_the_probabilities(repeats):
+    cumulative = np.cumsum(probabilities(repeats, 20_000))
+    for share in (1e-6, 0.1, 0.5, 0.9, 0.999):
+        exact = int(np.searchsorted(cumulative, share))
+        assert abs(repeats.quantile(share) - exact) <= (abs(cumulative[exact] - share) < 1e-9)
+    assert repeats.draw() >= (0 if repeats.may_be_none else 1)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.floats(-0.9, 50), st.floats(1.0001, 1e6))
 def test_gamma_of_a_negative_binomial_gives_its_mean(eta, mean):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 # the distribution exists for every eta above -1, but near -1 its gamma is too small for a double
 MAX_MEAN, MIN_ETA, MAX_ETA = 1e9, -0.9, 1e3
+# beyond, a Poisson K of 0 has a probability near the smallest double
+MAX_DRAWN_MEAN = 500.0
 EXAMPLE = "geometric:mean=20"
 
 
@@ -132,6 +135,41 @@ class Repeats:
         if abs(self.eta) < 1e-12:
             return np.asarray(np.minimum(log_ratio / -log_gamma, 1.0))
         return np.asarray(np.clip(np.expm1(-self.eta * log_ratio) / math.expm1(self.eta * log_gamma), 0.0, 1.0))
+
+    def draw(self) -> int:
+        """Draw a number of runs from the operating system's randomness.
+
+        Raises:
+            Unsupported: the mean exceeds 500.
+        """
+        if self.mean > MAX_DRAWN_MEAN:
+            raise Unsupported(f"runs are drawn for means of up to {MAX_DRAWN_MEAN:g}; found {self.mean:g}")
+        return self.quantile((secrets.randbits(53) + 0.5) / 2**53)
+
+    def quantile(self, share: float) -> int:
+        """The smallest k with P(K <= k) >= ``share``, for a share in (0, 1)."""
+        k, probability = self._least()
+        below = probability
+        while below < share and probability > 0:
+            k, probability = k + 1, probability * self._ratio(k)
+            below += probability
+        return k
+
+    def _least(self) -> tuple[int, float]:
+        """The smallest k that K may have, and its probability; f'(0) where that is 1."""
+        if self.kind == "poisson":
+            return 0, math.exp(-self.mean)
+        if self.kind == "binomial":
+            return 0, math.exp(self.runs * math.log1p(-self.mean / self.runs))
+        return 1, float(self.slope(1.0))
+
+    def _ratio(self, k: int) -> float:
+        """P(K = k + 1) / P(K = k)."""
+        if self.kind == "poisson":
+            return self.mean / (k + 1)
+        if self.kind == "binomial":
+            return (self.runs - k) / (k + 1) * self.mean / (self.runs - self.mean)
+        return (1 - self.gamma) * (k + self.eta) / (k + 1)
 
     def _log_ratio(self, x: Array) -> Array:
         """Compute ln((gamma + (1 - gamma) x) / gamma)."""

@@ -1,4 +1,4 @@
-"""The three kinds of calibration: of steps alone, of one of K runs of which the best is released, and behind a history."""
+"""The three kinds of calibration: of steps alone, of the best of K runs, and of steps behind a history."""
 
 from __future__ import annotations
 

@@ -71,10 +71,12 @@ def with_note(row: Guarantee, repeats: Repeats, **figures: float | None) -> Guar
 
 def curve_of(process: Process, accountant: str, tol: float, repeats: str | Repeats | None) -> Curve:
     """The curve of a process, or of the best of K runs of it."""
-    if repeats is None:
-        return evaluate.curve(process, accountant, tol)
-    chosen = parse(repeats)
-    return repeated(evaluate.curve(process, accountant, max(tol, PROFILE_TOL)), chosen)
+    return of_best(evaluate.curve(process, accountant, tol if repeats is None else max(tol, PROFILE_TOL)), repeats)
+
+
+def of_best(curve: Curve, repeats: str | Repeats | None) -> Curve:
+    """The curve of the best of K runs, from that of one run; the same curve where ``repeats`` is None."""
+    return curve if repeats is None else repeated(curve, parse(repeats))
 
 
 def lines(repeats: dict[str, Any], unknown: str) -> list[str]:

@@ -28,7 +28,8 @@ class Cell:
     Args:
         table: the kind of its rows. labels: the columns that tell its rows apart from those of other cells.
         specs: the steps of a process, or the parameters of a table of another kind. eps, delta: the question.
-        bins: the number of cells of a histogram. options: of the accountant, where an axis varies them.
+        bins: the number of cells of a histogram. options: of the accountant, where an axis varies them. repeats: the
+            distribution of the number of runs of which the best is released.
     """
 
     table: str
@@ -41,6 +42,7 @@ class Cell:
     tol: float | None = None
     bins: int | None = None
     options: tuple[tuple[str, float], ...] = ()
+    repeats: str | None = None
 
     def key(self) -> str:
         """Return a fingerprint of all that decides the result, the program's version included."""
@@ -50,7 +52,8 @@ class Cell:
         """Return a fingerprint of process and accountant: cells with equal ones evaluate one curve."""
         # a file counts by its content, which may change between runs
         contents = [_content(spec[key]) for spec in self.specs for key in ("file", "observed") if key in spec]
-        return _fingerprint([self.specs, self.adjacency, self.accountant, self.options, self.tol, contents])
+        job = [self.specs, self.adjacency, self.accountant, self.options, self.tol, contents]
+        return _fingerprint(job if self.repeats is None else [*job, self.repeats])
 
     def process(self) -> Process:
         """Build the process of a table of one.
@@ -118,7 +121,8 @@ def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant
     if panel.eps_per_n is not None:
         eps = panel.eps_per_n * sum(spec["n"] for spec in specs)
     labels = {key: name for key, name in (("panel", panel.name), ("case", case)) if name} | point
-    return Cell(panel.table, labels, specs, panel.adjacency, accountant, eps, delta, panel.tol, panel.bins, options)
+    width, bins, runs = panel.tol, panel.bins, panel.repeats
+    return Cell(panel.table, labels, specs, panel.adjacency, accountant, eps, delta, width, bins, options, runs)
 
 
 def _fingerprint(parts: list[Any]) -> str:
