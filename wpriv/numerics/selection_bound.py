@@ -105,7 +105,10 @@ class Selection:
         slopes, heights = self._lines
         a, kinks = _envelope(slopes, math.exp(min(eps, MAX_EXPONENT)) * heights)
         weights = np.diff(np.concatenate([[0.0], a]))
-        return min(1.0, float(weights @ self.table.hockey_stick(kinks)) * (1 + ROUNDING))
+        integral = float(weights @ self.table.hockey_stick(kinks))
+        # all runs together differ with probability at most reach(delta(0)), by coupling each of them
+        every = float(self.reach(np.minimum(self.table.upper[:1], 1.0))[0])
+        return min(1.0, min(integral, every) * (1 + ROUNDING))
 
     def lower(self, eps: float) -> float:
         """A lower bound of delta at eps: that of a score that prefers a set S of large losses to all other outcomes.

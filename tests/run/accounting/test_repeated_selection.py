@@ -99,6 +99,17 @@ def test_the_bracket_holds_the_best_of_k_runs_of_several_answers(repeats, eps):
     assert worst <= bracket.safe
 
 
+def test_distinguishing_events_of_one_run_are_counted_for_each_run():
+    """An outcome that only one neighbour has, of probability w, is released with probability at most m w."""
+    w, mean = 1e-4, 5
+    row = wpriv.budget("dp", eps0=0.1, delta0=w, eps=3, repeats=f"geometric:mean={mean}")
+    assert row.delta.lower <= mean * w / (1 + (mean - 1) * w) * (1 + 1e-6)
+    assert mean * w / (1 + (mean - 1) * w) <= row.delta.safe <= mean * w * 1.01
+    assert math.isfinite(wpriv.budget("dp", eps0=0.1, delta0=w, delta=1e-3, repeats="geometric:mean=5").epsilon.safe)
+    with pytest.raises(Unsupported):
+        wpriv.budget("dp", eps0=0.1, delta0=w, delta=4e-4, repeats="geometric:mean=5")
+
+
 def test_both_questions_agree():
     process = Process((Step(Gauss(1.1), 1000, Poisson(0.01)),))
     at_delta = wpriv.budget(process, delta=1e-5, repeats="geometric:mean=20")

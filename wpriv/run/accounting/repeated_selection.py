@@ -85,7 +85,9 @@ def lines(repeats: dict[str, Any], unknown: str) -> list[str]:
     one, every = repeats["one_run"], repeats["all_runs"]
     words = [] if one is None else [f"one run alone: {name} = {text(one, up=True)}"]
     count = max(1, round(repeats["mean"]))
-    return words + ([] if every is None else [f"{count} runs, all of them released: {name} = {text(every, up=True)}"])
+    return words + (
+        [] if every is None or count == 1 else [f"{count} runs, all of them released: {name} = {text(every, up=True)}"]
+    )
 
 
 def _figure(
@@ -139,7 +141,9 @@ def repeated(curve: Curve, repeats: Repeats) -> Curve:
     mean = float(repeats.mean)
 
     def epsilon(delta: float) -> Bracket:
-        selection = _selection(curve, repeats, _top(curve, 0.03 * delta / max(mean, 1.0)))
+        # where one run has distinguishing events, a smaller delta has no eps
+        tops = (_top(curve, share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
+        selection = _selection(curve, repeats, next((top for top in tops if top > 0), 0.0))
         high, low = _solved(selection, delta)
         # a score that ranks all runs alike releases one of them, if any
         alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
@@ -153,7 +157,7 @@ def repeated(curve: Curve, repeats: Repeats) -> Curve:
             before, high = high, min(high, selection.upper(eps))
             low = max(low, selection.lower(eps))
             top = _top(curve, max(0.03 * high / max(mean, 1.0), 1e-100))
-            if not 0 < high < 0.99 * before:
+            if top == 0 or not 0 < high < 0.99 * before:
                 break
         alike = float(repeats.reach(1.0)) * _bracket(curve, eps)[0] * (1 - 1e-12)
         return Bracket(high, min(max(low, alike), high), high)

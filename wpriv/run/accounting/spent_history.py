@@ -2,7 +2,8 @@
 
 Two ways of accounting answer. Steps fixed in advance, as a whole, give the most that fits. Where the further steps are
 decided from earlier outputs, a filter (``rdp-filter``, or ``gdp`` for Gauss mechanisms without sampling) gives a number
-that certainly fits; the same steps fixed in advance are one of the rules that it covers, so that no rule fits more.
+that certainly fits; the same steps fixed in advance are one of the rules that it covers, so that no rule always allows
+more.
 """
 
 from __future__ import annotations
