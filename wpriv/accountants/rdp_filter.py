@@ -14,7 +14,7 @@ import numpy as np
 
 from wpriv.accountants._moment_bounds import LogMoments
 from wpriv.core.guarantee import Bracket, Curve, safe_exp
-from wpriv.core.process import Process, refuse_allocation
+from wpriv.core.process import Process, refuse_passes
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta
@@ -72,7 +72,7 @@ def filtered(process: Process, fixed: Process | Orders) -> Curve:
     Raises:
         Unsupported: some step has distinguishing events.
     """
-    refuse_allocation(process, "rdp-filter")
+    refuse_passes(process, "rdp-filter")
     directions = [LogMoments(pairs) for pairs in process.renyi_directions()]
     infinity = max(moments.mass_at_plus_infinity for moments in directions)
     if infinity > 0:
@@ -126,7 +126,7 @@ def first_kind(process: Process) -> Process:
     """The first kind of step of a process with all of its compositions, as a process."""
     first = process.steps[0]
     n = sum(step.n for step in process.steps if dataclasses.replace(step, n=first.n) == first)
-    return Process((dataclasses.replace(first, n=n),), process.adjacency)
+    return process.with_steps((dataclasses.replace(first, n=n),))
 
 
 def best_order(process: Process, *, eps: float | None = None, delta: float | None = None) -> float:

@@ -57,7 +57,13 @@ def command(
         names, question = job.accountant or ["pld"], dict[str, Any](job.question())
         question |= {} if repeats is None else {"repeats": repeats}
         process = build_process.described_process(
-            job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history, observed=observed
+            job.mech,
+            params=job.params(),
+            **job.schedule(),
+            adjacency=job.adjacency,
+            group=job.group,
+            history=history,
+            observed=observed,
         )
     else:
         from wpriv.run import load_recipe

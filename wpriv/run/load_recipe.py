@@ -34,7 +34,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
 def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str], dict[str, Any]]:
     """Return the process of a recipe of kind budget, its accountants, and the question: eps or delta, tol, repeats."""
     data = recipe(name, kind="budget").data
-    job = build_process.described_steps(data["process"], data.get("adjacency"))
+    job = build_process.described_steps(data["process"], data.get("adjacency"), data.get("group"))
     question: dict[str, Any] = {**_question(data)}
     if data.get("repeats") is not None:
         question["repeats"] = data["repeats"]
@@ -46,7 +46,8 @@ def calibrate(name: str | Path) -> dict[str, Any]:
     data = recipe(name, kind="calibrate").data
     (step,), (accountant,) = data["process"], data.get("accountants") or ["pld"]
     given = {key: value for key, value in step.items() if value is not None}
-    named = {"adjacency": data.get("adjacency"), "accountant": accountant, "repeats": data.get("repeats")}
+    relation = {"adjacency": data.get("adjacency"), "group": data.get("group")}
+    named = {**relation, "accountant": accountant, "repeats": data.get("repeats")}
     return {**given, **named, **_question(data)}
 
 

@@ -97,7 +97,7 @@ def _figure(
     try:
         steps = tuple(dataclasses.replace(step, n=step.n * runs) for step in process.steps)
         row = evaluate.ask(
-            evaluate.curve(Process(steps, process.adjacency), accountant, max(tol, PROFILE_TOL)), eps=eps, delta=delta
+            evaluate.curve(process.with_steps(steps), accountant, max(tol, PROFILE_TOL)), eps=eps, delta=delta
         )
     except (Unsupported, UsageError):
         return None

@@ -43,14 +43,14 @@ class SpentHistory:
 
     def followed_by(self, at: Callable[[float], Process]) -> Callable[[float], Process]:
         """The history and the further steps, for each value of the parameter."""
-        return lambda value: Process((*self.process.steps, *at(value).steps), self.process.adjacency)
+        return lambda value: self.process.with_steps((*self.process.steps, *at(value).steps))
 
     def first(self) -> Process:
         """What was fixed before the first release, from which the orders of a filter follow."""
         if self.declared is None:
             kind: Process = registry.load("accountants", FILTER).first_kind(self.process)
             return kind
-        return Process((self.declared.step,), self.process.adjacency)
+        return self.process.with_steps((self.declared.step,))
 
     def filter(self, at: Callable[[float], Process], search: SearchParameter, delta: float) -> tuple[str, Account]:
         """The accountant that covers parameters chosen from earlier outputs, and its curves."""
@@ -67,13 +67,15 @@ class SpentHistory:
         return FILTER, account
 
 
-def read(path: str | Path, adjacency: str | None, records: Any) -> SpentHistory:
+def read(path: str | Path, adjacency: str | None, group: Any, records: Any) -> SpentHistory:
     """The history in a file, as ``budget`` reads it.
 
     Raises:
         UsageError, MissingResource: as ``history.read_history``.
     """
-    described = build_process.described_process(None, params={}, history=path, adjacency=adjacency, records=records)
+    described = build_process.described_process(
+        None, params={}, history=path, adjacency=adjacency, group=group, records=records
+    )
     return SpentHistory(described.process, described.notes, described.declared)
 
 
