@@ -65,6 +65,7 @@ def strategy(r: float, n: int, eps: float, choose, draws: int, generator) -> tup
     return float(gain.mean()), float(gain.std() / math.sqrt(draws))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("r", "n", "eps"), [(0.5, 10, 1.0), (0.1, 100, 0.5), (1.0, 20, 4.0)])
 def test_no_strategy_exceeds_the_upper_end(r, n, eps):
     generator = np.random.default_rng(n)
@@ -81,6 +82,7 @@ def test_no_strategy_exceeds_the_upper_end(r, n, eps):
     assert best >= 0.9 * low
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.floats(-13, 3), st.integers(1, 60), st.floats(0, 1))
 def test_bounds_are_ordered_and_between_those_of_single_pairs(log_r, n, share):
@@ -104,6 +106,7 @@ def test_a_profile_too_long_is_left_out():
     assert profile(1e-3, 10_000_000, 10.0) is None
 
 
+@pytest.mark.slow
 def test_several_selections_have_a_narrow_bracket():
     row = wpriv.budget("exponential", eps0=0.1, n=100, delta=1e-6)
     assert row.claim == "certified"

@@ -61,6 +61,7 @@ def selection(repeats: Repeats, p: np.ndarray, q: np.ndarray, points: int = 200)
     return Selection(table, repeats.slope, repeats.log_fall, repeats.reach)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(KINDS),
@@ -102,6 +103,7 @@ def test_a_single_run_costs_what_it_costs():
         assert bounds.upper(eps) == pytest.approx(delta(p, q, eps), abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(KINDS), st.floats(0.01, 3), st.lists(st.floats(0, 12), min_size=2, max_size=8))
 def test_bounds_fall_with_eps_and_are_ordered(repeats, eps0, points):

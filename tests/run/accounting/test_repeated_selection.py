@@ -110,6 +110,7 @@ def test_distinguishing_events_of_one_run_are_counted_for_each_run():
         wpriv.budget("dp", eps0=0.1, delta0=w, delta=4e-4, repeats="geometric:mean=5")
 
 
+@pytest.mark.slow
 def test_both_questions_agree():
     process = Process((Step(Gauss(1.1), 1000, Poisson(0.01)),))
     at_delta = wpriv.budget(process, delta=1e-5, repeats="geometric:mean=20")
@@ -118,6 +119,7 @@ def test_both_questions_agree():
     assert at_delta.epsilon.lower < at_delta.epsilon.safe < at_delta.extra["repeats"]["all_runs"]
 
 
+@pytest.mark.slow
 def test_calibration_meets_the_target_for_the_best_run():
     answer = wpriv.calibrate("gauss", eps=2, delta=1e-6, repeats="geometric:mean=20")
     again = wpriv.budget("gauss", sigma=answer.value, delta=1e-6, repeats="geometric:mean=20")
@@ -173,6 +175,7 @@ def test_json_names_the_distribution_and_both_other_figures(capsys):
     assert row["epsilon_lower"] <= row["epsilon"]
 
 
+@pytest.mark.slow
 def test_a_curve_of_the_best_run_falls(capsys):
     assert (
         main(

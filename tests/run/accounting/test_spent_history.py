@@ -26,6 +26,7 @@ def history(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_further_steps_fixed_in_advance_are_the_most_that_fit(history):
     path = history(TRAINED)
     answer = wpriv.calibrate("gauss", **FURTHER, eps=4, delta=1e-5, history=path)
@@ -39,6 +40,7 @@ def test_further_steps_fixed_in_advance_are_the_most_that_fit(history):
     assert any("adaptive" in line for line in answer.guarantee.warnings)
 
 
+@pytest.mark.slow
 def test_further_steps_chosen_from_outputs_lie_between_the_filter_and_the_plan(history):
     path = history(TRAINED)
     planned = int(wpriv.calibrate("gauss", **FURTHER, eps=4, delta=1e-5, history=path).value)
@@ -66,6 +68,7 @@ def test_gauss_without_sampling_loses_nothing(history):
     assert (room["accountant"], room["fits"], room["at_most"]) == ("gdp", expected, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_noise_behind_a_history_meets_the_target(history, adaptive):
     path = history(TRAINED)
@@ -77,6 +80,7 @@ def test_noise_behind_a_history_meets_the_target(history, adaptive):
     assert wpriv.budget(history=both, delta=1e-5, adaptive=adaptive).epsilon.safe == pytest.approx(4, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_other_mechanisms_stand_behind_a_history(history):
     path = history([{"mech": "laplace", "scale": 20, "n": 5}])
     answer = wpriv.calibrate("dp", eps0=0.1, eps=1, delta=1e-6, history=path)
@@ -108,7 +112,6 @@ def test_combinations_without_meaning_are_refused(history):
         ("--eps 1.5", 3, "Raise --eps or --delta"),
         ("--eps 4 --accountant rdp --adaptive", 2, "--adaptive"),
         ("--eps 4 --repeats geometric:mean=20", 2, "--repeats"),
-        ("--eps 4 --adjacency replace-one", 3, "replace-one"),
     ],
 )
 def test_errors_behind_a_history_name_the_flag(history, capsys, flags, code, words):
