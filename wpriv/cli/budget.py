@@ -40,6 +40,7 @@ def command(
     max_eps: MaxEps = None,
     adaptive: Adaptive = False,
     certificate: flags.Certificate = None,
+    repeats: flags.Repeats = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: flags.Quiet = False,
@@ -54,7 +55,8 @@ def command(
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
     if recipe is None:
-        names, question = job.accountant or ["pld"], job.question()
+        names, question = job.accountant or ["pld"], dict[str, Any](job.question())
+        question |= {} if repeats is None else {"repeats": repeats}
         process = build_process.described_process(
             job.mech,
             params=job.params(),
@@ -67,7 +69,7 @@ def command(
     else:
         from wpriv.run import load_recipe
 
-        flags.no_flags(recipe, job, history=history, observed=observed)
+        flags.no_flags(recipe, job, history=history, observed=observed, repeats=repeats)
         process, names, question = load_recipe.budget(recipe)
     if limit is not None and ("delta" not in question or curve):
         raise UsageError("--max-eps limits the eps at one delta; give --delta, and leave out --curve")
@@ -79,10 +81,10 @@ def command(
         raise UsageError(
             "--adaptive has an accountant of its own and gives one number; leave out --curve and --accountant"
         )
-    if certificate is not None and (curve or adaptive or len(names) > 1 or names == ["all"]):
+    if certificate is not None and (curve or adaptive or repeats or len(names) > 1 or names == ["all"]):
         raise UsageError(
-            "--certificate holds one answer for fixed parameters; leave out --curve and --adaptive, and give "
-            "--accountant once"
+            "--certificate holds one answer for fixed parameters; leave out --curve, --adaptive and --repeats, and "
+            "give --accountant once"
         )
     if curve:
         _print_curve(process, names[0], question, mode)
