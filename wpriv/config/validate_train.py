@@ -52,7 +52,10 @@ def _privacy(model: Train, private: Privacy) -> Iterator[tuple[Key, str]]:
         message = f"{private.sampling} sampling needs 'batch', the number of records of a step"
         yield ("privacy", "sampling"), message
     if private.sampling == "none" and model.batch is not None:
-        yield ("batch",), "without sampling every step uses all records; leave out batch, or sample (poisson, fixed)"
+        yield (
+            ("batch",),
+            "without sampling every step uses all records; leave out batch, or sample (poisson, fixed, allocation)",
+        )
     proven = PROVEN.get(private.sampling, ())
     if proven and private.adjacency not in (None, *proven):
         message = f"{private.sampling} sampling is accounted for under {proven[0]} adjacency; found {private.adjacency}"

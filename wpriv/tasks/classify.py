@@ -115,7 +115,9 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     probe_indices = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, probe_indices, recipe.memory)
     batches = batch_gradient.Batches(model, loss, fetch, physical)
-    aggregate = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
+    aggregate = batch_gradient.make_aggregator(
+        batches, private, adjacency, release_spec.expected_batch(recipe, len(inputs)), method
+    )
     observe = distance_observer.make_observer(batches, recipe, adjacency)
     return Job(model, aggregate, evaluate, observe, method=method)
 

@@ -52,6 +52,13 @@ class Sampling:
         """Number of steps of a pass of random allocation, in one of which each record takes part; else 1."""
         return round(1 / self.rate) if self.kind == "allocation" else 1
 
+    def whole_passes(self, steps: int) -> int:
+        """Number of steps of the fewest whole passes that hold so many steps; ``steps`` itself where passes are steps.
+
+        A pass that was cut short is accounted for as a whole one (docs/theory/allocation.md, Proposition 3).
+        """
+        return -(-steps // self.pass_steps) * self.pass_steps
+
 
 def Poisson(rate: float) -> Sampling:
     """Poisson sampling: every record takes part in a step independently with probability ``rate``."""
