@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from wpriv.config.train_schema import Optimizer
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.engine.job import Schedule
 from wpriv.engine.sampler import sampler
 from wpriv.errors import UsageError
 
@@ -50,12 +52,11 @@ def test_every_step_is_equally_likely_for_every_record(records, steps):
     assert stats.chi2.sf(spread, records * (steps - 1)) > 1e-4
 
 
-@pytest.mark.parametrize("steps", [300, 70_000])
-def test_steps_beyond_one_and_two_bytes_are_equally_likely(steps):
-    # 256 and 65536 are the ends of the types in which steps are kept
+@pytest.mark.parametrize(("steps", "kept"), [(256, "u1"), (257, "u2"), (65_536, "u2"), (65_537, "u4")])
+def test_steps_are_equally_likely_on_both_sides_of_one_and_two_bytes(steps, kept):
     drawn = make(1_000_000, steps)
-    _ = drawn.draw()
-    assert drawn._step_of.dtype == (np.uint16 if steps == 300 else np.uint32)
+    drawn.draw()
+    assert drawn._step_of.dtype == kept
     counts = np.bincount(drawn._step_of, minlength=steps)
     assert len(counts) == steps
     assert stats.chisquare(counts).pvalue > 1e-4
@@ -130,6 +131,19 @@ def test_allocation_is_drawn_from_the_generator_that_draws_poisson_batches():
     rng = np.random.default_rng(5)
     expected = rng.integers(4, size=20, dtype=np.uint8)
     assert list(make(20, 4, seed=5).draw()) == list(np.flatnonzero(expected == 0))
+
+
+@given(st.integers(1, 10**7), st.integers(1, 2000), st.integers(1, 99))
+@settings(max_examples=200, deadline=None)
+def test_an_epoch_is_a_pass_whatever_the_number_of_records(records, steps, passes):
+    steps = min(steps, records)
+    plan = Schedule(
+        Sampling("allocation", 1 / steps), records, records / steps, steps * passes, None, 0.0, "", Optimizer(lr=1.0)
+    )
+    ends = [steps * each for each in range(1, passes + 1)]
+    assert [plan.epoch_of(end) for end in ends] == list(range(1, passes + 1))
+    beside = {end + by for end in ends for by in (-1, 1)} - {0, *ends}
+    assert all(plan.epoch_of(step) is None for step in beside if step < steps * passes)
 
 
 @pytest.mark.parametrize(("batch", "groups"), [(11.0, ()), (0.5, ()), (5.0, ((np.array([0, 1, 2]), 1),))])

@@ -160,7 +160,8 @@ def require(rows: Sequence[Entry], at: Position, path: Path, owner: str) -> None
 def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
     """Return the process that ran: consecutive equal releases merged, all runs of a ledger composed.
 
-    A pass of random allocation that a run did not complete is accounted for as a whole one, in each run by itself.
+    A pass of random allocation that a run did not complete is accounted for as a whole one, in each run by itself
+    (docs/theory/allocation.md): two parts are of two passes, even where they have the steps of one together.
 
     Args:
         adjacency: the neighbouring relation; by default that of the entries.

@@ -55,7 +55,7 @@ class Sampling:
     def whole_passes(self, steps: int) -> int:
         """Number of steps of the fewest whole passes that hold so many steps; ``steps`` itself where passes are steps.
 
-        A pass that was cut short is accounted for as a whole one (docs/theory/allocation.md, Proposition 3).
+        A pass that was cut short is accounted for as a whole one (docs/theory/allocation.md).
         """
         return -(-steps // self.pass_steps) * self.pass_steps
 

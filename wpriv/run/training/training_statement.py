@@ -257,7 +257,8 @@ def _figure(row: dict[str, Any]) -> str:
 def _facts(statement: dict[str, Any]) -> list[tuple[str, str]]:
     """The rows of the table of a private training."""
     sampling, noise, delta = statement["sampling"], statement["noise"], statement["delta"]
-    batch = f"(batch {sampling['batch']:g} of {statement['data']['records']})"
+    size = sampling["batch"] if isinstance(sampling["batch"], int) else f"{sampling['batch']:g}"
+    batch = f"(batch {size} of {statement['data']['records']})"
     passes = f", passes of {sampling['pass_steps']} steps" if "pass_steps" in sampling else ""
     cut = [f"; {CutPass(**cut)}" for cut in statement.get("cut_passes", ())]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} {batch}"
