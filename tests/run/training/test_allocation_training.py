@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 import wpriv
+from tests.run.training import test_own_loop as own_loop
+from tests.run.training import test_own_training as own_training
 from tests.tasks import test_adapt as adaptation
 from tests.tasks import test_generation as generation
 from tests.tasks.test_adapt import root  # noqa: F401
@@ -187,6 +189,20 @@ def test_small_and_empty_batches_train(recipe):
     done = train.train(recipe, out="out", set={"data.limit": 20, "batch": 1, "epochs": 2})
     assert done.statement["steps"] == 40
     assert done.metrics[-1]["loss"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("until", [2, 3, 4])
+def test_a_loop_of_the_callers_that_left_a_batch_unused_continues_in_the_same_pass(tmp_path, until):
+    # two passes of 3 steps; the batch that was drawn and not used is drawn again, also at the first step of a pass
+    changes = {"sampling": "allocation", "batch": len(own_training.X) // 3, "steps": 6}
+    own_loop.take_steps(tmp_path / "whole", **changes)
+    with pytest.raises(KeyboardInterrupt):
+        own_loop.take_steps(tmp_path / "cut", until=until, **changes)
+    run = own_loop.take_steps(tmp_path / "cut", resume=True, **changes)
+    assert own_training.same(own_training.weights(tmp_path / "cut"), own_training.weights(tmp_path / "whole"))
+    assert run.result.statement["sampling"]["pass_steps"] == 3
+    assert run.result.statement["steps"] == 6
 
 
 @pytest.mark.slow
