@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import MissingResource, UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting.adaptive_history import PlannedRuns
@@ -78,7 +79,7 @@ def read_history(path: str | Path) -> History:
     for place, item in enumerate(data, start=1):
         spec = _history_step(item, f"`history` {file}, entry {place}")
         key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
-        if spec.get("sampling") == "allocation":
+        if spec.get("sampling") in PASSES:
             key = f"{key} {place}"  # parts of a pass are not added up to a pass: each entry has whole passes
         places.setdefault(key, f"`history` {file}, entry {place}")
         merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
