@@ -75,6 +75,13 @@ class Sampling:
         """What must be said beside every figure of this sampling."""
         return (WIDE,) if self.kind == "shuffle" and self.pass_steps > 1 else ()
 
+    def whole_passes(self, steps: int) -> int:
+        """Number of steps of the fewest whole passes that hold so many steps; ``steps`` itself where passes are steps.
+
+        A pass that was cut short is accounted for as a whole one (docs/theory/allocation.md).
+        """
+        return -(-steps // self.pass_steps) * self.pass_steps
+
 
 def Poisson(rate: float, max_batch: int = 0) -> Sampling:
     """Poisson sampling: every record takes part in a step independently with probability ``rate``.
