@@ -13,12 +13,28 @@ from wpriv.errors import UsageError
 Classical = Annotated[
     bool, typer.Option("--compare-classical", help="For Gauss and Laplace noise: add what older formulas ask for.")
 ]
+Advantage = Annotated[
+    flags.Text,
+    typer.Option(
+        "--advantage",
+        metavar="X",
+        help="Target in place of eps and delta: TPR - FPR of any membership attack at most X.",
+    ),
+]
+Tpr = Annotated[
+    flags.Text,
+    typer.Option("--tpr", metavar="X", help="Target: TPR of any membership attack at most X, at the rate --fpr."),
+]
+Fpr = Annotated[flags.Text, typer.Option("--fpr", metavar="Y", help="The false-positive rate of --tpr.")]
 
 
 @flags.with_job
 def command(
     job: flags.Job,
     recipe: flags.Recipe = None,
+    advantage: Advantage = None,
+    tpr: Tpr = None,
+    fpr: Fpr = None,
     compare_classical: Classical = False,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
@@ -37,11 +53,11 @@ def command(
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     if recipe is None:
-        arguments = _arguments(job)
+        arguments = _arguments(job) | flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr)
     else:
         from wpriv.run import load_recipe
 
-        flags.no_flags(recipe, job)
+        flags.no_flags(recipe, job, advantage=advantage, tpr=tpr, fpr=fpr)
         arguments = load_recipe.calibrate(recipe)
     with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):
         row = calibrate(**arguments, compare_classical=compare_classical).guarantee

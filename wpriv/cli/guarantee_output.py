@@ -8,6 +8,7 @@ from typing import Any
 
 from wpriv.cli import output
 from wpriv.core.guarantee import TINY, Bracket, Guarantee, unit_notes
+from wpriv.core.process import Process
 from wpriv.files import csv_tables
 from wpriv.numerics.safe_rounding import echo, text
 
@@ -16,12 +17,17 @@ CSV_COLUMNS = (
     *("accountant", "notion", "claim", "epsilon", "epsilon_lower", "epsilon_upper"),
     *("delta", "delta_lower", "delta_upper", "adjacency", "process", "source", "warnings"),
 )
+MU_COLUMNS = ("mu", "mu_lower", "mu_upper", "mu_fpr")
 CLAIMS = {
     "exact": "exact, by {by}",
     "certified": "certified by {by}",
     "upper-bound": "an upper bound by {by}, nothing known from below",
     "approximate": "APPROXIMATE by {by}, not a guarantee",
     "as-published": "as published ({by}), not an (eps, delta) guarantee",
+}
+ORDERS = {
+    "remove": 'attacks whose false positives are records called "in the data" that are not (order remove)',
+    "add": 'attacks whose false positives are records called "not in the data" that are (order add)',
 }
 MAX_STEPS = 20  # lines of --explain and text output on the steps of a process
 
@@ -93,6 +99,34 @@ def print_curve(rows: Sequence[Guarantee], mode: str) -> None:
     output.warn(dict.fromkeys(line for row in rows for line in row.warnings))
 
 
+def print_trade_off(rows: Sequence[Mapping[str, Any]], process: Process, accountant: str, mode: str) -> None:
+    """Print points of a trade-off curve: the least false-negative rate of any attack at each false-positive rate.
+
+    Args:
+        rows: as of ``trade_off_rows``. mode: text, json or csv.
+    """
+    columns = list(rows[0])
+    if mode == "text":
+        mu = f"mu-GDP at mu = {text(rows[0]['mu_upper'], up=True)}" if rows[0]["gauss"] is not None else "no finite mu"
+        output.emit_bold(
+            f"false-negative rate of the best attack over its false-positive rate, bounded by {accountant}; "
+            f"gauss is {mu}; {circumstances(process)}"
+        )
+        shown = [name for name in columns if not name.startswith("mu_")]
+        body = [[_rate(name, row[name]) for name in shown] for row in rows]
+        output.emit(output.table(shown, body))
+    elif mode == "json":
+        about = {"accountant": accountant, "adjacency": process.adjacency, "process": process.describe()}
+        output.emit_rows([{**about, **row} for row in rows], TABLE_SCHEMA)
+    else:
+        output.emit(csv_tables.to_text(columns, [output.plain(row) for row in rows]).rstrip("\n"))
+    output.warn(process.caveats())
+
+
+def _rate(name: str, value: float | None) -> str:
+    return "" if value is None else text(value, up=name.endswith("_upper") or name == "fpr")
+
+
 def headline(row: Guarantee, limit: float | None = None) -> str:
     """Return one line: the answer, its claim and bracket, the adjacency, the sampling and the number of compositions.
 
@@ -121,7 +155,7 @@ def details(row: Guarantee) -> list[str]:
     hidden = len(row.process.steps) - len(lines)
     lines += [f"process: and {hidden} more kinds of step"] if hidden > 0 else []
     lines += [f"read as: {note}" for note in row.extra.get("reading", [])]
-    return [*lines, *_distance_to_best(row), *_adaptivity(row), *_attacks(row), *_classical_formulas(row)]
+    return [*lines, *_distance_to_best(row), *_adaptivity(row), *_mu(row), *_attacks(row), *_classical_formulas(row)]
 
 
 def _calibrated(row: Guarantee) -> str:
@@ -135,23 +169,42 @@ def _calibrated(row: Guarantee) -> str:
 
 def _answer(row: Guarantee) -> tuple[str, Bracket]:
     """The name and the bracket of the quantity that was computed."""
+    if row.extra.get("asked") == "mu":
+        return "mu", Bracket(row.extra["mu_upper"], row.extra["mu_lower"], row.extra["mu_upper"])
+    if row.extra.get("asked") == "tpr":
+        (point,) = row.extra["attack"]["tpr_at_fpr"]
+        return "TPR", Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
     return ("delta", row.delta) if row.extra.get("asked") == "delta" else ("eps", row.epsilon)
 
 
 def _question(row: Guarantee) -> str:
-    """'eps at delta = 1e-05' or 'delta at eps = 3'."""
+    """'eps at delta = 1e-05', 'delta at eps = 3', 'mu at every FPR >= 1e-09 ...' or 'TPR at FPR = 0.01'."""
     name, _ = _answer(row)
+    if name == "mu":
+        return f"mu at {_range(row)}"
+    if name == "TPR":
+        return f"TPR at FPR = {echo(row.extra['attack']['tpr_at_fpr'][0]['fpr'])}"
     return f"delta at eps = {echo(row.epsilon.safe)}" if name == "delta" else f"eps at delta = {echo(row.delta.safe)}"
 
 
+def _range(row: Guarantee) -> str:
+    """The tests for which mu holds."""
+    fpr = row.extra["mu_fpr"]
+    return f"every FPR >= {echo(fpr)} with FNR >= {echo(fpr)}" if fpr else "every FPR"
+
+
 def _circumstances(row: Guarantee) -> str:
+    return circumstances(row.process)
+
+
+def circumstances(process: Process) -> str:
     """Adjacency, sampling and number of compositions, in words."""
-    steps = row.process.describe()
+    steps = process.describe()
     kinds = list(dict.fromkeys(_sampling(step) for step in steps))
     sampling = kinds[0] if len(kinds) == 1 else f"{len(kinds)} different samplings"
     total = sum(step["n"] for step in steps)
     parts = "" if len(steps) == 1 else f" in {len(steps)} kinds of step"
-    return f"{row.process.adjacency} neighbours, {sampling}, n = {total} composition{'s' if total != 1 else ''}{parts}"
+    return f"{process.adjacency} neighbours, {sampling}, n = {total} composition{'s' if total != 1 else ''}{parts}"
 
 
 def _sampling(step: Mapping[str, Any]) -> str:
@@ -163,6 +216,20 @@ def _mechanism(step: Mapping[str, Any]) -> str:
     values = {k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate") and v is not None}
     words = ", ".join(f"{k} {echo(v)}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items())
     return f"{step['mech']} ({words})"
+
+
+def _mu(row: Guarantee) -> list[str]:
+    """mu of Gaussian DP, where it is not the headline, and that of each order of the neighbours."""
+    if "mu" not in row.extra:
+        return []
+    lines = []
+    if row.extra["asked"] != "mu":
+        lines.append(f"mu: {_bounds(row.extra['mu_lower'], row.extra['mu_upper'])} at {_range(row)}")
+    orders = row.extra["mu_orders"]
+    for order in orders if len(orders) > 1 else []:
+        ends = _bounds(order["mu_lower"], order["mu_upper"])
+        lines.append(f"mu: {ends} for {ORDERS.get(order['order'], order['order'])}")
+    return lines
 
 
 def _attacks(row: Guarantee) -> list[str]:
@@ -246,11 +313,12 @@ def _cell(bracket: Bracket, limit: float | None) -> str:
 
 def _csv(rows: Sequence[Guarantee]) -> str:
     """A header and one line for each row; the process is JSON in one cell."""
+    columns = CSV_COLUMNS + (MU_COLUMNS if any("mu" in row.extra for row in rows) else ())
     body = []
     for row in rows:
         data = output.plain(row.as_dict())
         body.append(data | {"process": json.dumps(data["process"]), "warnings": "; ".join(data["warnings"])})
-    return csv_tables.to_text(CSV_COLUMNS, body).rstrip("\n")
+    return csv_tables.to_text(columns, body).rstrip("\n")
 
 
 def _print_explanation(row: Guarantee) -> None:

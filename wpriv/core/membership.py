@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 RATE_TOL = 1e-3
 # deltas that are narrower need no other bound
 MAX_DELTA_WIDTH = 1e-4
+# largest losses beyond this are not worth a point of their own
+MAX_KINK = 50.0
 # the first points lie this many standard deviations apart, and reach this far beyond the rates; rounds of refinement
 FIRST_SPACING, MARGIN, MAX_ROUNDS = 0.5, 0.75, 12
 
@@ -74,17 +76,27 @@ class Membership:
         if len(curve.orders) > 1:
             self.trade_offs.append(TradeOff(backward, forward))
 
+    def _kinks(self, index: int) -> list[float]:
+        """ln t at which the profile of an order may have a kink: 0, and the largest loss of either order."""
+        try:
+            tops = [math.fsum(n * pair.support[1] for pair, n in run) for run in self.curve.process.directions()]
+        except Unsupported:
+            return [0.0]
+        tops = tops if index == 0 else tops[::-1]
+        return [0.0, *(s for s in (tops[0], -tops[-1]) if abs(s) < MAX_KINK)]
+
     @property
     def names(self) -> tuple[str, ...]:
         """The orders: "remove" has the neighbour without the record as null hypothesis, "add" the one with it."""
         if len(self.trade_offs) == 1:
             return ("both",)
-        return ("remove", "add") if self.curve.process.adjacency == Adjacency.ADD_REMOVE else ("forward", "reverse")
+        return ("remove", "add") if self.curve.process.adjacency == Adjacency.ADD_REMOVE else ("P over Q", "Q over P")
 
     def advantage(self) -> tuple[float, float]:
         """Bounds of the largest true- less false-positive rate: delta at eps = 0, the total variation distance."""
         ends = [_answer(self.curve.delta_bracket, 0.0), *(self._ends(index)(0.0) for index in range(len(self._known)))]
-        return max(low for low, _ in ends), min(high for _, high in ends)
+        low = 0.0 if self.curve.claim == "upper-bound" else max(low for low, _ in ends)
+        return low, min(high for _, high in ends)
 
     def mu(self, fpr: float = DEFAULT_FPR, tol: float = MU_TOL) -> GaussianMu:
         """The least mu of Gaussian DP for all tests with both error rates at least ``fpr``.
@@ -101,6 +113,8 @@ class Membership:
         if mu is not None:
             return GaussianMu(fpr, mu, mu, (("both", mu, mu),), exact=True)
         advantage = self.advantage()[1]
+        for index, trade_off in enumerate(self.trade_offs):
+            trade_off.evaluate(self._kinks(index))
         ends = [least_mu(trade_off, advantage, fpr, tol) for trade_off in self.trade_offs]
         unsampled = _mu_without_sampling(self.curve.process)
         ends = [(low, max(min(high, unsampled), low)) for low, high in ends]
@@ -124,9 +138,12 @@ class Membership:
                 raise UsageError(f"a false-positive rate is above 0 and at most 1; found {fpr:g}")
         scale = gaussian_mu_of_advantage(self.advantage()[1])
         inner = [fpr for fpr in fprs if fpr < 1]
-        trade_off.evaluate(_first_points(inner, scale))
+        trade_off.evaluate([*_first_points(inner, scale), *self._kinks(self.trade_offs.index(trade_off))])
         trade_off.cover(min(inner, default=0.5), max(inner, default=0.5), scale)
-        return [_refined(trade_off, fpr, tol) if fpr < 1 else ErrorRates(1.0, 1.0, 1.0, 0.0, 0.0) for fpr in fprs]
+        rates = [_refined(trade_off, fpr, tol) if fpr < 1 else ErrorRates(1.0, 1.0, 1.0, 0.0, 0.0) for fpr in fprs]
+        if self.curve.claim == "upper-bound":
+            rates = [replace(point, tpr_lower=point.fpr, fnr_upper=1 - point.fpr) for point in rates]
+        return rates
 
     def _ends(self, index: int) -> DeltaEnds:
         """The bounds of delta in one order of the neighbours."""

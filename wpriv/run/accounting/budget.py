@@ -11,7 +11,7 @@ from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run.accounting import adaptive_history, build_process, evaluate
+from wpriv.run.accounting import adaptive_history, build_process, evaluate, membership_figures
 from wpriv.run.accounting import attack as attacks
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
@@ -39,6 +39,8 @@ def budget(
     tol: float | None = None,
     attack: bool = False,
     adaptive: bool = False,
+    with_mu: bool = False,
+    fpr: float | None = None,
     **params: Unpack[MechanismParameters],
 ) -> Guarantee:
     """Compute eps at a given delta, or delta at a given eps, by one accountant.
@@ -63,6 +65,9 @@ def budget(
         tol: relative width asked of a certified bracket (default 1e-6).
         attack: add bounds on attacks, under ``extra["attack"]``.
         adaptive: the figure that holds where noise, rates and the number of steps were chosen from earlier outputs.
+        with_mu: add mu of Gaussian DP, under ``extra["mu_lower"]`` and ``extra["mu_upper"]``; eps and delta may then be
+            left out, and the guarantee is that of eps = 0.
+        fpr: the smallest false-positive and false-negative rate for which mu holds (default 1e-9).
         params: the parameters of the mechanism, where it is given by name.
     Returns:
         One Guarantee; ``float(g.epsilon)`` and ``float(g.delta)`` are the ends that may be promised.
@@ -91,8 +96,8 @@ def budget(
         history=history,
         observed=observed,
     )
-    question = build_process.question(eps=eps, delta=delta, tol=tol)
-    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive)
+    question = build_process.question(eps=eps, delta=delta, tol=tol, fpr=fpr)
+    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive, with_mu=with_mu)
     return evaluate.with_warnings(row, plausibility_warnings(row, described.records))
 
 
@@ -124,9 +129,17 @@ def answer(
     tol: float | None = None,
     attack: bool = False,
     adaptive: bool = False,
+    with_mu: bool = False,
+    fpr: float | None = None,
 ) -> Guarantee:
     """``budget`` of a process that is already built, without plausibility warnings."""
+    mu_alone = with_mu and eps is None and delta is None
+    eps = 0.0 if mu_alone else eps
     check_question(eps, delta)
+    if fpr is not None and not with_mu:
+        raise UsageError("`fpr` is the smallest false-positive rate for which mu holds: give `with_mu=True` with it")
+    if with_mu and adaptive:
+        raise UsageError("`adaptive` has no mu of its own; leave out one of `adaptive=True` and `with_mu=True`")
     tol = subject.tol() if tol is None else tol
     if adaptive:
         return _adaptive(subject, accountant, eps, delta, tol)
@@ -142,7 +155,11 @@ def answer(
         bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, ATTACK_TOL)))
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
-    return row.with_extra(**extra)
+    row = row.with_extra(**extra)
+    if not with_mu:
+        return row
+    value = membership_figures.mu(subject.process, accountant, fpr, tol)
+    return membership_figures.with_mu(row, value, alone=mu_alone)
 
 
 def _adaptive(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -14,7 +13,7 @@ from wpriv.core.process import Process
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
-from wpriv.run.accounting import build_process, classical_formulas, evaluate
+from wpriv.run.accounting import build_process, calibration_target, classical_formulas, evaluate
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.accounting.repetition import sampling_keys, with_repetition
@@ -59,6 +58,9 @@ def calibrate(
     adjacency: str | None = None,
     tol: float | None = None,
     compare_classical: bool = False,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
     **params: Unpack[MechanismParameters],
 ) -> Calibration:
     """Solve for what is left out: the mechanism's noise, or with the noise given n, or with both given the rate.
@@ -73,7 +75,11 @@ def calibrate(
             noise is solved for and none is given.
         compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
-            1e-6 (1e-4 for projection).
+            1e-6 (1e-4 for projection, 1e-5 for ``tpr``).
+        advantage: instead of eps and delta: the largest true- less false-positive rate of a membership attack, which is
+            delta at eps = 0.
+        tpr: instead of eps and delta: the largest true-positive rate of a membership attack at the rate ``fpr``.
+        fpr: the false-positive rate at which ``tpr`` holds.
     Returns:
         The Calibration; its guarantee is at ``delta`` (at eps = 0 where that is the target), with
         ``extra["calibrated"] = {"parameter", "value", "misses", "within"}`` and for n and the rate ``"most"``: whether
@@ -88,36 +94,29 @@ def calibrate(
     >>> calibrate("gauss", sigma=4, eps=1, delta=1e-5, sampling=Poisson(0.01)).parameter
     'n'
     """
-    if eps is None or delta is None:
-        raise UsageError("calibrate needs a target: give both `eps` and `delta`")
-    eps, delta = number(eps, "`eps`"), number(delta, "`delta`")
-    _check_target(eps, delta)
+    target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr)
+    eps, delta = target.eps, target.delta
     schedule = {**sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
     search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs})
 
     def at(value: float) -> Process:
         return build_process.process([{**spec, search.name: value}], adjacency)
 
+    if compare_classical and target.names != ("eps", "delta"):
+        raise UsageError("`compare_classical` compares formulas for `eps` and `delta`: give these as the target")
     if compare_classical:
         _check_classical(spec, search)
     size = whole(records, "records") if records is not None else None
-    width = default_tol(search, at) if tol is None else number(tol, "`tol`")
-    solution = solve_for(search, at, accountant, eps, delta, width)
+    width = max(default_tol(search, at), target.least_tol) if tol is None else number(tol, "`tol`")
+    solution = solve_for(search, at, accountant, eps, delta, width, fpr=target.fpr)
     row, calibrated = solution.row, solution.as_dict()
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
     step = row.process.steps[0]
     classical = classical_formulas.classical(step.mechanism, eps, delta, step.n) if compare_classical else None
     extra = {"calibrated": calibrated} | ({} if classical is None else {"classical": classical})
-    row = row.with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=[*notes, *step.mechanism.reading()])
+    row = row.with_extra(asked=target.asked, **extra, reading=[*notes, *target.notes, *step.mechanism.reading()])
     return Calibration(search.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
-
-
-def _check_target(eps: float, delta: float) -> None:
-    if not 0 <= eps < math.inf:
-        raise UsageError(f"`eps` must be a finite number of at least 0; found {eps}")
-    if not 0 < delta < 1:
-        raise UsageError(f"`delta` must lie strictly between 0 and 1; found {delta}")
 
 
 def unknown(written: Mapping[str, Any]) -> tuple[SearchParameter, dict[str, Any], list[str]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy.special import ndtri
 
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
@@ -14,9 +15,16 @@ from wpriv.numerics import gaussian_calibration
 from wpriv.run.accounting.search_parameter import SearchParameter
 
 
-def initial_guess(knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float) -> float:
-    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target."""
-    target = gaussian_calibration.exact(eps, delta) ** -2
+def initial_guess(
+    knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float, fpr: float | None = None
+) -> float:
+    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target.
+
+    Args:
+        fpr: where it is given, the target is a true-positive rate of ``delta`` at this false-positive rate.
+    """
+    mu = 1 / gaussian_calibration.exact(eps, delta) if fpr is None else float(ndtri(delta) - ndtri(fpr))
+    target = mu**2
 
     def total_mu_squared(value: float) -> float:
         try:
