@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wpriv.core.guarantee import Bracket, Curve
 
 # relative width of the bounds of an error rate
-RATE_TOL = 1e-3
+RATE_TOL = 2e-4
 # deltas that are narrower need no other bound
 MAX_DELTA_WIDTH = 1e-4
 # largest losses beyond this are not worth a point of their own

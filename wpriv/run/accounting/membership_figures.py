@@ -62,6 +62,13 @@ def mu_keys(value: GaussianMu) -> dict[str, Any]:
 
 def with_mu(row: Guarantee, value: GaussianMu, *, alone: bool) -> Guarantee:
     """The guarantee with mu beside it; with ``alone``, mu is what was asked, and the claim is that of mu."""
+    revealed = evaluate.infinity_mass(row.process)
+    if revealed > 0:
+        note = (
+            f"the distinguishing events, of probability {revealed:.3g}, are no false positives: mu grows without bound as "
+            f"the smallest false-positive rate falls"
+        )
+        row = evaluate.with_warnings(row, [note])
     row = row.with_extra(**mu_keys(value))
     if not alone:
         return row
@@ -93,6 +100,22 @@ def true_positive_rate(row: Guarantee) -> Bracket:
     """The true-positive rate that ``with_true_positive_rate`` has added."""
     (point,) = row.extra["attack"]["tpr_at_fpr"]
     return Bracket(point["tpr_upper"], point["tpr_lower"], point["tpr_upper"])
+
+
+def point_row(bounds: Membership, fpr: float) -> dict[str, Any]:
+    """The best attack at one false-positive rate, and mu for tests with both error rates at least that (up to 1/2).
+
+    Columns: ``fnr_lower``, ``fnr_upper``, ``tpr_lower``, ``tpr_upper``, ``mu_lower`` and ``mu_upper``.
+    """
+    (point,) = bounds.error_rates([fpr], POINT_TOL * 10)
+    value = bounds.mu(fpr) if fpr <= 0.5 else None
+    rates = {key: getattr(point, key) for key in ("fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper")}
+    finite = value is not None and math.isfinite(value.upper)
+    return {
+        **rates,
+        "mu_lower": None if value is None else value.lower,
+        "mu_upper": value.upper if value is not None and finite else None,
+    }
 
 
 def trade_off_rows(
