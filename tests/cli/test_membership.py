@@ -1,4 +1,7 @@
-"""``--mu``, ``--curve tradeoff``, ``--advantage`` and ``--tpr`` on the command line, against closed forms of two normals."""
+"""``--mu``, ``--curve tradeoff``, ``--advantage`` and ``--tpr`` on the command line.
+
+Oracles: closed forms of two normal distributions.
+"""
 
 from __future__ import annotations
 

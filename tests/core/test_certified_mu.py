@@ -12,8 +12,8 @@ from scipy.special import ndtr, ndtri
 
 import wpriv
 from wpriv import Gauss, Laplace, Poisson, Process, Step
-from wpriv.core.certified_mu import least_mu
-from wpriv.core.trade_off import TradeOff
+from wpriv.core.attacks.certified_mu import least_mu
+from wpriv.core.attacks.trade_off import TradeOff
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import GaussPair
 from wpriv.run.accounting import build_process

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
-from wpriv.core.certified_mu import DEFAULT_FPR, GaussianMu
+from wpriv.core.attacks.certified_mu import DEFAULT_FPR, GaussianMu
+from wpriv.core.attacks.membership import ErrorRates, Membership
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.membership import ErrorRates, Membership
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
@@ -264,6 +264,11 @@ class Curve:
         claim = "upper-bound" if self.claim == "exact" and interval else self.claim
         source = "; ".join([self.source, *(bracket.by for bracket in (epsilon, delta) if bracket.by)])
         return Guarantee(self.notion, claim, self.accountant, epsilon, delta, self.process, source, warnings)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the curve bounds (eps, delta)-DP by a theorem: bounds on attacks may be derived from it."""
+        return self.notion == "approximate-dp" and self.claim in RIGOROUS
 
     def is_wide(self, bracket: Bracket) -> bool:
         """Tell whether a bracket is wider than ``tol``."""

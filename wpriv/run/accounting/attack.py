@@ -1,6 +1,7 @@
 """Bounds on membership inference: advantage and true-positive rates from a privacy curve.
 
-The bounds are those of the trade-off functions of both orders of the neighbours; see ``wpriv/core/membership.py``.
+The bounds are those of the trade-off functions of both orders of the neighbours; see
+``wpriv/core/attacks/membership.py``.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from wpriv.core.attacks.membership import Membership
 from wpriv.core.guarantee import Curve, Guarantee
-from wpriv.core.membership import Membership
 
 RATES = (1e-3, 1e-2)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from wpriv.core.certified_mu import DEFAULT_FPR, GaussianMu
+from wpriv.core.attacks.certified_mu import DEFAULT_FPR, GaussianMu
+from wpriv.core.attacks.membership import Membership
 from wpriv.core.guarantee import Bracket, Curve, Guarantee
-from wpriv.core.membership import Membership
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
 from wpriv.numerics.parse_numbers import finite_number
@@ -65,8 +65,8 @@ def with_mu(row: Guarantee, value: GaussianMu, *, alone: bool) -> Guarantee:
     revealed = evaluate.infinity_mass(row.process)
     if revealed > 0:
         note = (
-            f"the distinguishing events, of probability {revealed:.3g}, are no false positives: mu grows without bound as "
-            f"the smallest false-positive rate falls"
+            f"the distinguishing events, of probability {revealed:.3g}, give a record away without a false positive: "
+            f"mu grows without bound as the smallest false-positive rate falls"
         )
         row = evaluate.with_warnings(row, [note])
     row = row.with_extra(**mu_keys(value))

@@ -9,21 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from scipy.special import ndtri
 
 from wpriv.core.adjacency import Adjacency
-from wpriv.core.certified_mu import DEFAULT_FPR, MU_TOL, GaussianMu, gaussian_mu_of_advantage, least_mu
+from wpriv.core.attacks.certified_mu import DEFAULT_FPR, MU_TOL, GaussianMu, gaussian_mu_of_advantage, least_mu
+from wpriv.core.attacks.trade_off import DeltaEnds, TradeOff
 from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, closed_form
 from wpriv.core.sampling.kinds import Sampling
-from wpriv.core.trade_off import DeltaEnds, TradeOff
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
-
-if TYPE_CHECKING:
-    from wpriv.core.guarantee import Bracket, Curve
 
 # relative width of the bounds of an error rate
 RATE_TOL = 2e-4
@@ -33,6 +30,34 @@ MAX_DELTA_WIDTH = 1e-4
 MAX_KINK = 50.0
 # the first points lie this many standard deviations apart, and reach this far beyond the rates; rounds of refinement
 FIRST_SPACING, MARGIN, MAX_ROUNDS = 0.5, 0.75, 12
+
+
+class DeltaBracket(Protocol):
+    """A ``Bracket`` of delta."""
+
+    @property
+    def lower(self) -> float | None: ...
+    @property
+    def safe(self) -> float: ...
+
+
+class ProvenCurve(Protocol):
+    """What is needed of a ``Curve``; see there."""
+
+    @property
+    def process(self) -> Process: ...
+    @property
+    def accountant(self) -> str: ...
+    @property
+    def notion(self) -> str: ...
+    @property
+    def claim(self) -> str: ...
+    @property
+    def is_proven(self) -> bool: ...
+    @property
+    def delta_bracket(self) -> Callable[[float], DeltaBracket]: ...
+    @property
+    def orders(self) -> Sequence[Callable[[float], DeltaBracket]]: ...
 
 
 @dataclass(frozen=True)
@@ -61,10 +86,8 @@ class Membership:
         Unsupported: any other curve.
     """
 
-    def __init__(self, curve: Curve):
-        from wpriv.core.guarantee import RIGOROUS
-
-        if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
+    def __init__(self, curve: ProvenCurve):
+        if not curve.is_proven:
             raise Unsupported(
                 f"bounds on attacks need proven bounds of (eps, delta)-DP at every eps; {curve.accountant} gives "
                 f"{curve.notion} figures of the claim {curve.claim}. Use `accountant='pld'`"
@@ -197,7 +220,7 @@ def _worst(points: Sequence[ErrorRates]) -> ErrorRates:
     )
 
 
-def _answer(bracket_at: Callable[[float], Bracket], eps: float) -> tuple[float, float]:
+def _answer(bracket_at: Callable[[float], DeltaBracket], eps: float) -> tuple[float, float]:
     """Both ends of delta; the trivial ones where the accountant has no answer."""
     try:
         bracket = bracket_at(eps)
@@ -206,7 +229,7 @@ def _answer(bracket_at: Callable[[float], Bracket], eps: float) -> tuple[float, 
     return float(bracket.lower or 0.0), float(bracket.safe)
 
 
-def _exact_mu(curve: Curve) -> float | None:
+def _exact_mu(curve: ProvenCurve) -> float | None:
     """mu of a process that is one Gaussian release in closed form, which is then exact at every false-positive rate."""
     if curve.claim != "exact":
         return None

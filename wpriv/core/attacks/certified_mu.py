@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from scipy.special import ndtri
 
-from wpriv.core.trade_off import Line, TradeOff
+from wpriv.core.attacks.trade_off import Line, TradeOff
 from wpriv.numerics import gaussian_calibration
 
 DEFAULT_FPR = 1e-9
