@@ -49,7 +49,7 @@ def wpriv(job: Job) -> float:
 
 
 def riskcal(job: Job) -> float:
-    """The noise multiplier by riskcal at its defaults; for rates with a search from 0.5 up, as one from 0.1 is endless."""
+    """The noise multiplier by riskcal; for rates its search begins at 0.5, since from 0.1 it takes minutes."""
     from riskcal.calibration import dpsgd
 
     schedule = {"sample_rate": job.rate, "num_steps": job.n}

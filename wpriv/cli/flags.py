@@ -38,7 +38,7 @@ N = Annotated[Text, typer.Option("--n", metavar="K", help="Number of composition
 Epochs = Annotated[Text, typer.Option("--epochs", metavar="E", help="Instead of --n: n = ceil(E / rate).")]
 SamplingKind = Annotated[
     Text,
-    typer.Option("--sampling", metavar="KIND", help="none, poisson, fixed (size, without replacement), or allocation."),
+    typer.Option("--sampling", metavar="KIND", help="none, poisson, fixed (no replacement), allocation, or shuffle."),
 ]
 Rate = Annotated[
     Text, typer.Option("--rate", metavar="Q", help="Share of the records that takes part in a step: 0.01, 256/60000.")
@@ -47,7 +47,9 @@ Batch = Annotated[Text, typer.Option("--batch", metavar="B", help="Instead of --
 Records = Annotated[
     Text, typer.Option("--records", metavar="N", help="Size of the data set (never the number of compositions).")
 ]
-Adjacency = Annotated[Text, typer.Option("--adjacency", metavar="NAME", help="Neighbours: add-remove or replace-one.")]
+Adjacency = Annotated[
+    Text, typer.Option("--adjacency", metavar="NAME", help="Neighbours: add-remove, replace-one, or zero-out.")
+]
 Eps = Annotated[Text, typer.Option("--eps", metavar="X", help="Epsilon, at least 0.")]
 Delta = Annotated[Text, typer.Option("--delta", metavar="X", help="Delta, strictly between 0 and 1.")]
 Accountant = Annotated[

@@ -55,10 +55,10 @@ class Step(StrictModel):
 
     mech: Word = Field(description="a mechanism; its parameters (sigma, scale, ...) stand beside this key")
     n: Count | None = Field(None, description="number of compositions; 1 where neither n nor epochs is given")
-    sampling: Literal["none", "poisson", "fixed", "allocation"] | None = Field(
+    sampling: Literal["none", "poisson", "fixed", "allocation", "shuffle"] | None = Field(
         None,
-        description="how records are drawn for each composition: not at all, by Poisson, a fixed number, or one "
-        "step of each pass for each record (allocation)",
+        description="how records are drawn for each composition: not at all, by Poisson, a fixed number, one "
+        "step of each pass for each record (allocation), or shuffled batches (shuffle)",
     )
     rate: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="share of the records that takes part in a composition"

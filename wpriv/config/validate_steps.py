@@ -15,6 +15,7 @@ from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.observation_generator import HELP, is_generator
 from wpriv.config.schema import Step, plugin_fields
 from wpriv.core import process, registry
+from wpriv.core.adjacency import with_zero_out
 from wpriv.core.parameters import MAX_COUNT, type_words
 from wpriv.core.sampling import kinds
 from wpriv.errors import UsageError
@@ -22,7 +23,7 @@ from wpriv.errors import UsageError
 
 def adjacencies(mech: Any) -> tuple[str, ...]:
     """Return the adjacencies of a mechanism; none where there is no such mechanism."""
-    return registry.mechanism(mech).adjacencies if plugin_fields("mechanisms", mech) else ()
+    return with_zero_out(registry.mechanism(mech).adjacencies) if plugin_fields("mechanisms", mech) else ()
 
 
 def step_diagnostics(
@@ -116,7 +117,8 @@ def _schedule(step: Step, *, rate_needed: bool) -> str | None:
     if rate is not None and not is_sampled:
         key = "rate" if step.batch is None else "batch"
         return (
-            f"{key} needs sampling: poisson (each record by itself), fixed (batches without replacement) or allocation"
+            f"{key} needs sampling: poisson (each record by itself), fixed (batches without replacement), allocation "
+            f"or shuffle"
         )
     if step.epochs is not None:
         if step.n is not None:

@@ -7,12 +7,12 @@ import reprlib
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, default_adjacency
+from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, default_adjacency, with_zero_out
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.kinds import PASSES, Sampling
 from wpriv.core.sampling.sampled_step import check_step, check_together, sampled_pair
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
@@ -55,8 +55,8 @@ class Step:
         if self.n % self.sampling.pass_steps:
             t = self.sampling.pass_steps
             raise UsageError(
-                f"random allocation at rate 1/{t} has whole passes of {t} steps: n must be a multiple of {t}; "
-                f"found {self.n}"
+                f"{PASSES[self.sampling.kind]} at rate 1/{t} has whole passes of {t} steps: n must be a multiple of "
+                f"{t}; found {self.n}"
             )
         if self.observed is not None and 1 < self.observed.steps < self.n:
             raise UsageError(
@@ -65,7 +65,7 @@ class Step:
             )
 
     def weighted_pair(self) -> tuple[LossPair, int]:
-        """The dominating pair with its count: that of one step, or of one pass under random allocation."""
+        """The dominating pair with its count: that of one step, or of one pass where passes take each record once."""
         return sampled_pair(self.mechanism, self.sampling), self.n // self.sampling.pass_steps
 
     def describe(self) -> dict[str, Any]:
@@ -86,8 +86,9 @@ class Process:
 
     Args:
         steps: the steps, in order.
-        adjacency: the neighbouring relation. It defaults to replace-one where fixed-size sampling is used and to
-            add-remove elsewhere, as far as the first mechanism is defined under it.
+        adjacency: the neighbouring relation. It defaults to replace-one where fixed-size sampling is used, to
+            zero-out where batches are shuffled, and to add-remove elsewhere, as far as the first mechanism is defined
+            under it.
     Raises:
         UsageError: no steps, something else than steps, or an unknown adjacency.
         Unsupported: no proven dominating pair exists for some step, or for the samplings together, under the adjacency.
@@ -109,6 +110,7 @@ class Process:
         check_together(kinds)
         object.__setattr__(self, "adjacency", str(self.adjacency or _default_adjacency(self.steps)))
         known_adjacencies = {a for step in self.steps for a in step.mechanism.adjacencies} | set(STANDARD_ADJACENCIES)
+        known_adjacencies.add(Adjacency.ZERO_OUT)
         if self.adjacency not in known_adjacencies:
             raise UsageError(
                 f"adjacency must be one of {', '.join(sorted(known_adjacencies))}; found {self.adjacency!r}"
@@ -137,7 +139,7 @@ class Process:
     def directions(self) -> list[WeightedPairs]:
         """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree.
 
-        A pair of random allocation is that of a whole pass.
+        A pair of random allocation or of shuffled batches is that of a whole pass.
 
         Raises:
             Unsupported: only bounds of the Renyi divergences are known of some step; see ``renyi_directions``.
@@ -157,8 +159,9 @@ class Process:
         return [step.describe() for step in self.steps]
 
     def caveats(self) -> tuple[str, ...]:
-        """The reservations of the mechanisms about every figure of this process, without repetitions."""
-        return tuple(dict.fromkeys(line for step in self.steps for line in step.mechanism.caveats()))
+        """The reservations of mechanisms and samplings about every figure of this process, without repetitions."""
+        lines = [line for step in self.steps for line in (*step.mechanism.caveats(), *step.sampling.caveats())]
+        return tuple(dict.fromkeys(lines))
 
 
 def _both_orders(forward: WeightedPairs) -> list[WeightedPairs]:
@@ -213,20 +216,22 @@ def require_exact_plds(directions: list[WeightedPairs], accountant: str) -> None
             )
 
 
-def refuse_allocation(process: Process, accountant: str) -> None:
-    """Refuse random allocation, for accountants without a proof for it.
+def refuse_passes(process: Process, accountant: str) -> None:
+    """Refuse samplings by passes (random allocation, shuffled batches), for accountants without a proof for them.
 
     Raises:
         Unsupported: some step is sampled so.
     """
-    if any(step.sampling.kind == "allocation" for step in process.steps):
-        raise Unsupported(
-            f"{accountant} has no proven bound for random allocation, whose steps depend on each other through the one "
-            f"in which a record takes part. Use pld"
-        )
+    for step in process.steps:
+        if step.sampling.kind in PASSES:
+            raise Unsupported(
+                f"{accountant} has no proven bound for {step.sampling.kind} sampling, the steps of whose passes depend "
+                f"on each other through the one in which a record takes part. Use pld"
+            )
 
 
 def _default_adjacency(steps: tuple[Step, ...]) -> Adjacency:
     defined = steps[0].mechanism.adjacencies
-    natural = default_adjacency("fixed" if any(step.sampling.kind == "fixed" for step in steps) else "none")
-    return natural if natural in defined else defined[0]
+    kinds = {step.sampling.kind for step in steps}
+    natural = default_adjacency(next((kind for kind in ("fixed", "shuffle") if kind in kinds), "none"))
+    return natural if natural in with_zero_out(defined) else defined[0]

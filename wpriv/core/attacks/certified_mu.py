@@ -75,15 +75,15 @@ def least_mu(trade_off: TradeOff, advantage: float, fpr: float, tol: float = MU_
     width, stalls = math.inf, 0
     for _ in range(MAX_ROUNDS):
         upper, pieces = _upper(trade_off, fpr)
-        lower = _lower(trade_off, fpr)
-        points = _refinements(trade_off, pieces, lower, tol, scale)
-        # brackets of delta may be too wide for a closer mu
-        stalls = stalls + 1 if upper - lower > STALLED * width else 0
+        # more points make up for the distance between points, and not for the width of the brackets of delta
+        reference = _lower(trade_off.raised(), fpr)
+        points = _refinements(trade_off, pieces, reference, tol, scale)
+        stalls = stalls + 1 if upper - reference > STALLED * width else 0
         if not points or stalls == MAX_STALLS or len(trade_off.lines) >= MAX_LINES:
             break
-        width = upper - lower
+        width = upper - reference
         trade_off.evaluate(points[: MAX_LINES - len(trade_off.lines)])
-    return min(lower, upper), upper
+    return min(_lower(trade_off, fpr), upper), upper
 
 
 def gaussian_mu_of_advantage(advantage: float) -> float:

@@ -24,8 +24,6 @@ from wpriv.numerics.parse_numbers import finite_number
 
 # relative width of the bounds of an error rate
 RATE_TOL = 2e-4
-# deltas that are narrower need no other bound
-MAX_DELTA_WIDTH = 1e-4
 # largest losses beyond this are not worth a point of their own
 MAX_KINK = 50.0
 # the first points lie this many standard deviations apart, and reach this far beyond the rates; rounds of refinement
@@ -180,11 +178,11 @@ class Membership:
         return ends
 
     def _delta(self, index: int, eps: float) -> tuple[float, float]:
-        # which order a lower bound of the worse one belongs to is not known
-        low, high = _answer(self.curve.orders[index], eps) if self.curve.orders else (0.0, 1.0)
-        if high - low > MAX_DELTA_WIDTH * high:
-            # delta of the worse order, which other proven bounds may have narrowed
-            high = min(high, _answer(self.curve.delta_bracket, eps)[1])
+        if self.curve.orders:
+            low, high = _answer(self.curve.orders[index], eps)
+        else:
+            # which order a lower bound of the worse one belongs to is not known
+            low, high = 0.0, _answer(self.curve.delta_bracket, eps)[1]
         # bounds from above are refined as if they were exact; no lower end is made of them
         return (high if self.curve.claim == "upper-bound" else min(low, high)), high
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -113,6 +113,12 @@ class TradeOff:
     def _line(self, log_t: float) -> Line:
         low, high = (self._forward if log_t >= 0 else self._backward)(abs(log_t))
         return Line(log_t, max(low, 0.0) * (1 - PROFILE_ROUNDING), min(high * (1 + PROFILE_ROUNDING), 1.0))
+
+    def raised(self) -> TradeOff:
+        """The same points, as if the upper ends of delta were exact."""
+        other = TradeOff(self._forward, self._backward)
+        other.lines = [replace(line, delta_low=line.delta_high) for line in self.lines]
+        return other
 
     @property
     def hull(self) -> list[Line]:

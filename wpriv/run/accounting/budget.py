@@ -52,8 +52,8 @@ def budget(
         delta: the delta at which eps is computed; exactly one of the two is given.
         accountant: the name of an accountant, with options as ``"wdp:order=16"``.
         n: number of compositions (default 1).
-        sampling: ``Poisson(0.01)``, ``FixedSize(0.01)`` or ``Allocation(0.01)``; or ``none``, ``poisson``, ``fixed`` or
-            ``allocation``.
+        sampling: ``Poisson(0.01)``, ``FixedSize(0.01)``, ``Allocation(0.01)`` or ``Shuffle(0.01)``; or ``none``,
+            ``poisson``, ``fixed``, ``allocation`` or ``shuffle``.
         rate: share of the records in a step, where ``sampling`` is a word.
         batch: instead of the rate, the records of a step, with ``records``.
         records: size of the data set.

@@ -10,7 +10,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.process import Process
-from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.kinds import PASSES, Sampling
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
 from wpriv.run.accounting import build_process, calibration_target, classical_formulas, evaluate
@@ -153,10 +153,10 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
             [f"n, the number of compositions, is solved for{passes}"],
         )
     if sampled and spec["rate"] is None:
-        if spec["sampling"] == "allocation":
+        if spec["sampling"] in PASSES:
             raise UsageError(
-                "random allocation has rates 1/t only, among which calibrate does not search: give `rate`, and leave "
-                "out the noise or `n`"
+                f"{PASSES[spec['sampling']]} has rates 1/t only, among which calibrate does not search: give `rate`, "
+                f"and leave out the noise or `n`"
             )
         return SearchParameter("rate", -1, 1e-15, 1.0), spec, ["the sampling rate is solved for"]
     build_process.step({**spec, "rate": spec["rate"] or (1.0 if sampled else None)})

@@ -19,6 +19,9 @@ SAMPLING = {
     "not covered",
     "allocation": "every record must draw, by itself and afresh in each pass of 1 / rate steps, the one step it takes "
     "part in; shuffled batches of equal size are not covered",
+    "shuffle": "every record must be in exactly one of the 1 / rate batches of each pass, in an order that does not "
+    "depend on what the records hold; upper end: one release without sampling for each pass; lower end: the power of "
+    "tests where all other records contribute -1, and the one +1 or nothing (after Chua et al. 2024, arXiv 2403.17673)",
 }
 
 FRESH = "every step draws fresh noise"

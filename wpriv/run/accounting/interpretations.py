@@ -12,6 +12,7 @@ from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import number, shown
+from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition
 
@@ -67,7 +68,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
     epochs = spec.get("epochs")
     passes = max(1, math.ceil((n * plan.rate if epochs is None else number(epochs, "epochs")) * (1 - 1e-9)))
-    shuffled = "shuffled batches: each record in one batch an epoch, no amplification claimed"
+    shuffled = "shuffled batches: each record in one batch an epoch, no amplification proven"
     return [
         *_by_all(
             poisson,
@@ -88,9 +89,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             "pld",
             "the same, sigma relative to one record: replacing it moves a sum twice as far",
         ),
-        *_unsampled(
-            {**base, "n": passes}, {**wide, "n": passes}, f"{shuffled}; all other records must keep their batches"
-        )[:1],
+        _by_shuffling(base, passes, plan.rate, shuffled),
         Interpretation({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
         Interpretation(
             {**base, "n": n}, "add-remove", "pld", "a record might be in every batch: all steps, no sampling"
@@ -121,6 +120,18 @@ def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
         return []
     assumption = "each record joins one step of each pass, drawn uniformly and by itself; certified"
     return [Interpretation({**poisson, "sampling": "allocation"}, "add-remove", "pld", assumption)]
+
+
+def _by_shuffling(base: dict[str, Any], passes: int, rate: float, assumption: str) -> Interpretation:
+    """Shuffled batches, the last of which may be smaller; of other noise than Gaussian or Laplace, their upper end."""
+    steps = math.ceil(1 / rate * (1 - 1e-9))
+    spec = {**base, "n": passes * steps, "sampling": "shuffle", "rate": 1 / steps}
+    try:
+        build_process.process([spec])
+    except Unsupported:
+        assumption = f"{assumption}; all other records must keep their batches"
+        return Interpretation({**base, "n": passes}, "add-remove", "pld", assumption)
+    return Interpretation(spec, "zero-out", "pld", f"{assumption}; one record contributes nothing, batch sizes stay")
 
 
 def _unsampled(plain: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Interpretation]:
@@ -155,6 +166,9 @@ def _row(reading: Interpretation, eps: float | None, delta: float | None, tol: f
     except Unsupported as error:
         return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}
     ends = answer.as_dict()
+    if row["sampling"] == "shuffle":
+        lower = answer.epsilon.lower if eps is None else answer.delta.lower
+        row["assumption"] += f"; at least {text(lower or 0.0, up=False, digits=4)}"
     return {
         **row,
         "notion": answer.notion,

@@ -49,7 +49,11 @@ def intersect(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
     def epsilon(value: float) -> Bracket:
         return others.narrowed(curve, lambda c: c.epsilon_bracket(value), others.epsilon_lower_bound(value), math.inf)
 
-    return dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon)
+    def order(ask: Callable[[float], Bracket]) -> Callable[[float], Bracket]:
+        return lambda eps: others.order_narrowed(curve, ask, eps)
+
+    orders = tuple(map(order, curve.orders))
+    return dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon, orders=orders)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,17 @@ class OtherBounds:
     def epsilon_lower_bound(self, delta: float) -> Callable[[], float]:
         """A lower bound of eps at delta."""
         return lambda: max(_one_epsilon(run, delta) for run in self.dominated)
+
+    def order_narrowed(self, curve: Curve, ask: Callable[[float], Bracket], eps: float) -> Bracket:
+        """Return the delta of one order of the neighbours, its upper end at most that of any bound of the worse one."""
+        try:
+            bracket = ask(eps)
+        except Unsupported:
+            bracket = Bracket(1.0, 0.0, 1.0)
+        if not curve.is_wide(bracket):
+            return bracket
+        high = min([bracket.safe, *(_answer(other, lambda c: c.delta_bracket(eps)) for _, other in self.upper_bounds)])
+        return Bracket.between(min(bracket.lower or 0.0, high), high)
 
     def narrowed(self, curve: Curve, ask: Ask, lower_bound: Callable[[], float], maximum: float) -> Bracket:
         """Return the curve's own bracket, intersected with the other bounds if it is wider than asked.
@@ -139,8 +154,9 @@ def _unsampled(process: Process) -> Curve | None:
     hockey-stick divergence H_t is jointly convex, H_t(Q || Q) = max(1-t, 0) and H_t(P || Q) >= 1-t, so that H_t of the
     mixture, in either direction, is at most (1-q) max(1-t, 0) + q H_t(P || Q) <= H_t(P || Q) for every t. The same
     holds for fixed-size sampling, whose pair is such a mixture for t >= 1 and its mirror image below. Dominating pairs
-    compose adaptively (Zhu, Dong, Wang 2022, Theorem 10). A pass of random allocation is a mixture over the step that
-    a record takes part in, so that one release without sampling bounds a whole pass in the same way.
+    compose adaptively (Zhu, Dong, Wang 2022, Theorem 10). A pass of random allocation, or of shuffled batches, is a
+    mixture over the step that a record takes part in, so that one release without sampling bounds a whole pass in the
+    same way.
     """
     if all(step.sampling.kind == "none" for step in process.steps):
         return None

@@ -49,7 +49,8 @@ def repetition(
 ) -> Repetition:
     """Read n and the sampling rate from whichever of the flags were given.
 
-    rate = batch / records. One epoch is 1 / rate steps, and n = ceil(epochs / rate): the whole run is rounded up once,
+    rate = batch / records; shuffled batches whose last one is smaller count it as one batch more. One epoch is 1 / rate
+    steps, and n = ceil(epochs / rate): the whole run is rounded up once,
     not every epoch. What was not given stays None.
 
     Raises:
@@ -67,15 +68,20 @@ def repetition(
         if not 1 <= size <= total:
             raise UsageError(f"`batch` must lie between 1 and `records`; found {size} of {total} records")
         share: float | None = size / total
-        notes.append(f"rate = batch / records = {size} / {total} = {share:.6g}")
+        if sampling == "shuffle" and total % size:
+            batches, size = -(-total // size), 0
+            share = 1 / batches
+            notes.append(f"rate = 1 / {batches}: a pass is {batches} batches, the last one smaller")
+        else:
+            notes.append(f"rate = batch / records = {size} / {total} = {share:.6g}")
     else:
         size = total = 0
         share = None if rate is None else number(rate, "rate")
     if share is not None and sampling == "none":
         given = "`batch`" if batch is not None else "`rate`"
         raise UsageError(
-            f"{given} needs `sampling`: poisson (each record by itself), fixed (batches without replacement) or "
-            f"allocation (one random step of each pass)"
+            f"{given} needs `sampling`: poisson (each record by itself), fixed (batches without replacement), "
+            f"allocation (one random step of each pass) or shuffle (shuffled batches)"
         )
     if epochs is None:
         return Repetition(None if n is None else whole(n, "n"), share, tuple(notes))
