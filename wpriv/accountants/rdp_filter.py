@@ -126,7 +126,7 @@ def first_kind(process: Process) -> Process:
     """The first kind of step of a process with all of its compositions, as a process."""
     first = process.steps[0]
     n = sum(step.n for step in process.steps if dataclasses.replace(step, n=first.n) == first)
-    return Process((dataclasses.replace(first, n=n),), process.adjacency)
+    return process.with_steps((dataclasses.replace(first, n=n),))
 
 
 def best_order(process: Process, *, eps: float | None = None, delta: float | None = None) -> float:

@@ -80,6 +80,7 @@ class Privacy(StrictModel):
     adjacency: Literal["add-remove", "replace-one"] | None = Field(
         None, description="neighbouring relation; left out, it follows from the sampling and the task"
     )
+    group: Count = Field(1, description="largest number of records of one person, who is protected as a whole")
     clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")
     norm: Positive = Field(
         1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped"

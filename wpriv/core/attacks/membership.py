@@ -238,11 +238,14 @@ def _exact_mu(curve: ProvenCurve) -> float | None:
 def _mu_without_sampling(process: Process) -> float:
     """mu of Gaussian steps if all records took part, which bounds that of the sampled steps; inf for other steps.
 
-    A sampled pair is a mixture, whose hockey-stick divergences are at most those of the whole pair in either order.
+    A sampled pair is a mixture, whose hockey-stick divergences are at most those of the whole pair in either order. A
+    largest batch is no such mixture, since a record may take the place of another.
     """
+    if any(step.sampling.max_batch for step in process.steps):
+        return math.inf
     steps = tuple(replace(step, n=step.n // step.sampling.pass_steps, sampling=Sampling()) for step in process.steps)
     try:
-        pair = closed_form(Process(steps, process.adjacency).directions()[0])
+        pair = closed_form(process.with_steps(steps).directions()[0])
     except Unsupported:
         return math.inf
     mu = None if pair is None else gaussian_mu(pair)

@@ -15,8 +15,9 @@ from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
 from wpriv.run.accounting import build_process, calibration_target, classical_formulas, evaluate
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
+from wpriv.run.accounting.neighbours import neighbour_readings
 from wpriv.run.accounting.plausibility import plausibility_warnings
-from wpriv.run.accounting.repetition import sampling_keys, with_repetition
+from wpriv.run.accounting.repetition import check_bands, sampling_keys, with_repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import default_tol, solve_for
 
@@ -55,7 +56,10 @@ def calibrate(
     batch: int | None = None,
     records: int | None = None,
     epochs: float | None = None,
+    max_batch: int | None = None,
+    bands: int | None = None,
     adjacency: str | None = None,
+    group: int | None = None,
     tol: float | None = None,
     compare_classical: bool = False,
     advantage: float | None = None,
@@ -96,17 +100,23 @@ def calibrate(
     """
     target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr)
     eps, delta = target.eps, target.delta
-    schedule = {**sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
-    search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs})
+    schedule = {"max_batch": max_batch, **sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
+    check_bands({**schedule, "bands": bands}, group)
+    search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
+    size = build_process.data_set_size([schedule])
+    if search.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
+        raise UsageError(
+            "fixed-size sampling of groups needs the size of a batch: give `batch` with `records`, and leave out the "
+            "noise or `n`"
+        )
 
     def at(value: float) -> Process:
-        return build_process.process([{**spec, search.name: value}], adjacency)
+        return build_process.process([{**spec, search.name: value}], adjacency, group=group, records=size)
 
     if compare_classical and target.names != ("eps", "delta"):
         raise UsageError("`compare_classical` compares formulas for `eps` and `delta`: give these as the target")
     if compare_classical:
         _check_classical(spec, search)
-    size = whole(records, "records") if records is not None else None
     width = max(default_tol(search, at), target.least_tol) if tol is None else number(tol, "`tol`")
     solution = solve_for(search, at, accountant, eps, delta, width, fpr=target.fpr)
     row, calibrated = solution.row, solution.as_dict()
@@ -114,8 +124,10 @@ def calibrate(
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
     step = row.process.steps[0]
     classical = classical_formulas.classical(step.mechanism, eps, delta, step.n) if compare_classical else None
+    neighbours = neighbour_readings(row.process)
     extra = {"calibrated": calibrated} | ({} if classical is None else {"classical": classical})
-    row = row.with_extra(asked=target.asked, **extra, reading=[*notes, *target.notes, *step.mechanism.reading()])
+    reading = [*notes, *target.notes, *neighbours, *step.mechanism.reading()]
+    row = row.with_extra(asked=target.asked, **extra, reading=reading)
     return Calibration(search.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
 
 

@@ -55,7 +55,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
         f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()
     ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [Adjacency(process.adjacency).meaning, FRESH, _chosen(row)]
+    assumptions = [_neighbours(process), FRESH, _chosen(row)]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
@@ -66,6 +66,14 @@ def explain(row: Guarantee) -> dict[str, Any]:
         ],
         "loss_class": _classes(process),
     }
+
+
+def _neighbours(process: Process) -> str:
+    """The assumption about which data sets are neighbours."""
+    meaning = Adjacency(process.adjacency).meaning
+    if process.group == 1:
+        return meaning
+    return f"{meaning}; here they differ so in up to {process.group} records, those of one person"
 
 
 def _chosen(row: Guarantee) -> str:
