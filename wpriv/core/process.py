@@ -55,8 +55,8 @@ class Step:
         if self.n % self.sampling.pass_steps:
             t = self.sampling.pass_steps
             raise UsageError(
-                f"random allocation at rate 1/{t} has whole passes of {t} steps: n must be a multiple of {t}; "
-                f"found {self.n}"
+                f"random allocation at rate 1/{t} has whole passes of {t} steps: n must be a multiple of {t}, such as "
+                f"{math.ceil(self.n / t) * t}; found {self.n}"
             )
         if self.observed is not None and 1 < self.observed.steps < self.n:
             raise UsageError(

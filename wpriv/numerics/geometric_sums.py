@@ -1,8 +1,8 @@
-"""Distributions of a sum of independent positive variables on geometric cells, above and below it in convex order.
+"""Distributions of a sum of independent variables on geometric cells, above and below it in convex order.
 
-Cell k holds the values from e^{kh} to e^{(k+1)h}. The sum of a value in cell i and one in cell i + d lies in a cell that
-depends on i and d through i + floor(ln(1 + e^{dh}) / h), so that all pairs of cells are added up by shifting arrays. There
-is no transform and nothing is subtracted: every mass, however small, is right to a small relative error.
+Cell k holds the values from e^{kh} to e^{(k+1)h}. The sum of a value in cell i and one in cell i + d lies in or near
+cell i + floor(ln(1 + e^{dh}) / h), so that all pairs of cells are added up by shifting arrays. No mass is transformed
+or subtracted: each, however small, is right to a small relative error.
 
 - ``spread`` divides the mass of every cell between its ends so that the mean stays the same: a distribution *above*.
 - ``grouped`` keeps the mass and the mean of every cell, as if all of it were at the mean: a distribution *below*.
@@ -54,11 +54,11 @@ class Cells(NamedTuple):
     @property
     def ends(self) -> Array:
         """[n] the lower end of each cell."""
-        return np.exp(self.spacing * (self.first + np.arange(self.mass.size)))
+        return np.asarray(np.exp(self.spacing * (self.first + np.arange(self.mass.size))))
 
 
 def spread(cells: Cells, lowest: int, highest: int) -> Cells:
-    """Divide the mass of every cell between its two ends, none below ``lowest`` or above ``highest``.
+    """Divide the mass of every cell between its two ends, none below ``lowest`` (a cell) or above ``highest`` > lowest.
 
     What lies below moves to the ends of [0, lowest], with the same mean. What lies above moves down to the highest end,
     and its mean is lost.
@@ -84,7 +84,7 @@ def spread(cells: Cells, lowest: int, highest: int) -> Cells:
 
 
 def grouped(cells: Cells, lowest: int, highest: int) -> Cells:
-    """Keep every cell at its mean; all below ``lowest`` joins that cell, all above ``highest`` joins that one."""
+    """Keep every cell at its mean; all below ``lowest`` joins that cell, all above ``highest`` >= lowest that one."""
     start, stop = max(lowest - cells.first, 0), min(highest - cells.first + 1, cells.mass.size)
     mass, mean = cells.mass[start:stop].copy(), cells.mean[start:stop].copy()
     for values, whole in ((mass, cells.mass), (mean, cells.mean)):
@@ -135,7 +135,7 @@ def added(a: Cells, b: Cells, refinement: int = 1) -> Cells:
 
 
 def _add_pairs(result: Cells, large: Cells, small: Cells, widest: int, refinement: int) -> None:
-    """Add to ``result`` all pairs whose index in ``small`` exceeds that in ``large`` by ``widest`` (0 or -1) or less."""
+    """Add to ``result`` all pairs whose index in ``small`` is that in ``large`` plus ``widest`` (0 or -1) or less."""
     h, fine, count = large.spacing, result.spacing, large.mass.size
     offset = large.first - small.first
     least, most = -offset - count + 1, min(widest, small.mass.size - 1 - offset)
@@ -181,7 +181,7 @@ class _Shifts(NamedTuple):
 
     @classmethod
     def between(cls, h: float, fine: float, least: int, most: int) -> _Shifts:
-        """The shifts for differences from ``least`` to ``most`` of cells of length ``h``, in cells of length ``fine``."""
+        """The shifts, in cells of length ``fine``, for differences from ``least`` to ``most`` cells of length ``h``."""
         least_shift, most_shift = (math.floor(math.log1p(math.exp(max(d * h, -700.0))) / fine) for d in (least, most))
         # one more on either side, as these are rounded
         start = max(least_shift - 1, 1)

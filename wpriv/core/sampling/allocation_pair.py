@@ -20,11 +20,11 @@ from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.geometric_sums import UNDERFLOW_MASS, Cells
 
-# relative width of the sandwich where a single dominating pair is needed; the widest and the narrowest one
-USUAL_TOL, WIDEST_TOL, NARROWEST_TOL = 1e-4, 1e-2, 1e-8
+# relative width of the sandwich where a single dominating pair is needed; the widest and the narrowest that is tried
+USUAL_TOL, WIDEST_TOL, NARROWEST_TOL = 1e-4, 1e-2, 4e-6
 # smallest delta of a pass that matters: usually, at all, and the factor between those that are told apart
 USUAL_DEPTH, LEAST_DEPTH, DEPTH_FACTOR = 1e-9, 1e-270, 1e-3
-# margin of a bound of the first order in the rounding, and of the sum of all masses
+# margin of a bound of the first order in the rounding, and rounding of sums of masses for each of them
 FIRST_ORDER_MARGIN, SUM_ROUNDING = 1.01, 1e-15
 
 
@@ -98,7 +98,7 @@ def _ends(base: LossPair, steps: int, tol: float, depth: float) -> _Ends:
         return _Ends((one_step, base), (one_step.reverse(), base.reverse()))
     above, below = _Outcomes.of(ratio.above, steps), ratio.below
     dominated = _dominated(_Outcomes.of(below, steps), below.mass_error, below.value_error)
-    growth = 1 + FIRST_ORDER_MARGIN * ratio.above.mass_error
+    growth = 1 + FIRST_ORDER_MARGIN * ratio.above.mass_error + SUM_ROUNDING * above.losses.size
     shift = FIRST_ORDER_MARGIN * ratio.above.value_error
     lost = growth * ratio.above.lost / steps
     at_zero = growth * ratio.above.at_zero + UNDERFLOW_MASS

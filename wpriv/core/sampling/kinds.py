@@ -9,6 +9,9 @@ from wpriv.core.adjacency import SAMPLINGS
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import finite_number
 
+# distance of 1/rate from a whole number up to which it is taken for one
+WHOLE_PASS_TOLERANCE = 1e-3
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -39,18 +42,27 @@ class Sampling:
             )
         if self.kind != "allocation":
             return
-        # a rate that was printed with a few digits still names one whole number
-        if abs(1 / self.rate - self.pass_steps) > 1e-3:
+        rate = allocation_rate(self.rate)
+        if rate is None:
             raise UsageError(
                 f"random allocation has passes of a whole number of steps t, and rate 1/t; found rate {self.rate:g}, "
                 f"or {1 / self.rate:g} steps a pass. Use rate {1 / self.pass_steps:.10g}, or `sampling='poisson'`"
             )
-        object.__setattr__(self, "rate", 1 / self.pass_steps)
+        object.__setattr__(self, "rate", rate)
 
     @property
     def pass_steps(self) -> int:
         """Number of steps of a pass of random allocation, in one of which each record takes part; else 1."""
         return round(1 / self.rate) if self.kind == "allocation" else 1
+
+
+def allocation_rate(rate: float) -> float | None:
+    """The rate 1/t of random allocation that a rate in (0, 1] stands for, or None if it is close to none.
+
+    A rate that was printed with a few digits still stands for one whole number t.
+    """
+    steps = round(1 / rate)
+    return 1 / steps if abs(1 / rate - steps) <= WHOLE_PASS_TOLERANCE else None
 
 
 def Poisson(rate: float) -> Sampling:

@@ -17,10 +17,12 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.geometric_sums import UNIT_ROUNDOFF, Cells, added, grouped, refined, spread
 from wpriv.numerics.root_finding import smallest_meeting
 
-# square of the spacing of the last level, per tolerance and square of the scale of the loss
+# square of the spacing of the last level, per tolerance and square of the scale of the loss (in nats)
 SPACING = 1.2
 # longest cell, in nats of the ratio
 LONGEST_CELL = 0.05
+# most cells between a ratio and the sum of all, which limits memory where the noise is very large
+MAX_CELLS = 1 << 22
 # delta that the scale of the loss is chosen for, and about how many standard deviations of the ratio that is away
 REFERENCE_DELTA, REFERENCE_DEVIATIONS = 1e-6, 5.0
 # share of the largest single ratio in the sum by which low levels are refined
@@ -36,8 +38,10 @@ CUT_EXPONENT = 1.5
 # accuracy assumed of the tails of a pair, in roundings relative to the loss at which they are evaluated, and of the
 # mean of a cell, which its two ends determine
 TAIL_ROUNDINGS, CELL_ROUNDINGS = 16, 128
-# nodes at which the deviation of the ratio is estimated, and the largest loss there
-DEVIATION_NODES, DEVIATION_LOSS = 4001, 60.0
+# nodes at which the deviation of the ratio is estimated
+DEVIATION_NODES = 4001
+# least loss at which a search begins, and its relative accuracy
+LEAST_LOSS, LOSS_RTOL = 1e-12, 1e-6
 # largest loss whose exponential, in a sum of ratios, is far from overflow
 MAX_LOSS = 600.0
 
@@ -54,14 +58,12 @@ class _Plan(NamedTuple):
 
     Attributes:
         steps: t, the number of terms of the sum.
-        scale: scale of the loss of a pass, in nats.
         spacing: length of the cells of the last level.
         jump: share of the largest single ratio in the sum.
         cut: mass that each level may cut off.
     """
 
     steps: int
-    scale: float
     spacing: float
     jump: float
     cut: float
@@ -83,34 +85,34 @@ def pass_ratio(base: LossPair, steps: int, tol: float, depth: float) -> PassRati
         The distributions below and above; None where the ratio of a step is too large for floating point.
     """
     cut = CUT_SHARE * tol * depth
-    losses = -_loss_with_excess(base.reverse(), cut), _loss_with_excess(base, cut)
+    losses = -_loss_with_rest(base, cut * steps**-CUT_EXPONENT), _loss_with_excess(base, cut)
     if max(losses[1], -losses[0]) > MAX_LOSS:
         return None
-    plan = _plan(base, steps, tol, cut)
+    plan = _plan(base, steps, tol, cut, losses)
     below, above = _one_step(base, plan.spacing * 2 ** plan.halvings(1), losses)
     return PassRatio(_sum(below, plan, grouped), _sum(above, plan, spread))
 
 
-def _plan(base: LossPair, steps: int, tol: float, cut: float) -> _Plan:
-    jump = math.exp(_loss_with_excess(base, REFERENCE_DELTA)) / steps
-    scale = math.log1p(max(REFERENCE_DEVIATIONS * _deviation(base, steps), jump)) / REFERENCE_DEVIATIONS
-    spacing = min(math.sqrt(SPACING * tol) * scale, LONGEST_CELL)
-    return _Plan(steps, scale, spacing, min(JUMP_SHARE * jump, 1.0), cut)
+def _plan(base: LossPair, steps: int, tol: float, cut: float, losses: tuple[float, float]) -> _Plan:
+    jump = math.expm1(_loss_with_excess(base, REFERENCE_DELTA)) / steps
+    scale = math.log1p(max(REFERENCE_DEVIATIONS * _deviation(base, steps, losses), jump)) / REFERENCE_DEVIATIONS
+    shortest = math.log(2 * steps) / MAX_CELLS
+    spacing = max(min(math.sqrt(SPACING * tol) * scale, LONGEST_CELL), shortest)
+    return _Plan(steps, spacing, min(JUMP_SHARE * jump, 1.0), cut)
 
 
-def _deviation(base: LossPair, steps: int) -> float:
-    """About the standard deviation of the mean of ``steps`` ratios, those above ``steps`` left out."""
-    low, high = (min(max(end, -DEVIATION_LOSS), DEVIATION_LOSS) for end in base.support)
-    losses = np.linspace(low, high, DEVIATION_NODES)
-    mass = _masses(*base.probabilities(losses)[2:])
-    ratios = np.minimum(np.exp((losses[:-1] + losses[1:]) / 2), steps)
+def _deviation(base: LossPair, steps: int, losses: tuple[float, float]) -> float:
+    """About the standard deviation of the mean of ``steps`` ratios between two losses, each at most ``steps``."""
+    nodes: Array = np.asarray(np.linspace(*losses, DEVIATION_NODES), dtype=float)
+    mass = _masses(*base.probabilities(nodes)[2:])
+    ratios = np.minimum(np.exp((nodes[:-1] + nodes[1:]) / 2), steps)
     return math.sqrt(float(mass @ (ratios - 1) ** 2) / steps)
 
 
 def _one_step(base: LossPair, spacing: float, losses: tuple[float, float]) -> tuple[Cells, Cells]:
     """The ratio of one step on cells between two losses: grouped, and spread."""
     first, stop = math.floor(losses[0] / spacing), math.ceil(losses[1] / spacing) + 1
-    nodes = spacing * np.arange(first, stop + 1)
+    nodes: Array = spacing * np.arange(first, stop + 1, dtype=float)
     tails = base.probabilities(nodes)
     mass, mean = _masses(tails.sf_q, tails.cdf_q), _masses(tails.sf_p, tails.cdf_p)
     ends = np.exp(nodes)
@@ -137,28 +139,26 @@ def _masses(above: Array, below: Array) -> Array:
     return np.maximum(np.where(above[:-1] < below[1:], -np.diff(above), np.diff(below)), 0.0)
 
 
-def _sum(one: Cells, plan: _Plan, discretised: Callable[[Cells, int, int], Cells]) -> Cells:
-    """The sum of all terms, from the binary digits of their number, with every level discretised again."""
-    power, terms = one, 1
-    total: Cells | None = None
-    count, remaining = 0, plan.steps
+def _sum(one: Cells, plan: _Plan, discretise: Callable[[Cells, int, int], Cells]) -> Cells:
+    """The sum of all terms: of the powers of two in their number, with every sum discretised again."""
+    power, power_terms = one, 1
+    total, total_terms = None, 0
     while True:
-        if remaining & 1:
+        if plan.steps & power_terms:
             if total is None:
                 total = power
             else:
-                total = refined(total, round(total.spacing / power.spacing))
-                total = _discretised(added(total, power), count + terms, plan, discretised)
-            count += terms
-        remaining >>= 1
-        if not remaining:
+                total = added(refined(total, round(total.spacing / power.spacing)), power)
+                total = _discretised(total, total_terms + power_terms, plan, discretise)
+            total_terms += power_terms
+        if total is not None and total_terms == plan.steps:
             return total
-        factor = 2 ** (plan.halvings(terms) - plan.halvings(2 * terms))
-        terms *= 2
-        power = _discretised(added(power, power, factor), terms, plan, discretised)
+        halvings = plan.halvings(power_terms) - plan.halvings(2 * power_terms)
+        power_terms *= 2
+        power = _discretised(added(power, power, 2**halvings), power_terms, plan, discretise)
 
 
-def _discretised(cells: Cells, terms: int, plan: _Plan, discretised: Callable[[Cells, int, int], Cells]) -> Cells:
+def _discretised(cells: Cells, terms: int, plan: _Plan, discretise: Callable[[Cells, int, int], Cells]) -> Cells:
     """Discretise a sum of so many terms, without cells whose masses do not matter."""
     share = terms / plan.steps
     above = np.cumsum(cells.mean[::-1])[::-1]
@@ -172,20 +172,29 @@ def _discretised(cells: Cells, terms: int, plan: _Plan, discretised: Callable[[C
     )
     lowest = cells.first + int(np.argmin(rare | small))
     highest = cells.first + int(np.searchsorted(-above, -plan.cut * terms))
-    return discretised(cells, lowest, max(highest, lowest + 1))
+    return discretise(cells, lowest, max(highest, lowest + 1))
 
 
 def _loss_with_excess(base: LossPair, excess: float) -> float:
-    """The loss at which the profile is ``excess``, at most the largest loss."""
-    high = base.support[1]
-    if math.isfinite(high):
-        return float(high)
-    target = math.log(excess)
+    """The loss at which the profile is ``excess``, or the largest loss where that is finite."""
+    return _meeting(lambda y: float(base.log_delta(y)), excess, base.support[1])
+
+
+def _loss_with_rest(base: LossPair, rest: float) -> float:
+    """The y for which a loss of at most -y has the Q-probability ``rest``, or minus the least loss if that is finite."""
+    return _meeting(lambda y: float(base.tails(np.array(-y)).cdf_q), rest, -base.support[0])
+
+
+def _meeting(log_decreasing: Callable[[float], float], value: float, largest: float) -> float:
+    """Where a decreasing function, given by its logarithm, meets a value, or ``largest`` where that is finite."""
+    if math.isfinite(largest):
+        return float(largest)
+    target = math.log(value)
 
     def miss(y: float) -> float:
-        return float(base.log_delta(y)) - target
+        return log_decreasing(y) - target
 
-    top = 1e-12
+    top = LEAST_LOSS
     while miss(top) > 0:
         top *= 2
-    return float(smallest_meeting(miss, top, low=top / 2, high=top, rtol=1e-6))
+    return float(smallest_meeting(miss, top, low=top / 2, high=top, rtol=LOSS_RTOL))

@@ -51,9 +51,10 @@ def check_step(mechanism: Mechanism, sampling: Sampling, adjacency: str) -> None
     if adjacency not in PROVEN[kind]:
         other = "poisson" if kind == "fixed" else "fixed"
         common = [a for a in PROVEN[kind] if a in mechanism.adjacencies]
+        source = "Feldman, Shenfeld 2025" if kind == "allocation" else "Zhu, Dong, Wang 2022"
         advice = f"`adjacency='{common[0]}'`, or `sampling='{other}'`" if common else f"`sampling='{other}'`"
         raise Unsupported(
-            f"{kind} sampling has a proven dominating pair under {PROVEN[kind][0]} only (Zhu, Dong, Wang 2022); found "
+            f"{kind} sampling has a proven dominating pair under {PROVEN[kind][0]} only ({source}); found "
             f"adjacency {adjacency!r}. Use {advice}"
         )
     if kind == "allocation":

@@ -17,8 +17,8 @@ from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
 
-# relative width of the brackets from which bounds on attacks are derived: many points, each needing fewer digits
-ATTACK_TOL = 1e-5
+# bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be
+ATTACK_FACTOR = 10
 
 
 def budget(
@@ -139,7 +139,8 @@ def answer(
             )
             extra["parameters"] = figures.as_dict()
     if attack:
-        bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, ATTACK_TOL)))
+        coarse = min(ATTACK_FACTOR * subject.tol(), attacks.CLOSE)
+        bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, coarse)))
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
     return row.with_extra(**extra)

@@ -101,7 +101,8 @@ def _reading(step: Step) -> list[str]:
 def _classes(process: Process) -> list[dict[str, Any]]:
     rows = []
     directions = process.renyi_directions()
-    unknown = [step.mechanism.renyi_bound() is not None for step in process.steps]
+    # moments of a pass of random allocation are known from above only
+    unknown = [step.mechanism.renyi_bound() is not None or step.sampling.kind == "allocation" for step in process.steps]
     names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
     orders = ["both"] if len(directions) == 1 else names
     for order, run in zip(orders, directions, strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 
 from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.kinds import Sampling, allocation_rate
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 
@@ -87,6 +87,8 @@ def repetition(
             "steps)"
         )
     passes = number(epochs, "epochs")
+    if sampling == "allocation" and (whole_pass_rate := allocation_rate(share)) is not None:
+        size, share = 0, whole_pass_rate
     exact = passes * total / size if size else passes / share
     if not 0 < exact <= MAX_COUNT:
         raise UsageError(f"`epochs` {passes:g} at this rate is {exact:g} steps; wanted 1 to 2^40")
