@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wpriv.run.accounting.calibrate import Calibration, calibrate
     from wpriv.run.comparison.compare import compare
     from wpriv.run.local.privatize import privatize
+    from wpriv.run.training.own_loop import training_loop
     from wpriv.run.training.train import train
 
 _HOMES = {
@@ -66,6 +67,7 @@ _HOMES = {
     "wpriv.run.accounting.calibrate": ("Calibration", "calibrate"),
     "wpriv.run.comparison.compare": ("compare",),
     "wpriv.run.local.privatize": ("privatize",),
+    "wpriv.run.training.own_loop": ("training_loop",),
     "wpriv.run.training.train": ("train",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
@@ -105,6 +107,7 @@ __all__ = [
     "curve",
     "privatize",
     "train",
+    "training_loop",
 ]
 
 

@@ -207,7 +207,7 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     joint = ", as if it and the runs before it had been planned together" if plan.before else ""
     note = f"{least} {times}{joint}, by {accountant} ({answer.row.claim})"
     if plan.before:
-        spent = evaluate.ask(evaluate.curve(Process(plan.before, plan.adjacency), ACCOUNTANT, tol), delta=delta)
+        spent = evaluate.ask(evaluate.curve(Process(plan.before, plan.adjacency), accountant, tol), delta=delta)
         alone = text(spent.epsilon.safe, up=True)
         note += f"; the runs before it cost eps = {alone} alone, so that a larger privacy.eps needs less noise"
     return replace(plan, multiplier=answer.value, notes=(*plan.notes, note, *answer.warnings()))
