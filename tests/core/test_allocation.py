@@ -232,7 +232,7 @@ def test_allocation_composes_with_poisson_sampled_and_unsampled_steps():
     # a pass of one step is an unsampled release, so that these two processes are the same
     renamed = process(1.0, 1, 3) + wpriv.Step(wpriv.Laplace(20.0), 4)
     plain = wpriv.Process((wpriv.Step(wpriv.Gauss(1.0), 3), wpriv.Step(wpriv.Laplace(20.0), 4)))
-    assert wpriv.budget(renamed, delta=1e-5).epsilon == wpriv.budget(plain, delta=1e-5).epsilon
+    assert wpriv.budget(renamed, delta=1e-5, tol=1e-4).epsilon == wpriv.budget(plain, delta=1e-5, tol=1e-4).epsilon
 
 
 def test_accountants_without_a_proof_refuse():

@@ -26,6 +26,8 @@ USUAL_TOL, WIDEST_TOL, NARROWEST_TOL = 1e-4, 1e-2, 4e-6
 USUAL_DEPTH, LEAST_DEPTH, DEPTH_FACTOR = 1e-9, 1e-270, 1e-3
 # margin of a bound of the first order in the rounding, and rounding of sums of masses for each of them
 FIRST_ORDER_MARGIN, SUM_ROUNDING = 1.01, 1e-15
+# largest relative rounding of a mass for which the bound of the first order holds with its margin
+MAX_MASS_ERROR = 0.01
 
 
 def allocated(base: LossPair, steps: int) -> LossPair:
@@ -92,13 +94,14 @@ class _Ends(NamedTuple):
 @lru_cache(maxsize=16)
 def _ends(base: LossPair, steps: int, tol: float, depth: float) -> _Ends:
     ratio = pass_ratio(base, steps, tol, depth)
-    if ratio is None:
+    if ratio is None or max(ratio.above.mass_error, ratio.below.mass_error) > MAX_MASS_ERROR:
         # a single step is post-processing of the pass, and one release without sampling dominates it
         one_step = poisson(base, 1 / steps)
         return _Ends((one_step, base), (one_step.reverse(), base.reverse()))
     above, below = _Outcomes.of(ratio.above, steps), ratio.below
     dominated = _dominated(_Outcomes.of(below, steps), below.mass_error, below.value_error)
-    growth = 1 + FIRST_ORDER_MARGIN * ratio.above.mass_error + SUM_ROUNDING * above.losses.size
+    rounding = ratio.above.mass_error + ratio.above.value_error
+    growth = 1 + FIRST_ORDER_MARGIN * rounding + SUM_ROUNDING * above.losses.size
     shift = FIRST_ORDER_MARGIN * ratio.above.value_error
     lost = growth * ratio.above.lost / steps
     at_zero = growth * ratio.above.at_zero + UNDERFLOW_MASS
@@ -144,7 +147,7 @@ def _dominated(outcomes: _Outcomes, mass_error: float, value_error: float) -> At
 
     One outcome takes all that is missing. The losses of all others move towards its loss by the rounding of a value.
     """
-    shrink = 1 - FIRST_ORDER_MARGIN * mass_error - SUM_ROUNDING * outcomes.losses.size
+    shrink = 1 - FIRST_ORDER_MARGIN * (mass_error + value_error) - SUM_ROUNDING * outcomes.losses.size
     shift = FIRST_ORDER_MARGIN * value_error
     middle = int(np.argmax(np.minimum(outcomes.p, outcomes.q)))
     low, high = slice(0, middle), slice(middle + 1, None)

@@ -181,7 +181,7 @@ def _loss_with_excess(base: LossPair, excess: float) -> float:
 
 
 def _loss_with_rest(base: LossPair, rest: float) -> float:
-    """The y for which a loss of at most -y has the Q-probability ``rest``, or minus the least loss if that is finite."""
+    """The y for which a loss of at most -y has Q-probability ``rest``, or minus the least loss where that is finite."""
     return _meeting(lambda y: float(base.tails(np.array(-y)).cdf_q), rest, -base.support[0])
 
 

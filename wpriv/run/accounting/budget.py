@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.process import Process
+from wpriv.core.process import Process, refuse_allocation
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run.accounting import adaptive_history, build_process, evaluate
@@ -155,6 +155,7 @@ def _adaptive(
             f"`adaptive` chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the "
             f"two"
         )
+    refuse_allocation(subject.process, "`adaptive`")
     figures = adaptive_history.account_for_history(subject.process, subject.declared, eps=eps, delta=delta, tol=tol)
     unknown = "delta" if eps is not None else "eps"
     return figures.adaptive.with_extra(asked=unknown, reading=list(subject.notes), parameters=figures.as_dict())
