@@ -2,8 +2,8 @@
 
 The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``privatize``. A process
 is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its sampling (``Poisson``,
-``FixedSize``, ``Allocation``); ``curve`` is its privacy curve. Everything loads on first use, so that ``import wpriv``
-costs nothing.
+``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve. Everything loads on first use, so that
+``import wpriv`` costs nothing.
 """
 
 from wpriv._version import __version__ as __version__
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wpriv.core.guarantee import Bracket, Curve, Guarantee
     from wpriv.core.mechanism import Mechanism
     from wpriv.core.process import Process, Step
-    from wpriv.core.sampling.kinds import Allocation, FixedSize, Poisson, Sampling
+    from wpriv.core.sampling.kinds import Allocation, FixedSize, Poisson, Sampling, Shuffle
     from wpriv.mechanisms.discrete_gauss import DiscreteGauss
     from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
     from wpriv.mechanisms.dp import Dp
@@ -44,7 +44,7 @@ _HOMES = {
     "wpriv.core.guarantee": ("Bracket", "Curve", "Guarantee"),
     "wpriv.core.mechanism": ("Mechanism",),
     "wpriv.core.process": ("Process", "Step"),
-    "wpriv.core.sampling.kinds": ("Allocation", "FixedSize", "Poisson", "Sampling"),
+    "wpriv.core.sampling.kinds": ("Allocation", "FixedSize", "Poisson", "Sampling", "Shuffle"),
     "wpriv.mechanisms.discrete_gauss": ("DiscreteGauss",),
     "wpriv.mechanisms.discrete_laplace": ("DiscreteLaplace",),
     "wpriv.mechanisms.dp": ("Dp",),
@@ -95,6 +95,7 @@ __all__ = [
     "RandomizedResponse",
     "RdpCurve",
     "Sampling",
+    "Shuffle",
     "Step",
     "TruncatedGauss",
     "TruncatedLaplace",

@@ -55,7 +55,13 @@ def command(
     if recipe is None:
         names, question = job.accountant or ["pld"], job.question()
         process = build_process.described_process(
-            job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history, observed=observed
+            job.mech,
+            params=job.params(),
+            **job.schedule(),
+            adjacency=job.adjacency,
+            group=job.group,
+            history=history,
+            observed=observed,
         )
     else:
         from wpriv.run import load_recipe

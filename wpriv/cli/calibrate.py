@@ -62,6 +62,7 @@ def _arguments(job: flags.Job) -> dict[str, Any]:
         **job.params(),
         **job.schedule(),
         "adjacency": job.adjacency,
+        "group": job.group,
         "accountant": names[0],
         **job.question(),
     }

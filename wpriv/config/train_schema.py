@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from wpriv.config.field_types import (
     MAX_POINTS,
@@ -80,6 +80,7 @@ class Privacy(StrictModel):
     adjacency: Literal["add-remove", "replace-one"] | None = Field(
         None, description="neighbouring relation; left out, it follows from the sampling and the task"
     )
+    group: Count = Field(1, description="largest number of records of one person, who is protected as a whole")
     clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")
     norm: Positive = Field(
         1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped"
@@ -99,6 +100,16 @@ class Privacy(StrictModel):
         "floating-point error, so that the guarantee is about the numbers that are released "
         "(one record at a time, slower)",
     )
+
+    @field_validator("sampling", mode="before")
+    @classmethod
+    def _not_shuffled(cls, value: Any) -> Any:
+        if value == "shuffle":
+            raise ValueError(
+                "training offers no shuffled batches: they are certified, but no amplification is proven for them; use "
+                "poisson, or account for another program by budget"
+            )
+        return value
 
     @property
     def exact(self) -> bool:

@@ -9,6 +9,7 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import PASSES
 from wpriv.numerics.safe_rounding import echo
 from wpriv.run.accounting.adaptive_history import is_unsampled_gaussian
 
@@ -19,6 +20,9 @@ SAMPLING = {
     "not covered",
     "allocation": "every record must draw, by itself and afresh in each pass of 1 / rate steps, the one step it takes "
     "part in; shuffled batches of equal size are not covered",
+    "shuffle": "every record must be in exactly one of the 1 / rate batches of each pass, in an order that does not "
+    "depend on what the records hold; upper end: one release without sampling for each pass; lower end: the power of "
+    "tests where all other records contribute -1, and the one +1 or nothing (after Chua et al. 2024, arXiv 2403.17673)",
 }
 
 FRESH = "every step draws fresh noise"
@@ -52,7 +56,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
         f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()
     ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [Adjacency(process.adjacency).meaning, FRESH, _chosen(row)]
+    assumptions = [_neighbours(process), FRESH, _chosen(row)]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
@@ -63,6 +67,14 @@ def explain(row: Guarantee) -> dict[str, Any]:
         ],
         "loss_class": _classes(process),
     }
+
+
+def _neighbours(process: Process) -> str:
+    """The assumption about which data sets are neighbours."""
+    meaning = Adjacency(process.adjacency).meaning
+    if process.group == 1:
+        return meaning
+    return f"{meaning}; here they differ so in up to {process.group} records, those of one person"
 
 
 def _chosen(row: Guarantee) -> str:
@@ -101,8 +113,8 @@ def _reading(step: Step) -> list[str]:
 def _classes(process: Process) -> list[dict[str, Any]]:
     rows = []
     directions = process.renyi_directions()
-    # moments of a pass of random allocation are known from above only
-    unknown = [step.mechanism.renyi_bound() is not None or step.sampling.kind == "allocation" for step in process.steps]
+    # the loss of a pass is known between two others only
+    unknown = [step.mechanism.renyi_bound() is not None or step.sampling.kind in PASSES for step in process.steps]
     names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
     orders = ["both"] if len(directions) == 1 else names
     for order, run in zip(orders, directions, strict=True):
