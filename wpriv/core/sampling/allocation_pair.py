@@ -62,8 +62,10 @@ class AllocatedPair(KeyedPair):
         self.support = (low, high) if forward else (-high, -low)
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair]:
+        # sums that are resolved further out have more cells
+        narrowest = NARROWEST_TOL * (math.log(self.depth) / math.log(USUAL_DEPTH)) ** 2
         # rounded down to a power of two, so that nearly equal tolerances share their distributions
-        accuracy = 2.0 ** math.floor(math.log2(min(max(tol, NARROWEST_TOL), WIDEST_TOL)))
+        accuracy = 2.0 ** math.floor(math.log2(min(max(tol, narrowest), WIDEST_TOL)))
         ends = _ends(self.base, self.steps, accuracy, self.depth)
         return ends.remove if self.forward else ends.add
 
