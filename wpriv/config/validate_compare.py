@@ -24,7 +24,7 @@ _LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsil
 # a sweep with more cells than this is a mistake in the recipe
 MAX_CELLS = 100_000
 _QUESTIONS = ("eps", "eps_per_n", "delta")
-_NOT_OF_LOSSES = (*_QUESTIONS, "accountants", "tol")
+_NOT_OF_LOSSES = (*_QUESTIONS, "accountants", "tol", "repeats")
 _NOT_OF_PLUGINS = ("process", "cases", "adjacency", "group", "bins", *_NOT_OF_LOSSES)
 
 

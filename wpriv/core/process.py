@@ -64,6 +64,11 @@ class Step:
                 f"all)"
             )
 
+    def is_like(self, other: Step) -> bool:
+        """Tell whether two steps differ in ``n`` at most."""
+        mine, theirs = ((step.mechanism, step.sampling, step.observed) for step in (self, other))
+        return mine == theirs
+
     def weighted_pair(self, neighbours: Neighbours) -> tuple[LossPair, int]:
         """The dominating pair with its count: that of one step, or of one pass where passes take each record once."""
         return sampled_pair(self.mechanism, self.sampling, neighbours), self.n // self.sampling.pass_steps

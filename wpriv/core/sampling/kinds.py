@@ -77,6 +77,13 @@ class Sampling:
         """What must be said beside every figure of this sampling."""
         return (WIDE,) if self.kind == "shuffle" and self.pass_steps > 1 else ()
 
+    def whole_passes(self, steps: int) -> int:
+        """Number of steps of the fewest whole passes that hold so many steps; ``steps`` itself where passes are steps.
+
+        A pass that was cut short is accounted for as a whole one (docs/theory/allocation.md).
+        """
+        return -(-steps // self.pass_steps) * self.pass_steps
+
 
 def whole_pass_rate(rate: float) -> float | None:
     """The rate 1/t with a whole number t that a rate in (0, 1] stands for, or None if it is close to none.

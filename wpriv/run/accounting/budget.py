@@ -9,9 +9,10 @@ from typing import Any, Unpack
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, refuse_passes
+from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run.accounting import adaptive_history, build_process, evaluate
+from wpriv.run.accounting import adaptive_history, build_process, evaluate, repeated_selection
 from wpriv.run.accounting import attack as attacks
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
@@ -42,6 +43,7 @@ def budget(
     tol: float | None = None,
     attack: bool = False,
     adaptive: bool = False,
+    repeats: str | Repeats | None = None,
     **params: Unpack[MechanismParameters],
 ) -> Guarantee:
     """Compute eps at a given delta, or delta at a given eps, by one accountant.
@@ -69,6 +71,8 @@ def budget(
         tol: relative width asked of a certified bracket (default 1e-6).
         attack: add bounds on attacks, under ``extra["attack"]``.
         adaptive: the figure that holds where noise, rates and the number of steps were chosen from earlier outputs.
+        repeats: the process is one of K runs of which only the best is released; the distribution of K, as in
+            ``geometric:mean=20``, ``poisson:mean=20`` or ``negative-binomial:eta=0.5,mean=20``.
         params: the parameters of the mechanism, where it is given by name.
     Returns:
         One Guarantee; ``float(g.epsilon)`` and ``float(g.delta)`` are the ends that may be promised.
@@ -101,7 +105,7 @@ def budget(
         observed=observed,
     )
     question = build_process.question(eps=eps, delta=delta, tol=tol)
-    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive)
+    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive, repeats=repeats)
     return evaluate.with_warnings(row, plausibility_warnings(row, described.records))
 
 
@@ -133,10 +137,19 @@ def answer(
     tol: float | None = None,
     attack: bool = False,
     adaptive: bool = False,
+    repeats: str | Repeats | None = None,
 ) -> Guarantee:
     """``budget`` of a process that is already built, without plausibility warnings."""
     check_question(eps, delta)
     tol = subject.tol() if tol is None else tol
+    if repeats is not None:
+        if adaptive:
+            raise UsageError(
+                "`adaptive` and `repeats` are two questions: runs that follow on each other, or independent ones "
+                "of which the best is kept; give one of them"
+            )
+        row = repeated_selection.answer(subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol)
+        return row.with_extra(reading=[*subject.notes, *row.extra["reading"]])
     if adaptive:
         return _adaptive(subject, accountant, eps, delta, tol)
     row = evaluate.ask(evaluate.curve(subject.process, accountant, tol), eps=eps, delta=delta)

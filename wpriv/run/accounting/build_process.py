@@ -108,7 +108,7 @@ def process(
             if not places:
                 raise
             raise error.at(places[index]) from None
-        alike = bool(steps) and _alike(steps[-1], new)
+        alike = bool(steps) and steps[-1].is_like(new)
         if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)
@@ -120,12 +120,6 @@ def process(
 def flag(name: str) -> str:
     """A mechanism's parameter as error messages name it (see ``wpriv.errors``)."""
     return f"`{name}`" if name in ("sigma", "scale", "sensitivity") else f"`{name}=...`"
-
-
-def _alike(a: Step, b: Step) -> bool:
-    """Whether two steps differ in their number alone."""
-    least = b.sampling.pass_steps
-    return a.sampling == b.sampling and dataclasses.replace(a, n=least) == dataclasses.replace(b, n=least)
 
 
 def sampling_of(kind: Any, rate: Any, max_batch: Any = None) -> Sampling:

@@ -38,6 +38,10 @@ FILTERED = (
     "each query, its noise, its sampling rate and the number of steps may be chosen after seeing earlier outputs, by a "
     "rule under which {what} never exceeds its value for these steps, whatever the outputs"
 )
+BEST = (
+    "only the best run is released, by a score that the run itself reveals or that uses no private records; the number "
+    "of runs is drawn at random, and nobody learns it, nor the other runs"
+)
 FIXED = "every step was fixed in advance: budgets of adaptively chosen steps do not add up"
 
 
@@ -57,6 +61,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
     ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
     assumptions = [_neighbours(process), FRESH, _chosen(row)]
+    assumptions += [BEST] if "repeats" in row.extra else []
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
