@@ -118,6 +118,10 @@ class LossPair:
         """
         return None
 
+    def for_delta(self, delta: float) -> LossPair:
+        """Return this pair with a ``sandwich`` that is close also where delta is as small as this."""
+        return self
+
     def reverse(self) -> LossPair:
         """Return the pair (Q, P): the other direction of the adjacency."""
         return self if self.symmetric else Reversed(self)

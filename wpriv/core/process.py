@@ -56,7 +56,7 @@ class Step:
             t = self.sampling.pass_steps
             raise UsageError(
                 f"{PASSES[self.sampling.kind]} at rate 1/{t} has whole passes of {t} steps: n must be a multiple of "
-                f"{t}; found {self.n}"
+                f"{t}, such as {math.ceil(self.n / t) * t}; found {self.n}"
             )
         if self.observed is not None and 1 < self.observed.steps < self.n:
             raise UsageError(

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.process import Process
+from wpriv.core.process import Process, refuse_passes
 from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
@@ -18,8 +18,8 @@ from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
 
-# relative width of the brackets from which bounds on attacks are derived: many points, each needing fewer digits
-ATTACK_TOL = 1e-5
+# bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be, and the widest
+ATTACK_FACTOR, MAX_ATTACK_TOL = 10, 1e-3
 
 
 def budget(
@@ -174,7 +174,8 @@ def answer(
             )
             extra["parameters"] = figures.as_dict()
     if attack:
-        bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, ATTACK_TOL)))
+        coarse = min(ATTACK_FACTOR * subject.tol(), MAX_ATTACK_TOL)
+        bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, coarse)))
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
     row = row.with_extra(**extra)
@@ -193,6 +194,7 @@ def _adaptive(
             f"`adaptive` chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the "
             f"two"
         )
+    refuse_passes(subject.process, "`adaptive`")
     figures = adaptive_history.account_for_history(subject.process, subject.declared, eps=eps, delta=delta, tol=tol)
     unknown = "delta" if eps is not None else "eps"
     return figures.adaptive.with_extra(asked=unknown, reading=list(subject.notes), parameters=figures.as_dict())

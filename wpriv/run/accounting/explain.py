@@ -9,6 +9,7 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import PASSES
 from wpriv.numerics.safe_rounding import echo
 from wpriv.run.accounting.adaptive_history import is_unsampled_gaussian
 
@@ -117,7 +118,8 @@ def _reading(step: Step) -> list[str]:
 def _classes(process: Process) -> list[dict[str, Any]]:
     rows = []
     directions = process.renyi_directions()
-    unknown = [step.mechanism.renyi_bound() is not None for step in process.steps]
+    # the loss of a pass is known between two others only
+    unknown = [step.mechanism.renyi_bound() is not None or step.sampling.kind in PASSES for step in process.steps]
     names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
     orders = ["both"] if len(directions) == 1 else names
     for order, run in zip(orders, directions, strict=True):
