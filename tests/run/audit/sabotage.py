@@ -10,11 +10,14 @@ from wpriv.engine import loop, release
 from wpriv.engine.clipping import per_sample
 from wpriv.engine.sampler import Sampler
 
+SHARE = 0.4
+"""Share of the accounted noise that ``weak_noise`` adds."""
+
 
 def weak_noise(patch: pytest.MonkeyPatch) -> None:
-    """Add noise of four tenths of the accounted standard deviation."""
+    """Add noise of a share of the accounted standard deviation."""
     patch.setattr(
-        loop, "add_noise", lambda total, sigma, *rest, **more: release.add_noise(total, 0.4 * sigma, *rest, **more)
+        loop, "add_noise", lambda total, sigma, *rest, **more: release.add_noise(total, SHARE * sigma, *rest, **more)
     )
 
 
