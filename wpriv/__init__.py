@@ -1,9 +1,9 @@
 """wpriv: how private is this, exactly?
 
-The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``audit``, ``privatize``.
-A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its sampling
-(``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve. Everything loads on first
-use, so that ``import wpriv`` costs nothing.
+The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``audit``,
+``privatize``. A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its
+sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve. Everything loads on
+first use, so that ``import wpriv`` costs nothing.
 """
 
 from wpriv._version import __version__ as __version__

@@ -110,11 +110,10 @@ def test_an_honest_training_is_consistent(seed, recipe):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "privacy", ["{eps: 3, delta: 1.0e-5, sampling: fixed}", "{eps: 3, delta: 1.0e-5, adjacency: replace-one}"]
-)
-def test_an_honest_training_of_replaced_records_is_consistent_and_not_empty(privacy, recipe):
-    result = audit(recipe(privacy), canaries=600, runs=2)
+@pytest.mark.parametrize(("sampling", "more"), [("fixed", SAMPLED), ("none", "steps: 5")])
+def test_an_honest_training_of_replaced_records_is_consistent_and_says_something(sampling, more, recipe):
+    privacy = f"{{eps: 3, delta: 1.0e-5, sampling: {sampling}, adjacency: replace-one}}"
+    result = audit(recipe(privacy, more), canaries=600, runs=2)
     assert 0 < result.best.epsilon_at_least < result.certified.epsilon.lower
     assert {test.statistic for test in result.tests} == {"sums"}
 
@@ -135,18 +134,24 @@ def test_a_fault_of_the_engine_is_detected(fault, monkeypatch):
 @pytest.mark.slow
 def test_weak_noise_without_sampling_is_detected(recipe, monkeypatch):
     sabotage.weak_noise(monkeypatch)
-    assert audit(recipe("{eps: 2, delta: 1.0e-5, sampling: none}", "steps: 5"), canaries=600).violated
+    monkeypatch.setattr(sabotage, "SHARE", 0.2)
+    assert audit(recipe("{eps: 3, delta: 1.0e-5, sampling: none}", "steps: 5"), canaries=600).violated
 
 
 @pytest.mark.slow
-def test_two_worlds_detect_weak_noise_and_are_consistent_without_it(recipe, monkeypatch):
-    path = recipe("{eps: 1, delta: 1.0e-5, sampling: none}", "steps: 1")
-    honest = audit(path, method="two-worlds", runs=80)
+def test_two_worlds_of_an_honest_training_are_consistent(recipe):
+    honest = audit(recipe("{eps: 0.5, delta: 1.0e-5, sampling: none}", "steps: 1"), method="two-worlds", runs=40)
     assert not honest.violated
-    assert (honest.canaries, honest.runs) == (1, 80)
+    assert (honest.canaries, honest.runs) == (1, 40)
+
+
+@pytest.mark.slow
+def test_two_worlds_detect_a_training_almost_without_noise(recipe, monkeypatch):
+    # with 20 trainings to count, no bound exceeds about 0.8
     sabotage.weak_noise(monkeypatch)
-    monkeypatch.setattr(sabotage, "SHARE", 0.1)
-    assert audit(path, method="two-worlds", runs=80).violated
+    monkeypatch.setattr(sabotage, "SHARE", 0.01)
+    path = recipe("{eps: 0.5, delta: 1.0e-5, sampling: none}", "steps: 1")
+    assert audit(path, method="two-worlds", runs=40).violated
 
 
 def test_guesses_are_of_the_extreme_scores_and_the_levels_of_all_tests_add_up_to_five_percent():

@@ -82,14 +82,18 @@ def rate_tests(outcomes: Sequence[Outcome], delta: float) -> tuple[Test, ...]:
 
 
 def _best_threshold(scores: NDArray[np.float64], coins: NDArray[np.bool_], delta: float, error: float) -> float:
-    """Return the threshold between two scores that would give the largest bound on these trainings."""
+    """Return the threshold between two scores that would give the largest bound on these trainings.
+
+    Among thresholds of one bound, such as 0, it is the one with the largest difference of the two rates.
+    """
     ordered = np.sort(scores)
-    candidates = (ordered[1:] + ordered[:-1]) / 2
 
-    def bound(threshold: float) -> float:
-        return audit_bounds.eps_of_rates(*_counts(scores > threshold, coins), delta, error)
+    def quality(threshold: float) -> tuple[float, float]:
+        present, missing = _counts(scores > threshold, coins)
+        difference = present[0] / max(present[1], 1) - missing[0] / max(missing[1], 1)
+        return audit_bounds.eps_of_rates(present, missing, delta, error), difference
 
-    return float(max(candidates, key=bound))
+    return max(((ordered[1:] + ordered[:-1]) / 2).tolist(), key=quality)
 
 
 def _counts(positive: NDArray[np.bool_], coins: NDArray[np.bool_]) -> tuple[tuple[int, int], tuple[int, int]]:
