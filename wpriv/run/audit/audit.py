@@ -202,13 +202,14 @@ def run(
 
 
 def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) -> None:
-    """Refuse arguments that are out of range, and sweeps.
+    """Refuse arguments that are out of range, sweeps, and tasks that cannot be audited.
 
     Raises:
-        UsageError: there is such an argument.
+        UsageError: there is such an argument, or a sweep. Unsupported: there is such a task.
     """
     if recipe.training is not None and recipe.training.sweep is not None:
         raise UsageError(f"{recipe.name} is a sweep of several trainings, and an audit is of one: set its keys instead")
+    audited_training.require_task(recipe)
     if method not in RUNS:
         raise UnknownName("method", method, tuple(RUNS))
     if method == "two-worlds" and canaries not in (None, 1):

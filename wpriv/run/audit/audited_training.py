@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv import tasks
+from wpriv.config.recipe import Recipe
 from wpriv.core.process import Process
 from wpriv.engine import ledger
 from wpriv.errors import Unsupported, UsageError
@@ -39,19 +40,27 @@ class Outcome:
     process: Process
 
 
+def require_task(recipe: Recipe) -> None:
+    """Refuse a task whose trainings cannot be audited.
+
+    Raises:
+        Unsupported: it is such a task; the message names the others.
+    """
+    assert recipe.training is not None
+    if recipe.training.task not in TASKS:
+        raise Unsupported(
+            f"{recipe.name}: an audit adds canaries to sums of clipped gradients, as the tasks {' and '.join(TASKS)} "
+            f"release them; found the task {recipe.training.task}"
+        )
+
+
 def require_auditable(plan: Plan) -> None:
     """Refuse a training that canaries cannot be added to.
 
     Raises:
-        Unsupported: its task, its clipping, or that it has no privacy; the message names what can be audited.
-        UsageError: the recipe has no delta.
+        Unsupported: its clipping, or that it has no privacy or no finite eps. UsageError: the recipe has no delta.
     """
     recipe, private = plan.recipe.name, plan.private
-    if plan.train.task not in TASKS:
-        raise Unsupported(
-            f"{recipe}: an audit adds canaries to sums of clipped gradients, as the tasks {' and '.join(TASKS)} "
-            f"release them; found the task {plan.train.task}"
-        )
     if private is None:
         raise Unsupported(f"{recipe}: a training without privacy makes no claim that an audit could test")
     if private.clip == "batch-mean":

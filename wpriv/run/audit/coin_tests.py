@@ -93,7 +93,8 @@ def _best_threshold(scores: NDArray[np.float64], coins: NDArray[np.bool_], delta
         difference = present[0] / max(present[1], 1) - missing[0] / max(missing[1], 1)
         return audit_bounds.eps_of_rates(present, missing, delta, error), difference
 
-    return max(((ordered[1:] + ordered[:-1]) / 2).tolist(), key=quality)
+    candidates: list[float] = ((ordered[1:] + ordered[:-1]) / 2).tolist()
+    return max(candidates, key=quality)
 
 
 def _counts(positive: NDArray[np.bool_], coins: NDArray[np.bool_]) -> tuple[tuple[int, int], tuple[int, int]]:
