@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wpriv.core.guarantee import Bracket, Curve, Guarantee
     from wpriv.core.mechanism import Mechanism
     from wpriv.core.process import Process, Step
+    from wpriv.core.repeats import Repeats
     from wpriv.core.sampling.kinds import Allocation, FixedSize, Poisson, Sampling, Shuffle
     from wpriv.mechanisms.discrete_gauss import DiscreteGauss
     from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
@@ -45,6 +46,7 @@ _HOMES = {
     "wpriv.core.guarantee": ("Bracket", "Curve", "Guarantee"),
     "wpriv.core.mechanism": ("Mechanism",),
     "wpriv.core.process": ("Process", "Step"),
+    "wpriv.core.repeats": ("Repeats",),
     "wpriv.core.sampling.kinds": ("Allocation", "FixedSize", "Poisson", "Sampling", "Shuffle"),
     "wpriv.mechanisms.discrete_gauss": ("DiscreteGauss",),
     "wpriv.mechanisms.discrete_laplace": ("DiscreteLaplace",),
@@ -96,6 +98,7 @@ __all__ = [
     "Projection",
     "RandomizedResponse",
     "RdpCurve",
+    "Repeats",
     "Sampling",
     "Shuffle",
     "Step",

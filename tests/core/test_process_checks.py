@@ -14,6 +14,7 @@ from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
+from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.uniform import Uniform
 
 ONE = Step(Gauss(1.0))
@@ -91,7 +92,9 @@ def test_processes_of_different_adjacency_are_not_composed():
     with pytest.raises(UsageError, match="add-remove"):
         Process((ONE,)) + Process((ONE,), "replace-one")
     with pytest.raises(Unsupported, match="add-remove"):
-        Process((ONE,), "replace-one") + Step(Gauss(2.0), 5, Sampling("poisson", 0.1))
+        Process((ONE,), "replace-one") + Step(Laplace(2.0), 5, Sampling("poisson", 0.1))
+    with pytest.raises(UsageError, match="3 and 1"):
+        Process((ONE,), group=3) + Process((ONE,))
     with pytest.raises(TypeError):
         Process((ONE,)) + Gauss(1.0)
 

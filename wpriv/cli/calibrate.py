@@ -13,13 +13,21 @@ from wpriv.errors import UsageError
 Classical = Annotated[
     bool, typer.Option("--compare-classical", help="For Gauss and Laplace noise: add what older formulas ask for.")
 ]
+Adaptive = Annotated[
+    bool,
+    typer.Option("--adaptive", help="With --history: the further steps are decided from what the history showed."),
+]
 
 
 @flags.with_job
 def command(
     job: flags.Job,
     recipe: flags.Recipe = None,
+    history: flags.History = None,
+    adaptive: Adaptive = False,
+    repeats: flags.Repeats = None,
     compare_classical: Classical = False,
+    certificate: flags.Certificate = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: flags.Quiet = False,
@@ -28,7 +36,8 @@ def command(
     """Solve for the least noise that meets a target, or for the largest n or rate.
 
     The parameter that is not given is solved for: the noise; with the noise given n; with both given the rate. The
-    answer is rounded to the safe side, and the guarantee is that of the rounded value.
+    answer is rounded to the safe side, and the guarantee is that of the rounded value. With --history, the target is
+    that of the history and the further steps together.
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
     """
@@ -36,20 +45,27 @@ def command(
     from wpriv.run.accounting.calibrate import calibrate
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
+    if certificate is not None and (adaptive or repeats):
+        raise UsageError("--certificate holds one answer for fixed parameters; leave out --adaptive and --repeats")
     if recipe is None:
-        arguments = _arguments(job)
+        arguments = {**_arguments(job), "history": history, "repeats": repeats}
     else:
         from wpriv.run import load_recipe
 
-        flags.no_flags(recipe, job)
+        flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats)
         arguments = load_recipe.calibrate(recipe)
     with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):
-        row = calibrate(**arguments, compare_classical=compare_classical).guarantee
+        row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
     if explain:
         from wpriv.run.accounting.explain import explain as explanation
 
         row = row.with_extra(explain=explanation(row))
     guarantee_output.print_guarantee(row, mode)
+    if certificate is not None:
+        from wpriv.cli import output
+        from wpriv.run.accounting import certificates
+
+        output.say("wrote", certificates.write(row, certificate))
 
 
 def _arguments(job: flags.Job) -> dict[str, Any]:
@@ -62,6 +78,7 @@ def _arguments(job: flags.Job) -> dict[str, Any]:
         **job.params(),
         **job.schedule(),
         "adjacency": job.adjacency,
+        "group": job.group,
         "accountant": names[0],
         **job.question(),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +48,21 @@ Batch = Annotated[Text, typer.Option("--batch", metavar="B", help="Instead of --
 Records = Annotated[
     Text, typer.Option("--records", metavar="N", help="Size of the data set (never the number of compositions).")
 ]
+MaxBatch = Annotated[
+    Text,
+    typer.Option(
+        "--max-batch", metavar="B", help="For poisson: of more than B records drawn, keep a random B; with --records."
+    ),
+]
+Bands = Annotated[
+    Text,
+    typer.Option(
+        "--bands", metavar="B", help="For poisson: n steps of a B-banded matrix mechanism, read as n/B at rate B x Q."
+    ),
+]
+Group = Annotated[
+    Text, typer.Option("--group", metavar="M", help="Largest number of records of one person (default 1).")
+]
 Adjacency = Annotated[
     Text, typer.Option("--adjacency", metavar="NAME", help="Neighbours: add-remove, replace-one, or zero-out.")
 ]
@@ -80,9 +96,21 @@ Observed = Annotated[
         help="For wdp and bdp: pair distances or gradients, as .npz, .csv, or weibull:shape=0.5,...",
     ),
 ]
+Repeats = Annotated[
+    Text,
+    typer.Option(
+        "--repeats",
+        metavar="DIST",
+        help="Only the best of K such runs is released: geometric:mean=20, poisson:mean=20, ...",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print a header and rows of comma-separated values.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the bare number, rounded to the safe side.")]
+Certificate = Annotated[
+    Path | None,
+    typer.Option("--certificate", metavar="FILE", help="Write what `wpriv verify` needs to re-prove the answer."),
+]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Add formula, sources, assumptions and how each flag was read.")
 ]
@@ -103,7 +131,10 @@ class Job:
     rate: Rate = None
     batch: Batch = None
     records: Records = None
+    max_batch: MaxBatch = None
+    bands: Bands = None
     adjacency: Adjacency = None
+    group: Group = None
     eps: Eps = None
     delta: Delta = None
     accountant: Accountant = None
@@ -122,7 +153,7 @@ class Job:
 
     def schedule(self) -> dict[str, Any]:
         """Return the number of compositions and the sampling."""
-        keys = ("n", "epochs", "rate", "batch", "records")
+        keys = ("n", "epochs", "rate", "batch", "records", "max_batch", "bands")
         sampling = "none" if self.sampling is None else self.sampling
         return {"sampling": sampling} | {key: getattr(self, key) for key in keys}
 
@@ -206,8 +237,8 @@ def params(param: Sequence[str] | None, **named: Text) -> dict[str, Any]:
         name = name.strip().replace("-", "_")
         if name in values:
             raise UsageError(f"the parameter {name} is given twice; give it once")
-        if name in ("mech", "n", "sampling", "rate"):
-            raise UsageError(f"--param cannot set {name}; use --{name}")
+        if name in ("mech", "n", "sampling", "rate", "group", "bands", "max_batch"):
+            raise UsageError(f"--param cannot set {name}; use --{name.replace('_', '-')}")
         values[name] = value
     return values
 

@@ -121,7 +121,15 @@ def details(row: Guarantee) -> list[str]:
     hidden = len(row.process.steps) - len(lines)
     lines += [f"process: and {hidden} more kinds of step"] if hidden > 0 else []
     lines += [f"read as: {note}" for note in row.extra.get("reading", [])]
-    return [*lines, *_distance_to_best(row), *_adaptivity(row), *_attacks(row), *_classical_formulas(row)]
+    return [
+        *lines,
+        *_distance_to_best(row),
+        *_repeats(row),
+        *_room(row),
+        *_adaptivity(row),
+        *_attacks(row),
+        *_classical_formulas(row),
+    ]
 
 
 def _calibrated(row: Guarantee) -> str:
@@ -150,17 +158,27 @@ def _circumstances(row: Guarantee) -> str:
     kinds = list(dict.fromkeys(_sampling(step) for step in steps))
     sampling = kinds[0] if len(kinds) == 1 else f"{len(kinds)} different samplings"
     total = sum(step["n"] for step in steps)
+    group = f" in groups of {row.process.group} records" if row.process.group > 1 else ""
+    neighbours = f"{row.process.adjacency} neighbours{group}"
     parts = "" if len(steps) == 1 else f" in {len(steps)} kinds of step"
-    return f"{row.process.adjacency} neighbours, {sampling}, n = {total} composition{'s' if total != 1 else ''}{parts}"
+    chosen = row.extra.get("repeats")
+    runs = f", the best of K runs ({chosen['kind']}, mean {chosen['mean']:g})" if chosen else ""
+    size = f"n = {total} composition{'s' if total != 1 else ''}{parts}"
+    return f"{neighbours}, {sampling}, {size}{runs}"
 
 
 def _sampling(step: Mapping[str, Any]) -> str:
-    return "no sampling" if step["sampling"] == "none" else f"{step['sampling']} sampling at rate {step['rate']:.6g}"
+    if step["sampling"] == "none":
+        return "no sampling"
+    cut = f" in batches of at most {step['max_batch']}" if "max_batch" in step else ""
+    return f"{step['sampling']} sampling at rate {step['rate']:.6g}{cut}"
 
 
 def _mechanism(step: Mapping[str, Any]) -> str:
     """'gauss (sigma 4, sensitivity 1)' from the description of a step."""
-    values = {k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate") and v is not None}
+    values = {
+        k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate", "max_batch") and v is not None
+    }
     words = ", ".join(f"{k} {echo(v)}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items())
     return f"{step['mech']} ({words})"
 
@@ -203,10 +221,33 @@ def _adaptivity(row: Guarantee) -> list[str]:
     return adaptive_history.lines(row.extra["parameters"])
 
 
+def _repeats(row: Guarantee) -> list[str]:
+    """What one run, and the release of all runs, would cost beside the best of K runs."""
+    if "one_run" not in row.extra.get("repeats", {}):
+        return []
+    from wpriv.run.accounting import repeated_selection
+
+    return repeated_selection.lines(row.extra["repeats"], _answer(row)[0])
+
+
+def _room(row: Guarantee) -> list[str]:
+    """What a history has spent, and what fits behind it."""
+    if "room" not in row.extra:
+        return []
+    from wpriv.run.accounting import spent_history
+
+    return spent_history.lines(row.extra["room"])
+
+
 def _distance_to_best(row: Guarantee) -> list[str]:
     """The distance of the calibrated value from the best one, if a value is known that misses the target."""
     calibrated = row.extra.get("calibrated")
-    if not calibrated or not calibrated["misses"] or not calibrated["within"]:
+    if (
+        not calibrated
+        or not calibrated["misses"]
+        or not calibrated["within"]
+        or row.extra.get("room", {}).get("accountant")
+    ):
         return []
     best = "most" if "most" in calibrated else "least"
     misses = f"{calibrated['parameter']} = {calibrated['misses']:.12g} misses the target by {row.accountant}"

@@ -98,7 +98,8 @@ def build(step: Step, values: Mapping[str, Any]) -> process.Step:
     mechanism = registry.mechanism(step.mech)(**given)
     rate = values.get("rate", step.rate)
     sampled = step.sampling is not None and rate is not None
-    sampling = kinds.Sampling(str(step.sampling), rate) if sampled else kinds.Sampling()
+    cut = values.get("max_batch", step.max_batch or 0)
+    sampling = kinds.Sampling(str(step.sampling), rate, cut) if sampled else kinds.Sampling()
     return process.Step(mechanism, values.get("n", step.n or 1), sampling)
 
 
@@ -127,6 +128,10 @@ def _schedule(step: Step, *, rate_needed: bool) -> str | None:
             return "epochs needs a sampling rate: give batch and records, or rate (one epoch is 1 / rate steps)"
         if not step.epochs / rate <= MAX_COUNT:
             return f"epochs: {step.epochs:g} at this rate is {step.epochs / rate:g} steps; wanted 1 to 2^40"
+    if step.max_batch is not None and (step.sampling != "poisson" or step.records is None):
+        return "max_batch needs sampling: poisson, and records (the largest number of records of a data set)"
+    if step.bands is not None and (step.sampling != "poisson" or rate is None or rate * step.bands > 1 + 1e-12):
+        return "bands needs sampling: poisson, and a rate of at most 1 / bands (or batch with records)"
     if is_sampled and rate is None and rate_needed:
         return f"{step.sampling} sampling needs a rate: give rate, or batch and records"
     return None

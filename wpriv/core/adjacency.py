@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -44,14 +45,31 @@ _MEANINGS = {
 # of mechanisms on a data set
 STANDARD_ADJACENCIES = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
 # the adjacencies under which each sampling has a proven dominating pair (Zhu, Dong, Wang 2022; for random allocation
-# Feldman, Shenfeld 2025; for shuffled batches that of no sampling); the first is the default
+# Feldman, Shenfeld 2025; for shuffled batches that of no sampling; Poisson sampling under replace-one for Gaussian
+# noise only, docs/theory/groups.md); the first is the default
 PROVEN = {
-    "poisson": (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT),
+    "poisson": (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE),
     "fixed": (Adjacency.REPLACE_ONE, Adjacency.WITHIN_GROUP),
     "allocation": (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT),
     "shuffle": (Adjacency.ZERO_OUT,),
 }
 SAMPLINGS = ("none", *PROVEN)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Which data sets are neighbours.
+
+    Args:
+        adjacency: the neighbouring relation of single records.
+        group: number m of records of one person; neighbours differ by up to m records, of one data set or of both.
+        records: the largest number of records of a data set (the number, under replace-one); 0 where it does not
+            matter.
+    """
+
+    adjacency: str = ""
+    group: int = 1
+    records: int = 0
 
 
 def with_zero_out(adjacencies: tuple[Adjacency, ...]) -> tuple[Adjacency, ...]:

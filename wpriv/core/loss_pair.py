@@ -34,6 +34,8 @@ from wpriv.numerics.log_space import log1mexp
 
 NO_ATOMS: Array = np.empty(0)
 
+Bounds = Callable[[float], tuple[float, float]]
+
 
 class Tails(NamedTuple):
     """P(L > eps), P(L <= eps), Q(L > eps) and Q(L <= eps), or their logarithms; each of the shape of eps."""
@@ -87,6 +89,14 @@ class LossPair:
     def self_compose(self, n: int) -> LossPair | None:
         """Return the n-fold composition (n >= 1) in closed form, or None where there is none."""
         return self if n == 1 else None
+
+    def optimal_composition(self, n: int, top: float) -> tuple[Bounds, Bounds] | None:
+        """Return bounds of the largest delta at eps, and eps at delta, of n adaptively chosen releases, or None.
+
+        For pairs that stand for all releases of a kind, whose compositions are no composition of one pair. ``top`` is
+        about the largest eps of interest.
+        """
+        return None
 
     def compose_with(self, other: LossPair) -> LossPair | None:
         """Return the composition with another pair in closed form, or None where there is none."""

@@ -28,14 +28,17 @@ class Sampling:
             ``allocation`` (each in one random step of every pass of 1 / rate steps), or ``shuffle`` (the shuffled
             records are cut into the 1 / rate equal batches of a pass).
         rate: the probability that a record takes part, in (0, 1]; 1 without sampling.
+        max_batch: for Poisson sampling, the largest number of records of a step, of which a random part is kept where
+            more were drawn; 0 where there is no limit.
 
     Raises:
-        UsageError: an unknown kind, a rate outside (0, 1], a rate below 1 without sampling, or one of allocation or
-            shuffle that is not one over a whole number.
+        UsageError: an unknown kind, a rate outside (0, 1], a rate below 1 without sampling, one of allocation or
+            shuffle that is not one over a whole number, or a largest batch without Poisson sampling.
     """
 
     kind: str = "none"
     rate: float = 1.0
+    max_batch: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in SAMPLINGS:
@@ -46,6 +49,12 @@ class Sampling:
         if self.kind == "none" and self.rate != 1:
             raise UsageError(
                 f"a rate of {self.rate:g} needs `sampling='poisson'` or `sampling='fixed'`; found sampling 'none'"
+            )
+        object.__setattr__(self, "max_batch", finite_number(self.max_batch, "the largest batch", whole=True))
+        if self.max_batch < 0 or (self.max_batch and self.kind != "poisson"):
+            raise UsageError(
+                f"`max_batch`, the largest batch, is a whole number above 0 and needs `sampling='poisson'`; found "
+                f"{self.max_batch} with sampling {self.kind!r}"
             )
         if self.kind not in PASSES:
             return
@@ -66,10 +75,20 @@ class Sampling:
         """What must be said beside every figure of this sampling."""
         return (WIDE,) if self.kind == "shuffle" and self.pass_steps > 1 else ()
 
+    def whole_passes(self, steps: int) -> int:
+        """Number of steps of the fewest whole passes that hold so many steps; ``steps`` itself where passes are steps.
 
-def Poisson(rate: float) -> Sampling:
-    """Poisson sampling: every record takes part in a step independently with probability ``rate``."""
-    return Sampling("poisson", rate)
+        A pass that was cut short is accounted for as a whole one (docs/theory/allocation.md).
+        """
+        return -(-steps // self.pass_steps) * self.pass_steps
+
+
+def Poisson(rate: float, max_batch: int = 0) -> Sampling:
+    """Poisson sampling: every record takes part in a step independently with probability ``rate``.
+
+    With ``max_batch``, of more records than that a uniformly random part of this size is kept.
+    """
+    return Sampling("poisson", rate, max_batch)
 
 
 def FixedSize(rate: float) -> Sampling:

@@ -9,9 +9,10 @@ from typing import Any, Unpack
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
+from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run.accounting import adaptive_history, build_process, evaluate
+from wpriv.run.accounting import adaptive_history, build_process, evaluate, repeated_selection
 from wpriv.run.accounting import attack as attacks
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
@@ -33,12 +34,16 @@ def budget(
     batch: int | None = None,
     records: int | None = None,
     epochs: float | None = None,
+    max_batch: int | None = None,
+    bands: int | None = None,
     adjacency: str | None = None,
+    group: int | None = None,
     history: str | Path | None = None,
     observed: Any = None,
     tol: float | None = None,
     attack: bool = False,
     adaptive: bool = False,
+    repeats: str | Repeats | None = None,
     **params: Unpack[MechanismParameters],
 ) -> Guarantee:
     """Compute eps at a given delta, or delta at a given eps, by one accountant.
@@ -56,13 +61,18 @@ def budget(
         batch: instead of the rate, the records of a step, with ``records``.
         records: size of the data set.
         epochs: instead of n, passes over the data, with a rate.
+        max_batch: for Poisson sampling, the largest number of records of a step, with ``records``.
+        bands: number of bands of a matrix mechanism under cyclic Poisson sampling, whose steps n and rate are then.
         adjacency: the neighbouring relation; by default it follows from the sampling and the mechanism.
+        group: largest number of records of one person (default 1).
         history: a JSON file of steps, instead of all of these.
         observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator such as
             ``weibull:shape=0.5,records=50``.
         tol: relative width asked of a certified bracket (default 1e-6).
         attack: add bounds on attacks, under ``extra["attack"]``.
         adaptive: the figure that holds where noise, rates and the number of steps were chosen from earlier outputs.
+        repeats: the process is one of K runs of which only the best is released; the distribution of K, as in
+            ``geometric:mean=20``, ``poisson:mean=20`` or ``negative-binomial:eta=0.5,mean=20``.
         params: the parameters of the mechanism, where it is given by name.
     Returns:
         One Guarantee; ``float(g.epsilon)`` and ``float(g.delta)`` are the ends that may be promised.
@@ -87,12 +97,15 @@ def budget(
         batch=batch,
         records=records,
         epochs=epochs,
+        max_batch=max_batch,
+        bands=bands,
         adjacency=adjacency,
+        group=group,
         history=history,
         observed=observed,
     )
     question = build_process.question(eps=eps, delta=delta, tol=tol)
-    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive)
+    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive, repeats=repeats)
     return evaluate.with_warnings(row, plausibility_warnings(row, described.records))
 
 
@@ -124,10 +137,19 @@ def answer(
     tol: float | None = None,
     attack: bool = False,
     adaptive: bool = False,
+    repeats: str | Repeats | None = None,
 ) -> Guarantee:
     """``budget`` of a process that is already built, without plausibility warnings."""
     check_question(eps, delta)
     tol = subject.tol() if tol is None else tol
+    if repeats is not None:
+        if adaptive:
+            raise UsageError(
+                "`adaptive` and `repeats` are two questions: runs that follow on each other, or independent ones "
+                "of which the best is kept; give one of them"
+            )
+        row = repeated_selection.answer(subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol)
+        return row.with_extra(reading=[*subject.notes, *row.extra["reading"]])
     if adaptive:
         return _adaptive(subject, accountant, eps, delta, tol)
     row = evaluate.ask(evaluate.curve(subject.process, accountant, tol), eps=eps, delta=delta)

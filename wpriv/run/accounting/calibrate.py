@@ -5,21 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Unpack
 
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.process import Process
+from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import PASSES, Sampling
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
-from wpriv.run.accounting import build_process, classical_formulas, evaluate
+from wpriv.run.accounting import build_process, calibrations, classical_formulas, evaluate, spent_history
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
+from wpriv.run.accounting.neighbours import neighbour_readings
 from wpriv.run.accounting.plausibility import plausibility_warnings
-from wpriv.run.accounting.repetition import sampling_keys, with_repetition
+from wpriv.run.accounting.repetition import check_bands, sampling_keys, with_repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import default_tol, solve_for
+from wpriv.run.accounting.solve_parameter import default_tol
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,13 @@ def calibrate(
     batch: int | None = None,
     records: int | None = None,
     epochs: float | None = None,
+    max_batch: int | None = None,
+    bands: int | None = None,
     adjacency: str | None = None,
+    group: int | None = None,
+    history: str | Path | None = None,
+    adaptive: bool = False,
+    repeats: str | Repeats | None = None,
     tol: float | None = None,
     compare_classical: bool = False,
     **params: Unpack[MechanismParameters],
@@ -71,6 +80,9 @@ def calibrate(
         eps: the eps of the target.
         delta: the delta of the target. All arguments that are not listed here are those of ``budget``; n is 1 where
             noise is solved for and none is given.
+        history: a JSON file of steps that ran before; the target is that of all together, n that of the further steps.
+        adaptive: the further steps are decided from what the history showed.
+        repeats: the step is one of K runs of which only the best is released, as for ``budget``.
         compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
             1e-6 (1e-4 for projection).
@@ -92,24 +104,39 @@ def calibrate(
         raise UsageError("calibrate needs a target: give both `eps` and `delta`")
     eps, delta = number(eps, "`eps`"), number(delta, "`delta`")
     _check_target(eps, delta)
-    schedule = {**sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
-    search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs})
+    schedule = {"max_batch": max_batch, **sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
+    check_bands({**schedule, "bands": bands}, group)
+    search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
+    size = build_process.data_set_size([schedule])
+    if search.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
+        raise UsageError(
+            "fixed-size sampling of groups needs the size of a batch: give `batch` with `records`, and leave out the "
+            "noise or `n`"
+        )
 
     def at(value: float) -> Process:
-        return build_process.process([{**spec, search.name: value}], adjacency)
+        return build_process.process([{**spec, search.name: value}], adjacency, group=group, records=size)
 
     if compare_classical:
         _check_classical(spec, search)
-    size = whole(records, "records") if records is not None else None
-    width = default_tol(search, at) if tol is None else number(tol, "`tol`")
-    solution = solve_for(search, at, accountant, eps, delta, width)
-    row, calibrated = solution.row, solution.as_dict()
+    calibrations.check(history, adaptive, repeats, accountant, compare_classical)
+    spent = None if history is None else spent_history.read(history, adjacency, group, records)
+    process_at = at if spent is None else spent.followed_by(at)
+    width = default_tol(search, process_at) if tol is None else number(tol, "`tol`")
+    target = calibrations.Target(search, process_at, accountant, eps, delta, width)
+    solution, row, extra = calibrations.solve(target, spent, adaptive, repeats)
+    calibrated = extra["calibrated"]
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
-    step = row.process.steps[0]
+    step = row.process.steps[-1]
     classical = classical_formulas.classical(step.mechanism, eps, delta, step.n) if compare_classical else None
-    extra = {"calibrated": calibrated} | ({} if classical is None else {"classical": classical})
-    row = row.with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=[*notes, *step.mechanism.reading()])
+    neighbours = neighbour_readings(row.process)
+    extra |= {} if classical is None else {"classical": classical}
+    notes += [] if spent is None else ["the target is that of the history and the further steps", *spent.notes]
+    notes += extra.pop("reading", [])
+    row = row.with_extra(
+        asked="eps" if eps > 0 else "delta", **extra, reading=[*notes, *neighbours, *step.mechanism.reading()]
+    )
     return Calibration(search.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
 
 

@@ -37,6 +37,10 @@ FILTERED = (
     "each query, its noise, its sampling rate and the number of steps may be chosen after seeing earlier outputs, by a "
     "rule under which {what} never exceeds its value for these steps, whatever the outputs"
 )
+BEST = (
+    "only the best run is released, by a score that the run itself reveals or that uses no private records; the number "
+    "of runs is drawn at random, and nobody learns it, nor the other runs"
+)
 FIXED = "every step was fixed in advance: budgets of adaptively chosen steps do not add up"
 
 
@@ -55,7 +59,8 @@ def explain(row: Guarantee) -> dict[str, Any]:
         f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()
     ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [Adjacency(process.adjacency).meaning, FRESH, _chosen(row)]
+    assumptions = [_neighbours(process), FRESH, _chosen(row)]
+    assumptions += [BEST] if "repeats" in row.extra else []
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
@@ -66,6 +71,14 @@ def explain(row: Guarantee) -> dict[str, Any]:
         ],
         "loss_class": _classes(process),
     }
+
+
+def _neighbours(process: Process) -> str:
+    """The assumption about which data sets are neighbours."""
+    meaning = Adjacency(process.adjacency).meaning
+    if process.group == 1:
+        return meaning
+    return f"{meaning}; here they differ so in up to {process.group} records, those of one person"
 
 
 def _chosen(row: Guarantee) -> str:

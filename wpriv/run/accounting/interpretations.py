@@ -11,7 +11,7 @@ from typing import Any
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.parse_numbers import number, shown
+from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition
@@ -19,12 +19,18 @@ from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition
 
 @dataclass(frozen=True)
 class Interpretation:
-    """One interpretation: a step, an adjacency, an accountant, and the assumption in words."""
+    """One interpretation: a step, an adjacency, an accountant, the assumption in words, and the neighbouring relation.
+
+    Args:
+        group: records of one person. records: size of the data set, where it matters.
+    """
 
     spec: dict[str, Any]
     adjacency: str
     accountant: str
     assumption: str
+    group: int = 1
+    records: int | None = None
 
 
 def compare_interpretations(
@@ -33,8 +39,8 @@ def compare_interpretations(
     """Account for one step specification under every interpretation.
 
     Args:
-        spec: ``{mech, <parameters>, n | epochs, rate | batch with records}``; its ``sampling`` is one of the
-            interpretations.
+        spec: ``{mech, <parameters>, n | epochs, rate | batch with records, max_batch, bands, group}``; its ``sampling``
+            is one of the interpretations.
     Returns:
         One row for each: sampling, n, rate, adjacency, accountant, both brackets, claim, ``assumption``; ``reason`` is
         set where an accountant has no answer.
@@ -48,14 +54,14 @@ def compare_interpretations(
 
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
-    base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling")}
+    base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling", "max_batch", "group")}
     defined = build_process.mechanism(base).adjacencies
     if not set(defined) & set(STANDARD_ADJACENCIES):
         raise Unsupported(
             f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under "
             f"{defined[0]} only. Use budget"
         )
-    given = {k: spec.get(k) for k in REPETITION_KEYS}
+    given = {k: spec.get(k) for k in REPETITION_KEYS if k != "bands"}
     sampled = given["rate"] is not None or given["batch"] is not None
     plan = repetition(**given, sampling="poisson" if sampled else "none")
     if spec.get("sampling") not in (None, *SAMPLINGS):
@@ -63,7 +69,9 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     n = 1 if plan.n is None else plan.n
     wide = _replaced(base)
     if plan.rate is None:
-        return _unsampled({**base, "n": n}, {**wide, "n": n}, "every record takes part in every step")
+        plain = {**base, "n": n}
+        unsampled = _unsampled(plain, {**wide, "n": n}, "every record takes part in every step")
+        return [*unsampled, *_by_group(spec, plain, "add-remove")]
     poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
     fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
     epochs = spec.get("epochs")
@@ -76,7 +84,13 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             "each record joins each step independently with the same probability; neighbours differ by one record",
         ),
         *_by_allocation(poisson),
-        Interpretation(poisson, "replace-one", "pld", "Poisson sampling, but one record is replaced by another"),
+        *_variants(spec, poisson),
+        Interpretation(
+            {**poisson, **wide},
+            "replace-one",
+            "pld",
+            "Poisson sampling, but one record is replaced by another, which moves a sum twice as far",
+        ),
         Interpretation(
             {**base, **fixed},
             "replace-one",
@@ -122,6 +136,30 @@ def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
     return [Interpretation({**poisson, "sampling": "allocation"}, "add-remove", "pld", assumption)]
 
 
+def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpretation]:
+    """Poisson sampling with the bands, the largest batch and the groups of records that the step names."""
+    rows = []
+    if spec.get("bands") is not None:
+        read = repetition(**{key: spec.get(key) for key in REPETITION_KEYS}, sampling="poisson")
+        assumption = f"{spec['bands']} bands of correlated noise, read as plain noise: each part of the records in turn"
+        rows.append(Interpretation({**poisson, "n": read.n, "rate": read.rate}, "add-remove", "pld", assumption))
+    size = build_process.data_set_size([spec])
+    if spec.get("max_batch") is not None:
+        cut = {**poisson, "max_batch": spec["max_batch"]}
+        assumption = f"of more records than {spec['max_batch']} drawn, a random part is kept"
+        rows.append(Interpretation(cut, "add-remove", "pld", assumption, records=size))
+    return [*rows, *_by_group(spec, poisson, "add-remove")]
+
+
+def _by_group(spec: Mapping[str, Any], step: dict[str, Any], adjacency: str) -> list[Interpretation]:
+    """The same step where a person has several records, if the step names their number."""
+    group = whole(spec.get("group") or 1, "group")
+    if group == 1:
+        return []
+    assumption = f"a person has up to {group} records, and all of them are protected together"
+    return [Interpretation(step, adjacency, "pld", assumption, group=group)]
+
+
 def _by_shuffling(base: dict[str, Any], passes: int, rate: float, assumption: str) -> Interpretation:
     """Shuffled batches, the last of which may be smaller; of other noise than Gaussian or Laplace, their upper end."""
     steps = math.ceil(1 / rate * (1 - 1e-9))
@@ -160,7 +198,7 @@ def _row(reading: Interpretation, eps: float | None, delta: float | None, tol: f
     row |= {"sensitivity": spec.get("sensitivity"), "accountant": reading.accountant, "assumption": reading.assumption}
     row["asked"] = "delta" if eps is None else "epsilon"
     try:
-        process = build_process.process([spec], reading.adjacency)
+        process = build_process.process([spec], reading.adjacency, group=reading.group, records=reading.records)
         width = evaluate.answer_tol(process) if tol is None else tol
         answer = evaluate.ask(evaluate.curve(process, reading.accountant, width), eps=eps, delta=delta)
     except Unsupported as error:

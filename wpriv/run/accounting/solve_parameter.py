@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.guarantee import Bracket, Curve, Guarantee
 from wpriv.core.process import Process, sandwich
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics.safe_rounding import DIGITS
@@ -28,6 +28,8 @@ SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
 FINEST = 5e-8
 # relative accuracy of exact figures
 ROUNDING = 1e-11
+
+Account = Callable[[Process, float], Curve]
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def solve_for(
     tol: float = TOL,
     *,
     finest: float = FINEST,
+    account: Account | None = None,
 ) -> SolvedParameter:
     """Return the least private value at which the process ``at(value)`` meets a target, and its guarantee there.
 
@@ -117,6 +120,7 @@ def solve_for(
 
     Args:
         finest: width to which a bracket that holds the target is narrowed for a whole-number parameter.
+        account: the curve of a process at a width, instead of that of ``accountant``, whose name it then stands for.
     Raises:
         UsageError: ``tol`` is out of range.
         Unsupported: no value meets the target, or the accountant has no answer that could decide it.
@@ -127,7 +131,7 @@ def solve_for(
     question: Question | None = None
     for width in _widths(tol):
         last, before = width == tol, question
-        question = Question(knob, at, accountant, (eps, delta), width, finest if last else max(width, finest))
+        question = Question(knob, at, accountant, (eps, delta), width, finest if last else max(width, finest), account)
         if before is not None:
             question.take(before)
         try:
@@ -166,7 +170,7 @@ class Question:
 
     Args:
         target: eps and delta. eps at delta is compared with the target, unless it is 0: then delta at eps = 0 is.
-        width: relative width asked of a bracket. finest: as in ``solved``.
+        width: relative width asked of a bracket. finest, account: as in ``solve_for``.
     """
 
     knob: SearchParameter
@@ -175,6 +179,7 @@ class Question:
     target: tuple[float, float]
     width: float
     finest: float
+    account: Account | None = None
     rows: dict[float, Guarantee] = field(default_factory=dict, init=False)
     seen: dict[float, Evaluation] = field(default_factory=dict, init=False)
     trouble: list[WprivError] = field(default_factory=list, init=False)
@@ -227,7 +232,7 @@ class Question:
         """
         (eps, delta), tol = self.target, self.width
         while True:
-            curve = evaluate.curve(process, self.accountant, tol)
+            curve = self.account(process, tol) if self.account else evaluate.curve(process, self.accountant, tol)
             row = curve.at(delta=delta) if eps > 0 else curve.at(eps=0.0)
             bracket, wanted = self._held(row)
             wide = row.claim == "certified" and replace(curve, tol=COARSE).is_wide(bracket)

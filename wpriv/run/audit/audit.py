@@ -127,10 +127,23 @@ def audit(
     quick: bool = False,
     data_root: str | Path | None = None,
 ) -> Audit:
-    """Train a recipe with canaries and bound its eps from below at 95% confidence; see ``run``.
+    """Train a recipe with canaries, and bound its eps from below at 95% confidence.
 
     Args:
-        recipe: a path, or the name of a shipped recipe, of kind train. set, quick, data_root: as in ``train``.
+        recipe: a path, or the name of a shipped recipe, of kind train.
+        out: folder of the results; None to write none.
+        method: ``one-run`` guesses the coins of many canaries of one training; ``two-worlds`` trains many times with
+            one canary each, and measures the rates of a test whose threshold the first half of the trainings sets.
+        canaries: of each training with ``one-run``; by default 2000, or as many as the model has weights.
+        runs: number of trainings, by default 1, or 200 with ``two-worlds``.
+        device: ``cpu`` or ``cuda``.
+        set, quick, data_root: as in ``train``.
+    Returns:
+        The Audit. ``Audit.require()`` raises if it contradicts the certified bracket.
+    Raises:
+        UsageError: the recipe is faulty, an argument is out of range, or ``out`` holds other files.
+        Unsupported: the training has no privacy, or is of a kind that cannot be audited.
+        MissingResource: the data set or the device is missing.
     """
     return run(
         training.recipe_of(recipe, quick=quick, changes=set or {}),
@@ -154,21 +167,10 @@ def run(
     root: str | Path | None = None,
     counting: Callable[[int, int], None] | None = None,
 ) -> Audit:
-    """Audit a validated recipe of kind train.
+    """Audit a validated recipe of kind train; see ``audit``.
 
     Args:
-        out: folder of the results; None to write none.
-        method: ``one-run`` guesses the coins of many canaries; ``two-worlds`` trains many times with one canary each,
-            and measures the rates of a test whose threshold the first half of the trainings sets.
-        canaries: of each training (one-run; default 2000, or as many as the model has weights).
-        runs: number of trainings (default 1, or 200 for two-worlds).
-        device: ``cpu`` or ``cuda``. counting: called with the steps done and the steps of all trainings.
-    Returns:
-        The Audit. ``Audit.require()`` raises if it contradicts the certified bracket.
-    Raises:
-        UsageError: an argument is out of range, or ``out`` holds other files.
-        Unsupported: the training has no privacy, or is of a kind that cannot be audited.
-        MissingResource: the data set or the device is missing.
+        counting: called with the steps done and the steps of all trainings.
     """
     _check(recipe, method, canaries, runs)
     runs = runs or RUNS[method]

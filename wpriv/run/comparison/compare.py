@@ -15,7 +15,7 @@ from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, monotone, unit_notes
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import flag_recipes, load_recipe
-from wpriv.run.accounting import evaluate
+from wpriv.run.accounting import evaluate, repeated_selection
 from wpriv.run.accounting.evaluate import EPS_DELTA
 from wpriv.run.accounting.interpretations import compare_interpretations
 from wpriv.run.comparison import grid, loss_tables
@@ -100,7 +100,9 @@ def _plain(keys: ComparisonKeys) -> dict[str, Any]:
     if isinstance(process, Process):
         if plain.get("adjacency") not in (None, process.adjacency):
             raise UsageError(f"the process has {process.adjacency} neighbours; found adjacency {plain['adjacency']!r}")
-        plain |= {"process": process.describe(), "adjacency": process.adjacency}
+        if plain.get("group") not in (None, process.group):
+            raise UsageError(f"the process has groups of {process.group}; found group {plain['group']!r}")
+        plain |= flag_recipes.plain_process(process)
     if isinstance(plain.get("cases"), Mapping):
         cases = plain["cases"].items()
         plain["cases"] = {name: case.describe() if isinstance(case, Process) else case for name, case in cases}
@@ -234,7 +236,8 @@ def _answer(cell: Cell, curves: dict[str, Curve | str]) -> dict[str, Any] | str:
     try:
         if key not in curves:
             tol = cell.tol or evaluate.DEFAULT_TOL
-            curves[key] = evaluate.curve(cell.process(), cell.accountant, tol, **dict(cell.options))
+            one_run = evaluate.curve(cell.process(), cell.accountant, tol, **dict(cell.options))
+            curves[key] = repeated_selection.of_best(one_run, cell.repeats)
         curve = curves[key]
         return curve if isinstance(curve, str) else evaluate.ask(curve, eps=cell.eps, delta=cell.delta).as_dict()
     except Unsupported as error:

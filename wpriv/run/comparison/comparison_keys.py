@@ -16,12 +16,14 @@ class ComparisonKeys(TypedDict, total=False):
     process: Process | Steps
     cases: Mapping[str, Process | Steps]
     adjacency: str | None
+    group: int | None
     accountants: Sequence[str]
     sweep: Mapping[str, Any] | Sequence[Mapping[str, Any]]
     eps: float | None
     eps_per_n: float | None
     delta: float | None
     tol: float | None
+    repeats: str | None
     table: str
     params: Mapping[str, Any]
     bins: int

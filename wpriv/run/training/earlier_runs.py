@@ -25,7 +25,8 @@ class EarlierRun:
     """A run in the folder ``before-N`` (``name``).
 
     Args:
-        steps: the releases in its ledger, under ``adjacency``. problem: why these are not all, or not known.
+        steps: the releases in its ledger, under ``adjacency``, in whole passes under random allocation.
+        problem: why these are not all, or not known.
         streams: the noise streams that they were drawn from, see ``ledger.Entry``.
     """
 
@@ -85,7 +86,7 @@ def warning(runs: list[EarlierRun], process: Process, delta: float, streams: set
         return sentence
     steps = tuple(step for run in runs for step in run.steps)
     try:
-        curve = evaluate.curve(Process((*steps, *process.steps), process.adjacency), "pld", TOL)
+        curve = evaluate.curve(process.with_steps((*steps, *process.steps)), "pld", TOL)
         eps = evaluate.ask(curve, delta=delta).epsilon.safe
     except (Unsupported, UsageError):
         return sentence

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from wpriv.config import document, resolve_train
 from wpriv.config.recipe import Recipe, check
@@ -22,53 +22,25 @@ from wpriv.run.training.trained import Trained
 from wpriv.run.training.training_run import Stop, TrainingRun
 
 
-@overload
-def train(
-    recipe: str | Path,
-    *,
-    out: str | Path | None = None,
-    device: str = "cpu",
-    set: Mapping[str, Any] | None = None,
-    quick: bool = False,
-    resume: bool = False,
-    fork: bool = False,
-    fresh: bool = False,
-    data_root: str | Path | None = None,
-) -> Trained: ...
-
-
-@overload
 def train(
     recipe: Any,
-    data: Any,
+    data: Any = None,
     *,
     test: Any = None,
     loss: Any = None,
     eps: float | None = None,
     delta: float | None = None,
     sigma: float | None = None,
-    clip: float = 1.0,
-    sampling: str = "poisson",
+    clip: float | None = None,
+    sampling: str | None = None,
     privacy: str | Mapping[str, Any] | None = None,
     batch: int | None = None,
     epochs: float | None = None,
     steps: int | None = None,
     lr: float | None = None,
-    optimizer: str | Mapping[str, Any] = "sgd",
+    optimizer: str | Mapping[str, Any] | None = None,
     seed: int | None = None,
-    out: str | Path | None = None,
-    device: str = "cpu",
-    resume: bool = False,
-    fork: bool = False,
-    fresh: bool = False,
-    progress: bool = True,
-) -> Trained: ...
-
-
-def train(
-    recipe: Any,
-    data: Any = None,
-    *,
+    progress: bool | None = None,
     out: str | Path | None = None,
     device: str = "cpu",
     set: Mapping[str, Any] | None = None,
@@ -77,7 +49,6 @@ def train(
     fork: bool = False,
     fresh: bool = False,
     data_root: str | Path | None = None,
-    **keywords: Any,
 ) -> Trained:
     """Train a recipe, or a network of your own on records of your own, and account for the releases that happened.
 
@@ -86,8 +57,20 @@ def train(
 
     Args:
         recipe: a path, or the name of a shipped recipe, of one training and not of a sweep; or a network, which must
-            treat each record by itself.
-        data: with a network: the records and targets (x, y) as arrays or tensors, or a torch Dataset of such pairs.
+            treat each record by itself. A recipe takes ``set``, ``quick`` and ``data_root``, a network all keywords
+            down to ``progress``.
+        data: the records and targets (x, y) as arrays or tensors, or a torch Dataset of such pairs.
+        test: records for testing, as ``data``; a fifth of ``data`` is held out where left out.
+        loss: a function (outputs, targets) -> losses [B], a loss of torch.nn, or a name such as ``squared``;
+            cross-entropy by default.
+        eps, delta, sigma: the target (eps and delta), or the noise multiplier and the delta of the statement.
+        clip: l2 norm to which each record's gradient is clipped (default 1).
+        sampling: ``poisson`` (default), ``allocation``, ``fixed`` or ``none``.
+        privacy: further keys of a recipe's ``privacy``, or ``none``.
+        batch, epochs, steps: records of a step, and passes over the records or number of steps.
+        lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, or the keys of a recipe's ``optimizer``.
+        seed: makes the noise known to whoever knows it: for tests only.
+        progress: print the metrics of every epoch on standard error (default).
         out: folder for model, metrics, ledger and statement (default ``results/<name>``; with a network the first such
             folder with a number behind it that does not exist).
         device: ``cpu`` or ``cuda``.
@@ -97,55 +80,48 @@ def train(
         fork: continue from the weights in ``out`` with a changed recipe; the cost is that of both runs.
         fresh: begin again; earlier results in ``out`` are moved aside.
         data_root: folder of the data sets.
-        keywords: with a network: ``test`` (records for testing, as ``data``; a fifth of ``data`` is held out where left
-            out), ``loss`` (a function (outputs, targets) -> losses [B], a loss of torch.nn, or a name such as
-            ``squared``; cross-entropy by default), ``eps`` and ``delta``, or ``sigma`` and ``delta``, ``clip`` (1),
-            ``sampling`` (``poisson``), ``privacy`` (further keys of a recipe's ``privacy``, or ``none``), ``batch``,
-            ``epochs`` or ``steps``, ``lr``, ``optimizer`` (``sgd``, ``adam``, or the keys of a recipe's ``optimizer``),
-            ``seed`` (a known seed makes the noise known: for tests only), ``progress`` (lines on standard error).
     Returns:
         The Trained: metrics, guarantees and the statement. ``Trained.require()`` raises if a published number was
         missed.
     Raises:
         UsageError: the recipe is faulty, or ``out`` holds another run.
-        Unsupported: the target is out of reach.
+        Unsupported: the target is out of reach, or the network mixes records.
         MissingResource: the data set or the GPU is missing.
         Interrupted: a signal arrived; the run can be resumed.
     """
-    start = {"resume": resume, "fork": fork, "fresh": fresh}
-    if not isinstance(recipe, (str, Path)):
-        if set is not None or quick or data_root is not None:
-            raise UsageError("`set`, `quick` and `data_root` belong to a recipe; give a network's options by keyword")
-        return _train_network(recipe, data, out, device, start, **keywords)
-    if data is not None or keywords:
-        names = ", ".join(f"`{name}`" for name in (*(["data"] if data is not None else []), *keywords))
-        raise UsageError(
-            f"a recipe holds its own options, and {names} belong to a network: change keys of a recipe by "
-            f"`set={{'privacy.eps': 2}}`"
-        )
-    loaded = recipe_of(recipe, quick=quick, changes=set or {})
-    folder = Path(out) if out is not None else default_out(loaded)
-    return run(loaded, folder, device=device, resume=resume, fork=fork, fresh=fresh, root=data_root)
-
-
-def _train_network(
-    model: Any,
-    data: Any,
-    out: str | Path | None,
-    device: str,
-    start: dict[str, bool],
-    *,
-    test: Any = None,
-    loss: Any = None,
-    progress: bool = True,
-    **options: Any,
-) -> Trained:
-    """Train a network on records that the calling program holds; see ``train``."""
-    own = own_training.own_training(model, data, test=test, loss=loss, options=own_training.options_of(**options))
+    options: dict[str, Any] = {
+        "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
+        "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
+    }  # fmt: skip
+    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    if isinstance(recipe, (str, Path)):
+        objects = {"data": data, "test": test, "loss": loss, "progress": progress}
+        _refuse("a network: change keys of a recipe by `set={'privacy.eps': 2}`", objects | options)
+        loaded = recipe_of(recipe, quick=quick, changes=set or {})
+        folder = Path(out) if out is not None else default_out(loaded)
+        return run(loaded, folder, device=device, root=data_root, **start)
+    _refuse(
+        "a recipe: give the options of a network by keyword",
+        {"set": set, "quick": quick or None, "data_root": data_root},
+    )
+    given = {name: value for name, value in options.items() if value is not None}
+    own = own_training.own_training(recipe, data, test=test, loss=loss, options=own_training.options_of(**given))
     folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
-    say = _print_lines if progress else None
+    say = None if progress is False else _print_lines
     with signals() as stop:
         return TrainingRun(own.recipe, folder, own.data, device, say, stop, time.time(), own).run(**start)
+
+
+def _refuse(owner: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that belong to the other use of ``train``.
+
+    Raises:
+        UsageError: one of them is given.
+    """
+    names = [f"`{name}`" for name, value in arguments.items() if value is not None]
+    if names:
+        verb = "belongs" if len(names) == 1 else "belong"
+        raise UsageError(f"{', '.join(names)} {verb} to {owner}")
 
 
 def _print_lines(line: str, stays: bool) -> None:
