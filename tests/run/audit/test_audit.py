@@ -132,6 +132,12 @@ def test_a_fault_of_the_engine_is_detected(fault, monkeypatch):
 
 
 @pytest.mark.slow
+def test_an_honest_training_by_random_allocation_is_consistent(recipe):
+    result = audit(recipe("{eps: 3, delta: 1.0e-5, sampling: allocation}"), canaries=600)
+    assert 0 < result.best.epsilon_at_least < result.certified.epsilon.lower
+
+
+@pytest.mark.slow
 def test_weak_noise_without_sampling_is_detected(recipe, monkeypatch):
     sabotage.weak_noise(monkeypatch)
     monkeypatch.setattr(sabotage, "SHARE", 0.2)
@@ -236,7 +242,11 @@ def test_the_figure_marks_the_gap_or_the_violation():
         (["--runs", "0"], 2, "--runs must be from 1"),
         (["--device", "tpu"], 2, "--device must be cpu or cuda"),
         (["--set", "privacy=none"], 3, "without privacy"),
-        (["--set", "privacy={sigma: 1, delta: 1e-5, clip: batch-mean}"], 3, "Give clip a number"),
+        (
+            ["--set", "privacy.eps=null", "--set", "privacy.sigma=1", "--set", "privacy.clip=batch-mean"],
+            3,
+            "Give clip a number",
+        ),
         (["--set", "privacy.sampling=shuffle"], 2, "shuffled"),
     ],
 )
