@@ -63,6 +63,7 @@ def observed(path: str, canaries: int = 200, **changes: object) -> tuple[np.ndar
     return *kept[0], outcome.coins, job.multiplier
 
 
+@pytest.mark.slow
 def test_a_canary_adds_its_clipped_gradient_in_a_poisson_sample_of_the_steps_where_it_is_in(recipe):
     inner, others, coins, sigma = observed(recipe("{sigma: 0.01, delta: 1.0e-5}"))
     assert inner.shape == (60, 200)
@@ -82,12 +83,14 @@ def test_a_canary_adds_its_clipped_gradient_in_a_poisson_sample_of_the_steps_whe
     )
 
 
+@pytest.mark.slow
 def test_the_noise_that_canaries_see_is_the_noise_of_the_plan(recipe):
     inner, others, coins, sigma = observed(recipe())
     noise = np.concatenate([others.ravel(), inner[:, ~coins].ravel()])
     assert stats.kstest(noise / sigma, "norm").pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_under_replace_one_a_canary_that_is_out_adds_the_opposite(recipe):
     inner, _, coins, sigma = observed(
         recipe("{sigma: 0.01, delta: 1.0e-5, sampling: none, adjacency: replace-one}", "steps: 2")
@@ -95,6 +98,7 @@ def test_under_replace_one_a_canary_that_is_out_adds_the_opposite(recipe):
     assert np.abs(inner - np.where(coins, 1.0, -1.0)).max() < 14 * sigma
 
 
+@pytest.mark.slow
 def test_exact_sums_hold_canaries_too(recipe):
     path = recipe("{sigma: 0.01, delta: 1.0e-5, noise: exact, sampling: none}", "steps: 1")
     inner, _, coins, sigma = observed(path, canaries=20)
@@ -192,6 +196,7 @@ def test_the_claim_of_an_audit_is_no_claim_of_an_accountant():
     assert STATISTICAL not in RIGOROUS
 
 
+@pytest.mark.slow
 def test_the_files_hold_the_answer(recipe, tmp_path, capsys):
     path = recipe(more="batch: 30\nsteps: 3")
     assert main(["audit", path, "--canaries", "100", "--out", str(tmp_path / "out"), "--json"]) == 0
@@ -231,6 +236,7 @@ def test_the_figure_marks_the_gap_or_the_violation():
         assert word in [text.get_text() for text in axes.texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
