@@ -17,6 +17,19 @@ Adaptive = Annotated[
     bool,
     typer.Option("--adaptive", help="With --history: the further steps are decided from what the history showed."),
 ]
+Advantage = Annotated[
+    flags.Text,
+    typer.Option(
+        "--advantage",
+        metavar="X",
+        help="Target in place of eps and delta: TPR - FPR of any membership attack at most X.",
+    ),
+]
+Tpr = Annotated[
+    flags.Text,
+    typer.Option("--tpr", metavar="X", help="Target: TPR of any membership attack at most X, at the rate --fpr."),
+]
+Fpr = Annotated[flags.Text, typer.Option("--fpr", metavar="Y", help="The false-positive rate of --tpr.")]
 
 
 @flags.with_job
@@ -26,6 +39,9 @@ def command(
     history: flags.History = None,
     adaptive: Adaptive = False,
     repeats: flags.Repeats = None,
+    advantage: Advantage = None,
+    tpr: Tpr = None,
+    fpr: Fpr = None,
     compare_classical: Classical = False,
     certificate: flags.Certificate = None,
     as_json: flags.Json = False,
@@ -48,11 +64,13 @@ def command(
     if certificate is not None and (adaptive or repeats):
         raise UsageError("--certificate holds one answer for fixed parameters; leave out --adaptive and --repeats")
     if recipe is None:
-        arguments = {**_arguments(job), "history": history, "repeats": repeats}
+        numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr)
+        arguments = {**_arguments(job), **numbers, "history": history, "repeats": repeats}
     else:
         from wpriv.run import load_recipe
 
-        flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats)
+        attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr}
+        flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats, **attacks)
         arguments = load_recipe.calibrate(recipe)
     with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):
         row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee

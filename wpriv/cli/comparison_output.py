@@ -26,6 +26,7 @@ COLUMNS = {"eps": "epsilon"}  # axes of a sweep as columns of the rows
 COLUMNS_OF_TABLES = {
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("part", "loss", "mass", "density", "class_density"),
+    "trade-off": ("fpr", "fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper"),
 }
 
 

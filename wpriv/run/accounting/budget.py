@@ -12,7 +12,7 @@ from wpriv.core.process import Process
 from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run.accounting import adaptive_history, build_process, evaluate, repeated_selection
+from wpriv.run.accounting import adaptive_history, build_process, evaluate, membership_figures, repeated_selection
 from wpriv.run.accounting import attack as attacks
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
@@ -44,6 +44,8 @@ def budget(
     attack: bool = False,
     adaptive: bool = False,
     repeats: str | Repeats | None = None,
+    with_mu: bool = False,
+    fpr: float | None = None,
     **params: Unpack[MechanismParameters],
 ) -> Guarantee:
     """Compute eps at a given delta, or delta at a given eps, by one accountant.
@@ -73,6 +75,9 @@ def budget(
         adaptive: the figure that holds where noise, rates and the number of steps were chosen from earlier outputs.
         repeats: the process is one of K runs of which only the best is released; the distribution of K, as in
             ``geometric:mean=20``, ``poisson:mean=20`` or ``negative-binomial:eta=0.5,mean=20``.
+        with_mu: add mu of Gaussian DP, under ``extra["mu_lower"]`` and ``extra["mu_upper"]``; eps and delta may then be
+            left out, and the guarantee is that of eps = 0.
+        fpr: the smallest false-positive and false-negative rate for which mu holds (default 1e-9).
         params: the parameters of the mechanism, where it is given by name.
     Returns:
         One Guarantee; ``float(g.epsilon)`` and ``float(g.delta)`` are the ends that may be promised.
@@ -104,8 +109,8 @@ def budget(
         history=history,
         observed=observed,
     )
-    question = build_process.question(eps=eps, delta=delta, tol=tol)
-    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive, repeats=repeats)
+    question = build_process.question(eps=eps, delta=delta, tol=tol, fpr=fpr)
+    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive, repeats=repeats, with_mu=with_mu)
     return evaluate.with_warnings(row, plausibility_warnings(row, described.records))
 
 
@@ -138,9 +143,17 @@ def answer(
     attack: bool = False,
     adaptive: bool = False,
     repeats: str | Repeats | None = None,
+    with_mu: bool = False,
+    fpr: float | None = None,
 ) -> Guarantee:
     """``budget`` of a process that is already built, without plausibility warnings."""
+    mu_alone = with_mu and eps is None and delta is None
+    eps = 0.0 if mu_alone else eps
     check_question(eps, delta)
+    if fpr is not None and not with_mu:
+        raise UsageError("`fpr` is the smallest false-positive rate for which mu holds: give `with_mu=True` with it")
+    if with_mu and adaptive:
+        raise UsageError("`adaptive` has no mu of its own; leave out one of `adaptive=True` and `with_mu=True`")
     tol = subject.tol() if tol is None else tol
     if repeats is not None:
         if adaptive:
@@ -164,7 +177,11 @@ def answer(
         bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, ATTACK_TOL)))
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
-    return row.with_extra(**extra)
+    row = row.with_extra(**extra)
+    if not with_mu:
+        return row
+    value = membership_figures.mu(subject.process, accountant, fpr, tol)
+    return membership_figures.with_mu(row, value, alone=mu_alone)
 
 
 def _adaptive(

@@ -21,11 +21,12 @@ Answer = tuple[SolvedParameter, Guarantee, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Target:
+class Search:
     """What is solved for, and the eps and delta that the process ``at`` a value of it must keep.
 
     Args:
         tol: the relative width of the bracket of the accountant.
+        fpr: where it is given, the target is a true-positive rate of at most ``delta`` at this false-positive rate.
     """
 
     search: SearchParameter
@@ -34,20 +35,33 @@ class Target:
     eps: float
     delta: float
     tol: float
+    fpr: float | None = None
 
     def solve(self, account: Callable[[Process, float], Curve] | None = None) -> SolvedParameter:
         """Solve by the accountant, or by other curves."""
-        return solve_for(self.search, self.at, self.accountant, self.eps, self.delta, self.tol, account=account)
+        question = self.accountant, self.eps, self.delta, self.tol
+        return solve_for(self.search, self.at, *question, account=account, fpr=self.fpr)
 
 
 def check(
-    history: str | Path | None, adaptive: bool, repeats: str | Repeats | None, accountant: str, classical: bool
+    history: str | Path | None,
+    adaptive: bool,
+    repeats: str | Repeats | None,
+    accountant: str,
+    classical: bool,
+    target: tuple[str, ...],
 ) -> None:
     """Refuse combinations of ``history``, ``adaptive``, ``repeats`` and others that have no meaning.
+
+    Args:
+        target: the names of the arguments that give the target.
 
     Raises:
         UsageError: there is such a combination.
     """
+    if target != ("eps", "delta") and (history is not None or repeats is not None):
+        other = "history" if history is not None else "repeats"
+        raise UsageError(f"`{target[0]}` is a target of a step alone; leave out `{other}`, or give `eps` and `delta`")
     if repeats is not None and history is not None:
         raise UsageError(
             "`repeats` solves for a step of one run, and `history` for steps behind others; give one of them, or ask "
@@ -68,7 +82,7 @@ def check(
         raise UsageError(f"`compare_classical` is about a single step alone; leave it out, or leave out `{given}`")
 
 
-def solve(target: Target, spent: SpentHistory | None, adaptive: bool, repeats: str | Repeats | None) -> Answer:
+def solve(target: Search, spent: SpentHistory | None, adaptive: bool, repeats: str | Repeats | None) -> Answer:
     """Solve for the parameter of a target.
 
     Raises:
@@ -82,7 +96,7 @@ def solve(target: Target, spent: SpentHistory | None, adaptive: bool, repeats: s
     return _adaptively(target, spent) if adaptive else _planned(target, spent)
 
 
-def _best_run(target: Target, repeats: Repeats) -> Answer:
+def _best_run(target: Search, repeats: Repeats) -> Answer:
     def account(process: Process, tol: float) -> Curve:
         return repeated_selection.curve_of(process, target.accountant, tol, repeats)
 
@@ -91,7 +105,7 @@ def _best_run(target: Target, repeats: Repeats) -> Answer:
     return solution, row, {"calibrated": solution.as_dict(), "reading": row.extra["reading"]}
 
 
-def _planned(target: Target, spent: SpentHistory) -> Answer:
+def _planned(target: Search, spent: SpentHistory) -> Answer:
     """Further steps that were planned together with the history."""
 
     def account(process: Process, tol: float) -> Curve:
@@ -103,7 +117,7 @@ def _planned(target: Target, spent: SpentHistory) -> Answer:
     return solution, row, {"calibrated": solution.as_dict(), "room": spent_history.room(target.search, before)}
 
 
-def _adaptively(target: Target, spent: SpentHistory) -> Answer:
+def _adaptively(target: Search, spent: SpentHistory) -> Answer:
     """Further steps that are decided from what the history showed."""
     search = target.search
     solution, fixed, before, row = spent_history.solve_adaptively(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy.special import ndtri
 
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process, Step
@@ -14,12 +15,18 @@ from wpriv.numerics import gaussian_calibration
 from wpriv.run.accounting.search_parameter import SearchParameter
 
 
-def initial_guess(knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float) -> float:
+def initial_guess(
+    knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float, fpr: float | None = None
+) -> float:
     """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target.
 
     The step is the last one of the process; what those before it need is taken off the target.
+
+    Args:
+        fpr: where it is given, the target is a true-positive rate of ``delta`` at this false-positive rate.
     """
-    target = gaussian_calibration.exact(eps, delta) ** -2
+    mu = 1 / gaussian_calibration.exact(eps, delta) if fpr is None else float(ndtri(delta) - ndtri(fpr))
+    target = mu**2
     target = max(target - _spent(knob, at), target / 1000)
 
     def total_mu_squared(value: float) -> float:

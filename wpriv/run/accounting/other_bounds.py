@@ -50,7 +50,11 @@ def intersect(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
     def epsilon(value: float) -> Bracket:
         return others.narrowed(curve, lambda c: c.epsilon_bracket(value), others.epsilon_lower_bound(value), math.inf)
 
-    return dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon)
+    def order(ask: Callable[[float], Bracket]) -> Callable[[float], Bracket]:
+        return lambda eps: others.order_narrowed(curve, ask, eps)
+
+    orders = tuple(map(order, curve.orders))
+    return dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon, orders=orders)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,17 @@ class OtherBounds:
     def epsilon_lower_bound(self, delta: float) -> Callable[[], float]:
         """A lower bound of eps at delta."""
         return lambda: max(_one_epsilon(run, delta) for run in self.dominated)
+
+    def order_narrowed(self, curve: Curve, ask: Callable[[float], Bracket], eps: float) -> Bracket:
+        """Return the delta of one order of the neighbours, its upper end at most that of any bound of the worse one."""
+        try:
+            bracket = ask(eps)
+        except Unsupported:
+            bracket = Bracket(1.0, 0.0, 1.0)
+        if not curve.is_wide(bracket):
+            return bracket
+        high = min([bracket.safe, *(_answer(other, lambda c: c.delta_bracket(eps)) for _, other in self.upper_bounds)])
+        return Bracket.between(min(bracket.lower or 0.0, high), high)
 
     def narrowed(self, curve: Curve, ask: Ask, lower_bound: Callable[[], float], maximum: float) -> Bracket:
         """Return the curve's own bracket, intersected with the other bounds if it is wider than asked.

@@ -33,7 +33,8 @@ def by_accountants(subject: DescribedProcess, accountants: list[str], **question
     Raises:
         UsageError: an unknown name, or a faulty question. Unsupported: every accountant refuses.
     """
-    check_question(question.get("eps"), question.get("delta"))
+    if not question.get("with_mu"):
+        check_question(question.get("eps"), question.get("delta"))
     names = list(dict.fromkeys(registry.names("accountants") if "all" in accountants else accountants))
     for name in names:
         registry.accountant(name)
