@@ -1,9 +1,9 @@
 """wpriv: how private is this, exactly?
 
-The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``privatize``. A process
-is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its sampling (``Poisson``,
-``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve. Everything loads on first use, so that
-``import wpriv`` costs nothing.
+The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``audit``,
+``privatize``. A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its
+sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve. Everything loads on
+first use, so that ``import wpriv`` costs nothing.
 """
 
 from wpriv._version import __version__ as __version__
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from wpriv.mechanisms.zcdp import Zcdp
     from wpriv.run.accounting.budget import budget, curve
     from wpriv.run.accounting.calibrate import Calibration, calibrate
+    from wpriv.run.audit.audit import audit
     from wpriv.run.comparison.compare import compare
     from wpriv.run.local.privatize import privatize
     from wpriv.run.training.own_loop import training_loop
@@ -66,6 +67,7 @@ _HOMES = {
     "wpriv.mechanisms.wgrad": ("Wgrad",),
     "wpriv.mechanisms.zcdp": ("Zcdp",),
     "wpriv.run.accounting.budget": ("budget", "curve"),
+    "wpriv.run.audit.audit": ("audit",),
     "wpriv.run.accounting.calibrate": ("Calibration", "calibrate"),
     "wpriv.run.comparison.compare": ("compare",),
     "wpriv.run.local.privatize": ("privatize",),
@@ -105,6 +107,7 @@ __all__ = [
     "Uniform",
     "Wgrad",
     "Zcdp",
+    "audit",
     "budget",
     "calibrate",
     "compare",

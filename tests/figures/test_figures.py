@@ -81,7 +81,18 @@ TABLES = {
     },
 }
 # figures of the metrics of a training or a sweep, or of files that several tasks write
-TRAINED = {"accuracy-over-eps", "distance", "losses", "measures", "noise", "odds", "parity", "samples", "training"}
+TRAINED = {
+    "accuracy-over-eps",
+    "audit",
+    "distance",
+    "losses",
+    "measures",
+    "noise",
+    "odds",
+    "parity",
+    "samples",
+    "training",
+}
 
 
 def drawn(name: str, rows=None):
