@@ -303,7 +303,7 @@ def test_a_checkpoint_from_before_the_first_step_draws_no_second_noise_for_steps
 ):
     with monkeypatch.context() as patch:
         stop_after(patch, 0)
-        patch.setattr("wpriv.engine.loop.Engine.step", lambda self: None)
+        patch.setattr("wpriv.engine.loop.Engine.step", lambda self, indices: None)
         assert run(capsys)[0] == 75
     first = (out / file_names.CHECKPOINT).read_bytes()
     with monkeypatch.context() as patch:

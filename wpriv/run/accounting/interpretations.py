@@ -10,6 +10,7 @@ from typing import Any
 
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES
+from wpriv.core.sampling.kinds import Poisson
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.numerics.safe_rounding import text
@@ -72,6 +73,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
         plain = {**base, "n": n}
         unsampled = _unsampled(plain, {**wide, "n": n}, "every record takes part in every step")
         return [*unsampled, *_by_group(spec, plain, "add-remove")]
+    Poisson(plan.rate)  # refuses a rate that no interpretation has
     poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
     fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
     epochs = spec.get("epochs")
@@ -129,8 +131,6 @@ def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Inter
 
 def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
     """Random allocation, where the steps are whole passes of one over the rate."""
-    if not 0 < poisson["rate"] <= 1:
-        return []  # the first row refuses it
     steps = round(1 / poisson["rate"])
     if abs(1 / poisson["rate"] - steps) > 1e-3 or poisson["n"] % steps:
         return []
