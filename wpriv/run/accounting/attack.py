@@ -10,6 +10,7 @@ f bound that infimum from below.
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 from scipy.special import ndtri
@@ -20,6 +21,8 @@ from wpriv.errors import Unsupported
 RATES = (1e-3, 1e-2)
 # relative width at which a bound is narrow enough, and the number of points of the curve after which it is left
 CLOSE, MAX_POINTS = 1e-3, 16
+# CPU seconds after which no further point of the curve is computed
+MAX_CPU_SECONDS = 2.0
 
 
 def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
@@ -48,27 +51,44 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
 
 
 class Profile:
-    """f(t) with a lower and an upper bound; each point of the curve is computed once."""
+    """f(t) with a lower and an upper bound; each point of the curve is computed once.
+
+    Once ``MAX_CPU_SECONDS`` are spent, bounds at further points follow from those known: delta decreases in eps.
+    """
 
     def __init__(self, curve: Curve):
         self.curve = curve
         self.top = max(math.fsum(n * pair.support[1] for pair, n in run) for run in curve.process.directions())
         self.known: dict[float, tuple[float, float]] = {}
+        self.start = time.process_time()
+
+    def out_of_time(self) -> bool:
+        """Tell whether no further point is computed."""
+        return time.process_time() - self.start > MAX_CPU_SECONDS
 
     def at(self, log_t: float) -> tuple[float, float]:
         eps = abs(log_t)
-        if eps not in self.known:
+        if eps not in self.known and self.known and self.out_of_time():
+            low, high = self._between(eps)
+        elif eps not in self.known:
             try:
                 bracket: Bracket = self.curve.delta_bracket(eps)
                 self.known[eps] = (float(bracket.lower or 0.0), float(bracket.safe))
             except Unsupported:
                 # the curve has no answer here
                 self.known[eps] = 0.0, 1.0
-        low, high = self.known[eps]
+        if eps in self.known:
+            low, high = self.known[eps]
         if log_t >= 0:
             return low, high
         t = math.exp(log_t)
         return -math.expm1(log_t) + t * low, -math.expm1(log_t) + t * high
+
+    def _between(self, eps: float) -> tuple[float, float]:
+        """Bounds of delta at eps from the known points on either side."""
+        lows = [low for known, (low, _) in self.known.items() if known >= eps]
+        highs = [high for known, (_, high) in self.known.items() if known <= eps]
+        return max(lows, default=0.0), min(highs, default=1.0)
 
 
 def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, Any] | None:
@@ -107,7 +127,7 @@ def true_positive_rate(profile: Profile, rate: float) -> tuple[float, float]:
         floors, heights = _bounds(profile, logs, rate)
         high = min(*heights, 1.0)
         low = min(max(min(floors), rate), high)
-        if high - low <= CLOSE * high or len(logs) >= MAX_POINTS:
+        if high - low <= CLOSE * high or len(logs) >= MAX_POINTS or profile.out_of_time():
             return low, high
         logs = sorted([*logs, _next(logs, floors, heights, width / 4)])
 
