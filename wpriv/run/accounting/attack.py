@@ -21,8 +21,8 @@ from wpriv.errors import Unsupported
 RATES = (1e-3, 1e-2)
 # relative width at which a bound is narrow enough, and the number of points of the curve after which it is left
 CLOSE, MAX_POINTS = 1e-3, 16
-# CPU seconds after which no further point of the curve is computed
-MAX_CPU_SECONDS = 2.0
+# CPU seconds after which points are taken from the coarse curve, and after which no further point is computed
+FINE_CPU_SECONDS, MAX_CPU_SECONDS = 0.3, 2.0
 
 
 def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
@@ -53,18 +53,22 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
 class Profile:
     """f(t) with a lower and an upper bound; each point of the curve is computed once.
 
-    Once ``MAX_CPU_SECONDS`` are spent, bounds at further points follow from those known: delta decreases in eps.
+    Where points take long they come from ``coarse``, a wider bracket of the same curve. Once ``MAX_CPU_SECONDS`` are
+    spent, bounds at further points follow from those known: delta decreases in eps.
     """
 
-    def __init__(self, curve: Curve):
-        self.curve = curve
+    def __init__(self, curve: Curve, coarse: Curve | None = None):
+        self.curve, self.coarse = curve, curve if coarse is None else coarse
         self.top = max(math.fsum(n * pair.support[1] for pair, n in run) for run in curve.process.directions())
         self.known: dict[float, tuple[float, float]] = {}
         self.start = time.process_time()
 
     def out_of_time(self) -> bool:
         """Tell whether no further point is computed."""
-        return time.process_time() - self.start > MAX_CPU_SECONDS
+        return self._seconds() > MAX_CPU_SECONDS
+
+    def _seconds(self) -> float:
+        return time.process_time() - self.start
 
     def at(self, log_t: float) -> tuple[float, float]:
         eps = abs(log_t)
@@ -72,7 +76,8 @@ class Profile:
             low, high = self._between(eps)
         elif eps not in self.known:
             try:
-                bracket: Bracket = self.curve.delta_bracket(eps)
+                curve = self.curve if self._seconds() <= FINE_CPU_SECONDS else self.coarse
+                bracket: Bracket = curve.delta_bracket(eps)
                 self.known[eps] = (float(bracket.lower or 0.0), float(bracket.safe))
             except Unsupported:
                 # the curve has no answer here
@@ -91,7 +96,9 @@ class Profile:
         return max(lows, default=0.0), min(highs, default=1.0)
 
 
-def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, Any] | None:
+def attack_bounds(
+    curve: Curve, rates: tuple[float, ...] = RATES, *, coarse: Curve | None = None
+) -> dict[str, Any] | None:
     """Bound the advantage (largest TPR - FPR) and the TPR at each false-positive rate from both sides.
 
     The advantage is delta(0), the total variation distance. The bounds are those of the trade-off function that the
@@ -99,12 +106,13 @@ def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, A
 
     Args:
         curve: a curve of notion approximate-dp and claim exact or certified; None is returned for any other.
+        coarse: a wider bracket of the same curve, for points that take long.
     Source:
         Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
     """
     if curve.notion != "approximate-dp" or curve.claim not in ("exact", "certified"):
         return None
-    profile = Profile(curve)
+    profile = Profile(curve, coarse)
     low, high = profile.at(0.0)
     rows = []
     for rate in rates:

@@ -17,8 +17,9 @@ from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
 
-# relative width of the brackets from which bounds on attacks are derived: many points, each needing fewer digits
-ATTACK_TOL = 1e-5
+# relative widths of the brackets from which bounds on attacks are derived: many points, each needing fewer digits; the
+# second where points take long
+ATTACK_TOLS = (1e-5, 3e-4)
 
 
 def budget(
@@ -139,7 +140,8 @@ def answer(
             )
             extra["parameters"] = figures.as_dict()
     if attack:
-        bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, ATTACK_TOL)))
+        fine, coarse = (evaluate.curve(subject.process, accountant, max(tol, attack_tol)) for attack_tol in ATTACK_TOLS)
+        bounds = attacks.attack_bounds(fine, coarse=coarse)
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
     return row.with_extra(**extra)
