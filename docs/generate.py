@@ -37,16 +37,16 @@ def parts() -> dict[str, Callable[[], str]]:
 
 def pages() -> dict[Path, tuple[str, str]]:
     """Return the text of each page that has generated parts, as it is and as it should be."""
-    functions, made = parts(), dict[str, str]()
+    functions, generated = parts(), dict[str, str]()
     texts = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         names = [name for _, name, _, _ in PART.findall(text)]
         for name in names:
-            if name not in made:
-                made[name] = functions[name]()
+            if name not in generated:
+                generated[name] = functions[name]()
         if names:
-            texts[page] = (text, PART.sub(lambda part: part[1] + made[part[2]] + part[4], text))
+            texts[page] = (text, PART.sub(lambda part: part[1] + generated[part[2]] + part[4], text))
     return texts
 
 

@@ -83,14 +83,14 @@ def _blocks(text: str) -> Iterator[Block]:
         yield Block(language, body, file, needs.group(1) if needs else "")
 
 
-def run_page(page: Path, folder: Path, capfd: pytest.CaptureFixture[str], found: frozenset[str]) -> int:
+def run_page(page: Path, folder: Path, capfd: pytest.CaptureFixture[str], data_sets: frozenset[str]) -> int:
     """Run a page's blocks in ``folder``, which is the current one, and return the number of commands that ran.
 
-    found: the data sets that this machine has.
+    data_sets: the data sets that this machine has.
     """
     count, names = 0, dict[str, Any]()
     for block in blocks(page):
-        if block.needs and block.needs not in found:
+        if block.needs and block.needs not in data_sets:
             continue
         if block.file:
             path = folder / block.file

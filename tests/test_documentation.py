@@ -33,16 +33,16 @@ def relative(path: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def found() -> frozenset[str]:
+def data_sets() -> frozenset[str]:
     """Return the names of the data sets that this machine has."""
     return frozenset(str(row["name"]) for row in list_data.listing(None) if row["status"] == "found")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE, ids=relative)
-def test_commands_run_and_print_what_the_page_shows(page, capfd, tmp_path, monkeypatch, found):
+def test_commands_run_and_print_what_the_page_shows(page, capfd, tmp_path, monkeypatch, data_sets):
     monkeypatch.chdir(tmp_path)
-    ran = run_page(page, tmp_path, capfd, found)
+    ran = run_page(page, tmp_path, capfd, data_sets)
     assert ran or any(block.needs for block in blocks(page))
 
 

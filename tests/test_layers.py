@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "wpriv"
 FLOORS = (
     ("_version", "hints"),
     ("errors",),
-    ("numerics", "files"),
+    ("numerics", "files", "verify"),
     ("core", "randomness"),
     ("config", "pld", "mechanisms", "data"),
     ("accountants", "transport", "models"),
@@ -40,6 +40,7 @@ HOMES = {
     "rich": ("cli",),
     "typer": ("cli",),
     "joblib": ("run",),
+    "flint": ("verify",),
 }
 PLD_USERS = ("accountants/pld.py", "accountants/pdp.py")
 FILES = sorted(ROOT.rglob("*.py"))

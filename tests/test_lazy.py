@@ -44,6 +44,7 @@ def loaded_by_command(*argv: str) -> set[str]:
         ("calibrate", "--help"),
         ("data", "--help"),
         ("privatize", "--help"),
+        ("verify", "--help"),
     ],
     ids=" ".join,
 )

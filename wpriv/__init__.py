@@ -2,8 +2,8 @@
 
 The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``privatize``. A process
 is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its sampling (``Poisson``,
-``FixedSize``, ``Allocation``); ``curve`` is its privacy curve. Everything loads on first use, so that ``import wpriv``
-costs nothing.
+``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve. Everything loads on first use, so that
+``import wpriv`` costs nothing.
 """
 
 from wpriv._version import __version__ as __version__
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wpriv.core.guarantee import Bracket, Curve, Guarantee
     from wpriv.core.mechanism import Mechanism
     from wpriv.core.process import Process, Step
-    from wpriv.core.sampling.kinds import Allocation, FixedSize, Poisson, Sampling
+    from wpriv.core.sampling.kinds import Allocation, FixedSize, Poisson, Sampling, Shuffle
     from wpriv.mechanisms.discrete_gauss import DiscreteGauss
     from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
     from wpriv.mechanisms.dp import Dp
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from wpriv.run.accounting.calibrate import Calibration, calibrate
     from wpriv.run.comparison.compare import compare
     from wpriv.run.local.privatize import privatize
+    from wpriv.run.training.own_loop import training_loop
     from wpriv.run.training.train import train
 
 _HOMES = {
     "wpriv.core.guarantee": ("Bracket", "Curve", "Guarantee"),
     "wpriv.core.mechanism": ("Mechanism",),
     "wpriv.core.process": ("Process", "Step"),
-    "wpriv.core.sampling.kinds": ("Allocation", "FixedSize", "Poisson", "Sampling"),
+    "wpriv.core.sampling.kinds": ("Allocation", "FixedSize", "Poisson", "Sampling", "Shuffle"),
     "wpriv.mechanisms.discrete_gauss": ("DiscreteGauss",),
     "wpriv.mechanisms.discrete_laplace": ("DiscreteLaplace",),
     "wpriv.mechanisms.dp": ("Dp",),
@@ -66,6 +67,7 @@ _HOMES = {
     "wpriv.run.accounting.calibrate": ("Calibration", "calibrate"),
     "wpriv.run.comparison.compare": ("compare",),
     "wpriv.run.local.privatize": ("privatize",),
+    "wpriv.run.training.own_loop": ("training_loop",),
     "wpriv.run.training.train": ("train",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
@@ -93,6 +95,7 @@ __all__ = [
     "RandomizedResponse",
     "RdpCurve",
     "Sampling",
+    "Shuffle",
     "Step",
     "TruncatedGauss",
     "TruncatedLaplace",
@@ -105,6 +108,7 @@ __all__ = [
     "curve",
     "privatize",
     "train",
+    "training_loop",
 ]
 
 

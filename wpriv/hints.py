@@ -62,9 +62,11 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("optimal optimal-composition kairouz", ("kov",), ""),
     ("bernoulli binomial iid", ("poisson",), "each record is drawn independently"),
     ("balls-in-bins random-allocation allocated", ("allocation",), "each record in one random step of every pass"),
+    ("shuffled shuffling shuffled-batches reshuffling random-reshuffling random-shuffling", ("shuffle",), ""),
     ("uniform without-replacement swor subset fixed-size", ("fixed",), "batches of a fixed size, without replacement"),
     ("full full-batch no", ("none",), ""),
-    ("add-or-remove add-or-remove-one add-remove-one unbounded zero-out", ("add-remove",), _ADD_REMOVE),
+    ("add-or-remove add-or-remove-one add-remove-one unbounded", ("add-remove",), _ADD_REMOVE),
+    ("zeroed-out zero-out-one zeroing-out null-record ghost-record", ("zero-out",), "batch sizes are public"),
     ("bounded substitute substitution swap replace replacement change-one", ("replace-one",), _REPLACE_ONE),
 )
 ALIASES = {term: (names, remark) for terms, names, remark in _SYNONYMS for term in terms.split()}

@@ -43,7 +43,7 @@ KINDS = {"none": "N", "poisson": "P", "fixed": "F"}
 
 def mechanisms() -> str:
     """Return a table of the mechanisms: parameters, and neighbouring relations for each sampling."""
-    with _example_folder():
+    with _ExampleFolder():
         names = registry.names("mechanisms")
         assert set(names) == set(EXAMPLES), f"give every mechanism an example in {__file__}"
         lines = ["| mechanism | parameters | without sampling | poisson | fixed |", "|---|---|---|---|---|"]
@@ -58,7 +58,7 @@ def mechanisms() -> str:
 
 def accountants() -> str:
     """Return a table of the accountants: claim, and the samplings covered for each mechanism."""
-    with _example_folder():
+    with _ExampleFolder():
         names = registry.names("mechanisms")
         lines = [f"| accountant | claim | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
         for accountant in registry.names("accountants"):
@@ -69,7 +69,7 @@ def accountants() -> str:
         return "\n".join(lines) + "\n"
 
 
-class _example_folder:
+class _ExampleFolder:
     """A temporary current folder that holds the tables of the examples of ``histogram`` and ``rdp-curve``."""
 
     def __enter__(self) -> None:

@@ -78,7 +78,7 @@ NAMES = {
         "wdp:variant=",
         "pld:",
     ],
-    "--sampling": ["poison", "", "shuffle", "0", "poisson,fixed"],
+    "--sampling": ["poison", "", "shufle", "0", "poisson,fixed"],
     "--adjacency": ["sideways", "", "0", "add"],
     "--sweep": [
         "n",

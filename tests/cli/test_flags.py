@@ -33,7 +33,7 @@ def test_as_flags_leaves_arguments_that_the_command_lacks():
     ("line", "code", "flag"),
     [
         (
-            "budget --mech gauss --sigma 1 --sampling poisson --rate 0.1 --adjacency replace-one --delta 1e-5",
+            "budget --mech laplace --scale 1 --sampling poisson --rate 0.1 --adjacency replace-one --delta 1e-5",
             3,
             "--adjacency add-remove",
         ),

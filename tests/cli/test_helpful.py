@@ -88,5 +88,5 @@ def test_a_table_whose_lines_are_not_all_on_the_screen_says_so_and_names_the_fil
     lines = len((out / "table.csv").read_text().splitlines()) - 1
     shown = sum(bool(re.match(r"[0-9.]+ +[0-9.e-]+$", text)) for text in captured.out.splitlines())
     assert (lines, shown) == (count, min(count, 24))
-    said = f"the screen shows 24 of {count} lines; {out / 'table.csv'} has all" in captured.err
-    assert said == (count > 24)
+    note_shown = f"the screen shows 24 of {count} lines; {out / 'table.csv'} has all" in captured.err
+    assert note_shown == (count > 24)

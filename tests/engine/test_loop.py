@@ -43,9 +43,9 @@ def still(folder, *, multiplier=1.3, bound=0.4, size=20000, seed=0, mask=0.0):
 
 
 def steps_of(own: Engine) -> tuple[np.ndarray, np.ndarray]:
-    own.step()
+    own.step(own.sampler.draw())
     first = weights(own).double().numpy()
-    own.step()
+    own.step(own.sampler.draw())
     return first, weights(own).double().numpy() - first
 
 
@@ -382,5 +382,5 @@ def test_noise_on_a_gpu_has_the_same_law(tmp_path):
     )
     job = Job(own.job.model.cuda(), lambda _: gathered, dict)
     there = Engine(job, own.schedule, training_seeds(0), tmp_path, torch.device("cuda"), identity="still")
-    there.step()
+    there.step(there.sampler.draw())
     assert stats.kstest(weights(there).cpu().double().numpy() / (1.3 * 0.4 / 10), "norm").pvalue > 1e-4

@@ -219,4 +219,4 @@ def test_a_fork_goes_from_rounded_to_exact_noise_and_both_are_paid_for(tmp_path)
 def test_every_task_that_knows_of_exact_noise_decides_it_from_the_recipe():
     default = TaskSpec.supports_exact_noise
     known = {name for name in registry.names("tasks") if tasks.load(name).supports_exact_noise is not default}
-    assert known == {*SUMS, "adapt"}
+    assert known == {*SUMS, "adapt", "fit"}

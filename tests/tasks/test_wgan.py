@@ -215,13 +215,8 @@ def test_an_interrupted_run_goes_on_bit_for_bit(run, tmp_path):
         asked.append(1)
         return "a test" if len(asked) == 3 else None
 
-    from wpriv.engine import launch
-
-    real = launch.launch
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(launch, "launch", lambda *rest, **more: real(*rest, **{**more, "stop": stop}))
-        with pytest.raises(Interrupted):
-            train.run(made, tmp_path / "cut", root=tmp_path)
+    with pytest.raises(Interrupted):
+        train.run(made, tmp_path / "cut", root=tmp_path, stop=stop)
     train.run(made, tmp_path / "cut", resume=True, root=tmp_path)
     one, two = (checkpoint.load(folder / "model.pt")["weights"] for folder in (whole.out, tmp_path / "cut"))
     assert int(one["steps"]) == 6

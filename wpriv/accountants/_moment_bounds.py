@@ -9,7 +9,7 @@ import numpy as np
 
 from wpriv.core.guarantee import Bracket, Curve, safe_exp
 from wpriv.core.loss_moments import log_moment
-from wpriv.core.process import Process, WeightedPairs, log_finite, refuse_allocation
+from wpriv.core.process import Process, WeightedPairs, log_finite, refuse_passes
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
@@ -45,9 +45,9 @@ def moment_curve(process: Process, *, accountant: str, source: str, conversion: 
         conversion: "rdp" (Canonne, Kamath, Steinke 2020) or "tail" (Chernoff's bound: Abadi et al. 2016, Mironov 2017).
         lam: [k] the orders of the moments to choose from; all real orders where None.
     Raises:
-        Unsupported: some step has distinguishing events, so that every moment is infinite, or random allocation.
+        Unsupported: some step has distinguishing events, so that every moment is infinite, or sampling by passes.
     """
-    refuse_allocation(process, accountant)
+    refuse_passes(process, accountant)
     to_log_delta, to_epsilon = CONVERSIONS[conversion]
     directions = [LogMoments(pairs) for pairs in process.renyi_directions()]
     infinity = max(moments.mass_at_plus_infinity for moments in directions)

@@ -12,7 +12,7 @@ import numpy as np
 
 from wpriv.accountants._single_release import SingleRelease, single_releases
 from wpriv.core.guarantee import Bracket, Curve, safe_exp
-from wpriv.core.process import Process, refuse_allocation
+from wpriv.core.process import Process, refuse_passes
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.root_finding import minimize_quasiconvex
 
@@ -29,7 +29,7 @@ _SHARES = (1e-15, 1.0)  # n delta_i as a share of delta
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """Account for a process by advanced composition of the exact profiles of single releases; ``tol`` is not used."""
-    refuse_allocation(process, "advanced")
+    refuse_passes(process, "advanced")
     steps = single_releases(process)
     count, pure = sum(step.n for step in steps), _pure(steps)
 

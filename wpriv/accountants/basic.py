@@ -12,7 +12,7 @@ import numpy as np
 
 from wpriv.accountants._single_release import SingleRelease, single_releases
 from wpriv.core.guarantee import Bracket, Curve, safe_exp
-from wpriv.core.process import Process, refuse_allocation
+from wpriv.core.process import Process, refuse_passes
 from wpriv.numerics.root_finding import smallest_meeting
 
 NOTION = "approximate-dp"
@@ -28,7 +28,7 @@ _LOWEST = -1e5  # ln of a delta far below the smallest double
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """Account for a process by basic composition of the exact profiles of single releases; ``tol`` is not used."""
-    refuse_allocation(process, "basic")
+    refuse_passes(process, "basic")
     steps = single_releases(process)
     top = math.fsum(step.n * step.top for step in steps)
     floor = math.fsum(step.n * step.mass_at_plus_infinity for step in steps)

@@ -14,7 +14,7 @@ import numpy as np
 from wpriv.accountants import _bdp_estimator
 from wpriv.core.guarantee import Bracket, Curve
 from wpriv.core.pair_distances import Observed
-from wpriv.core.process import Process, Step, refuse_allocation
+from wpriv.core.process import Process, Step, refuse_passes, refuse_special_sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
@@ -60,7 +60,8 @@ def account(
         Unsupported: nothing was observed, fewer than three pairs, or another mechanism or sampling.
         UsageError: an option out of range.
     """
-    refuse_allocation(process, "bdp")
+    refuse_passes(process, "bdp")
+    refuse_special_sampling(process, "bdp")
     if form not in FORMS or pairs not in ("combinations", "independent"):
         raise UsageError(
             f"bdp: form must be strong or weak, pairs combinations or independent; found {form!r} and {pairs!r}"

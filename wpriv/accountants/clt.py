@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from wpriv.accountants._normal_approximation import composed
 from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
-from wpriv.core.process import Process, refuse_allocation
+from wpriv.core.process import Process, refuse_passes
 
 NOTION = "approximate-dp"
 CLAIM = "approximate"
@@ -23,7 +23,7 @@ A central limit: accurate for many small steps near the bulk, far too low in the
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """Account for a process as if its composed loss were normal; ``tol`` is not used."""
-    refuse_allocation(process, "clt")
+    refuse_passes(process, "clt")
     sums = [composed(pairs) for pairs in process.directions()]
 
     def log_delta(eps: float) -> float:

@@ -14,7 +14,7 @@ from scipy.special import erf, ndtr
 
 from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
 from wpriv.core.loss_pair import gaussian_mu
-from wpriv.core.process import Process, Step, refuse_allocation
+from wpriv.core.process import Process, Step, refuse_passes, refuse_special_sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.conversions import normal_log_delta
 
@@ -46,7 +46,8 @@ def account(process: Process, *, tol: float = 1e-3, formula: str = "sampling") -
         Unsupported: some step is not Gaussian, or its noise is so small that mu of the limit overflows.
         UsageError: an unknown formula.
     """
-    refuse_allocation(process, "gdp-clt")
+    refuse_passes(process, "gdp-clt")
+    refuse_special_sampling(process, "gdp-clt")
     if formula not in FORMULAS:
         raise UsageError(f"gdp-clt: formula must be one of {', '.join(FORMULAS)}; found {formula!r}")
     kind = KINDS.get(formula)

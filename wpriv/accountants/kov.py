@@ -16,7 +16,7 @@ import numpy as np
 from wpriv.accountants._randomized_response import response_log_delta
 from wpriv.accountants._single_release import SingleRelease, single_releases
 from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
-from wpriv.core.process import Process, refuse_allocation
+from wpriv.core.process import Process, refuse_passes
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.root_finding import minimize_quasiconvex
@@ -37,7 +37,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: the steps are not all equal.
     """
-    refuse_allocation(process, "kov")
+    refuse_passes(process, "kov")
     steps = single_releases(process)
     if len(steps) > 1:
         raise Unsupported(

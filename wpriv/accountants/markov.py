@@ -15,7 +15,7 @@ import numpy as np
 
 from wpriv.accountants._moment_bounds import LAMBDAS, LogMoments
 from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
-from wpriv.core.process import Process, refuse_allocation
+from wpriv.core.process import Process, refuse_passes
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.root_finding import minimize_quasiconvex
 
@@ -32,7 +32,7 @@ _COARSE = np.concatenate([[0.0], np.geomspace(*LAMBDAS, 145)])
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """Account for any process by Markov's inequality at every tail; ``tol`` is not used."""
-    refuse_allocation(process, "markov")
+    refuse_passes(process, "markov")
     directions = [LogMoments(pairs) for pairs in process.directions()]
     if any(math.isinf(at.log_finite) for at in directions):  # no loss is finite in one order: delta is 1 at every eps
         return Curve(

@@ -14,7 +14,7 @@ import numpy as np
 
 from wpriv.accountants._moment_bounds import LogMoments
 from wpriv.core.guarantee import Bracket, Curve, safe_exp
-from wpriv.core.process import Process, refuse_allocation
+from wpriv.core.process import Process, refuse_passes
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta
@@ -58,7 +58,7 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve
         Unsupported: some step has distinguishing events, so that its divergences are infinite. UsageError: an order of
             at most 1.
     """
-    refuse_allocation(process, "rdp-filter")
+    refuse_passes(process, "rdp-filter")
     if order != 0 and not order > 1:
         raise UsageError(
             f"rdp-filter: the order must be greater than 1 (0: those around the best one for the first step); found "
@@ -126,7 +126,7 @@ def first_kind(process: Process) -> Process:
     """The first kind of step of a process with all of its compositions, as a process."""
     first = process.steps[0]
     n = sum(step.n for step in process.steps if dataclasses.replace(step, n=first.n) == first)
-    return Process((dataclasses.replace(first, n=n),), process.adjacency)
+    return process.with_steps((dataclasses.replace(first, n=n),))
 
 
 def best_order(process: Process, *, eps: float | None = None, delta: float | None = None) -> float:

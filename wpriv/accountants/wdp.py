@@ -17,7 +17,7 @@ from wpriv.accountants import _wdp_formulas
 from wpriv.core.guarantee import Bracket, Curve
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
-from wpriv.core.process import Process, Step, refuse_allocation
+from wpriv.core.process import Process, Step, refuse_passes, refuse_special_sampling
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import wasserstein_1d
@@ -77,7 +77,8 @@ def account(
     Raises:
         Unsupported: nothing was observed, or the variant does not cover some step. UsageError: an option out of range.
     """
-    refuse_allocation(process, "wdp")
+    refuse_passes(process, "wdp")
+    refuse_special_sampling(process, "wdp")
     wasserstein_1d.check_order(order)
     if variant not in VARIANTS:
         raise UsageError(f"wdp: variant must be one of {', '.join(VARIANTS)}; found {variant!r}")

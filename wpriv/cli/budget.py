@@ -39,6 +39,7 @@ def command(
     curve: Curve = False,
     max_eps: MaxEps = None,
     adaptive: Adaptive = False,
+    certificate: flags.Certificate = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: flags.Quiet = False,
@@ -55,7 +56,13 @@ def command(
     if recipe is None:
         names, question = job.accountant or ["pld"], job.question()
         process = build_process.described_process(
-            job.mech, params=job.params(), **job.schedule(), adjacency=job.adjacency, history=history, observed=observed
+            job.mech,
+            params=job.params(),
+            **job.schedule(),
+            adjacency=job.adjacency,
+            group=job.group,
+            history=history,
+            observed=observed,
         )
     else:
         from wpriv.run import load_recipe
@@ -72,10 +79,17 @@ def command(
         raise UsageError(
             "--adaptive has an accountant of its own and gives one number; leave out --curve and --accountant"
         )
+    if certificate is not None and (curve or adaptive or len(names) > 1 or names == ["all"]):
+        raise UsageError(
+            "--certificate holds one answer for fixed parameters; leave out --curve and --adaptive, and give "
+            "--accountant once"
+        )
     if curve:
         _print_curve(process, names[0], question, mode)
     else:
-        _print_answer(process, names, question | ({"adaptive": True} if adaptive else {}), limit, mode, explain)
+        _print_answer(
+            process, names, question | ({"adaptive": True} if adaptive else {}), limit, mode, explain, certificate
+        )
 
 
 def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -> None:
@@ -86,7 +100,7 @@ def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -
 
 
 def _print_answer(
-    process: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool
+    process: Any, names: list[str], question: dict[str, Any], limit: float | None, mode: str, explain: bool, file: Any
 ) -> None:
     from wpriv.cli import guarantee_output
     from wpriv.run.accounting import budget, evaluate, gate, plausibility, tabulate
@@ -106,6 +120,11 @@ def _print_answer(
     else:
         refused = [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in answers.refused]
         guarantee_output.print_guarantees(rows, refused, mode, limit)
+    if file is not None:
+        from wpriv.cli import output
+        from wpriv.run.accounting import certificates
+
+        output.say("wrote", certificates.write(rows[0], file))
     if limit is not None:
         gate.check_max_eps(rows, limit)
 

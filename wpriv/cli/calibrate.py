@@ -20,6 +20,7 @@ def command(
     job: flags.Job,
     recipe: flags.Recipe = None,
     compare_classical: Classical = False,
+    certificate: flags.Certificate = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: flags.Quiet = False,
@@ -50,6 +51,11 @@ def command(
 
         row = row.with_extra(explain=explanation(row))
     guarantee_output.print_guarantee(row, mode)
+    if certificate is not None:
+        from wpriv.cli import output
+        from wpriv.run.accounting import certificates
+
+        output.say("wrote", certificates.write(row, certificate))
 
 
 def _arguments(job: flags.Job) -> dict[str, Any]:
@@ -62,6 +68,7 @@ def _arguments(job: flags.Job) -> dict[str, Any]:
         **job.params(),
         **job.schedule(),
         "adjacency": job.adjacency,
+        "group": job.group,
         "accountant": names[0],
         **job.question(),
     }

@@ -93,7 +93,7 @@ def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) ->
 
     if given := [name for name, value in others.items() if value]:
         raise UsageError(f"--why chooses the accountants and assumptions for one mechanism; leave out --{given[0]}")
-    process = {"mech": job.mech, **job.params(), **job.schedule()}
+    process = {"mech": job.mech, **job.params(), **job.schedule(), "group": job.group}
     comparison_output.print_interpretations(compare.readings(process, **job.question()), mode)
 
 
@@ -107,5 +107,5 @@ def _recipe(
     data |= {key: value for key, value in (("figure", figure), ("sweep", axes)) if value}
     swept = [axis["over"] for axis in axes]
     return data | flag_recipes.steps_of_flags(
-        job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed
+        job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed, job.group
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +39,7 @@ N = Annotated[Text, typer.Option("--n", metavar="K", help="Number of composition
 Epochs = Annotated[Text, typer.Option("--epochs", metavar="E", help="Instead of --n: n = ceil(E / rate).")]
 SamplingKind = Annotated[
     Text,
-    typer.Option("--sampling", metavar="KIND", help="none, poisson, fixed (size, without replacement), or allocation."),
+    typer.Option("--sampling", metavar="KIND", help="none, poisson, fixed (no replacement), allocation, or shuffle."),
 ]
 Rate = Annotated[
     Text, typer.Option("--rate", metavar="Q", help="Share of the records that takes part in a step: 0.01, 256/60000.")
@@ -47,7 +48,24 @@ Batch = Annotated[Text, typer.Option("--batch", metavar="B", help="Instead of --
 Records = Annotated[
     Text, typer.Option("--records", metavar="N", help="Size of the data set (never the number of compositions).")
 ]
-Adjacency = Annotated[Text, typer.Option("--adjacency", metavar="NAME", help="Neighbours: add-remove or replace-one.")]
+MaxBatch = Annotated[
+    Text,
+    typer.Option(
+        "--max-batch", metavar="B", help="For poisson: of more than B records drawn, keep a random B; with --records."
+    ),
+]
+Bands = Annotated[
+    Text,
+    typer.Option(
+        "--bands", metavar="B", help="For poisson: n steps of a B-banded matrix mechanism, read as n/B at rate B x Q."
+    ),
+]
+Group = Annotated[
+    Text, typer.Option("--group", metavar="M", help="Largest number of records of one person (default 1).")
+]
+Adjacency = Annotated[
+    Text, typer.Option("--adjacency", metavar="NAME", help="Neighbours: add-remove, replace-one, or zero-out.")
+]
 Eps = Annotated[Text, typer.Option("--eps", metavar="X", help="Epsilon, at least 0.")]
 Delta = Annotated[Text, typer.Option("--delta", metavar="X", help="Delta, strictly between 0 and 1.")]
 Accountant = Annotated[
@@ -81,6 +99,10 @@ Observed = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print a header and rows of comma-separated values.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the bare number, rounded to the safe side.")]
+Certificate = Annotated[
+    Path | None,
+    typer.Option("--certificate", metavar="FILE", help="Write what `wpriv verify` needs to re-prove the answer."),
+]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Add formula, sources, assumptions and how each flag was read.")
 ]
@@ -101,7 +123,10 @@ class Job:
     rate: Rate = None
     batch: Batch = None
     records: Records = None
+    max_batch: MaxBatch = None
+    bands: Bands = None
     adjacency: Adjacency = None
+    group: Group = None
     eps: Eps = None
     delta: Delta = None
     accountant: Accountant = None
@@ -120,7 +145,7 @@ class Job:
 
     def schedule(self) -> dict[str, Any]:
         """Return the number of compositions and the sampling."""
-        keys = ("n", "epochs", "rate", "batch", "records")
+        keys = ("n", "epochs", "rate", "batch", "records", "max_batch", "bands")
         sampling = "none" if self.sampling is None else self.sampling
         return {"sampling": sampling} | {key: getattr(self, key) for key in keys}
 
@@ -204,8 +229,8 @@ def params(param: Sequence[str] | None, **named: Text) -> dict[str, Any]:
         name = name.strip().replace("-", "_")
         if name in values:
             raise UsageError(f"the parameter {name} is given twice; give it once")
-        if name in ("mech", "n", "sampling", "rate"):
-            raise UsageError(f"--param cannot set {name}; use --{name}")
+        if name in ("mech", "n", "sampling", "rate", "group", "bands", "max_batch"):
+            raise UsageError(f"--param cannot set {name}; use --{name.replace('_', '-')}")
         values[name] = value
     return values
 

@@ -150,17 +150,24 @@ def _circumstances(row: Guarantee) -> str:
     kinds = list(dict.fromkeys(_sampling(step) for step in steps))
     sampling = kinds[0] if len(kinds) == 1 else f"{len(kinds)} different samplings"
     total = sum(step["n"] for step in steps)
+    group = f" in groups of {row.process.group} records" if row.process.group > 1 else ""
+    neighbours = f"{row.process.adjacency} neighbours{group}"
     parts = "" if len(steps) == 1 else f" in {len(steps)} kinds of step"
-    return f"{row.process.adjacency} neighbours, {sampling}, n = {total} composition{'s' if total != 1 else ''}{parts}"
+    return f"{neighbours}, {sampling}, n = {total} composition{'s' if total != 1 else ''}{parts}"
 
 
 def _sampling(step: Mapping[str, Any]) -> str:
-    return "no sampling" if step["sampling"] == "none" else f"{step['sampling']} sampling at rate {step['rate']:.6g}"
+    if step["sampling"] == "none":
+        return "no sampling"
+    cut = f" in batches of at most {step['max_batch']}" if "max_batch" in step else ""
+    return f"{step['sampling']} sampling at rate {step['rate']:.6g}{cut}"
 
 
 def _mechanism(step: Mapping[str, Any]) -> str:
     """'gauss (sigma 4, sensitivity 1)' from the description of a step."""
-    values = {k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate") and v is not None}
+    values = {
+        k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate", "max_batch") and v is not None
+    }
     words = ", ".join(f"{k} {echo(v)}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items())
     return f"{step['mech']} ({words})"
 

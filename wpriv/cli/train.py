@@ -64,6 +64,7 @@ def command(
     jobs: Jobs = 1,
     shard: Shard = None,
     backend: Backend = "loky",
+    certificate: flags.Certificate = None,
     as_json: flags.Json = False,
 ) -> None:
     """Train with differential privacy, and account for the releases that really happened.
@@ -81,6 +82,8 @@ def command(
     sweep.check_backend(backend)
     loaded = train.recipe_of(recipe, quick=quick, changes=_changes(changes or []))
     folder = out or train.default_out(loaded)
+    if certificate is not None and (dry_run or loaded.training is None or loaded.training.sweep is not None):
+        raise UsageError("--certificate is for one training that runs; leave it out of a sweep and of --dry-run")
     if loaded.training is not None and loaded.training.sweep is not None:
         if fork or fresh:
             raise UsageError(
@@ -92,7 +95,7 @@ def command(
     elif shard is not None or jobs > 1:
         raise UsageError("--jobs and --shard need a recipe with the key 'sweep'; this recipe has none. Leave them out")
     else:
-        _train(loaded, folder, data_root, dry_run, as_json, device, resume=resume, fork=fork, fresh=fresh)
+        _train(loaded, folder, data_root, dry_run, as_json, device, certificate, resume=resume, fork=fork, fresh=fresh)
 
 
 def _sweep(
@@ -111,7 +114,14 @@ def _sweep(
 
 
 def _train(
-    recipe: LoadedRecipe, out: Path, root: Path | None, dry_run: bool, as_json: bool, device: str, **start: Any
+    recipe: LoadedRecipe,
+    out: Path,
+    root: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    device: str,
+    certificate: Path | None,
+    **start: Any,
 ) -> None:
     from wpriv.cli import terminal, training_output
     from wpriv.run.training import process_group, train
@@ -124,6 +134,11 @@ def _train(
         trained = train.run(recipe, out, device=device, root=root, say=say, **start)
     if process_group.is_main():  # only the first of several processes (torchrun) prints
         training_output.print_training(trained, as_json)
+        if certificate is not None:
+            from wpriv.cli import output
+            from wpriv.run.accounting import certificates
+
+            output.say("wrote", certificates.write(certificates.best(trained.guarantees), certificate))
     trained.require()
 
 

@@ -122,6 +122,20 @@ class PluginRef(StrictModel):
         return dict(self.model_extra or {})
 
 
+class OwnCode(PluginRef):
+    """A plug-in by name, or a function or class of that name in a Python file of the user's."""
+
+    file: Word | None = Field(None, description="a Python file of your own (.py) that defines the name; it is run")
+    sha256: Word | None = Field(
+        None, description="first 16 digits of the SHA-256 of that file, filled in; a file with another one is refused"
+    )
+
+    @property
+    def own(self) -> bool:
+        """Tell whether the name is one of the user's file."""
+        return self.file is not None and self.file.endswith(".py")
+
+
 class Expect(StrictModel):
     """A published number: the row (``where``), the columns with their values, the tolerance and the source."""
 

@@ -32,11 +32,11 @@ def resolve(document: Document, *, quick: bool = False, folder: Path | None = No
     """Resolve a document, with or without its ``quick`` overrides, whatever it holds.
 
     Args:
-        folder: of the recipe, which files that mechanisms read are named relative to; their paths become absolute.
+        folder: of the recipe. Files of mechanisms and Python files are looked for there; their paths become absolute.
     """
     kind, panels = document.data.get("kind"), document.data.get("panels")
     if kind == "train":
-        parts = [resolve_train.resolve(document, quick=quick)]
+        parts = [resolve_train.resolve(document, quick=quick, folder=folder)]
     elif kind == "compare":
         paths: list[Key] = [("panels", i) for i in range(len(panels))] if isinstance(panels, list) else []
         parts = [_merged(document, path, quick) for path in paths or [()]]

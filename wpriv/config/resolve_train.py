@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from wpriv.config.document import Document
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError
+from wpriv.files import python_file
 
 # keys that only the published procedure (clip: batch-mean) has
 BATCH_MEAN = ("norm", "mask")
@@ -16,10 +18,16 @@ BATCH_MEAN = ("norm", "mask")
 COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "quick")
 # keys whose override replaces them as a whole: parts of two sweeps make no sense together
 REPLACED = ("sweep",)
+# keys whose value may name a Python file of the user's
+OWN_CODE = ("model", "data")
 
 
-def resolve(document: Document, *, quick: bool = False) -> Document:
-    """Merge the ``quick`` overrides of a recipe of kind train into it, or leave them out."""
+def resolve(document: Document, *, quick: bool = False, folder: Path | None = None) -> Document:
+    """Merge the ``quick`` overrides of a recipe of kind train into it, or leave them out.
+
+    Args:
+        folder: of the recipe. Python files that it names are looked for there first, and their digests are filled in.
+    """
     data = {key: value for key, value in document.data.items() if key != "quick"}
     if quick:
         written = document.data.get("quick")
@@ -27,7 +35,24 @@ def resolve(document: Document, *, quick: bool = False) -> Document:
         # published numbers, claims and the time are about the full run
         dropped = {"expect", "claims", "time", *(key for key in REPLACED if key in overrides)}
         data = merged({key: value for key, value in data.items() if key not in dropped}, overrides)
+    data |= {key: _located(data[key], folder) for key in OWN_CODE if _names_code(data.get(key))}
     return Document(document.name, document.lines, data, document.keys, document.values)
+
+
+def _names_code(reference: Any) -> bool:
+    """Tell whether a value names a Python file."""
+    return isinstance(reference, dict) and isinstance(reference.get("file"), str) and reference["file"].endswith(".py")
+
+
+def _located(reference: dict[str, Any], folder: Path | None) -> dict[str, Any]:
+    """A reference to a Python file with its path as found beside the recipe, and with its digest if it can be read."""
+    path = Path(reference["file"])
+    if folder is not None and (folder / path).is_file():
+        path = (folder / path).resolve()
+    try:
+        return {"sha256": python_file.digest(path), **reference, "file": str(path)}
+    except MissingResource:
+        return reference
 
 
 def written_out(model: Train) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from wpriv.core.parameters import type_words
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
 ADJACENCY = "neighbouring relation; left out, it follows from the sampling and the mechanism"
+GROUP = "largest number of records of one person, who is protected as a whole; 1 where left out"
 # tables of a process, with the columns that a published number may be about; plug-ins of tables name their own
 PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
@@ -54,10 +55,10 @@ class Step(StrictModel):
 
     mech: Word = Field(description="a mechanism; its parameters (sigma, scale, ...) stand beside this key")
     n: Count | None = Field(None, description="number of compositions; 1 where neither n nor epochs is given")
-    sampling: Literal["none", "poisson", "fixed", "allocation"] | None = Field(
+    sampling: Literal["none", "poisson", "fixed", "allocation", "shuffle"] | None = Field(
         None,
-        description="how records are drawn for each composition: not at all, by Poisson, a fixed number, or one "
-        "step of each pass for each record (allocation)",
+        description="how records are drawn for each composition: not at all, by Poisson, a fixed number, one "
+        "step of each pass for each record (allocation), or shuffled batches (shuffle)",
     )
     rate: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="share of the records that takes part in a composition"
@@ -65,6 +66,13 @@ class Step(StrictModel):
     batch: Count | None = Field(None, description="instead of rate: rate = batch / records")
     records: Count | None = Field(None, description="size of the data set, for batch and epochs")
     epochs: Positive | None = Field(None, description="instead of n: n = epochs / rate, rounded up")
+    max_batch: Count | None = Field(
+        None, description="for poisson, with records: of more records drawn than this, a random part is kept"
+    )
+    bands: Count | None = Field(
+        None,
+        description="for poisson: n steps of a matrix mechanism with so many bands, read as n / bands at bands x rate",
+    )
     observed: Word | None = Field(
         None,
         description="for the accountants wdp and bdp: pair distances or gradients of the run, as a .npz or .csv file "
@@ -75,13 +83,17 @@ class Step(StrictModel):
         """Return whether an axis over ``name`` changes the step: n, a sampled step's rate, or a parameter."""
         if name == "rate":
             return self.sampling not in (None, "none")
+        if name == "max_batch":
+            return self.sampling == "poisson"
         return name == "n" or name in plugin_fields("mechanisms", self.mech)
 
 
 class Sweep(StrictModel):
-    """One axis of a grid: eps, delta, n, rate, or a parameter of the mechanism, and its values."""
+    """One axis of a grid: eps, delta, n, rate, group, max_batch, or a parameter of the mechanism, and its values."""
 
-    over: Word = Field(description="eps, delta, n, rate, or a parameter of the mechanism, accountant or table")
+    over: Word = Field(
+        description="eps, delta, n, rate, group, max_batch, or a parameter of the mechanism, accountant or table"
+    )
     values: Grid
 
 
@@ -98,6 +110,7 @@ class Part(StrictModel):
         None, description="instead of process: several processes side by side, by name"
     )
     adjacency: Word | None = Field(None, description=ADJACENCY)
+    group: Count | None = Field(None, description=GROUP)
     table: Word = Field(
         "bounds",
         description="bounds (eps or delta by accountants), class or loss (of the privacy loss distribution), or the "
@@ -168,7 +181,7 @@ class Panel(Part):
         """Tell whether a quantity takes whole numbers alone: n, or a parameter of that type."""
         if self.table not in PROCESS_TABLES:
             candidates = [plugin_fields("tables", self.table)]
-        elif name == "n":
+        elif name in ("n", "group", "max_batch"):
             return True
         else:
             steps = [step for steps in self.processes().values() for step in steps]
@@ -199,6 +212,7 @@ class Budget(StrictModel):
     source: Word | None = Field(None, description="where the job comes from; not used")
     process: Annotated[list[Step], Field(min_length=1)] = Field(description="the steps, composed in order")
     adjacency: Word | None = Field(None, description=ADJACENCY)
+    group: Count | None = Field(None, description=GROUP)
     accountants: list[Word] | None = Field(
         None, description="names, with options as name:option=value; pld where left out"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from wpriv.config.field_types import (
     MAX_POINTS,
@@ -13,7 +13,7 @@ from wpriv.config.field_types import (
     Count,
     Expect,
     LocalNoise,
-    PluginRef,
+    OwnCode,
     Positive,
     Probability,
     StrictModel,
@@ -23,8 +23,14 @@ from wpriv.config.field_types import (
 )
 
 
-class DataSet(PluginRef):
-    """The data set of a training: a reader in ``wpriv/data``, and where to look."""
+class DataSet(OwnCode):
+    """The data set of a training: a reader in ``wpriv/data`` or in a file of the user's, and where to look."""
+
+    file: Word | None = Field(
+        None,
+        description="for readers of your own files, the path of one; or a Python file of your own (.py) that defines "
+        "the name, a function that returns the records; it is run",
+    )
 
     root: Word | None = Field(None, description="folder to look in before $WPRIV_DATA and the system's places")
     records: Count | None = Field(
@@ -36,6 +42,11 @@ class DataSet(PluginRef):
         None,
         description="put noise on the training records first, as wpriv privatize does; for experiments",
     )
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the reader."""
+        path = {} if self.file is None or self.own else {"file": self.file}
+        return {**path, **super().parameters()}
 
 
 def _clip(value: Any) -> Any:
@@ -69,6 +80,7 @@ class Privacy(StrictModel):
     adjacency: Literal["add-remove", "replace-one"] | None = Field(
         None, description="neighbouring relation; left out, it follows from the sampling and the task"
     )
+    group: Count = Field(1, description="largest number of records of one person, who is protected as a whole")
     clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")
     norm: Positive = Field(
         1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped"
@@ -88,6 +100,16 @@ class Privacy(StrictModel):
         "floating-point error, so that the guarantee is about the numbers that are released "
         "(one record at a time, slower)",
     )
+
+    @field_validator("sampling", mode="before")
+    @classmethod
+    def _not_shuffled(cls, value: Any) -> Any:
+        if value == "shuffle":
+            raise ValueError(
+                "training offers no shuffled batches: they are certified, but no amplification is proven for them; use "
+                "poisson, or account for another program by budget"
+            )
+        return value
 
     @property
     def exact(self) -> bool:
@@ -160,7 +182,7 @@ class Train(StrictModel):
     source: Word = Field(description="the paper and its reproduced table or figure, or where the job comes from")
     task: Word = Field(description="what is trained, and what a step releases")
     data: DataSet = Field(description="the records")
-    model: PluginRef = Field(description="the network")
+    model: OwnCode = Field(description="the network")
     options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
     privacy: NoPrivacy
     optimizer: Optimizer = Field(description="how noisy gradients change the weights")

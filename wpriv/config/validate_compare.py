@@ -25,7 +25,7 @@ _LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsil
 MAX_CELLS = 100_000
 _QUESTIONS = ("eps", "eps_per_n", "delta")
 _NOT_OF_LOSSES = (*_QUESTIONS, "accountants", "tol")
-_NOT_OF_PLUGINS = ("process", "cases", "adjacency", "bins", *_NOT_OF_LOSSES)
+_NOT_OF_PLUGINS = ("process", "cases", "adjacency", "group", "bins", *_NOT_OF_LOSSES)
 
 
 def diagnostics(resolved: Resolved, *, names_known: bool) -> list[Diagnostic]:
@@ -59,7 +59,13 @@ def diagnostics(resolved: Resolved, *, names_known: bool) -> list[Diagnostic]:
                 combinations += _swept_values(part, each)
         result += combinations
         columns = PROCESS_TABLES.get(each.table) or registry.load("tables", each.table).COLUMNS
-        labels = {*_LABELS, *ALIASES, *each.parameters(), *_numeric_options(each)}
+        labels = {
+            *_LABELS,
+            *ALIASES,
+            *each.parameters(),
+            *_numeric_options(each),
+            *(axis.over for axis in each.sweep or []),
+        }
         result += expect_diagnostics(part, each.expect, columns, labels)
     return result
 
@@ -70,7 +76,7 @@ def _combinations(part: Document, each: Panel, names_known: bool) -> Iterator[Di
         yield part.diagnostic(("sweep",), "each axis of a sweep needs a quantity of its own", at_key=True)
     if each.table in PROCESS_TABLES:
         yield from _process_table(part, each, swept)
-        known = {"n", "rate", "eps", "delta"} | each.parameters() | _numeric_options(each)
+        known = {"n", "rate", "eps", "delta", "group", "max_batch"} | each.parameters() | _numeric_options(each)
     else:
         yield from _useless_keys(part, each, _NOT_OF_PLUGINS)
         yield from _table_parameters(part, each)
@@ -149,7 +155,7 @@ def _swept_values(part: Document, each: Panel) -> Iterator[Diagnostic]:
         key = "sweep" if axes and "sweep" in part.data else "params"
         yield from _first_refusal(part, key, axes, lambda point: params(**{**(each.params or {}), **point}))
         return
-    others = {"eps", "delta", *each.options(each.accountant_names())}
+    others = {"eps", "delta", "group", *each.options(each.accountant_names())}
     axes = [axis for axis in axes if axis[0] not in others]
     for steps in each.processes().values():
         for name, _ in axes:

@@ -15,6 +15,7 @@ from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.observation_generator import HELP, is_generator
 from wpriv.config.schema import Step, plugin_fields
 from wpriv.core import process, registry
+from wpriv.core.adjacency import with_zero_out
 from wpriv.core.parameters import MAX_COUNT, type_words
 from wpriv.core.sampling import kinds
 from wpriv.errors import UsageError
@@ -22,7 +23,7 @@ from wpriv.errors import UsageError
 
 def adjacencies(mech: Any) -> tuple[str, ...]:
     """Return the adjacencies of a mechanism; none where there is no such mechanism."""
-    return registry.mechanism(mech).adjacencies if plugin_fields("mechanisms", mech) else ()
+    return with_zero_out(registry.mechanism(mech).adjacencies) if plugin_fields("mechanisms", mech) else ()
 
 
 def step_diagnostics(
@@ -97,7 +98,8 @@ def build(step: Step, values: Mapping[str, Any]) -> process.Step:
     mechanism = registry.mechanism(step.mech)(**given)
     rate = values.get("rate", step.rate)
     sampled = step.sampling is not None and rate is not None
-    sampling = kinds.Sampling(str(step.sampling), rate) if sampled else kinds.Sampling()
+    cut = values.get("max_batch", step.max_batch or 0)
+    sampling = kinds.Sampling(str(step.sampling), rate, cut) if sampled else kinds.Sampling()
     return process.Step(mechanism, values.get("n", step.n or 1), sampling)
 
 
@@ -116,7 +118,8 @@ def _schedule(step: Step, *, rate_needed: bool) -> str | None:
     if rate is not None and not is_sampled:
         key = "rate" if step.batch is None else "batch"
         return (
-            f"{key} needs sampling: poisson (each record by itself), fixed (batches without replacement) or allocation"
+            f"{key} needs sampling: poisson (each record by itself), fixed (batches without replacement), allocation "
+            f"or shuffle"
         )
     if step.epochs is not None:
         if step.n is not None:
@@ -125,6 +128,10 @@ def _schedule(step: Step, *, rate_needed: bool) -> str | None:
             return "epochs needs a sampling rate: give batch and records, or rate (one epoch is 1 / rate steps)"
         if not step.epochs / rate <= MAX_COUNT:
             return f"epochs: {step.epochs:g} at this rate is {step.epochs / rate:g} steps; wanted 1 to 2^40"
+    if step.max_batch is not None and (step.sampling != "poisson" or step.records is None):
+        return "max_batch needs sampling: poisson, and records (the largest number of records of a data set)"
+    if step.bands is not None and (step.sampling != "poisson" or rate is None or rate * step.bands > 1 + 1e-12):
+        return "bands needs sampling: poisson, and a rate of at most 1 / bands (or batch with records)"
     if is_sampled and rate is None and rate_needed:
         return f"{step.sampling} sampling needs a rate: give rate, or batch and records"
     return None

@@ -9,6 +9,7 @@ from typing import Any
 from wpriv.config import resolve_train
 from wpriv.config.diagnostics import abbreviate, form_diagnostics, unknown_name, unknown_parameter
 from wpriv.config.document import Diagnostic, Document, Key
+from wpriv.config.field_types import OwnCode
 from wpriv.config.resolve import Resolved
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.config.train_schema import Privacy, Train
@@ -16,7 +17,11 @@ from wpriv.config.validate_expect import expect_diagnostics
 from wpriv.core import registry
 from wpriv.core.adjacency import PROVEN
 from wpriv.core.parameters import type_words
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError
+from wpriv.files import python_file
+
+# arguments that a model of the user's gets beside its parameters, where it has them
+SUPPLIED = ("shape", "classes")
 
 
 def diagnostics(resolved: Resolved) -> list[Diagnostic]:
@@ -53,7 +58,8 @@ def _privacy(model: Train, private: Privacy) -> Iterator[tuple[Key, str]]:
         yield ("privacy", "sampling"), message
     if private.sampling == "none" and model.batch is not None:
         yield ("batch",), "without sampling every step uses all records; leave out batch, or sample (poisson, fixed)"
-    proven = PROVEN.get(private.sampling, ())
+    # under replace-one, Poisson sampling has a proof only where a record moves the sum by half of the sensitivity
+    proven = PROVEN.get(private.sampling, ())[: 1 if private.sampling == "poisson" else None]
     if proven and private.adjacency not in (None, *proven):
         message = f"{private.sampling} sampling is accounted for under {proven[0]} adjacency; found {private.adjacency}"
         yield ("privacy", "adjacency"), message
@@ -76,6 +82,12 @@ def _plugins(part: Document, model: Train) -> list[Diagnostic]:
     """Names that no plug-in has, parameters that it does not take, and options that its task does not know."""
     result: list[Diagnostic] = []
     for key, folder, plugin in (("model", "models", model.model), ("data", "data", model.data)):
+        if plugin.own:
+            result += _own_code(part, key, plugin)
+            continue
+        if key == "model" and plugin.file is not None:
+            message = f"the file of a model is a Python file, such as net.py; found {abbreviate(plugin.file)}"
+            result.append(part.diagnostic((key, "file"), message))
         known = registry.names(folder)
         if plugin.name in known:
             result += _parameters(part, key, folder, plugin.name, plugin.parameters())
@@ -113,6 +125,20 @@ def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnost
         message = f"exact is for sums of records that are clipped one by one, and {reason}. Use rounded"
         result = [part.diagnostic(("privacy", "noise"), message)]
     return result
+
+
+def _own_code(part: Document, key: str, code: OwnCode) -> list[Diagnostic]:
+    """Faults of a reference to a Python file of the user's, which is parsed and not run."""
+    assert code.file is not None
+    try:
+        if code.sha256 is not None and code.sha256 != (digest := python_file.digest(code.file)):
+            message = f"the recipe is about {code.file} with the digest {code.sha256}; found {digest}. Remove sha256"
+            return [part.diagnostic((key, "sha256"), message)]
+        supplied = SUPPLIED if key == "model" else ()
+        message = python_file.fault(code.file, code.name, code.parameters(), supplied) or ""
+    except (MissingResource, UsageError) as error:
+        return [part.diagnostic((key, "file"), str(error))]
+    return [part.diagnostic((key,), message)] if message else []
 
 
 def _parameters(part: Document, key: str, folder: str, name: str, given: Mapping[str, Any]) -> list[Diagnostic]:

@@ -144,6 +144,7 @@ class Guarantee:
             "delta_upper": self.delta.upper,
             "delta_estimate": self.delta.estimate,
             "adjacency": self.process.adjacency,
+            "group": self.process.group,
             "process": self.process.describe(),
             "source": self.source,
             "warnings": list(self.warnings),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.parameters import Parameters
+from wpriv.errors import Unsupported
 
 Family = Literal["gauss", "laplace"]
 
@@ -82,6 +83,27 @@ class Mechanism(Parameters):
     def pair(self) -> LossPair:
         """The dominating pair of one release at full participation."""
         raise NotImplementedError
+
+    def grouped(self, records: int) -> Mechanism:
+        """This mechanism between data sets that differ by up to so many records of one person.
+
+        Its pair is nondecreasing in that number, so that it covers smaller groups as well. Where noise is added to a
+        query, the sensitivity is multiplied.
+
+        Raises:
+            Unsupported: no such pair is known.
+        """
+        if records == 1:
+            return self
+        noise = self.additive_noise()
+        fields = {f.name for f in dataclasses.fields(self)}
+        if "sensitivity" not in fields or self.random_projection() is not None or (noise is not None and noise.local):
+            raise Unsupported(
+                f"{self.name} has no guarantee for groups of records, which is known for noise on a query of a data "
+                f"set, dp, gdp, zcdp and exponential. Leave out `group`"
+            )
+        sensitivity = records * dataclasses.asdict(self)["sensitivity"]
+        return dataclasses.replace(self, sensitivity=sensitivity)  # type: ignore[call-arg]
 
     def renyi_bound(self) -> LossPair | None:
         """Bounds of the Renyi divergences in both directions, where they are all that is known; else None.

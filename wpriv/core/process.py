@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, default_adjacency
+from wpriv.core.adjacency import STANDARD_ADJACENCIES, Adjacency, Neighbours, default_adjacency, with_zero_out
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.kinds import PASSES, Sampling
 from wpriv.core.sampling.sampled_step import check_step, check_together, sampled_pair
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
@@ -55,8 +55,8 @@ class Step:
         if self.n % self.sampling.pass_steps:
             t = self.sampling.pass_steps
             raise UsageError(
-                f"random allocation at rate 1/{t} has whole passes of {t} steps: n must be a multiple of {t}; "
-                f"found {self.n}"
+                f"{PASSES[self.sampling.kind]} at rate 1/{t} has whole passes of {t} steps: n must be a multiple of "
+                f"{t}; found {self.n}"
             )
         if self.observed is not None and 1 < self.observed.steps < self.n:
             raise UsageError(
@@ -64,14 +64,15 @@ class Step:
                 f"all)"
             )
 
-    def weighted_pair(self) -> tuple[LossPair, int]:
-        """The dominating pair with its count: that of one step, or of one pass under random allocation."""
-        return sampled_pair(self.mechanism, self.sampling), self.n // self.sampling.pass_steps
+    def weighted_pair(self, neighbours: Neighbours) -> tuple[LossPair, int]:
+        """The dominating pair with its count: that of one step, or of one pass where passes take each record once."""
+        return sampled_pair(self.mechanism, self.sampling, neighbours), self.n // self.sampling.pass_steps
 
     def describe(self) -> dict[str, Any]:
         """Mechanism, n, sampling and rate as plain data."""
         row = {**self.mechanism.describe(), "n": self.n, "sampling": self.sampling.kind}
         row |= {} if self.sampling.kind == "none" else {"rate": self.sampling.rate}
+        row |= {"max_batch": self.sampling.max_batch} if self.sampling.max_batch else {}
         return row if self.observed is None else {**row, "observed": self.observed.origin}
 
 
@@ -86,15 +87,21 @@ class Process:
 
     Args:
         steps: the steps, in order.
-        adjacency: the neighbouring relation. It defaults to replace-one where fixed-size sampling is used and to
-            add-remove elsewhere, as far as the first mechanism is defined under it.
+        adjacency: the neighbouring relation. It defaults to replace-one where fixed-size sampling is used, to
+            zero-out where batches are shuffled, and to add-remove elsewhere, as far as the first mechanism is defined
+            under it.
+        group: largest number of records of one person, all of which are protected together.
+        records: the largest number of records of a data set, which a largest batch needs, and fixed-size sampling of
+            groups; 0 where it does not matter.
     Raises:
-        UsageError: no steps, something else than steps, or an unknown adjacency.
+        UsageError: no steps, something else than steps, an unknown adjacency, or a group or records that are no counts.
         Unsupported: no proven dominating pair exists for some step, or for the samplings together, under the adjacency.
     """
 
     steps: tuple[Step, ...]
     adjacency: str = ""
+    group: int = 1
+    records: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Step) for step in self.steps):
@@ -106,15 +113,21 @@ class Process:
             known = ", ".join(STANDARD_ADJACENCIES)
             raise UsageError(f"adjacency must be one of {known}; found {reprlib.repr(self.adjacency)}")
         kinds = {step.sampling.kind for step in self.steps}
-        check_together(kinds)
+        check_together(kinds, self.adjacency)
         object.__setattr__(self, "adjacency", str(self.adjacency or _default_adjacency(self.steps)))
         known_adjacencies = {a for step in self.steps for a in step.mechanism.adjacencies} | set(STANDARD_ADJACENCIES)
+        known_adjacencies.add(Adjacency.ZERO_OUT)
         if self.adjacency not in known_adjacencies:
             raise UsageError(
                 f"adjacency must be one of {', '.join(sorted(known_adjacencies))}; found {self.adjacency!r}"
             )
+        for name, least in (("group", 1), ("records", 0)):
+            count = finite_number(getattr(self, name), f"`{name}`", whole=True)
+            if not least <= count <= MAX_COUNT:
+                raise UsageError(f"`{name}` must be a whole number from {least} to 2^40; found {count}")
+            object.__setattr__(self, name, count)
         for step in self.steps:
-            check_step(step.mechanism, step.sampling, self.adjacency)
+            check_step(step.mechanism, step.sampling, self.neighbours)
 
     def __add__(self, other: Process | Step) -> Process:
         """The composition: the steps of this process, then those of the other.
@@ -124,7 +137,7 @@ class Process:
             Unsupported: a step or a sampling is not defined under the adjacency of this process.
         """
         if isinstance(other, Step):
-            return Process((*self.steps, other), self.adjacency)
+            return self.with_steps((*self.steps, other))
         if not isinstance(other, Process):
             return NotImplemented
         if self.adjacency != other.adjacency:
@@ -132,33 +145,50 @@ class Process:
                 f"processes compose under one adjacency; found {self.adjacency!r} and {other.adjacency!r}. Build both "
                 f"with the same `adjacency`"
             )
-        return Process((*self.steps, *other.steps), self.adjacency)
+        if self.group != other.group:
+            raise UsageError(
+                f"processes compose for one number of records of a person; found {self.group} and {other.group}. Build "
+                f"both with the same `group`"
+            )
+        return replace(self.with_steps((*self.steps, *other.steps)), records=max(self.records, other.records))
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Which data sets are neighbours."""
+        return Neighbours(self.adjacency, self.group, self.records)
+
+    def with_steps(self, steps: tuple[Step, ...]) -> Process:
+        """Other steps on the same data sets, under the same neighbouring relation."""
+        return replace(self, steps=steps)
 
     def directions(self) -> list[WeightedPairs]:
         """The loss pairs with their counts, for each order of the neighbours: one list where both orders agree.
 
-        A pair of random allocation is that of a whole pass.
+        A pair of random allocation or of shuffled batches is that of a whole pass.
 
         Raises:
             Unsupported: only bounds of the Renyi divergences are known of some step; see ``renyi_directions``.
         """
-        return _both_orders([step.weighted_pair() for step in self.steps])
+        return _both_orders([step.weighted_pair(self.neighbours) for step in self.steps])
 
     def renyi_directions(self) -> list[WeightedPairs]:
         """The same for accountants that ask a pair for its Renyi divergences (or its rho) and for nothing else.
 
         It includes steps of which only bounds of the divergences are known.
         """
-        bounds = [(step, step.mechanism.renyi_bound()) for step in self.steps]
-        return _both_orders([step.weighted_pair() if bound is None else (bound, step.n) for step, bound in bounds])
+        bounds = [(step, step.mechanism.grouped(self.group).renyi_bound()) for step in self.steps]
+        return _both_orders(
+            [step.weighted_pair(self.neighbours) if bound is None else (bound, step.n) for step, bound in bounds]
+        )
 
     def describe(self) -> list[dict[str, Any]]:
         """The steps as plain data."""
         return [step.describe() for step in self.steps]
 
     def caveats(self) -> tuple[str, ...]:
-        """The reservations of the mechanisms about every figure of this process, without repetitions."""
-        return tuple(dict.fromkeys(line for step in self.steps for line in step.mechanism.caveats()))
+        """The reservations of mechanisms and samplings about every figure of this process, without repetitions."""
+        lines = [line for step in self.steps for line in (*step.mechanism.caveats(), *step.sampling.caveats())]
+        return tuple(dict.fromkeys(lines))
 
 
 def _both_orders(forward: WeightedPairs) -> list[WeightedPairs]:
@@ -213,20 +243,40 @@ def require_exact_plds(directions: list[WeightedPairs], accountant: str) -> None
             )
 
 
-def refuse_allocation(process: Process, accountant: str) -> None:
-    """Refuse random allocation, for accountants without a proof for it.
+def refuse_passes(process: Process, accountant: str) -> None:
+    """Refuse samplings by passes (random allocation, shuffled batches), for accountants without a proof for them.
 
     Raises:
         Unsupported: some step is sampled so.
     """
-    if any(step.sampling.kind == "allocation" for step in process.steps):
-        raise Unsupported(
-            f"{accountant} has no proven bound for random allocation, whose steps depend on each other through the one "
-            f"in which a record takes part. Use pld"
-        )
+    for step in process.steps:
+        if step.sampling.kind in PASSES:
+            raise Unsupported(
+                f"{accountant} has no proven bound for {step.sampling.kind} sampling, the steps of whose passes depend "
+                f"on each other through the one in which a record takes part. Use pld"
+            )
+
+
+def refuse_special_sampling(process: Process, accountant: str) -> None:
+    """Refuse groups of records, largest batches and Poisson sampling under replace-one, for formulas without them.
+
+    Raises:
+        Unsupported: the process has one of these.
+    """
+    poisson = [step.sampling for step in process.steps if step.sampling.kind == "poisson"]
+    what = ""
+    if process.group > 1:
+        what = "groups of records"
+    elif any(sampling.max_batch for sampling in poisson):
+        what = "a largest batch"
+    elif poisson and process.adjacency == Adjacency.REPLACE_ONE:
+        what = "Poisson sampling under replace-one"
+    if what:
+        raise Unsupported(f"{accountant} has no formula for {what}. Use pld")
 
 
 def _default_adjacency(steps: tuple[Step, ...]) -> Adjacency:
     defined = steps[0].mechanism.adjacencies
-    natural = default_adjacency("fixed" if any(step.sampling.kind == "fixed" for step in steps) else "none")
-    return natural if natural in defined else defined[0]
+    kinds = {step.sampling.kind for step in steps}
+    natural = default_adjacency(next((kind for kind in ("fixed", "shuffle") if kind in kinds), "none"))
+    return natural if natural in with_zero_out(defined) else defined[0]

@@ -8,6 +8,7 @@ A reader module has
   marks a reader of the user's own files.
 - ``read(root, params)``: returns a ``Data``. ``root`` is the folder of data sets, or None for the default places.
 - ``SHAPE``, ``CLASSES`` (optional): the shape that all records have, and the names of the classes.
+- ``OWN`` (optional): whether only a Python program has the records.
 - ``FILES`` (optional): the ``FileSet`` of a published data set.
 
 Readers return the content of the files or raise MissingResource. They download, normalise and omit nothing, and only
@@ -20,10 +21,23 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core import registry
+from wpriv.data import _own_reader
+from wpriv.data._arrays import of_arrays
 from wpriv.data._dataset import Data, RecordNoise, scaled
 from wpriv.data._files import ROOT_HINT, VERDICTS, path_exists, searched_places
 
-__all__ = ["ROOT_HINT", "VERDICTS", "Data", "RecordNoise", "path_exists", "read", "scaled", "searched_places"]
+__all__ = [
+    "ROOT_HINT",
+    "VERDICTS",
+    "Data",
+    "RecordNoise",
+    "of_arrays",
+    "path_exists",
+    "read",
+    "read_own",
+    "scaled",
+    "searched_places",
+]
 
 
 def read(name: str, *, root: str | Path | None = None, **parameters: Any) -> Data:
@@ -40,3 +54,6 @@ def read(name: str, *, root: str | Path | None = None, **parameters: Any) -> Dat
     folder = None if root is None else Path(root)
     data: Data = registry.load("data", name).read(folder, registry.params("data", name, parameters))
     return data
+
+
+read_own = _own_reader.read

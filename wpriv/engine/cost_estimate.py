@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -103,14 +102,14 @@ def of_model(model: PluginRef, shape: Sequence[int], classes: int) -> ModelCost 
     """
     if importlib.util.find_spec("torch") is None:
         return None
-    return _measured(model.name, json.dumps(model.parameters()), tuple(shape), classes)
+    return _measured(type(model), model.model_dump_json(), tuple(shape), classes)
 
 
 @functools.cache
-def _measured(name: str, parameters: str, shape: tuple[int, ...], classes: int) -> ModelCost | None:
+def _measured(reference: type[PluginRef], model: str, shape: tuple[int, ...], classes: int) -> ModelCost | None:
     from wpriv.engine import model_cost
 
     try:
-        return ModelCost(*model_cost.measure(PluginRef(name=name, **json.loads(parameters)), shape, classes))
+        return ModelCost(*model_cost.measure(reference.model_validate_json(model), shape, classes))
     except (UsageError, RuntimeError, TypeError):  # of the model: its shapes, or an operation that needs data
         return None

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from wpriv.config.train_schema import Optimizer
 from wpriv.core.process import Step
 from wpriv.core.sampling.kinds import Sampling
-from wpriv.engine.batch_gradient import BatchGradient
+from wpriv.engine.batch_gradient import BatchGradient, Fetch, Loss
 from wpriv.engine.noise_stream import Noise
 from wpriv.engine.release import Bounded, add_noise
 from wpriv.engine.sampler import Indices
@@ -137,6 +137,8 @@ class Job:
         groups: of records, see ``Sampler``. method: by which gradients are clipped, where there was a choice.
         save_artifacts: writes further files of the task to the folder of a finished run.
         conclude: further figures, or better ones, that are measured once at the end.
+        fetch: inputs and targets of the records at some places. with_loss: ``aggregate`` with another loss. Only jobs
+            that train on the sum of a loss have them; the loops of callers need them.
     """
 
     model: nn.Module
@@ -149,6 +151,8 @@ class Job:
     method: str = ""
     save_artifacts: Callable[[Path], None] | None = None
     conclude: Callable[[], dict[str, float]] | None = None
+    fetch: Fetch | None = None
+    with_loss: Callable[[Loss], Callable[[Indices], BatchGradient]] | None = None
 
 
 def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:

@@ -1,4 +1,4 @@
-"""Train a checked recipe on its data: the function through which the verb ``train`` uses torch."""
+"""The engine of a training, from a checked recipe and its data; through this file the verb ``train`` uses torch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.engine import distributed
-from wpriv.engine.job import Schedule
+from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine
-from wpriv.engine.training_state import Row, inherit
+from wpriv.engine.training_state import inherit
 from wpriv.errors import MissingResource, Unsupported
 from wpriv.randomness.seeds import Seeds, training_seeds
 
@@ -34,7 +34,7 @@ def device_of(name: str) -> torch.device:
     return torch.device("cpu")
 
 
-def launch(
+def prepare(
     recipe: Train,
     data: Any,
     schedule: Schedule,
@@ -45,17 +45,15 @@ def launch(
     resume: bool = False,
     fork: bool = False,
     begin: Callable[[], object] = lambda: None,
-    stop: Callable[[], str | None] = lambda: None,
-    on_epoch: Callable[[Row], Row] = lambda row: row,
-    on_step: Callable[[int], None] = lambda step: None,
+    build_job: Callable[..., Job] | None = None,
 ) -> Engine:
-    """Train what a recipe names on data that were read, and return the engine at its end.
+    """Return the engine of a training at its beginning, or where the checkpoint in its folder was made.
 
     Args:
+        build_job: makes the job in place of the task of the recipe, from objects that only the caller has.
         begin: called once the task, and for a fork the weights in the folder, have been accepted; before that the
             folder is not changed.
     Raises:
-        Interrupted: ``stop`` gave a reason; everything is saved.
         UsageError, Unsupported, MissingResource: the task does not accept the recipe, or the device is missing.
     """
     distributed.join()
@@ -67,15 +65,14 @@ def launch(
     seeds: Seeds = distributed.broadcast(training_seeds(recipe.seed, schedule.run))
     # models draw their first weights, and dropout its masks, from torch's global generators
     torch.manual_seed(seeds.model)
-    job = registry.load("tasks", recipe.task).TASK.build_job(recipe, data, torch_device, adjacency=schedule.adjacency)
+    build = build_job or registry.load("tasks", recipe.task).TASK.build_job
+    job = build(recipe, data, torch_device, adjacency=schedule.adjacency)
     if distributed.size() > 1 and (job.custom_step is not None or job.groups):
         raise Unsupported(f"the task {recipe.task} needs each whole batch in one process; run it without torchrun")
     if fork:
         inherit(job.model, folder, torch_device)
     begin()
-    engine = Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)
-    engine.run(stop=stop, on_epoch=on_epoch, on_step=on_step)
-    return engine
+    return Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)
 
 
 def about() -> dict[str, Any]:

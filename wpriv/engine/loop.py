@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -40,13 +40,36 @@ class Engine(TrainingState):
         Raises:
             Interrupted: stopped; everything is saved.
         """
+        for indices in self.batches(stop=stop, on_epoch=on_epoch, on_step=on_step):
+            self.step(indices)
+        return self.rows
+
+    def batches(
+        self,
+        *,
+        stop: Callable[[], str | None] = lambda: None,
+        on_epoch: Callable[[Row], Row] = lambda row: row,
+        on_step: Callable[[int], None] = lambda step: None,
+    ) -> Iterator[Indices]:
+        """Yield the places of the records of every step that is left; the caller must pass each to ``step``.
+
+        A batch that was drawn and not trained on is drawn again by a run that continues from the next checkpoint.
+
+        Args and Raises: as ``run``.
+        """
         if not self.resumed:
             # from here on the run draws the same noise again, wherever it is interrupted
             self.save()
         saved = time.monotonic()
         total = self.schedule.steps
         while self.steps_done < total:
-            self.step()
+            state = self.sampler.state()
+            done = self.steps_done
+            try:
+                yield self.sampler.draw()
+            finally:
+                if self.steps_done == done:
+                    self.sampler.restore(state)
             on_step(self.steps_done)
             epoch = self.schedule.epoch_of(self.steps_done)
             if epoch is not None:
@@ -62,12 +85,10 @@ class Engine(TrainingState):
                 self.save()
                 saved = time.monotonic()
         self.finish()
-        return self.rows
 
-    def step(self) -> None:
-        """Train one step, which is written to the ledger before its result is used."""
+    def step(self, indices: Indices) -> None:
+        """Train one step on the records at some places, which is written to the ledger before its result is used."""
         plan = self.schedule
-        indices = self.sampler.draw()
         if self.ledger is not None and plan.step is not None and self._is_release():
             self.ledger.spend(self.steps_done + 1, plan.step)
         self._set_rates()

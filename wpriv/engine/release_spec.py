@@ -29,6 +29,8 @@ class ReleaseSpec:
         clipped, of: for the statement, what is clipped and what the noise is added to.
         unit: what is protected. drawn: how records are drawn, where the usual words do not describe it.
         once: one release in the whole run, and post-processing from then on.
+        persons: whether several records of one person may be accounted for together: each record adds to the sum by
+            itself, and is drawn like all others.
         covered, not_covered: lines of the statement for this task alone.
     """
 
@@ -43,6 +45,7 @@ class ReleaseSpec:
     unit: str = ONE_RECORD
     drawn: str = ""
     once: bool = False
+    persons: bool = False
     covered: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
 
@@ -79,7 +82,14 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
     norm = private.norm if mean else float(private.clip)
     words = ("the mean gradient of a batch", "the clipped mean") if mean else ("each record's gradient", ReleaseSpec.of)
     return ReleaseSpec(
-        lambda multiplier: Gauss(multiplier * unit, unit), sampling, batch, adjacency, norm, unit * norm, *words
+        lambda multiplier: Gauss(multiplier * unit, unit),
+        sampling,
+        batch,
+        adjacency,
+        norm,
+        unit * norm,
+        *words,
+        persons=not mean,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +11,7 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms._renyi_bound import STATED
 from wpriv.mechanisms.randomized_response import ResponsePair
 from wpriv.mechanisms.uniform import UniformPair
@@ -48,6 +49,18 @@ class Dp(Mechanism):
     def pair(self) -> LossPair:
         log_keep = math.log1p(-self.delta0)
         return ResponsePair(self.eps0, log_keep, 1) if self.eps0 > 0 else UniformPair(log_keep)
+
+    def grouped(self, records: int) -> Dp:
+        """Pure DP of eps0 is m eps0 for groups of m, which some release attains; with delta0 only a bound is known."""
+        if records > 1 and self.delta0 > 0:
+            eps0 = records * self.eps0
+            growth = math.expm1(eps0) / math.expm1(self.eps0) if 0 < eps0 < 700 else math.inf if eps0 else records
+            bound = f"eps0 = {eps0:.6g} and delta0 = {min(self.delta0 * growth, 1):.6g}"
+            raise Unsupported(
+                f"dp with delta0 above 0 has no exact pair for groups of records; a bound for groups of {records} is "
+                f"{bound} (eps0 times m, and delta0 (e^(m eps0) - 1)/(e^eps0 - 1)). Give these, and leave out `group`"
+            )
+        return dataclasses.replace(self, eps0=records * self.eps0)
 
     def reading(self) -> tuple[str, ...]:
         return (

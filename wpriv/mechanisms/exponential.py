@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -48,6 +48,10 @@ class Exponential(Mechanism):
 
     def pair(self) -> LossPair:
         return BoundedRangePair(self.eps0)
+
+    def grouped(self, records: int) -> Exponential:
+        """Losses of m records add up, and so do the lengths of their intervals."""
+        return replace(self, eps0=records * self.eps0)
 
 
 class SupremumPair(KeyedPair):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wpriv.core.adjacency import Adjacency
@@ -40,6 +40,10 @@ class Gdp(Mechanism):
 
     def pair(self) -> LossPair:
         return GaussPair(self.mu)
+
+    def grouped(self, records: int) -> Gdp:
+        """mu-GDP is m mu-GDP for groups of m (Dong, Roth, Su 2019, Theorem 2.14)."""
+        return replace(self, mu=records * self.mu)
 
     def reading(self) -> tuple[str, ...]:
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -32,6 +32,10 @@ class Zcdp(RenyiGuarantee):
         super().__post_init__()
         if not 1e-100 <= self.rho <= 1e100:
             raise UsageError(f"zcdp: rho must lie between 1e-100 and 1e100; found {self.rho:g}")
+
+    def grouped(self, records: int) -> Zcdp:
+        """rho-zCDP is m^2 rho-zCDP for groups of m (Bun, Steinke 2016, Proposition 1.9)."""
+        return replace(self, rho=records * records * self.rho)
 
     def renyi_bound(self) -> ZcdpBound:
         return ZcdpBound(self.rho)

@@ -22,8 +22,7 @@ UNDERFLOW_MASS = 1e-305
 CHERNOFF_RELATIVE_MARGIN = 1e-12
 # relative rounding up to which the ends of two brackets of the same answer may cross
 BRACKET_CROSSING_TOLERANCE = 1e-8
-# largest loss (nats) for which e^loss times an underflow, over 2^40 steps, is below any delta: above it tails are
-# taken in log space
+# largest loss (nats) at which an underflow, times e^loss and 2^40 steps, stays below any delta; above: log space
 MAX_PLAIN_TAIL_LOSS = 30.0
 # total by which masses may miss one and still be taken to be normalised
 NORMALISATION_ROUNDING = 1e-14
@@ -43,11 +42,10 @@ NODE_HALF_WIDTH = 1e-15
 # correction of the Q-mass: only what rounding explains may be corrected
 # largest mean absolute loss (nats) and error of E[e^-Y - 1]
 MAX_CORRECTED_LOSS, MAX_CORRECTED_ERROR = 0.1, 1e-11
-# largest relative change of a mass, for spread-out PMFs and for those with most of their mass at an end; share that
-# says which
+# largest relative change of a mass: of spread-out PMFs, and of those with more than this share of mass at an end
 MAX_CORRECTION_SPREAD, MAX_CORRECTION_AT_END, MAX_END_SHARE = 1e-4, 1e-9, 0.5
-# Kaiser-Bessel kernel: shape; relative transform beyond its edge is 2 KERNEL_SHAPE e^-KERNEL_SHAPE. The next three
-# belong to this shape
+# shape of the Kaiser-Bessel kernel: relative transform beyond its edge 2 KERNEL_SHAPE e^-KERNEL_SHAPE; the next three
+# belong to it
 KERNEL_SHAPE = 18.0
 # variance of its density f on [-1, 1], and E[X_+] / f(0), rounded up
 KERNEL_VARIANCE, KERNEL_EXCESS = 0.0525, 0.0540
@@ -67,7 +65,7 @@ MAX_EXPONENT_TAIL_PROBABILITY = 600.0  # the same limit where the tail probabili
 # ---- time and rounds of one question (composition.py): width and speed ----
 # CPU seconds after which one question about one direction is not refined further
 QUESTION_CPU_SECONDS = 0.8
-# CPU seconds for all questions to one composition together, and the least that a later question gets
+# CPU seconds for all questions to one composition, and the least of a later question
 COMPOSITION_CPU_SECONDS, MIN_QUESTION_CPU_SECONDS = 3.0, 0.05
 # refinements of a bracket, and scans of the tails at ever smaller delta where eps is given
 MAX_REFINEMENTS, MAX_SCANS = 6, 6
@@ -85,8 +83,7 @@ MAX_CERTIFIED_EPS = 1e6
 MIN_LOG_DELTA, FIRST_LOG_DELTA = -640.0, -30.0
 # smallest delta passed to a composition
 MIN_DELTA_GUESS = 1e-280
-# nats of ln delta below a sufficient upper bound that are still resolved, and that a new scan must go deeper than the
-# last
+# nats of ln delta below a sufficient upper bound that are resolved, and by which a new scan must go deeper
 SUFFICIENT_LOG_MARGIN, RESCAN_LOG_MARGIN = 12.0, 1.0
 # upper bound of delta below which it is not refined
 NEGLIGIBLE_DELTA = 1e-300
@@ -96,18 +93,15 @@ DISCRETIZATION_SHARE = 0.55
 SUFFICIENT_SLACK_SHARE = 0.3
 # ratio of the lower to the upper end of a bracket of eps from which on its middle is the best guess
 NARROW_BRACKET_RATIO = 0.5
-# width in eps below which relative accuracy is not asked, and least first guess of eps, in standard deviations of the
-# tilted loss
+# in deviations of the tilted loss: width in eps below which no relative accuracy is asked, and least first guess
 MIN_EPS_DEVIATIONS, MIN_GUESS_DEVIATIONS = 0.01, 1e-3
-# deviations by which an upper eps may miss its guess before the tilt is chosen anew, and the factor on the tilt where
-# none was found
+# deviations by which an upper eps may miss its guess before a new tilt; factor on the tilt where none was found
 MAX_GUESS_MISS_DEVIATIONS, TILT_BACKOFF = 1.5, 0.9
 # ratio of the tilted to the plain variance beyond which rare large losses decide the answer
 RARE_LOSS_VARIANCE_RATIO = 20
-# divisor of the allowed error of eps there, where ln delta falls less steeply than the tilt says
-RARE_LOSS_ERROR_DIVISOR = 1.6
-# bound of delta there, in units of what single large losses contribute
-RARE_LOSS_DELTA_FACTOR = 10
+# there: divisor of the allowed error of eps (ln delta falls less steeply than the tilt says), and bound of delta in
+# units of what single large losses contribute
+RARE_LOSS_ERROR_DIVISOR, RARE_LOSS_DELTA_FACTOR = 1.6, 10
 # share of the tolerance by which delta may change when the rarest losses are neglected
 NEGLIGIBLE_DELTA_SHARE = 0.02
 # factor by which scanned masses go below delta / (steps * distinct steps)

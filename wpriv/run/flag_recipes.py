@@ -7,6 +7,7 @@ from typing import Any
 
 from wpriv.config import document, recipe
 from wpriv.core import registry
+from wpriv.core.process import Process
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number
 from wpriv.run.accounting import build_process
@@ -29,6 +30,7 @@ def steps_of_flags(
     history: str | None,
     swept: list[str],
     observed: str | None = None,
+    group: str | None = None,
 ) -> dict[str, Any]:
     """Return ``process`` and ``adjacency`` of a recipe, from the flags of ``budget``.
 
@@ -42,10 +44,23 @@ def steps_of_flags(
     if "rate" in swept and schedule.get("rate") is None and schedule.get("batch") is None:
         schedule = {**schedule, "rate": 1.0}
     job = build_process.described_process(
-        mech, params={**params, **blank}, **schedule, adjacency=adjacency, history=history, observed=observed
+        mech,
+        params={**params, **blank},
+        **schedule,
+        adjacency=adjacency,
+        group=group,
+        history=history,
+        observed=observed,
     )
-    steps = [{k: v for k, v in step.describe().items() if v is not None} for step in job.process.steps]
-    return {"process": steps, "adjacency": job.process.adjacency}
+    needs_size = job.records is not None and {"max_batch", "group"} & set(swept)
+    return plain_process(dataclasses.replace(job.process, records=job.records or 0) if needs_size else job.process)
+
+
+def plain_process(process: Process) -> dict[str, Any]:
+    """The keys of a recipe that describe a process."""
+    size = {"records": process.records} if process.records else {}
+    steps = [{k: v for k, v in (step | size).items() if v is not None} for step in process.describe()]
+    return {"process": steps, "adjacency": process.adjacency} | ({"group": process.group} if process.group > 1 else {})
 
 
 def sweep(text: str) -> dict[str, Any]:

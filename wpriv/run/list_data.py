@@ -32,7 +32,9 @@ def listing(root: Path | None = None) -> list[dict[str, Any]]:
     for name in registry.names("data"):
         reader = registry.load("data", name)
         row: dict[str, Any] = {"name": name, "about": reader.ABOUT, "get": reader.GET}
-        if any(f.default is dataclasses.MISSING for f in dataclasses.fields(reader.Params)):
+        if getattr(reader, "OWN", False) or any(
+            f.default is dataclasses.MISSING for f in dataclasses.fields(reader.Params)
+        ):
             rows.append({**row, "status": "own"})
             continue
         try:

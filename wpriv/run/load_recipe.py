@@ -34,7 +34,7 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
 def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str], dict[str, float]]:
     """Return the process of a recipe of kind budget, its accountants, and the question: eps or delta, and tol."""
     data = recipe(name, kind="budget").data
-    job = build_process.described_steps(data["process"], data.get("adjacency"))
+    job = build_process.described_steps(data["process"], data.get("adjacency"), data.get("group"))
     return job, data.get("accountants") or ["pld"], _question(data)
 
 
@@ -43,7 +43,8 @@ def calibrate(name: str | Path) -> dict[str, Any]:
     data = recipe(name, kind="calibrate").data
     (step,), (accountant,) = data["process"], data.get("accountants") or ["pld"]
     given = {key: value for key, value in step.items() if value is not None}
-    return {**given, "adjacency": data.get("adjacency"), "accountant": accountant, **_question(data)}
+    relation = {"adjacency": data.get("adjacency"), "group": data.get("group")}
+    return {**given, **relation, "accountant": accountant, **_question(data)}
 
 
 def privatize(name: str | Path) -> dict[str, Any]:

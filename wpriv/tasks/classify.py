@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,13 @@ from wpriv.config.field_types import Field, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.engine import cost_estimate, release_spec
-from wpriv.tasks import TaskSpec, _normalisation
+from wpriv.tasks import TaskSpec, _normalisation, _supervised
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
     from wpriv.engine.job import Job
-
-CHUNK = 1000  # test records that are evaluated at once
 
 
 class Options(StrictModel):
@@ -46,10 +44,10 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
     Raises:
         Unsupported: a layer of the model mixes the records that are clipped one by one.
     """
-    source = registry.load("data", recipe.data.name)
+    source = None if recipe.data.own else registry.load("data", recipe.data.name)
     shape = getattr(source, "SHAPE", None)
-    cost = None if shape is None else cost_estimate.of_model(recipe.model, shape, len(source.CLASSES))
-    if shape is None or cost is None:
+    cost = None if source is None or shape is None else cost_estimate.of_model(recipe.model, shape, len(source.CLASSES))
+    if source is None or shape is None or cost is None:
         return None
     private = recipe.privacy
     if private is not None and private.clip != "batch-mean":
@@ -76,56 +74,31 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     Raises:
         UsageError, Unsupported: the model does not fit the data, or mixes or keeps examples where each one is clipped.
     """
-    import numpy as np
+    import functools
+
     import torch
     from torch.nn.functional import cross_entropy
 
-    from wpriv.engine import batch_gradient, distance_observer, memory
-    from wpriv.engine.clipping import clip
-    from wpriv.engine.job import Job
-
-    private = recipe.privacy
     options = Options.model_validate(recipe.options)
-    inputs, targets = _to_tensors(data.x_train, data.y_train, options, device)
-    test_inputs, test_targets = _to_tensors(data.x_test, data.y_test, options, device)
-    loss = functools.partial(cross_entropy, reduction="none")
-    model = models.build(recipe.model, inputs.shape[1:], len(data.classes)).to(device)
-    if inputs.dim() == 4:
-        model = model.to(memory_format=torch.channels_last)
-
-    def fetch(indices: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        rows = torch.from_numpy(indices).to(device)
-        records = inputs.index_select(0, rows)
-        if records.dim() == 4:
-            records = records.contiguous(memory_format=torch.channels_last)
-        return records, targets.index_select(0, rows)
-
-    def evaluate() -> dict[str, float]:
-        correct = 0.0
-        with torch.no_grad():
-            for first in range(0, len(test_targets), CHUNK):
-                chunk = slice(first, first + CHUNK)
-                correct += float((model(test_inputs[chunk]).argmax(dim=1) == test_targets[chunk]).sum())
-        return {"accuracy": correct / len(test_targets)}
-
-    method = ""
-    if private is not None and private.clip != "batch-mean":
-        # before any record passes through the model
-        method = clip.choose_for(model, loss, tuple(inputs.shape[1:]), len(data.classes), clip.method_of(private))
-    probe_indices = np.arange(min(2, len(inputs)))
-    physical = recipe.physical or memory.physical_batch(model, loss, fetch, probe_indices, recipe.memory)
-    batches = batch_gradient.Batches(model, loss, fetch, physical)
-    aggregate = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
-    observe = distance_observer.make_observer(batches, recipe, adjacency)
-    return Job(model, aggregate, evaluate, observe, method=method)
+    train, test = (
+        (_supervised.to_inputs(x, options.normalise, device), torch.tensor(y, device=device).long())
+        for x, y in ((data.x_train, data.y_train), (data.x_test, data.y_test))
+    )
+    return _supervised.build_job(
+        recipe,
+        models.build(recipe.model, train[0].shape[1:], len(data.classes)).to(device),
+        functools.partial(cross_entropy, reduction="none"),
+        train,
+        test,
+        classes=len(data.classes),
+        adjacency=adjacency,
+        measure=count_correct,
+    )
 
 
-def _to_tensors(x: Any, y: Any, options: Options, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Records as the model takes them and classes as integers, on the device."""
-    import torch
-
-    inputs = _normalisation.normalise(_normalisation.to_floats(x, device), options.normalise)
-    return inputs, torch.tensor(y, device=device).long()
+def count_correct(scores: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Return the number of records whose class has the largest score, as the sum of ``accuracy``."""
+    return {"accuracy": (scores.argmax(dim=1) == targets).sum()}
 
 
 TASK = TaskSpec(

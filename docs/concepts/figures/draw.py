@@ -139,16 +139,16 @@ def sampling() -> None:
         "none": np.ones((records, steps), bool),
         "poisson": poisson,
         "fixed": fixed,
-        "shuffled (not offered)": shuffled,
+        "shuffle (a wide bracket)": shuffled,
     }
     figure, panels = plt.subplots(1, 4, figsize=(8.6, 2.8))
     for axes, (name, grid) in zip(panels, grids.items(), strict=True):
-        colour = ORANGE if name.startswith("shuffled") else BLUE
+        colour = ORANGE if name.startswith("shuffle") else BLUE
         for part, shade in ((~grid, "#eeeeee"), (grid, colour)):
             axes.plot(*np.nonzero(part)[::-1], "s", color=shade, ms=7, mew=0)
         for step in range(steps):
             axes.text(step, -0.9, grid[:, step].sum(), ha="center", va="top", fontsize=6.5, color=GREY)
-        if name.startswith("shuffled"):
+        if name.startswith("shuffle"):
             for epoch in (4, 8):
                 axes.axvline(epoch - 0.5, color="black", lw=1)
         limits = (-0.7, records - 0.3)

@@ -30,15 +30,17 @@ def test_the_known_readings_give_the_known_figures(rows, accountant, sampling, a
 
 
 def test_without_amplification_eps_is_the_published_one(rows):
-    (row,) = [r for r in rows if (r["n"], r["sampling"], r["adjacency"]) == (60, "none", "add-remove")]
+    (row,) = [r for r in rows if (r["sampling"], r["adjacency"]) == ("shuffle", "zero-out")]
     assert row["epsilon"] == pytest.approx(52.6, abs=0.05)
 
 
 def test_every_reading_says_what_it_assumes_and_a_refused_one_why(rows):
     assert all(row["assumption"] for row in rows)
-    (refused,) = [r for r in rows if r["reason"]]
+    assert not [row for row in rows if row["reason"]]
+    laplace = compare_interpretations({"mech": "laplace", "scale": 20, "rate": 0.01, "n": 10}, eps=0.1)
+    (refused,) = [r for r in laplace if r["reason"] and r["accountant"] == "pld"]
     assert (refused["sampling"], refused["adjacency"]) == ("poisson", "replace-one")
-    assert refused["epsilon"] is None
+    assert refused["delta"] is None
 
 
 def test_replacing_a_record_doubles_the_sensitivity_given():
@@ -47,7 +49,18 @@ def test_replacing_a_record_doubles_the_sensitivity_given():
         for r in interpretations_of({**JOB, "sensitivity": 0.5})
         if r.adjacency == "replace-one"
     ]
-    assert found == [0.5, 0.5, 1.0, 1.0]
+    assert found == [1.0, 0.5, 1.0, 1.0]
+
+
+def test_bands_largest_batches_and_groups_have_rows_of_their_own():
+    job = {"mech": "gauss", "sigma": 4, "rate": 0.01, "n": 1000, "records": 60000}
+    extra = {"bands": 4, "max_batch": 800, "group": 3}
+    plain, rows = (compare_interpretations(each, delta=1e-6) for each in (job, job | extra))
+    more = [row for row in rows if row["assumption"] not in {row["assumption"] for row in plain}]
+    assert [(row["n"], row["rate"]) for row in more] == [(250, 0.04), (1000, 0.01), (1000, 0.01)]
+    # dp-accounting 0.6.0: 1.0374 for three records, and 0.31926 for one
+    assert more[2]["epsilon"] == pytest.approx(1.0374, abs=2e-3)
+    assert more[1]["epsilon"] == pytest.approx(0.3193, abs=1e-3)
 
 
 def test_a_job_without_sampling_has_readings_too():

@@ -9,23 +9,36 @@ from wpriv.core.adjacency import SAMPLINGS
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import finite_number
 
+# kinds in which every record takes part in one step of each pass, with their names in messages
+PASSES = {"allocation": "random allocation", "shuffle": "a shuffled loader"}
+# beside every figure of shuffled batches
+WIDE = (
+    "shuffled batches: no amplification is proven, so that the upper end is that of one release without sampling for "
+    "each pass; a known worst case reaches the lower end. `sampling='poisson'` or `sampling='allocation'` has a narrow "
+    "bracket"
+)
+
 
 @dataclass(frozen=True)
 class Sampling:
     """The way in which the records of a step are drawn.
 
     Args:
-        kind: ``none`` (all take part), ``poisson`` (independently), ``fixed`` (a fixed number, without replacement), or
-            ``allocation`` (each in one random step of every pass of 1 / rate steps).
+        kind: ``none`` (all take part), ``poisson`` (independently), ``fixed`` (a fixed number, without replacement),
+            ``allocation`` (each in one random step of every pass of 1 / rate steps), or ``shuffle`` (the shuffled
+            records are cut into the 1 / rate equal batches of a pass).
         rate: the probability that a record takes part, in (0, 1]; 1 without sampling.
+        max_batch: for Poisson sampling, the largest number of records of a step, of which a random part is kept where
+            more were drawn; 0 where there is no limit.
 
     Raises:
-        UsageError: an unknown kind, a rate outside (0, 1], a rate below 1 without sampling, or one of allocation that
-            is not one over a whole number.
+        UsageError: an unknown kind, a rate outside (0, 1], a rate below 1 without sampling, one of allocation or
+            shuffle that is not one over a whole number, or a largest batch without Poisson sampling.
     """
 
     kind: str = "none"
     rate: float = 1.0
+    max_batch: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in SAMPLINGS:
@@ -37,25 +50,38 @@ class Sampling:
             raise UsageError(
                 f"a rate of {self.rate:g} needs `sampling='poisson'` or `sampling='fixed'`; found sampling 'none'"
             )
-        if self.kind != "allocation":
+        object.__setattr__(self, "max_batch", finite_number(self.max_batch, "the largest batch", whole=True))
+        if self.max_batch < 0 or (self.max_batch and self.kind != "poisson"):
+            raise UsageError(
+                f"`max_batch`, the largest batch, is a whole number above 0 and needs `sampling='poisson'`; found "
+                f"{self.max_batch} with sampling {self.kind!r}"
+            )
+        if self.kind not in PASSES:
             return
         # a rate that was printed with a few digits still names one whole number
         if abs(1 / self.rate - self.pass_steps) > 1e-3:
             raise UsageError(
-                f"random allocation has passes of a whole number of steps t, and rate 1/t; found rate {self.rate:g}, "
-                f"or {1 / self.rate:g} steps a pass. Use rate {1 / self.pass_steps:.10g}, or `sampling='poisson'`"
+                f"{PASSES[self.kind]} has passes of a whole number of steps t, and rate 1/t; found rate {self.rate:g}, "
+                f"or {1 / self.rate:g} steps a pass. Use `rate={1 / self.pass_steps:.10g}`, or `sampling='poisson'`"
             )
         object.__setattr__(self, "rate", 1 / self.pass_steps)
 
     @property
     def pass_steps(self) -> int:
-        """Number of steps of a pass of random allocation, in one of which each record takes part; else 1."""
-        return round(1 / self.rate) if self.kind == "allocation" else 1
+        """Number of steps of a pass in which each record takes part in one of them; 1 where there are no passes."""
+        return round(1 / self.rate) if self.kind in PASSES else 1
+
+    def caveats(self) -> tuple[str, ...]:
+        """What must be said beside every figure of this sampling."""
+        return (WIDE,) if self.kind == "shuffle" and self.pass_steps > 1 else ()
 
 
-def Poisson(rate: float) -> Sampling:
-    """Poisson sampling: every record takes part in a step independently with probability ``rate``."""
-    return Sampling("poisson", rate)
+def Poisson(rate: float, max_batch: int = 0) -> Sampling:
+    """Poisson sampling: every record takes part in a step independently with probability ``rate``.
+
+    With ``max_batch``, of more records than that a uniformly random part of this size is kept.
+    """
+    return Sampling("poisson", rate, max_batch)
 
 
 def FixedSize(rate: float) -> Sampling:
@@ -66,3 +92,8 @@ def FixedSize(rate: float) -> Sampling:
 def Allocation(rate: float) -> Sampling:
     """Random allocation: in each pass of t = 1 / ``rate`` steps a record takes part in one, drawn uniformly."""
     return Sampling("allocation", rate)
+
+
+def Shuffle(rate: float) -> Sampling:
+    """Shuffled batches: the records are shuffled afresh in each pass and cut into t = 1 / ``rate`` equal batches."""
+    return Sampling("shuffle", rate)

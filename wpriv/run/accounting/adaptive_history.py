@@ -153,7 +153,7 @@ def account_for_history(
     fixed = _fixed(process, eps, delta, tol) if fixed is None else fixed
     runs = 1 if declared is None else declared.runs
     filters = registry.load("accountants", FILTER)
-    first = filters.first_kind(process) if declared is None else Process((declared.step,), process.adjacency)
+    first = filters.first_kind(process) if declared is None else process.with_steps((declared.step,))
     plain = is_unsampled_gaussian(process)
     orders = filters.orders(first, eps=eps, delta=delta)
     row = evaluate.ask(

@@ -34,7 +34,10 @@ def budget(
     batch: int | None = None,
     records: int | None = None,
     epochs: float | None = None,
+    max_batch: int | None = None,
+    bands: int | None = None,
     adjacency: str | None = None,
+    group: int | None = None,
     history: str | Path | None = None,
     observed: Any = None,
     tol: float | None = None,
@@ -51,13 +54,16 @@ def budget(
         delta: the delta at which eps is computed; exactly one of the two is given.
         accountant: the name of an accountant, with options as ``"wdp:order=16"``.
         n: number of compositions (default 1).
-        sampling: ``Poisson(0.01)``, ``FixedSize(0.01)`` or ``Allocation(0.01)``; or ``none``, ``poisson``, ``fixed`` or
-            ``allocation``.
+        sampling: ``Poisson(0.01)``, ``FixedSize(0.01)``, ``Allocation(0.01)`` or ``Shuffle(0.01)``; or ``none``,
+            ``poisson``, ``fixed``, ``allocation`` or ``shuffle``.
         rate: share of the records in a step, where ``sampling`` is a word.
         batch: instead of the rate, the records of a step, with ``records``.
         records: size of the data set.
         epochs: instead of n, passes over the data, with a rate.
+        max_batch: for Poisson sampling, the largest number of records of a step, with ``records``.
+        bands: number of bands of a matrix mechanism under cyclic Poisson sampling, whose steps n and rate are then.
         adjacency: the neighbouring relation; by default it follows from the sampling and the mechanism.
+        group: largest number of records of one person (default 1).
         history: a JSON file of steps, instead of all of these.
         observed: pair distances of gradients, for wdp and bdp: an array, a file, or a generator such as
             ``weibull:shape=0.5,records=50``.
@@ -88,7 +94,10 @@ def budget(
         batch=batch,
         records=records,
         epochs=epochs,
+        max_batch=max_batch,
+        bands=bands,
         adjacency=adjacency,
+        group=group,
         history=history,
         observed=observed,
     )

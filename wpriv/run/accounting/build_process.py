@@ -20,9 +20,10 @@ from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.adaptive_history import PlannedRuns
 from wpriv.run.accounting.history import read_history
-from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition, sampling_keys, with_repetition
+from wpriv.run.accounting.neighbours import neighbour_readings, process_between
+from wpriv.run.accounting.repetition import REPETITION_KEYS, check_bands, repetition, sampling_keys, with_repetition
 
-STEP_KEYS = ("mech", "n", "sampling", "rate", "observed")
+STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch", "observed")
 # kinds of steps whose readings are listed
 MAX_READINGS = 20
 
@@ -55,7 +56,7 @@ def step(spec: Mapping[str, Any]) -> Step:
     return Step(
         cls(**values),
         whole(spec.get("n", 1), "n"),
-        sampling_of(kind, spec.get("rate")),
+        sampling_of(kind, spec.get("rate"), spec.get("max_batch")),
         _distances(spec.get("observed")),
     )
 
@@ -85,11 +86,19 @@ def mechanism_name(spec: Mapping[str, Any]) -> str:
     return mech if isinstance(mech, str) else str(mech.__module__.rpartition(".")[2].replace("_", "-"))
 
 
-def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None, places: Sequence[str] = ()) -> Process:
+def process(
+    specs: Iterable[Mapping[str, Any]],
+    adjacency: str | None = None,
+    places: Sequence[str] = (),
+    *,
+    group: Any = None,
+    records: int | None = None,
+) -> Process:
     """Build a Process from step mappings (see ``step``); consecutive equal steps are merged by adding their counts.
 
     Args:
         places: where each step was written, for messages; empty for a single step.
+        group: number of records of one person. records: size of the data set, kept where a guarantee depends on it.
     """
     steps: list[Step] = []
     for index, spec in enumerate(specs):
@@ -105,7 +114,7 @@ def process(specs: Iterable[Mapping[str, Any]], adjacency: str | None = None, pl
         steps.append(new)
     if isinstance(adjacency, str) and not adjacency:
         raise UsageError("the adjacency is empty; give add-remove or replace-one, or leave it out")
-    return Process(tuple(steps), "" if adjacency is None else adjacency)
+    return process_between(steps, adjacency, group, records)
 
 
 def flag(name: str) -> str:
@@ -113,11 +122,14 @@ def flag(name: str) -> str:
     return f"`{name}`" if name in ("sigma", "scale", "sensitivity") else f"`{name}=...`"
 
 
-def sampling_of(kind: Any, rate: Any) -> Sampling:
-    """The sampling of a kind and a rate as a user wrote them."""
+def sampling_of(kind: Any, rate: Any, max_batch: Any = None) -> Sampling:
+    """The sampling of a kind, a rate and a largest batch as a user wrote them."""
     if kind in SAMPLINGS and kind != "none" and rate is None:
         raise UsageError(f"`sampling='{kind}'` needs a rate: give `rate`, or `batch` with `records`")
-    return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"))
+    cut = 0 if max_batch is None else whole(max_batch, "max_batch")
+    if max_batch is not None and cut < 1:
+        raise UsageError(f"`max_batch`, the largest number of records of a step, must be at least 1; found {cut}")
+    return Sampling(str(kind), 1.0 if rate is None else number(rate, "rate"), cut)
 
 
 def _field_value(f: dataclasses.Field[Any], value: Any) -> Any:
@@ -164,7 +176,10 @@ def described_process(
     batch: Any = None,
     records: Any = None,
     epochs: Any = None,
+    max_batch: Any = None,
+    bands: Any = None,
     adjacency: str | None = None,
+    group: Any = None,
     history: str | Path | None = None,
     observed: Any = None,
 ) -> DescribedProcess:
@@ -175,18 +190,23 @@ def described_process(
     Raises:
         UsageError: the arguments contradict each other, or something is missing.
     """
-    keys = {"n": n, **sampling_keys(sampling, rate), "batch": batch, "records": records, "epochs": epochs}
+    keys = {"n": n, "batch": batch, "records": records, "epochs": epochs, "bands": bands, "max_batch": max_batch}
+    keys |= sampling_keys(sampling, rate)
+    check_bands(keys, group)
+    if max_batch is not None and keys["max_batch"] is not max_batch:
+        raise UsageError(f"{sampling} has a largest batch of its own; leave out `max_batch`")
     if history is None and not isinstance(subject, (Process, Mechanism)):
         distances = {} if observed is None else {"observed": observed}
-        return described_steps([{"mech": subject, **params, **keys, **distances}], adjacency)
+        return described_steps([{"mech": subject, **params, **keys, **distances}], adjacency, group)
     if isinstance(subject, Mechanism):
         if params:
             raise UsageError(f"{subject} has its parameters; leave out {', '.join(params)}")
         repeated = repetition(**{key: keys[key] for key in REPETITION_KEYS}, sampling=keys["sampling"])
         count = 1 if repeated.n is None else repeated.n
-        step = Step(subject, count, sampling_of(keys["sampling"], repeated.rate), _distances(observed))
-        process = Process((step,), "" if adjacency is None else adjacency)
-        return DescribedProcess(process, (*repeated.notes, *_readings(process)), _size([{"records": records}]))
+        drawn = sampling_of(keys["sampling"], repeated.rate, keys["max_batch"])
+        size = data_set_size([{"records": records}])
+        process = process_between([Step(subject, count, drawn, _distances(observed))], adjacency, group, size)
+        return DescribedProcess(process, (*repeated.notes, *_readings(process)), size)
     _refuse_beside(
         "`history`" if history is not None else "a Process",
         {
@@ -195,6 +215,8 @@ def described_process(
             "`rate`": keys["rate"],
             "`batch`": batch,
             "`epochs`": epochs,
+            "`bands`": bands,
+            "`max_batch`": max_batch,
             "`observed`": observed,
             "`sampling`": None if keys["sampling"] == "none" else keys["sampling"],
             **{flag(key): value for key, value in params.items()},
@@ -203,9 +225,11 @@ def described_process(
     if isinstance(subject, Process):
         if adjacency not in (None, subject.adjacency):
             raise UsageError(f"the process has {subject.adjacency} neighbours; found adjacency {shown(adjacency)}")
-        return DescribedProcess(subject, tuple(_readings(subject)), _size([{"records": records}]))
+        if group not in (None, subject.group):
+            raise UsageError(f"the process has groups of {subject.group}; found `group` {shown(group)}")
+        return DescribedProcess(subject, tuple(_readings(subject)), data_set_size([{"records": records}]))
     assert history is not None
-    return _from_history(history, adjacency, records)
+    return _from_history(history, adjacency, group, records)
 
 
 def _refuse_beside(whole_steps: str, others: Mapping[str, Any]) -> None:
@@ -214,38 +238,42 @@ def _refuse_beside(whole_steps: str, others: Mapping[str, Any]) -> None:
         raise UsageError(f"{whole_steps} holds whole steps; it cannot be combined with {', '.join(given)}")
 
 
-def _from_history(history: str | Path, adjacency: str | None, records: Any) -> DescribedProcess:
+def _from_history(history: str | Path, adjacency: str | None, group: Any, records: Any) -> DescribedProcess:
     steps = read_history(history)
     if steps.adjacency is not None and adjacency not in (None, steps.adjacency):
         raise UsageError(
             f"`history` {history} is accounted for under {steps.adjacency} neighbours; "
             f"found `adjacency` {shown(adjacency)}"
         )
-    built = process(steps.steps, steps.adjacency or adjacency, steps.places)
+    size = data_set_size([{"records": records}])
+    built = process(steps.steps, steps.adjacency or adjacency, steps.places, group=group, records=size)
     kinds = "1 kind of step" if len(steps.steps) == 1 else f"{len(steps.steps)} kinds of steps"
     notes = (f"{kinds} read from {history}", *steps.notes, *_readings(built))
-    return DescribedProcess(built, notes, _size([{"records": records}]), steps.declared)
+    return DescribedProcess(built, notes, size, steps.declared)
 
 
-def described_steps(steps: Iterable[Mapping[str, Any]], adjacency: str | None = None) -> DescribedProcess:
+def described_steps(
+    steps: Iterable[Mapping[str, Any]], adjacency: str | None = None, group: Any = None
+) -> DescribedProcess:
     """The process of steps as in a recipe: ``{mech, <parameters>, sampling, n | epochs, rate | batch, records}``."""
     specs, notes = [], []
     steps = list(steps)
     for written in steps:
+        check_bands(written, group)
         spec, lines = with_repetition(written)
         notes += lines
         if spec["n"] is None:
             spec["n"] = 1
             notes.append("n = 1, since neither n nor epochs was given")
         specs.append(spec)
-    size = _size(steps)
-    built = process(specs, adjacency)
+    size = data_set_size(steps)
+    built = process(specs, adjacency, group=group, records=size)
     units = [step.observed.describe() for step in built.steps if step.observed is not None]
     notes += [f"sigma and sensitivity are multiples of the observed unit: {unit}" for unit in units]
     return DescribedProcess(built, (*dict.fromkeys(notes), *_readings(built)), size)
 
 
-def _size(steps: Iterable[Mapping[str, Any]]) -> int | None:
+def data_set_size(steps: Iterable[Mapping[str, Any]]) -> int | None:
     """The size of the data set: the largest that a step names; None where none does."""
     sizes = [whole(step["records"], "records") for step in steps if step.get("records") is not None]
     if sizes and min(sizes) < 1:
@@ -254,5 +282,6 @@ def _size(steps: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def _readings(process: Process) -> list[str]:
-    """Notes of the first steps' mechanisms on how they interpreted their parameters."""
-    return list(dict.fromkeys(line for step in process.steps[:MAX_READINGS] for line in step.mechanism.reading()))
+    """Notes on the neighbours, and of the first steps' mechanisms on how they interpreted their parameters."""
+    lines = [line for step in process.steps[:MAX_READINGS] for line in step.mechanism.reading()]
+    return list(dict.fromkeys([*neighbour_readings(process), *lines]))

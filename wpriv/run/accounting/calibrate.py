@@ -11,13 +11,14 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.process import Process
-from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.kinds import PASSES, Sampling
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
 from wpriv.run.accounting import build_process, classical_formulas, evaluate
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
+from wpriv.run.accounting.neighbours import neighbour_readings
 from wpriv.run.accounting.plausibility import plausibility_warnings
-from wpriv.run.accounting.repetition import sampling_keys, with_repetition
+from wpriv.run.accounting.repetition import check_bands, sampling_keys, with_repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import default_tol, solve_for
 
@@ -56,7 +57,10 @@ def calibrate(
     batch: int | None = None,
     records: int | None = None,
     epochs: float | None = None,
+    max_batch: int | None = None,
+    bands: int | None = None,
     adjacency: str | None = None,
+    group: int | None = None,
     tol: float | None = None,
     compare_classical: bool = False,
     **params: Unpack[MechanismParameters],
@@ -92,15 +96,21 @@ def calibrate(
         raise UsageError("calibrate needs a target: give both `eps` and `delta`")
     eps, delta = number(eps, "`eps`"), number(delta, "`delta`")
     _check_target(eps, delta)
-    schedule = {**sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
-    search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs})
+    schedule = {"max_batch": max_batch, **sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
+    check_bands({**schedule, "bands": bands}, group)
+    search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
+    size = build_process.data_set_size([schedule])
+    if search.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
+        raise UsageError(
+            "fixed-size sampling of groups needs the size of a batch: give `batch` with `records`, and leave out the "
+            "noise or `n`"
+        )
 
     def at(value: float) -> Process:
-        return build_process.process([{**spec, search.name: value}], adjacency)
+        return build_process.process([{**spec, search.name: value}], adjacency, group=group, records=size)
 
     if compare_classical:
         _check_classical(spec, search)
-    size = whole(records, "records") if records is not None else None
     width = default_tol(search, at) if tol is None else number(tol, "`tol`")
     solution = solve_for(search, at, accountant, eps, delta, width)
     row, calibrated = solution.row, solution.as_dict()
@@ -108,8 +118,11 @@ def calibrate(
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
     step = row.process.steps[0]
     classical = classical_formulas.classical(step.mechanism, eps, delta, step.n) if compare_classical else None
+    neighbours = neighbour_readings(row.process)
     extra = {"calibrated": calibrated} | ({} if classical is None else {"classical": classical})
-    row = row.with_extra(asked="eps" if eps > 0 else "delta", **extra, reading=[*notes, *step.mechanism.reading()])
+    row = row.with_extra(
+        asked="eps" if eps > 0 else "delta", **extra, reading=[*notes, *neighbours, *step.mechanism.reading()]
+    )
     return Calibration(search.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
 
 
@@ -154,10 +167,10 @@ def _missing(spec: dict[str, Any]) -> tuple[SearchParameter, dict[str, Any], lis
             [f"n, the number of compositions, is solved for{passes}"],
         )
     if sampled and spec["rate"] is None:
-        if spec["sampling"] == "allocation":
+        if spec["sampling"] in PASSES:
             raise UsageError(
-                "random allocation has rates 1/t only, among which calibrate does not search: give `rate`, and leave "
-                "out the noise or `n`"
+                f"{PASSES[spec['sampling']]} has rates 1/t only, among which calibrate does not search: give `rate`, "
+                f"and leave out the noise or `n`"
             )
         return SearchParameter("rate", -1, 1e-15, 1.0), spec, ["the sampling rate is solved for"]
     build_process.step({**spec, "rate": spec["rate"] or (1.0 if sampled else None)})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from wpriv.core import registry
 from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, Guarantee
 from wpriv.core.process import Process, log_finite, sandwich
+from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
 
@@ -16,7 +17,7 @@ DEFAULT_TOL = 1e-3
 # default relative width for a single answer, so that every printed digit is right; the second for mechanisms whose PLD
 # is only known between two others, where a narrower bracket takes ten times as long
 ANSWER_TOL, SANDWICHED_ANSWER_TOL = 1e-6, 1e-3
-# the same where only random allocation is known between two others
+# the same where only passes of random allocation or of shuffled batches are known between two others
 ALLOCATED_ANSWER_TOL = 1e-4
 # the notions in which a larger delta buys a smaller eps
 EPS_DELTA = ("approximate-dp", "probabilistic-dp")
@@ -56,12 +57,13 @@ def checked_tol(tol: float) -> float:
 
 def answer_tol(process: Process) -> float:
     """The default relative width of the bracket of a single answer."""
-    if any(step.sampling.kind == "allocation" for step in process.steps):
+    if any(step.sampling.kind in PASSES for step in process.steps):
         return ALLOCATED_ANSWER_TOL
+    # the two pairs of a largest batch are as quick to compose as any
+    uncut = [not step.sampling.max_batch for step in process.steps]
+    runs = [[pair for pair, is_uncut in zip(run, uncut, strict=True) if is_uncut] for run in process.renyi_directions()]
     return (
-        SANDWICHED_ANSWER_TOL
-        if any(sandwich(run, SANDWICHED_ANSWER_TOL) is not None for run in process.renyi_directions())
-        else ANSWER_TOL
+        SANDWICHED_ANSWER_TOL if any(sandwich(run, SANDWICHED_ANSWER_TOL) is not None for run in runs) else ANSWER_TOL
     )
 
 

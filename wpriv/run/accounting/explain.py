@@ -19,6 +19,9 @@ SAMPLING = {
     "not covered",
     "allocation": "every record must draw, by itself and afresh in each pass of 1 / rate steps, the one step it takes "
     "part in; shuffled batches of equal size are not covered",
+    "shuffle": "every record must be in exactly one of the 1 / rate batches of each pass, in an order that does not "
+    "depend on what the records hold; upper end: one release without sampling for each pass; lower end: the power of "
+    "tests where all other records contribute -1, and the one +1 or nothing (after Chua et al. 2024, arXiv 2403.17673)",
 }
 
 FRESH = "every step draws fresh noise"
@@ -52,7 +55,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
         f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()
     ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [Adjacency(process.adjacency).meaning, FRESH, _chosen(row)]
+    assumptions = [_neighbours(process), FRESH, _chosen(row)]
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
@@ -63,6 +66,14 @@ def explain(row: Guarantee) -> dict[str, Any]:
         ],
         "loss_class": _classes(process),
     }
+
+
+def _neighbours(process: Process) -> str:
+    """The assumption about which data sets are neighbours."""
+    meaning = Adjacency(process.adjacency).meaning
+    if process.group == 1:
+        return meaning
+    return f"{meaning}; here they differ so in up to {process.group} records, those of one person"
 
 
 def _chosen(row: Guarantee) -> str:

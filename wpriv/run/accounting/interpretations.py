@@ -11,19 +11,26 @@ from typing import Any
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES
 from wpriv.errors import Unsupported, UsageError
-from wpriv.numerics.parse_numbers import number, shown
+from wpriv.numerics.parse_numbers import number, shown, whole
+from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """One interpretation: a step, an adjacency, an accountant, and the assumption in words."""
+    """One interpretation: a step, an adjacency, an accountant, the assumption in words, and the neighbouring relation.
+
+    Args:
+        group: records of one person. records: size of the data set, where it matters.
+    """
 
     spec: dict[str, Any]
     adjacency: str
     accountant: str
     assumption: str
+    group: int = 1
+    records: int | None = None
 
 
 def compare_interpretations(
@@ -32,8 +39,8 @@ def compare_interpretations(
     """Account for one step specification under every interpretation.
 
     Args:
-        spec: ``{mech, <parameters>, n | epochs, rate | batch with records}``; its ``sampling`` is one of the
-            interpretations.
+        spec: ``{mech, <parameters>, n | epochs, rate | batch with records, max_batch, bands, group}``; its ``sampling``
+            is one of the interpretations.
     Returns:
         One row for each: sampling, n, rate, adjacency, accountant, both brackets, claim, ``assumption``; ``reason`` is
         set where an accountant has no answer.
@@ -47,14 +54,14 @@ def compare_interpretations(
 
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     """The interpretations of a step, from the usual one by the tightest accountant to no amplification at all."""
-    base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling")}
+    base = {k: v for k, v in spec.items() if k not in (*REPETITION_KEYS, "sampling", "max_batch", "group")}
     defined = build_process.mechanism(base).adjacencies
     if not set(defined) & set(STANDARD_ADJACENCIES):
         raise Unsupported(
             f"--why compares {' and '.join(STANDARD_ADJACENCIES)} neighbours; {base['mech']} is defined under "
             f"{defined[0]} only. Use budget"
         )
-    given = {k: spec.get(k) for k in REPETITION_KEYS}
+    given = {k: spec.get(k) for k in REPETITION_KEYS if k != "bands"}
     sampled = given["rate"] is not None or given["batch"] is not None
     plan = repetition(**given, sampling="poisson" if sampled else "none")
     if spec.get("sampling") not in (None, *SAMPLINGS):
@@ -62,12 +69,14 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     n = 1 if plan.n is None else plan.n
     wide = _replaced(base)
     if plan.rate is None:
-        return _unsampled({**base, "n": n}, {**wide, "n": n}, "every record takes part in every step")
+        plain = {**base, "n": n}
+        unsampled = _unsampled(plain, {**wide, "n": n}, "every record takes part in every step")
+        return [*unsampled, *_by_group(spec, plain, "add-remove")]
     poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}
     fixed = {"n": n, "sampling": "fixed", "rate": plan.rate}
     epochs = spec.get("epochs")
     passes = max(1, math.ceil((n * plan.rate if epochs is None else number(epochs, "epochs")) * (1 - 1e-9)))
-    shuffled = "shuffled batches: each record in one batch an epoch, no amplification claimed"
+    shuffled = "shuffled batches: each record in one batch an epoch, no amplification proven"
     return [
         *_by_all(
             poisson,
@@ -75,7 +84,13 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             "each record joins each step independently with the same probability; neighbours differ by one record",
         ),
         *_by_allocation(poisson),
-        Interpretation(poisson, "replace-one", "pld", "Poisson sampling, but one record is replaced by another"),
+        *_variants(spec, poisson),
+        Interpretation(
+            {**poisson, **wide},
+            "replace-one",
+            "pld",
+            "Poisson sampling, but one record is replaced by another, which moves a sum twice as far",
+        ),
         Interpretation(
             {**base, **fixed},
             "replace-one",
@@ -88,9 +103,7 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
             "pld",
             "the same, sigma relative to one record: replacing it moves a sum twice as far",
         ),
-        *_unsampled(
-            {**base, "n": passes}, {**wide, "n": passes}, f"{shuffled}; all other records must keep their batches"
-        )[:1],
+        _by_shuffling(base, passes, plan.rate, shuffled),
         Interpretation({**wide, "n": passes}, "replace-one", "pld", f"{shuffled}; one record is replaced"),
         Interpretation(
             {**base, "n": n}, "add-remove", "pld", "a record might be in every batch: all steps, no sampling"
@@ -123,6 +136,42 @@ def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
     return [Interpretation({**poisson, "sampling": "allocation"}, "add-remove", "pld", assumption)]
 
 
+def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpretation]:
+    """Poisson sampling with the bands, the largest batch and the groups of records that the step names."""
+    rows = []
+    if spec.get("bands") is not None:
+        read = repetition(**{key: spec.get(key) for key in REPETITION_KEYS}, sampling="poisson")
+        assumption = f"{spec['bands']} bands of correlated noise, read as plain noise: each part of the records in turn"
+        rows.append(Interpretation({**poisson, "n": read.n, "rate": read.rate}, "add-remove", "pld", assumption))
+    size = build_process.data_set_size([spec])
+    if spec.get("max_batch") is not None:
+        cut = {**poisson, "max_batch": spec["max_batch"]}
+        assumption = f"of more records than {spec['max_batch']} drawn, a random part is kept"
+        rows.append(Interpretation(cut, "add-remove", "pld", assumption, records=size))
+    return [*rows, *_by_group(spec, poisson, "add-remove")]
+
+
+def _by_group(spec: Mapping[str, Any], step: dict[str, Any], adjacency: str) -> list[Interpretation]:
+    """The same step where a person has several records, if the step names their number."""
+    group = whole(spec.get("group") or 1, "group")
+    if group == 1:
+        return []
+    assumption = f"a person has up to {group} records, and all of them are protected together"
+    return [Interpretation(step, adjacency, "pld", assumption, group=group)]
+
+
+def _by_shuffling(base: dict[str, Any], passes: int, rate: float, assumption: str) -> Interpretation:
+    """Shuffled batches, the last of which may be smaller; of other noise than Gaussian or Laplace, their upper end."""
+    steps = math.ceil(1 / rate * (1 - 1e-9))
+    spec = {**base, "n": passes * steps, "sampling": "shuffle", "rate": 1 / steps}
+    try:
+        build_process.process([spec])
+    except Unsupported:
+        assumption = f"{assumption}; all other records must keep their batches"
+        return Interpretation({**base, "n": passes}, "add-remove", "pld", assumption)
+    return Interpretation(spec, "zero-out", "pld", f"{assumption}; one record contributes nothing, batch sizes stay")
+
+
 def _unsampled(plain: dict[str, Any], wide: dict[str, Any], assumption: str) -> list[Interpretation]:
     return [
         *_by_all(plain, "add-remove", assumption),
@@ -149,12 +198,15 @@ def _row(reading: Interpretation, eps: float | None, delta: float | None, tol: f
     row |= {"sensitivity": spec.get("sensitivity"), "accountant": reading.accountant, "assumption": reading.assumption}
     row["asked"] = "delta" if eps is None else "epsilon"
     try:
-        process = build_process.process([spec], reading.adjacency)
+        process = build_process.process([spec], reading.adjacency, group=reading.group, records=reading.records)
         width = evaluate.answer_tol(process) if tol is None else tol
         answer = evaluate.ask(evaluate.curve(process, reading.accountant, width), eps=eps, delta=delta)
     except Unsupported as error:
         return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}
     ends = answer.as_dict()
+    if row["sampling"] == "shuffle":
+        lower = answer.epsilon.lower if eps is None else answer.delta.lower
+        row["assumption"] += f"; at least {text(lower or 0.0, up=False, digits=4)}"
     return {
         **row,
         "notion": answer.notion,

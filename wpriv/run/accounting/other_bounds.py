@@ -139,16 +139,20 @@ def _unsampled(process: Process) -> Curve | None:
     hockey-stick divergence H_t is jointly convex, H_t(Q || Q) = max(1-t, 0) and H_t(P || Q) >= 1-t, so that H_t of the
     mixture, in either direction, is at most (1-q) max(1-t, 0) + q H_t(P || Q) <= H_t(P || Q) for every t. The same
     holds for fixed-size sampling, whose pair is such a mixture for t >= 1 and its mirror image below. Dominating pairs
-    compose adaptively (Zhu, Dong, Wang 2022, Theorem 10). A pass of random allocation is a mixture over the step that
-    a record takes part in, so that one release without sampling bounds a whole pass in the same way.
+    compose adaptively (Zhu, Dong, Wang 2022, Theorem 10). A pass of random allocation, or of shuffled batches, is a
+    mixture over the step that a record takes part in, so that one release without sampling bounds a whole pass in the
+    same way. Groups and Poisson sampling under replace-one mix in the same way (docs/theory/groups.md); a largest batch
+    does not, since a record may take the place of another.
     """
-    if all(step.sampling.kind == "none" for step in process.steps):
+    if all(step.sampling.kind == "none" for step in process.steps) or any(
+        step.sampling.max_batch for step in process.steps
+    ):
         return None
     steps = tuple(
         dataclasses.replace(step, n=step.n // step.sampling.pass_steps, sampling=type(step.sampling)())
         for step in process.steps
     )
-    whole = Process(steps, process.adjacency)
+    whole = process.with_steps(steps)
     pairs = [closed_form(run) for run in whole.directions()]
     known = [pair for pair in pairs if pair is not None]
     return curve_of_pair(whole, known, accountant="pld", source=UNSAMPLED) if len(known) == len(pairs) else None

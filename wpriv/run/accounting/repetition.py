@@ -13,7 +13,7 @@ from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 
-REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs")
+REPETITION_KEYS = ("n", "rate", "batch", "records", "epochs", "bands")
 
 
 def sampling_keys(sampling: str | Sampling, rate: float | None) -> dict[str, Any]:
@@ -26,7 +26,8 @@ def sampling_keys(sampling: str | Sampling, rate: float | None) -> dict[str, Any
         return {"sampling": sampling, "rate": rate}
     if rate is not None:
         raise UsageError(f"{sampling} has a rate of its own; leave out rate = {rate}")
-    return {"sampling": sampling.kind, "rate": None if sampling.kind == "none" else sampling.rate}
+    cut = {"max_batch": sampling.max_batch} if sampling.max_batch else {}
+    return {"sampling": sampling.kind, "rate": None if sampling.kind == "none" else sampling.rate, **cut}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +46,54 @@ def repetition(
     batch: Any = None,
     records: Any = None,
     epochs: Any = None,
+    bands: Any = None,
     sampling: str = "none",
 ) -> Repetition:
     """Read n and the sampling rate from whichever of the flags were given.
 
-    rate = batch / records. One epoch is 1 / rate steps, and n = ceil(epochs / rate): the whole run is rounded up once,
-    not every epoch. What was not given stays None.
+    rate = batch / records; shuffled batches whose last one is smaller count it as one batch more. One epoch is 1 / rate
+    steps, and n = ceil(epochs / rate): the whole run is rounded up once, not every epoch. What was not given stays
+    None. With ``bands``, the steps of a banded matrix mechanism become those of plain DP-SGD with the same guarantee:
+    see ``_banded``.
 
     Raises:
         UsageError: the flags contradict each other, or one of them lacks another.
     """
+    plain = _repetition(n=n, rate=rate, batch=batch, records=records, epochs=epochs, sampling=sampling)
+    return plain if bands is None else _banded(plain, whole(bands, "bands"), sampling)
+
+
+def _banded(plain: Repetition, bands: int, sampling: str) -> Repetition:
+    """n steps of a b-banded matrix mechanism under cyclic Poisson sampling, read as n/b steps at rate b q.
+
+    The proof is in docs/theory/bands.md, after Choquette-Choo et al. (2023).
+    """
+    if sampling != "poisson":
+        raise UsageError(f"`bands` needs `sampling='poisson'`, each part of the records in turn; found {sampling!r}")
+    if bands < 1:
+        raise UsageError(f"`bands` is the number of bands of a strategy matrix, at least 1; found {bands}")
+    if plain.rate is None or plain.n is None:
+        raise UsageError(
+            "`bands` needs the number of steps and the sampling rate: give `n` or `epochs`, and `rate` or `batch` with "
+            "`records`"
+        )
+    rate, count = plain.rate * bands, math.ceil(plain.n / bands)
+    if not rate <= 1 + 1e-12:
+        raise UsageError(
+            f"`bands` {bands} at rate {plain.rate:g} would draw from one part of {bands} with a probability of "
+            f"{rate:g}. Give at most {math.floor(1 / plain.rate * (1 + 1e-12))} bands, or a smaller rate"
+        )
+    note = (
+        f"{bands} bands: n = {plain.n} steps at rate {plain.rate:.6g} = {count} steps at rate {min(rate, 1.0):.6g} of "
+        f"plain noise. The strategy matrix is lower triangular with {bands} bands and columns of norm at most 1, each "
+        f"record belongs for good to one of {bands} parts whatever the other records, and only the part whose turn it "
+        f"is is drawn from"
+    )
+    return Repetition(count, min(rate, 1.0), (*plain.notes, note))
+
+
+def _repetition(*, n: Any, rate: Any, batch: Any, records: Any, epochs: Any, sampling: str) -> Repetition:
+    """n and the sampling rate without bands."""
     if not isinstance(sampling, str) or sampling not in SAMPLINGS:
         raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}; found {shown(sampling)}")
     notes = []
@@ -67,15 +106,20 @@ def repetition(
         if not 1 <= size <= total:
             raise UsageError(f"`batch` must lie between 1 and `records`; found {size} of {total} records")
         share: float | None = size / total
-        notes.append(f"rate = batch / records = {size} / {total} = {share:.6g}")
+        if sampling == "shuffle" and total % size:
+            batches, size = -(-total // size), 0
+            share = 1 / batches
+            notes.append(f"rate = 1 / {batches}: a pass is {batches} batches, the last one smaller")
+        else:
+            notes.append(f"rate = batch / records = {size} / {total} = {share:.6g}")
     else:
         size = total = 0
         share = None if rate is None else number(rate, "rate")
     if share is not None and sampling == "none":
         given = "`batch`" if batch is not None else "`rate`"
         raise UsageError(
-            f"{given} needs `sampling`: poisson (each record by itself), fixed (batches without replacement) or "
-            f"allocation (one random step of each pass)"
+            f"{given} needs `sampling`: poisson (each record by itself), fixed (batches without replacement), "
+            f"allocation (one random step of each pass) or shuffle (shuffled batches)"
         )
     if epochs is None:
         return Repetition(None if n is None else whole(n, "n"), share, tuple(notes))
@@ -95,6 +139,23 @@ def repetition(
     per_epoch = total / size if size else 1 / share
     notes.append(f"n = {count} steps = ceil({passes:g} epochs x {per_epoch:.6g} steps an epoch), rounded up once")
     return Repetition(count, share, tuple(notes))
+
+
+def check_bands(written: Mapping[str, Any], group: Any) -> None:
+    """Refuse bands beside what their reading as plain steps does not cover.
+
+    Raises:
+        UsageError: a largest batch, or groups of records.
+    """
+    if written.get("bands") is None:
+        return
+    if written.get("max_batch") is not None:
+        raise UsageError("`bands` and `max_batch` have no proven reading together; leave out one of them")
+    if group is not None and whole(group, "group") != 1:
+        raise UsageError(
+            "`bands` has no proven reading with `group`, since the records of a person may be drawn in different "
+            "steps; leave out one of them"
+        )
 
 
 def with_repetition(written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

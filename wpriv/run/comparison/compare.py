@@ -100,7 +100,9 @@ def _plain(keys: ComparisonKeys) -> dict[str, Any]:
     if isinstance(process, Process):
         if plain.get("adjacency") not in (None, process.adjacency):
             raise UsageError(f"the process has {process.adjacency} neighbours; found adjacency {plain['adjacency']!r}")
-        plain |= {"process": process.describe(), "adjacency": process.adjacency}
+        if plain.get("group") not in (None, process.group):
+            raise UsageError(f"the process has groups of {process.group}; found group {plain['group']!r}")
+        plain |= flag_recipes.plain_process(process)
     if isinstance(plain.get("cases"), Mapping):
         cases = plain["cases"].items()
         plain["cases"] = {name: case.describe() if isinstance(case, Process) else case for name, case in cases}

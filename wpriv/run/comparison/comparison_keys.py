@@ -16,6 +16,7 @@ class ComparisonKeys(TypedDict, total=False):
     process: Process | Steps
     cases: Mapping[str, Process | Steps]
     adjacency: str | None
+    group: int | None
     accountants: Sequence[str]
     sweep: Mapping[str, Any] | Sequence[Mapping[str, Any]]
     eps: float | None

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from wpriv.core import registry
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process
-from wpriv.run.accounting.repetition import with_repetition
+from wpriv.run.accounting.repetition import check_bands, with_repetition
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Cell:
     Args:
         table: the kind of its rows. labels: the columns that tell its rows apart from those of other cells.
         specs: the steps of a process, or the parameters of a table of another kind. eps, delta: the question.
+        group: records of one person. records: size of the data set.
         bins: the number of cells of a histogram. options: of the accountant, where an axis varies them.
     """
 
@@ -41,6 +42,8 @@ class Cell:
     tol: float | None = None
     bins: int | None = None
     options: tuple[tuple[str, float], ...] = ()
+    group: int | None = None
+    records: int | None = None
 
     def key(self) -> str:
         """Return a fingerprint of all that decides the result, the program's version included."""
@@ -50,7 +53,8 @@ class Cell:
         """Return a fingerprint of process and accountant: cells with equal ones evaluate one curve."""
         # a file counts by its content, which may change between runs
         contents = [_content(spec[key]) for spec in self.specs for key in ("file", "observed") if key in spec]
-        return _fingerprint([self.specs, self.adjacency, self.accountant, self.options, self.tol, contents])
+        relation = [self.adjacency, self.group, self.records]
+        return _fingerprint([self.specs, relation, self.accountant, self.options, self.tol, contents])
 
     def process(self) -> Process:
         """Build the process of a table of one.
@@ -59,7 +63,7 @@ class Cell:
             UsageError, MissingResource: a file of the process is faulty or missing.
             Unsupported: sampling or adjacency rule the mechanism out.
         """
-        return build_process.process(self.specs, self.adjacency)
+        return build_process.process(self.specs, self.adjacency, group=self.group, records=self.records)
 
     def process_columns(self) -> dict[str, Any]:
         """Return the parameters of a single step, also those left at their defaults, or the number of several steps."""
@@ -97,18 +101,26 @@ def _panel(panel: Panel) -> Iterator[Cell]:
     for (case, steps), accountant in itertools.product(cases.items(), accountants):
         written = [{**step.model_dump(exclude_none=True), **(step.model_extra or {})} for step in steps]
         specs = [_spec(with_repetition(step)[0]) for step in written]
+        records = build_process.data_set_size(written)
+        for step in written:
+            check_bands(step, panel.group)
         for point in itertools.product(*axes):
             changed = (
                 {**spec, **{name: value for name, value in point if name in changes}}
                 for spec, changes in zip(specs, varied[case], strict=True)
             )
-            yield _cell(panel, case, tuple(changed), accountant, dict(point))
+            yield replace(_cell(panel, case, tuple(changed), accountant, dict(point)), records=records)
 
 
 def _spec(planned: dict[str, Any]) -> dict[str, Any]:
     """A step with n and rate, without keys of steps that have no value."""
     spec = {**planned, "n": 1 if planned["n"] is None else planned["n"]}
     return {key: value for key, value in spec.items() if value is not None or key not in build_process.STEP_KEYS}
+
+
+def _group(panel: Panel, labels: dict[str, Any]) -> int | None:
+    """The records of one person, where the sweep or the recipe gives them."""
+    return int(labels["group"]) if "group" in labels else panel.group
 
 
 def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant: str, point: dict[str, float]) -> Cell:
@@ -118,7 +130,8 @@ def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant
     if panel.eps_per_n is not None:
         eps = panel.eps_per_n * sum(spec["n"] for spec in specs)
     labels = {key: name for key, name in (("panel", panel.name), ("case", case)) if name} | point
-    return Cell(panel.table, labels, specs, panel.adjacency, accountant, eps, delta, panel.tol, panel.bins, options)
+    question = (accountant, eps, delta, panel.tol, panel.bins, options)
+    return Cell(panel.table, labels, specs, panel.adjacency, *question, group=_group(panel, labels))
 
 
 def _fingerprint(parts: list[Any]) -> str:

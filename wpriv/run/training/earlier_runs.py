@@ -85,7 +85,7 @@ def warning(runs: list[EarlierRun], process: Process, delta: float, streams: set
         return sentence
     steps = tuple(step for run in runs for step in run.steps)
     try:
-        curve = evaluate.curve(Process((*steps, *process.steps), process.adjacency), "pld", TOL)
+        curve = evaluate.curve(process.with_steps((*steps, *process.steps)), "pld", TOL)
         eps = evaluate.ask(curve, delta=delta).epsilon.safe
     except (Unsupported, UsageError):
         return sentence

@@ -63,7 +63,7 @@ def entries_of_plan(plan: Plan, folder: RunFolder) -> list[ledger.Entry]:
 
 def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entry]) -> Process:
     """Return the releases in the ledger, with the observed distances if an accountant of the recipe needs them."""
-    process = ledger.process(entries, plan.adjacency)
+    process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
     names = {name.partition(":")[0] for name in plan.train.accountants}
     if not names & {"bdp", "wdp"} or len(process.steps) != 1:
         return process
@@ -80,7 +80,7 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
         origin="observed in this run",
         records=private.pairs,
     )
-    return Process((replace(process.steps[0], observed=observed),), process.adjacency)
+    return process.with_steps((replace(process.steps[0], observed=observed),))
 
 
 def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[str, Any] | None) -> None:

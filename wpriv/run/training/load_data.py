@@ -67,13 +67,16 @@ def data(recipe: Recipe, root: str | Path | None) -> Any:
         MissingResource: the data set is missing. UsageError: it has another size than the recipe declares, or no test
             records.
     """
-    from wpriv.data import read
+    from wpriv.data import read, read_own
     from wpriv.run.training import privatized_data
 
     assert recipe.training is not None
     options = recipe.training.data
     folder = root or options.root
-    loaded = read(options.name, root=None if folder is None else Path(folder), **options.parameters())
+    if options.own:
+        loaded = read_own(str(options.file), options.name, options.parameters())
+    else:
+        loaded = read(options.name, root=None if folder is None else Path(folder), **options.parameters())
     if options.records is not None and loaded.records != options.records:
         raise UsageError(
             f"{recipe.name}: data: records: the recipe declares {options.records} training records; "

@@ -99,7 +99,12 @@ class Plan:
         """
         if self.step is None:
             raise Unsupported("a training without privacy has no process to account for: every eps is infinite")
-        return Process((replace(self.step, n=self.releases(steps or self.steps)), *self.before), self.adjacency)
+        return self.under_neighbours((replace(self.step, n=self.releases(steps or self.steps)), *self.before))
+
+    def under_neighbours(self, steps: tuple[Step, ...]) -> Process:
+        """Return steps as a process, with the records of one person that the recipe names."""
+        group = 1 if self.private is None else self.private.group
+        return Process(steps, self.adjacency, group, self.records if group > 1 else 0)
 
     def eps(self, steps: int | None = None) -> float | None:
         """Return eps at the recipe's delta after so many steps, rounded up; None without privacy or a finite eps."""
@@ -138,6 +143,12 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
             sampling, batch = release.sampling, release.batch
     except UsageError as error:
         raise UsageError(f"{recipe.name}: {error}") from None
+    if train.privacy is not None and train.privacy.group > 1 and release is not None and not release.persons:
+        raise Unsupported(
+            f"{recipe.name}: privacy.group {train.privacy.group}: groups of records are accounted for where each "
+            f"record's gradient is clipped and drawn by itself, which the task {train.task} does not do "
+            f"as the recipe has it. Leave out privacy.group, or use classify with a number as clip"
+        )
     if release is not None and before is not None:
         _check_earlier(recipe, train.task, release, before)
     steps, notes = _steps(train, sampling, batch, sizes["records"])
@@ -207,7 +218,7 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     joint = ", as if it and the runs before it had been planned together" if plan.before else ""
     note = f"{least} {times}{joint}, by {accountant} ({answer.row.claim})"
     if plan.before:
-        spent = evaluate.ask(evaluate.curve(Process(plan.before, plan.adjacency), ACCOUNTANT, tol), delta=delta)
+        spent = evaluate.ask(evaluate.curve(plan.under_neighbours(plan.before), accountant, tol), delta=delta)
         alone = text(spent.epsilon.safe, up=True)
         note += f"; the runs before it cost eps = {alone} alone, so that a larger privacy.eps needs less noise"
     return replace(plan, multiplier=answer.value, notes=(*plan.notes, note, *answer.warnings()))

@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from wpriv.config import document, resolve_train
 from wpriv.config.recipe import Recipe, check
-from wpriv.errors import Interrupted, UsageError
-from wpriv.files.file_lock import LOCK, locked
+from wpriv.errors import UsageError
 from wpriv.run import load_recipe
-from wpriv.run.training import finalize, load_data, plan, progress, run_folder
+from wpriv.run.training import load_data, own_training, plan, progress, run_folder
 from wpriv.run.training.plan import Plan
-from wpriv.run.training.process_group import is_main, together
+from wpriv.run.training.progress import signals
 from wpriv.run.training.run_folder import RunFolder
-from wpriv.run.training.trained import Trained, load_finished
-
-Stop = Callable[[], str | None]
+from wpriv.run.training.trained import Trained
+from wpriv.run.training.training_run import Stop, TrainingRun
 
 
 def train(
-    recipe: str | Path,
+    recipe: Any,
+    data: Any = None,
     *,
+    test: Any = None,
+    loss: Any = None,
+    eps: float | None = None,
+    delta: float | None = None,
+    sigma: float | None = None,
+    clip: float | None = None,
+    sampling: str | None = None,
+    privacy: str | Mapping[str, Any] | None = None,
+    batch: int | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    lr: float | None = None,
+    optimizer: str | Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    progress: bool | None = None,
     out: str | Path | None = None,
     device: str = "cpu",
     set: Mapping[str, Any] | None = None,
@@ -35,11 +50,29 @@ def train(
     fresh: bool = False,
     data_root: str | Path | None = None,
 ) -> Trained:
-    """Train a recipe of kind train, and account for the releases that really happened.
+    """Train a recipe, or a network of your own on records of your own, and account for the releases that happened.
+
+    ``train("dpsgd/mnist")`` trains a recipe; ``train(model, (x, y), eps=3, delta=1e-5, batch=256, epochs=10, lr=0.5)``
+    a ``torch.nn.Module``, whose weights are the first ones and hold the result at the end.
 
     Args:
-        recipe: a path, or the name of a shipped recipe (``dpsgd/mnist``), of one training and not of a sweep.
-        out: folder for model, metrics, ledger and statement (default ``results/<name>``).
+        recipe: a path, or the name of a shipped recipe, of one training and not of a sweep; or a network, which must
+            treat each record by itself. A recipe takes ``set``, ``quick`` and ``data_root``, a network all keywords
+            down to ``progress``.
+        data: the records and targets (x, y) as arrays or tensors, or a torch Dataset of such pairs.
+        test: records for testing, as ``data``; a fifth of ``data`` is held out where left out.
+        loss: a function (outputs, targets) -> losses [B], a loss of torch.nn, or a name such as ``squared``;
+            cross-entropy by default.
+        eps, delta, sigma: the target (eps and delta), or the noise multiplier and the delta of the statement.
+        clip: l2 norm to which each record's gradient is clipped (default 1).
+        sampling: ``poisson`` (default), ``allocation``, ``fixed`` or ``none``.
+        privacy: further keys of a recipe's ``privacy``, or ``none``.
+        batch, epochs, steps: records of a step, and passes over the records or number of steps.
+        lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, or the keys of a recipe's ``optimizer``.
+        seed: makes the noise known to whoever knows it: for tests only.
+        progress: print the metrics of every epoch on standard error (default).
+        out: folder for model, metrics, ledger and statement (default ``results/<name>``; with a network the first such
+            folder with a number behind it that does not exist).
         device: ``cpu`` or ``cuda``.
         set: keys to change, by path: ``{"privacy.eps": 2}``.
         quick: apply the recipe's ``quick`` overrides.
@@ -52,13 +85,49 @@ def train(
         missed.
     Raises:
         UsageError: the recipe is faulty, or ``out`` holds another run.
-        Unsupported: the target is out of reach.
+        Unsupported: the target is out of reach, or the network mixes records.
         MissingResource: the data set or the GPU is missing.
         Interrupted: a signal arrived; the run can be resumed.
     """
-    loaded = recipe_of(recipe, quick=quick, changes=set or {})
-    folder = Path(out) if out is not None else default_out(loaded)
-    return run(loaded, folder, device=device, resume=resume, fork=fork, fresh=fresh, root=data_root)
+    options: dict[str, Any] = {
+        "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
+        "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
+    }  # fmt: skip
+    start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
+    if isinstance(recipe, (str, Path)):
+        objects = {"data": data, "test": test, "loss": loss, "progress": progress}
+        _refuse("a network: change keys of a recipe by `set={'privacy.eps': 2}`", objects | options)
+        loaded = recipe_of(recipe, quick=quick, changes=set or {})
+        folder = Path(out) if out is not None else default_out(loaded)
+        return run(loaded, folder, device=device, root=data_root, **start)
+    _refuse(
+        "a recipe: give the options of a network by keyword",
+        {"set": set, "quick": quick or None, "data_root": data_root},
+    )
+    given = {name: value for name, value in options.items() if value is not None}
+    own = own_training.own_training(recipe, data, test=test, loss=loss, options=own_training.options_of(**given))
+    folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
+    say = None if progress is False else _print_lines
+    with signals() as stop:
+        return TrainingRun(own.recipe, folder, own.data, device, say, stop, time.time(), own).run(**start)
+
+
+def _refuse(owner: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that belong to the other use of ``train``.
+
+    Raises:
+        UsageError: one of them is given.
+    """
+    names = [f"`{name}`" for name, value in arguments.items() if value is not None]
+    if names:
+        verb = "belongs" if len(names) == 1 else "belong"
+        raise UsageError(f"{', '.join(names)} {verb} to {owner}")
+
+
+def _print_lines(line: str, stays: bool) -> None:
+    """Print lines of progress that stay, on standard error."""
+    if stays:
+        print(f"wpriv: {line}", file=sys.stderr, flush=True)
 
 
 def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, Any] | None = None) -> Recipe:
@@ -128,132 +197,6 @@ def run(
     with progress.signals() if stop is None else contextlib.nullcontext(stop) as stop_reason:
         started = time.time()
         data = load_data.data(recipe, root)
-        return _Run(recipe, out, data, device, say, stop_reason, started).run(resume=resume, fork=fork, fresh=fresh)
-
-
-def schedule(job: Plan, run: int = 1) -> Any:
-    """Return the plan as the engine needs it."""
-    from wpriv.engine.job import Schedule
-
-    private = job.private
-    return Schedule(
-        job.sampling,
-        job.records,
-        job.batch,
-        job.steps,
-        job.step,
-        job.multiplier,
-        job.adjacency,
-        job.train.optimizer,
-        mask=0.0 if private is None else private.mask,
-        once=job.release is not None and job.release.once,
-        run=run,
-        every=job.train.checkpoint,
-        exact=private is not None and private.exact,
-    )
-
-
-@dataclass
-class _Run:
-    """One run of a recipe on loaded data."""
-
-    recipe: Recipe
-    out: Path
-    data: Any
-    device: str
-    say: progress.Say | None
-    stop: Stop
-    started: float
-
-    def run(self, **start: bool) -> Trained:
-        """Train unless the folder holds the finished run; ``start`` is as in ``planned``."""
-        recipe, data = self.recipe, self.data
-        sizes = load_data.sizes_of(recipe, data)
-        folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
-        if folder.done:
-            return load_finished(plan.plan(recipe, sizes, folder.earlier_process()), folder)
-        from wpriv.engine import distributed, launch
-
-        self._warn_of_scales()
-        launch.device_of(self.device)  # before anything is written
-        with contextlib.ExitStack() as stack:
-            busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with --out"
-            together(lambda: stack.enter_context(locked(self.out / LOCK, busy)))
-            # inspect again, now that no other process can change the folder
-            folder = together(lambda: run_folder.resolve_run(run_folder.inspect(self.out, recipe, **start), recipe))
-            job = plan.plan(recipe, sizes, folder.earlier_process())
-            if folder.done:
-                return load_finished(job, folder)
-            about = self._provenance()
-            identity = run_folder.identity(recipe, job.steps, job.multiplier, data.fingerprint, folder.run)
-            if not (folder.weights and together(lambda: _is_trained(folder, identity))):
-                self._fit(job, folder, identity, about)
-                about["wall_seconds"] = round(time.time() - self.started, 1)
-                folder = replace(folder, fresh=False)
-            about |= launch.about()
-            reports = None if data.noise is None else data.noise.statement
-            together(lambda: finalize.conclude(job, folder, about, reports))
-            distributed.leave()
-            return load_finished(job, folder)
-
-    def _warn_of_scales(self) -> None:
-        if self.say is not None and is_main():
-            warning = load_data.scale_warning(self.recipe, self.data)
-            if warning is not None:
-                self.say(f"warning: {warning}", True)
-
-    def _provenance(self) -> dict[str, Any]:
-        return {
-            "device": self.device,
-            "seed": self.recipe.training.seed if self.recipe.training is not None else None,
-            "data_set": self.data.name,
-            "data_source": self.data.source,
-            "data_fingerprint": self.data.fingerprint,
-        }
-
-    def _fit(self, job: Plan, folder: RunFolder, identity: str, about: dict[str, Any]) -> None:
-        """Train as planned; the folder is claimed once the task has accepted model and data."""
-        from wpriv.engine import distributed, launch
-
-        reporter = progress.Progress(job, folder, self.say, writes=distributed.is_main())
-
-        def begin() -> None:
-            together(lambda: run_folder.claim(folder, job.recipe, {**about, **launch.about()}))
-            reporter.begin()
-
-        try:
-            launch.launch(
-                job.train,
-                self.data,
-                schedule(job, folder.run),
-                folder.path,
-                identity=identity,
-                device=self.device,
-                resume=folder.resume,
-                fork=folder.fork,
-                begin=begin,
-                stop=self.stop,
-                on_epoch=reporter.epoch,
-                on_step=reporter.step,
-            )
-        except Interrupted:  # all processes stop at the same step
-            distributed.leave()
-            raise
-
-
-def _is_trained(folder: RunFolder, identity: str) -> bool:
-    """Return True if the weights in a folder are those at the end of this training.
-
-    Raises:
-        UsageError: they are of this recipe, but of other data or another noise.
-    """
-    from wpriv.engine import checkpoint
-    from wpriv.engine.training_state import load_diagnostics
-
-    if load_diagnostics(folder.path, checkpoint.load(folder.model_path))["identity"] == identity:
-        return True
-    raise UsageError(
-        f"{folder.model_path} is of this recipe, but was trained on other records or by another plan, and its "
-        f"statement is missing. Continue from these weights at the cost of both runs with --fork, or begin again with "
-        f"--fresh"
-    )
+        return TrainingRun(recipe, out, data, device, say, stop_reason, started).run(
+            resume=resume, fork=fork, fresh=fresh
+        )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.core.guarantee import Guarantee
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.run.accounting.evaluate import Refusal
 from wpriv.run.results import expectations, file_names, read
 from wpriv.run.results.expectations import Verdict
@@ -31,6 +31,7 @@ class Trained:
         statement: the privacy statement as plain data.
         out: the folder of the results.
         files: those that were written.
+        model: the trained network, in evaluation mode; None where the run was over already and its recipe names it.
     """
 
     plan: Plan
@@ -41,6 +42,19 @@ class Trained:
     statement: dict[str, Any]
     out: Path
     files: tuple[Path, ...] = ()
+    model: Any = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee by the first accountant that answered.
+
+        Raises:
+            Unsupported: there is none: the training had no privacy, or no accountant answered.
+        """
+        if not self.guarantees:
+            reasons = "; ".join(refusal.reason for refusal in self.refused) or "it was trained without privacy"
+            raise Unsupported(f"no guarantee is known of this training: {reasons}")
+        return self.guarantees[0]
 
     def results(self) -> list[Row]:
         """Return the last metrics and the noise, once for each guarantee; the last metrics alone without privacy."""

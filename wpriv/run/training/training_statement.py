@@ -40,6 +40,7 @@ NOT_COVERED = [
     "publish it",
     "checkpoint.pt, which holds the key of future noise and the state of the sampler (it is deleted when the run ends)",
 ]
+PERSON = "a person with up to {group} records, each {unit}"
 TEST_RECORDS = "test records, on which the training was measured and which samples.npz may show: they have no noise"
 OBSERVED = "distances of gradients of training records, in model.pt, and every bdp and wdp figure computed from them"
 NOT_ASSESSED = [
@@ -160,7 +161,8 @@ def _guaranteed(
     buffers = BUFFERS_UNCHECKED if private.clip == "batch-mean" else BUFFERS_CHECKED
     return {
         "trust_model": privacy_statement.CENTRAL,
-        "unit": release.unit,
+        "unit": release.unit if process.group == 1 else PERSON.format(group=process.group, unit=release.unit),
+        **({} if process.group == 1 else {"group": process.group}),
         "adjacency": process.adjacency,
         "adjacency_means": Adjacency(process.adjacency).meaning,
         "sampling": {

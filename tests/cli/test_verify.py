@@ -1,0 +1,178 @@
+"""``wpriv verify``: certificates are written, proven, and refused with the right exit code."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import wpriv
+from wpriv.cli.main import main
+from wpriv.verify.certificate import SCHEMA
+
+JOB = "budget --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536 --delta 1e-4"
+needs_flint = pytest.mark.skipif(importlib.util.find_spec("flint") is None, reason="python-flint is not installed")
+CERTIFICATE = {
+    "schema": SCHEMA,
+    "notion": "approximate-dp",
+    "asked": "eps",
+    "adjacency": "add-remove",
+    "process": [{"mech": "gauss", "sigma": 100.0, "sensitivity": 1.0, "n": 1000, "sampling": "none"}],
+    "epsilon_lower": 1.19936957,
+    "epsilon_upper": 1.19936958,
+    "delta_lower": 1e-05,
+    "delta_upper": 1e-05,
+    "claim_width": 1e-09,
+    "version": "0.2.0",
+}
+STEP = CERTIFICATE["process"][0]
+
+
+def call(capsys, *words: str) -> tuple[int, str, str]:
+    code = main([str(word) for word in words])
+    return code, *capsys.readouterr()
+
+
+def saved(tmp_path: Path, data) -> Path:
+    path = tmp_path / "certificate.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
+    return path
+
+
+@needs_flint
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line", [JOB, JOB.replace("--delta 1e-4", "--eps 1"), "budget --mech gdp --param mu=1 --eps 1"]
+)
+def test_a_certificate_is_valid_and_proved(capsys, tmp_path, line):
+    path = tmp_path / "c.json"
+    code, _, err = call(capsys, *line.split(), "--certificate", path)
+    assert code == 0
+    assert "proved by" in err
+    schema = json.loads((Path(wpriv.__file__).parent / "verify" / "certificate.schema.json").read_text())
+    jsonschema.validate(json.loads(path.read_text()), schema)
+    jsonschema.validate(CERTIFICATE, schema)
+    code, out, _ = call(capsys, "verify", path)
+    assert code == 0
+    assert out.count(": proved (") == 2
+
+
+@needs_flint
+@pytest.mark.slow
+def test_the_certificate_of_a_calibration_is_proved(capsys, tmp_path):
+    path = tmp_path / "c.json"
+    line = "calibrate --mech gauss --sampling poisson --rate 0.01 --n 1000 --eps 1 --delta 1e-5 --quiet"
+    assert call(capsys, *line.split(), "--certificate", path)[0] == 0
+    code, out, _ = call(capsys, "verify", path, "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert answer["proved"] is True
+    assert [row["end"] for row in answer["rows"]] == ["epsilon_upper", "epsilon_lower"]
+
+
+@needs_flint
+def test_a_guarantee_as_printed_is_proved(capsys, tmp_path):
+    _, out, _ = call(capsys, *["budget", "--mech", "gauss", "--sigma", "3", "--n", "10", "--delta", "1e-5", "--json"])
+    assert call(capsys, "verify", saved(tmp_path, out))[0] == 0
+
+
+@needs_flint
+@pytest.mark.parametrize(
+    ("key", "value", "end"),
+    [("epsilon_upper", 1.199369571, "epsilon_upper"), ("epsilon_lower", 1.199369575, "epsilon_lower")],
+)
+def test_an_end_on_the_unsafe_side_is_refuted_with_both_figures(capsys, tmp_path, key, value, end):
+    """1.19936957375 in closed form."""
+    code, out, err = call(capsys, "verify", saved(tmp_path, {**CERTIFICATE, key: value}))
+    assert code == 1
+    assert f"{end} is refuted" in err
+    assert repr(value) in err
+    assert "the verifier finds delta" in err
+    assert "refuted (closed form)" in out
+
+
+@needs_flint
+def test_ends_may_be_moved_outwards(capsys, tmp_path):
+    path = saved(tmp_path, {**CERTIFICATE, "epsilon_upper": 1.199369571})
+    assert call(capsys, "verify", path, "--width", "1e-6")[0] == 0
+    code, _, err = call(capsys, "verify", path, "--width", "2")
+    assert code == 2
+    assert "--width" in err
+
+
+FAULTS = [
+    ({**CERTIFICATE, "users": 3}, "users"),
+    ({**CERTIFICATE, "process": [{**STEP, "max_batch": 3}]}, "max_batch"),
+    ("{", "JSON"),
+    ("[]", SCHEMA),
+    ('{"schema": "wpriv.certificate/1", "schema": "x"}', "twice"),
+    (json.dumps(CERTIFICATE).replace("100.0", "NaN"), "NaN"),
+    (json.dumps(CERTIFICATE).replace("100.0", "1e999999999"), "out of range"),
+    ({**CERTIFICATE, "schema": "wpriv.certificate/2"}, "wpriv.certificate/2"),
+    ({**CERTIFICATE, "notion": "rdp"}, "notion"),
+    ({**CERTIFICATE, "asked": "both"}, "asked"),
+    ({**CERTIFICATE, "process": []}, "process"),
+    ({**CERTIFICATE, "epsilon_lower": -1}, "epsilon_lower"),
+    ({**CERTIFICATE, "epsilon_lower": 2}, "epsilon_lower"),
+    ({**CERTIFICATE, "epsilon_lower": None}, "epsilon_lower"),
+    ({**CERTIFICATE, "delta_lower": 2e-5}, "delta_lower"),
+    ({**CERTIFICATE, "delta_lower": 0, "delta_upper": 0}, "delta_lower"),
+    ({**CERTIFICATE, "adjacency": "given-pair"}, "adjacency"),
+    ({**CERTIFICATE, "process": [{**STEP, "sigma": 0}]}, "sigma"),
+    ({**CERTIFICATE, "process": [{**STEP, "sigma": "4"}]}, "sigma"),
+    ({**CERTIFICATE, "process": [{**STEP, "n": 1.5}]}, "process[0].n"),
+    ({**CERTIFICATE, "process": [{**STEP, "rate": 1.5, "sampling": "poisson"}]}, "rate"),
+    ({**CERTIFICATE, "process": [{**STEP, "sampling": "fixed", "rate": 0.5}]}, "replace-one"),
+    ({**CERTIFICATE, "process": [{**STEP, "scale": 2}]}, "scale"),
+]
+
+
+@needs_flint
+@pytest.mark.parametrize(("data", "word"), FAULTS, ids=[str(i) for i in range(len(FAULTS))])
+def test_a_malformed_certificate_is_refused(capsys, tmp_path, data, word):
+    code, out, err = call(capsys, "verify", saved(tmp_path, data))
+    assert (code, out) == (2, "")
+    assert word in err
+
+
+@needs_flint
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"process": [{**STEP, "mech": "uniform"}]},
+        {"process": [{**STEP, "sampling": "allocation", "rate": 0.01}]},
+        {"group": 2},
+        {"process": [{**STEP, "mech": "discrete-gauss", "sigma": 5000, "sensitivity": 1}]},
+    ],
+    ids=["mechanism", "sampling", "group", "losses"],
+)
+def test_what_the_verifier_does_not_cover_is_unsupported(capsys, tmp_path, change):
+    assert call(capsys, "verify", saved(tmp_path, {**CERTIFICATE, **change}))[0] == 3
+
+
+def test_without_python_flint_the_exit_code_is_that_of_the_environment(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    code, _, err = call(capsys, "verify", saved(tmp_path, CERTIFICATE))
+    assert code == 4
+    assert "python-flint" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "code"),
+    [
+        ("budget --mech gauss --sigma 4 --delta 1e-4 --curve --certificate c.json", "--curve", 2),
+        ("budget --mech gauss --sigma 4 --delta 1e-4 --accountant all --certificate c.json", "--accountant", 2),
+        ("budget --mech gauss --sigma 4 --delta 1e-4 --accountant clt --certificate c.json", "--accountant pld", 3),
+        ("budget --mech gauss --sigma 4 --n 9 --delta 1e-4 --group 2 --certificate c.json", "groups of records", 3),
+        ("train quick/digits --dry-run --certificate c.json", "--dry-run", 2),
+    ],
+)
+def test_what_has_no_certificate_is_refused(capsys, line, word, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exit_code, _, err = call(capsys, *line.split())
+    assert exit_code == code
+    assert word in err
+    assert not (tmp_path / "c.json").exists()

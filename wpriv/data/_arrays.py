@@ -1,0 +1,145 @@
+"""Arrays in memory as a data set: the user's own records, from a file, from a reader of theirs or from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wpriv.data._dataset import Array, Data, random_split
+from wpriv.data._files import File
+from wpriv.errors import MissingResource
+
+MAX_CLASSES = 10_000
+WANTED = "records must be numbers, [N, D] or [N, C, H, W] (or grey pictures [N, H, W])"
+
+
+@dataclass(frozen=True)
+class Split:
+    """The share of the records that is held out for testing where no test records are given, and the seed of it."""
+
+    share: float = 0.2
+    seed: int = 0
+
+
+def of_arrays(
+    name: str,
+    train: tuple[Any, Any],
+    test: tuple[Any, Any] | None,
+    *,
+    source: str,
+    split: Split = Split(),  # frozen
+    files: tuple[File, ...] = (),
+    classes: Sequence[str] | None = None,
+) -> Data:
+    """Return arrays of records and labels as a data set.
+
+    Args:
+        name: of the data set, for messages and tables.
+        train, test: records and labels; without ``test`` a share of the training records is held out.
+            Records: [N, D], [N, C, H, W], or [N, H, W] grey pictures; uint8, or numbers that become float32.
+            Labels: [N] whole numbers or text, each a class; or float numbers, [N] or [N, K], to predict, which are
+            classes as well where there is one for each record and all are whole.
+        source: whose data they are, or where they were read.
+        classes: names of the classes, where the labels are whole numbers from 0; by default they are read from the
+            labels, which is noted.
+    Raises:
+        MissingResource: records or labels of another form.
+    """
+    x, y = _records(name, "training", train[0]), _labels(name, "training", train[1])
+    _check_lengths(name, "training", x, y)
+    if test is None:
+        kept, held_out = random_split(len(x), split.share, split.seed)
+        x, y, x_test, y_test = x[kept], y[kept], x[held_out], y[held_out]
+    else:
+        x_test, y_test = _records(name, "test", test[0]), _labels(name, "test", test[1])
+        _check_lengths(name, "test", x_test, y_test)
+    if x.dtype != x_test.dtype:
+        x, x_test = x.astype(np.float32), x_test.astype(np.float32)
+    response, responses = _responses(name, y, y_test)
+    if response and not all(part.ndim == 1 and np.all(part == np.floor(part)) for part in (y, y_test)):
+        y, y_test, classes = np.zeros(len(y), np.int64), np.zeros(len(y_test), np.int64), ("a number",)
+    names, numbers, notes = _classes(name, y, y_test, classes)
+    return Data(
+        name=name,
+        x_train=x,
+        y_train=numbers[0],
+        x_test=x_test,
+        y_test=numbers[1],
+        classes=names,
+        source=source,
+        files=files,
+        notes=notes,
+        response=response,
+        response_train=responses[0],
+        response_test=responses[1],
+    )
+
+
+def _records(name: str, part: str, given: Any) -> Array:
+    """The records of one part, as bytes or as float32, with one channel for grey pictures."""
+    try:
+        x = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise MissingResource(f"{name}, {part} records: {WANTED}; found no such array ({error})") from None
+    if x.dtype.kind not in "uifb" or x.ndim not in (2, 3, 4):
+        raise MissingResource(f"{name}, {part} records: {WANTED}; found {x.dtype} {list(x.shape)}")
+    x = x[:, None] if x.ndim == 3 else x
+    if x.ndim == 4 and x.shape[3] in (1, 3) and x.shape[1] not in (1, 2, 3, 4):
+        raise MissingResource(
+            f"{name}, {part} records: pictures are [N, C, H, W], channels first; found {list(x.shape)}. "
+            f"Transpose them: x.transpose(0, 3, 1, 2)"
+        )
+    if x.dtype == np.uint8:
+        return x
+    with np.errstate(over="ignore"):  # numbers that overflow become infinite, which Data refuses
+        return x.astype(np.float32)
+
+
+def _labels(name: str, part: str, given: Any) -> Array:
+    """The labels of one part: whole numbers or text, [N], or numbers to predict, [N] or [N, K]."""
+    try:
+        y = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise MissingResource(f"{name}, {part} labels: wanted one for each record; found no array ({error})") from None
+    y = y.reshape(-1) if y.ndim == 2 and 1 in y.shape else y
+    if not (y.dtype.kind in "uibU" and y.ndim == 1) and not (y.dtype.kind == "f" and y.ndim in (1, 2)):
+        raise MissingResource(
+            f"{name}, {part} labels: wanted a whole number or word for each record, [N], or float numbers to predict, "
+            f"[N] or [N, K]; found {y.dtype} {list(y.shape)}"
+        )
+    return y.astype(np.int64) if y.dtype.kind in "uib" else y
+
+
+def _responses(name: str, y: Array, y_test: Array) -> tuple[tuple[str, ...], tuple[Array | None, Array | None]]:
+    """The names of the numbers to predict and their values in both parts; none where the labels are no floats."""
+    if y.dtype.kind != "f" or y_test.dtype.kind != "f":
+        return (), (None, None)
+    values = tuple(part.reshape(len(part), -1).astype(np.float32) for part in (y, y_test))
+    if values[0].shape[1] != values[1].shape[1]:
+        widths = " and ".join(str(part.shape[1]) for part in values)
+        raise MissingResource(f"{name}: training and test records must have equally many targets; found {widths}")
+    return tuple(f"response {k}" for k in range(values[0].shape[1])), (values[0], values[1])
+
+
+def _check_lengths(name: str, part: str, x: Array, y: Array) -> None:
+    if len(x) != len(y):
+        raise MissingResource(f"{name}: {len(x)} {part} records have {len(y)} labels; wanted one for each")
+
+
+def _classes(
+    name: str, y: Array, y_test: Array, given: Sequence[str] | None
+) -> tuple[tuple[str, ...], tuple[Array, Array], tuple[str, ...]]:
+    """The names of the classes, the labels of both parts as their numbers, and notes."""
+    if given is not None and y.dtype.kind != "U":
+        return tuple(str(word) for word in given), (y, y_test), ()
+    if (y.dtype.kind == "U") != (y_test.dtype.kind == "U"):
+        raise MissingResource(f"{name}: the labels of training and test records must be of one type")
+    values = np.unique(np.concatenate([y, y_test]))
+    if len(values) > MAX_CLASSES:
+        raise MissingResource(f"{name}: the labels have {len(values)} distinct values; at most {MAX_CLASSES} classes")
+    numbers = np.searchsorted(values, y), np.searchsorted(values, y_test)
+    note = "the set of classes was read from the labels: it is taken as public"
+    return tuple(str(value) for value in values), numbers, (note,)

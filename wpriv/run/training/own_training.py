@@ -1,0 +1,156 @@
+"""Private training of a network and of records that a Python program holds: ``wpriv.train(model, (x, y), ...)``."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.config import document
+from wpriv.config.recipe import Recipe, check
+from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean
+
+SOURCE = "trained from Python by wpriv.train"
+
+
+@dataclass(frozen=True)
+class OwnTraining:
+    """A recipe with the objects that take the place of what it names: data set, network and loss.
+
+    Args:
+        recipe: valid, with ``given`` for what only this program has.
+        data: the records. model: the network, whose weights at this moment are the first ones. loss: of each record;
+            None for the loss of the task.
+    """
+
+    recipe: Recipe
+    data: Any
+    model: Any
+    loss: Any
+
+    def build_job(self, recipe: Any, data: Any, device: Any, *, adjacency: str) -> Any:
+        """Build the job of the recipe with these objects; see ``tasks.BuildJob``."""
+        from wpriv.tasks import fit
+
+        loss = fit.loss_of("cross-entropy") if self.loss is None else self.loss
+        return fit.job_of(recipe, data, device, adjacency=adjacency, model=self.model, loss=loss)
+
+    def with_weights(self, folder: Path, device: str) -> Any:
+        """Return the network with the weights of a finished training, in evaluation mode."""
+        from wpriv.engine import launch
+        from wpriv.engine.training_state import inherit
+
+        target = launch.device_of(device)
+        inherit(self.model.to(target), folder, target)
+        return self.model.eval()
+
+
+def own_training(
+    model: Any,
+    data: Any,
+    *,
+    test: Any = None,
+    loss: Any = None,
+    options: Mapping[str, Any],
+) -> OwnTraining:
+    """Describe a training of a network on records as a recipe.
+
+    Args:
+        model: any ``torch.nn.Module``, which treats each record by itself.
+        data: (x, y), or a torch Dataset of such pairs. test: the same for testing; a fifth of ``data`` where left out.
+        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, or the name of a
+            loss of the task fit; cross-entropy by default.
+        options: the keys of the recipe: ``privacy``, ``optimizer``, ``batch``, ``epochs``, ...
+    Raises:
+        UsageError: the objects do not fit together, or the options are faulty.
+        MissingResource: the records are no arrays of numbers.
+    """
+    from wpriv.data import of_arrays
+    from wpriv.tasks import _given
+
+    _given.require_network(model)
+    held_out = None if test is None else _given.pair(test, "test")
+    loaded = of_arrays("given", _given.pair(data, "data"), held_out, source="arrays of a Python program")
+    if loss is None and len(loaded.classes) < 2:
+        raise UsageError(
+            "the targets are numbers or of one class, and cross-entropy is the loss of classes. Give `loss='squared'`, "
+            "or a loss of your own"
+        )
+    written = {
+        "kind": "train",
+        "source": SOURCE,
+        "task": "fit",
+        "data": {"name": "given", "records": loaded.records},
+        "model": {"name": "given", "architecture": _given.architecture(model)},
+        "options": {"loss": "cross-entropy" if loss is None else loss if isinstance(loss, str) else "given"},
+        **{key: value for key, value in options.items() if value is not None},
+    }
+    if loss is not None and not isinstance(loss, str):
+        written["model"]["loss"] = _given.name_of(loss)
+    recipe = check(document.of_data(type(model).__name__, written))
+    per_record = None if loss is None else _given.per_record(loss)
+    return OwnTraining(replace(recipe, name=type(model).__name__), loaded, model, per_record)
+
+
+def options_of(
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    sigma: float | None = None,
+    clip: float = 1.0,
+    sampling: str = "poisson",
+    privacy: str | Mapping[str, Any] | None = None,
+    batch: int | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    lr: float | None = None,
+    optimizer: str | Mapping[str, Any] = "sgd",
+    seed: int | None = None,
+    **unknown: Any,
+) -> dict[str, Any]:
+    """Return the keys of a recipe from the keyword arguments of ``wpriv.train``.
+
+    Raises:
+        UsageError: an unknown keyword; neither ``eps`` nor ``sigma`` is given and privacy is not declined; or no
+            learning rate.
+    """
+    if unknown:
+        name = next(iter(unknown))
+        known = [key for key in inspect.signature(options_of).parameters if key != "unknown"]
+        raise UsageError(f"wpriv.train has no keyword {name!r}{did_you_mean(name, known) or '.'} See help(wpriv.train)")
+    named = dict(optimizer) if isinstance(optimizer, Mapping) else {"name": optimizer}
+    named |= {} if lr is None else {"lr": lr}
+    if "lr" not in named:
+        raise UsageError("wpriv.train needs `lr`, the learning rate; found none")
+    if privacy == "none" or eps == math.inf:
+        target: Any = "none"
+    elif eps is None and sigma is None and not isinstance(privacy, Mapping):
+        raise UsageError(
+            "wpriv.train needs `eps` and `delta`, or `sigma` and `delta`; for a training without privacy give "
+            "`privacy='none'`"
+        )
+    else:
+        given = {"eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling}
+        extra = dict(privacy) if isinstance(privacy, Mapping) else {}
+        target = {key: value for key, value in {**given, **extra}.items() if value is not None}
+    return {
+        "privacy": target,
+        "optimizer": named,
+        "batch": batch,
+        "epochs": epochs,
+        "steps": steps,
+        "seed": seed,
+    }
+
+
+def free_folder(recipe: Recipe) -> Path:
+    """Return ``results/<name>``, or ``results/<name>-2`` and so on: the first that does not exist."""
+    base = Path("results") / recipe.name
+    number, folder = 2, base
+    while folder.exists():
+        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return folder

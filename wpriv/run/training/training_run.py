@@ -1,0 +1,239 @@
+"""One run of a training in its folder: begin, continue or load it, and conclude it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.config.recipe import Recipe
+from wpriv.errors import Interrupted, UsageError
+from wpriv.files.file_lock import LOCK, locked
+from wpriv.run.results import file_names
+from wpriv.run.training import finalize, load_data, plan, progress, run_folder
+from wpriv.run.training.own_training import OwnTraining
+from wpriv.run.training.plan import Plan
+from wpriv.run.training.process_group import is_main, together
+from wpriv.run.training.run_folder import RunFolder
+from wpriv.run.training.trained import Trained, load_finished
+
+Stop = Callable[[], str | None]
+
+
+def schedule(job: Plan, run: int = 1) -> Any:
+    """Return the plan as the engine needs it."""
+    from wpriv.engine.job import Schedule
+
+    private = job.private
+    return Schedule(
+        job.sampling,
+        job.records,
+        job.batch,
+        job.steps,
+        job.step,
+        job.multiplier,
+        job.adjacency,
+        job.train.optimizer,
+        mask=0.0 if private is None else private.mask,
+        once=job.release is not None and job.release.once,
+        run=run,
+        every=job.train.checkpoint,
+        exact=private is not None and private.exact,
+    )
+
+
+@dataclass
+class TrainingRun:
+    """One run of a recipe in a folder, on data in memory.
+
+    Args:
+        out: the folder. device: ``cpu`` or ``cuda``. say, stop: see ``train.run``. started: when it began, in seconds.
+        own: network, loss and records of the calling program, in place of what the recipe names.
+    """
+
+    recipe: Recipe
+    out: Path
+    data: Any
+    device: str
+    say: progress.Say | None
+    stop: Stop
+    started: float
+    own: OwnTraining | None = None
+
+    def run(self, **start: bool) -> Trained:
+        """Train unless the folder holds the finished run; ``start`` is as in ``planned``."""
+        with contextlib.ExitStack() as stack:
+            begun = self.begin(stack, **start)
+            if begun.to_train:
+                with _leaving_at_interrupts():
+                    self.prepare(begun).finish()
+            return self.conclude(begun)
+
+    def begin(self, stack: contextlib.ExitStack, **start: bool) -> Begun:
+        """Plan the run and determine how it begins in its folder, which is locked until the stack is closed."""
+        recipe, data = self.recipe, self.data
+        sizes = load_data.sizes_of(recipe, data)
+        folder = together(lambda: run_folder.inspect(self.out, recipe, **start))
+        if folder.done:
+            return Begun(plan.plan(recipe, sizes, folder.earlier_process()), folder, "", {}, to_train=False)
+        from wpriv.engine import launch
+
+        self._warn_of_scales()
+        launch.device_of(self.device)  # before anything is written
+        busy = f"another process is training in {self.out}. Wait until it ends, or name another folder with --out"
+        together(lambda: stack.enter_context(locked(self.out / LOCK, busy)))
+        # inspect again, now that no other process can change the folder
+        folder = together(lambda: run_folder.resolve_run(run_folder.inspect(self.out, recipe, **start), recipe))
+        job = plan.plan(recipe, sizes, folder.earlier_process())
+        identity = run_folder.identity(recipe, job.steps, job.multiplier, data.fingerprint, folder.run)
+        trained = folder.done or (folder.weights and together(lambda: _is_trained(folder, identity)))
+        return Begun(job, folder, identity, self._provenance(), to_train=not trained)
+
+    def conclude(self, begun: Begun) -> Trained:
+        """Write the statement of a run that has been trained, and return it."""
+        job, folder = begun.plan, begun.folder
+        if not folder.done:
+            from wpriv.engine import distributed, launch
+
+            if begun.to_train:
+                begun.about["wall_seconds"] = round(time.time() - self.started, 1)
+                folder = replace(folder, fresh=False)
+            reports = None if self.data.noise is None else self.data.noise.statement
+            together(lambda: finalize.conclude(job, folder, begun.about | launch.about(), reports))
+            distributed.leave()
+        return self._finished(job, folder)
+
+    def _finished(self, job: Plan, folder: RunFolder) -> Trained:
+        """The training whose results the folder holds, with the network that was trained."""
+        _require_records(folder, self.data)
+        trained = load_finished(job, folder)
+        if self.own is None:
+            return trained
+        return replace(trained, model=self.own.with_weights(folder.path, self.device))
+
+    def _warn_of_scales(self) -> None:
+        if self.say is not None and is_main():
+            warning = load_data.scale_warning(self.recipe, self.data)
+            if warning is not None:
+                self.say(f"warning: {warning}", True)
+
+    def _provenance(self) -> dict[str, Any]:
+        return {
+            "device": self.device,
+            "seed": self.recipe.training.seed if self.recipe.training is not None else None,
+            "data_set": self.data.name,
+            "data_source": self.data.source,
+            "data_fingerprint": self.data.fingerprint,
+        }
+
+    def prepare(self, begun: Begun) -> Prepared:
+        """Build the engine; the folder is claimed once the task has accepted model and data."""
+        from wpriv.engine import distributed, launch
+
+        job, folder = begun.plan, begun.folder
+        reporter = progress.Progress(job, folder, self.say, writes=distributed.is_main())
+
+        def claim() -> None:
+            together(lambda: run_folder.claim(folder, job.recipe, {**begun.about, **launch.about()}))
+            reporter.begin()
+
+        engine = launch.prepare(
+            job.train,
+            self.data,
+            schedule(job, folder.run),
+            folder.path,
+            identity=begun.identity,
+            device=self.device,
+            resume=folder.resume,
+            fork=folder.fork,
+            begin=claim,
+            build_job=None if self.own is None else self.own.build_job,
+        )
+        return Prepared(engine, reporter, self.stop)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that is about to begin.
+
+    Args:
+        identity: see ``run_folder.identity``. about: provenance.
+        to_train: whether steps are left; otherwise the folder holds the trained weights, or all results.
+    """
+
+    plan: Plan
+    folder: RunFolder
+    identity: str
+    about: dict[str, Any]
+    to_train: bool
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An engine with what listens to it and what may stop it."""
+
+    engine: Any
+    reporter: progress.Progress
+    stop: Stop
+
+    def batches(self) -> Generator[Any, None, None]:
+        """Yield the places of the records of every step that is left; see ``Engine.batches``."""
+        listeners = {"on_epoch": self.reporter.epoch, "on_step": self.reporter.step}
+        yield from self.engine.batches(stop=self.stop, **listeners)
+
+    def finish(self) -> None:
+        """Train all steps that are left."""
+        for indices in self.batches():
+            self.engine.step(indices)
+
+
+@contextlib.contextmanager
+def _leaving_at_interrupts() -> Iterator[None]:
+    """Leave the group of processes where a run is interrupted: all of them stop at the same step."""
+    from wpriv.engine import distributed
+
+    try:
+        yield
+    except Interrupted:
+        distributed.leave()
+        raise
+
+
+def _require_records(folder: RunFolder, data: Any) -> None:
+    """Refuse the results of a training on other records, as far as its provenance names them.
+
+    Raises:
+        UsageError: the folder holds such results.
+    """
+    try:
+        stored = json.loads((folder.path / file_names.PROVENANCE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return
+    fingerprint = stored.get("data_fingerprint") if isinstance(stored, dict) else None
+    if fingerprint not in (None, data.fingerprint):
+        raise UsageError(
+            f"{folder.path} holds a finished training on other records. Name another folder with --out, or replace it "
+            f"with --fresh"
+        )
+
+
+def _is_trained(folder: RunFolder, identity: str) -> bool:
+    """Return True if the weights in a folder are those at the end of this training.
+
+    Raises:
+        UsageError: they are of this recipe, but of other data or another noise.
+    """
+    from wpriv.engine import checkpoint
+    from wpriv.engine.training_state import load_diagnostics
+
+    if load_diagnostics(folder.path, checkpoint.load(folder.model_path))["identity"] == identity:
+        return True
+    raise UsageError(
+        f"{folder.model_path} is of this recipe, but was trained on other records or by another plan, and its "
+        f"statement is missing. Continue from these weights at the cost of both runs with --fork, or begin again with "
+        f"--fresh"
+    )

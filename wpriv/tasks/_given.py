@@ -1,0 +1,114 @@
+"""Objects of a Python program in place of what a recipe names: a network, a loss, and records with targets."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from wpriv.errors import UsageError
+from wpriv.tasks import fit
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def require_network(model: Any) -> None:
+    """Refuse what is no network.
+
+    Raises:
+        UsageError: it is none.
+    """
+    from torch import nn
+
+    if not isinstance(model, nn.Module):
+        raise UsageError(
+            f"wpriv.train wants the path or name of a recipe, or a torch.nn.Module and its records; "
+            f"found {type(model).__name__}"
+        )
+
+
+def pair(given: Any, argument: str) -> tuple[Any, Any]:
+    """Return the records and targets of a pair of arrays or of a Dataset.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    from torch import Tensor
+    from torch.utils.data import Dataset, TensorDataset
+
+    if isinstance(given, TensorDataset):
+        given = given.tensors
+    if isinstance(given, Dataset):
+        given = _gathered(given, argument)
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise UsageError(
+            f"`{argument}` must be a pair (x, y) of arrays with one target for each record, or a torch Dataset of such "
+            f"pairs; found {type(given).__name__}"
+        )
+    x, y = (part.detach().cpu().numpy() if isinstance(part, Tensor) else part for part in given)
+    return x, y
+
+
+def _gathered(dataset: Any, argument: str) -> tuple[Any, Any]:
+    """Read a Dataset of pairs into two arrays."""
+    import numpy as np
+
+    try:
+        examples = [dataset[k] for k in range(len(dataset))]
+        return np.stack([np.asarray(x) for x, _ in examples]), np.array([np.asarray(y) for _, y in examples])
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"`{argument}`: a Dataset must give pairs (x, y) of one shape; {error}") from None
+
+
+def per_record(loss: Any) -> Loss:
+    """Return a loss of each record, from a function, a module of torch.nn, or a name of the task fit.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    from torch import nn
+
+    if isinstance(loss, str):
+        return fit.loss_of(loss)
+    if isinstance(loss, nn.Module) and hasattr(loss, "reduction"):
+        # the usual losses of torch.nn average over the batch; here each record needs its own
+        loss = copy.copy(loss)
+        loss.reduction = "none"
+        return functools.partial(_mean_over_outputs, loss)
+    if not callable(loss):
+        raise UsageError(
+            f"`loss` must be a function (outputs, targets) -> losses [B], a loss of torch.nn, or a name; "
+            f"found {type(loss).__name__}"
+        )
+    return loss  # type: ignore[no-any-return]
+
+
+def _mean_over_outputs(loss: Any, outputs: Tensor, targets: Tensor) -> Tensor:
+    values: Tensor = loss(outputs, targets)
+    return values.flatten(1).mean(dim=1) if values.dim() > 1 else values
+
+
+def architecture(model: nn.Module) -> str:
+    """Return the class of a network and a digest of its layers and of the shapes of its weights."""
+    shapes = [(name, tuple(p.shape), p.requires_grad) for name, p in model.named_parameters()]
+    return f"{type(model).__name__} {_digest(repr(model) + repr(shapes))}"
+
+
+def name_of(loss: Any) -> str:
+    """Return the name of a loss with a digest of its code, as far as Python has it."""
+    try:
+        code = inspect.getsource(loss if hasattr(loss, "__code__") else type(loss))
+    except (OSError, TypeError):
+        code = ""
+    settings = "" if hasattr(loss, "__code__") else repr(loss)
+    return f"{getattr(loss, '__qualname__', type(loss).__name__)} {_digest(code + settings)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,134 @@
+"""Supervised training: a model, a loss of each record's output and target, and figures on test records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from wpriv.config.train_schema import Train
+from wpriv.errors import UsageError
+from wpriv.tasks import _normalisation
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from wpriv.engine.job import Job
+
+CHUNK = 1000  # test records that are evaluated at once
+
+
+def build_job(
+    recipe: Train,
+    model: nn.Module,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    train: tuple[Tensor, Tensor],
+    test: tuple[Tensor, Tensor],
+    *,
+    classes: int,
+    adjacency: str,
+    measure: Callable[[Tensor, Tensor], dict[str, Tensor]],
+) -> Job:
+    """Build the job that trains a model on the sum of its losses.
+
+    Args:
+        model: on the device of the records.
+        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], each of its own example alone.
+        train, test: inputs and targets, [N, ...] each.
+        classes: number of classes; integer targets are below it.
+        measure: (outputs, targets) -> sums over test records by name; their means become metrics.
+    Raises:
+        UsageError, Unsupported: the model does not fit the records, or mixes or keeps examples where each one is
+            clipped.
+    """
+    import numpy as np
+    import torch
+
+    from wpriv.engine import batch_gradient, distance_observer, memory
+    from wpriv.engine.clipping import clip
+    from wpriv.engine.job import Job
+
+    private, (inputs, targets) = recipe.privacy, train
+    _check_fit(model, loss, inputs, targets)
+    if inputs.dim() == 4:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch omits it
+
+    def fetch(indices: Any) -> tuple[Tensor, Tensor]:
+        rows = torch.from_numpy(indices).to(inputs.device)
+        records = inputs.index_select(0, rows)
+        if records.dim() == 4:
+            records = records.contiguous(memory_format=torch.channels_last)
+        return records, targets.index_select(0, rows)
+
+    def evaluate() -> dict[str, float]:
+        return _means(model, test, measure)
+
+    method = ""
+    if private is not None and private.clip != "batch-mean":
+        # before any record passes through the model
+        method = clip.choose(
+            model, loss, inputs[:0], targets[:0], method=clip.method_of(private), classes=max(classes, 1)
+        )
+    probe_indices = np.arange(min(2, len(inputs)))
+    physical = recipe.physical or memory.physical_batch(model, loss, fetch, probe_indices, recipe.memory)
+    batches = batch_gradient.Batches(model, loss, fetch, physical)
+    aggregate = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
+    observe = distance_observer.make_observer(batches, recipe, adjacency)
+
+    def with_loss(other: Callable[[Tensor, Tensor], Tensor]) -> Any:
+        # how this loss is clipped is tried anew, at its first batch
+        changed = replace(batches, loss=other)
+        return batch_gradient.make_aggregator(changed, private, adjacency, recipe.batch or len(inputs))
+
+    return Job(model, aggregate, evaluate, observe, method=method, fetch=fetch, with_loss=with_loss)
+
+
+def _check_fit(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, targets: Tensor) -> None:
+    """Refuse a model or a loss that fails on records of this shape; they are made of zeros.
+
+    Raises:
+        UsageError: it fails; the message has torch's own.
+    """
+    import torch
+
+    from wpriv.engine.model_checks import model_state
+
+    what = "the network"
+    with model_state.kept(model), torch.no_grad():
+        try:
+            outputs = model.eval()(torch.zeros_like(inputs[:2]))
+            what = "the loss"
+            losses = loss(outputs, torch.zeros_like(targets[:2]))
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            message = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UsageError(
+                f"{what} fails on records of shape {list(inputs.shape[1:])} with targets of shape "
+                f"{list(targets.shape[1:])}: {message}"
+            ) from None
+    if losses.shape != (len(inputs[:2]),):
+        raise UsageError(
+            f"the loss must give one number for each record, [B]; found the shape {list(losses.shape)} for "
+            f"{len(inputs[:2])} records. Do not average over the batch (reduction='none')"
+        )
+
+
+def to_inputs(x: Any, normalise: _normalisation.Normalise | None, device: torch.device) -> Tensor:
+    """Return records as the model takes them: float32 on the device, normalised by public constants if given."""
+    return _normalisation.normalise(_normalisation.to_floats(x, device), normalise)
+
+
+def _means(
+    model: nn.Module, test: tuple[Tensor, Tensor], measure: Callable[[Tensor, Tensor], dict[str, Tensor]]
+) -> dict[str, float]:
+    """Return the means of the measured figures over the test records."""
+    import torch
+
+    inputs, targets = test
+    sums: dict[str, float] = {}
+    with torch.no_grad():
+        for first in range(0, len(targets), CHUNK):
+            chunk = slice(first, first + CHUNK)
+            for name, total in measure(model(inputs[chunk]), targets[chunk]).items():
+                sums[name] = sums.get(name, 0.0) + float(total)
+    return {name: total / len(targets) for name, total in sums.items()}

@@ -1,0 +1,195 @@
+"""Read a certificate: the job and the claims, and nothing else of it, with every number exactly as it is written."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NoReturn
+
+from wpriv.errors import Unsupported, UsageError
+
+SCHEMA, GUARANTEE = "wpriv.certificate/1", "wpriv.guarantee/1"
+ENDS = ("epsilon_lower", "epsilon_upper", "delta_lower", "delta_upper")
+PARAMETERS = {
+    "gauss": ("sigma", "sensitivity"),
+    "laplace": ("scale", "sensitivity"),
+    "discrete-gauss": ("sigma", "sensitivity"),
+    "discrete-laplace": ("scale", "sensitivity"),
+    "randomized-response": ("eps0", "delta0"),
+    "dp": ("eps0", "delta0"),
+    "gdp": ("mu",),
+}
+NAMES = {"dp": "randomized-response", "gdp": "gauss"}
+ADJACENCIES = {
+    "none": ("add-remove", "replace-one", "replace-within-group", "any-two"),
+    "poisson": ("add-remove",),
+    "fixed": ("replace-one", "replace-within-group"),
+}
+KEYS = ("schema", "notion", "asked", "adjacency", "group", "process", *ENDS, "claim_width", "version")
+# further keys of a guarantee, which do not change what its ends mean
+REMARKS = (
+    *("claim", "accountant", "epsilon", "epsilon_estimate", "delta", "delta_estimate", "source", "warnings"),
+    *("reading", "calibrated", "attack", "attack_reading", "classical", "explain", "parameters"),
+)
+STEP_KEYS = ("mech", "n", "sampling", "rate")
+MAX_BYTES, MAX_STEPS, MAX_COUNT = 1_000_000, 10_000, 2**40
+
+
+@dataclass(frozen=True)
+class Step:
+    """``n`` releases of a mechanism with these parameters; ``sampling`` is none, poisson or fixed."""
+
+    mech: str
+    parameters: tuple[tuple[str, Fraction], ...]
+    n: int
+    sampling: str = "none"
+    rate: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is claimed of a process: ends of eps at one delta (``asked`` is eps), or of delta at one eps.
+
+    An infinite end of eps is None.
+    """
+
+    steps: tuple[Step, ...]
+    asked: str
+    ends: Mapping[str, Fraction | None]
+
+    def widened(self, width: Fraction) -> Claim:
+        """The claim with the ends of the unknown moved outwards by this share of themselves."""
+        name = "epsilon" if self.asked == "eps" else "delta"
+        lower, upper = self.ends[f"{name}_lower"], self.ends[f"{name}_upper"]
+        moved = {
+            f"{name}_lower": None if lower is None else lower * (1 - width),
+            f"{name}_upper": None if upper is None else upper * (1 + width),
+        }
+        return Claim(self.steps, self.asked, {**self.ends, **moved})
+
+
+def read(text: str) -> Claim:
+    """Read the text of a certificate, or of a guarantee as ``--json`` prints it.
+
+    Raises:
+        UsageError: it is malformed. Unsupported: the verifier has no proof for such a process.
+    """
+    try:
+        data = json.loads(
+            text, parse_float=_fraction, parse_int=_fraction, parse_constant=_constant, object_pairs_hook=_unique
+        )
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"wanted a certificate of schema {SCHEMA}; found no JSON of this kind: {error}") from None
+    if not isinstance(data, dict) or data.get("schema") not in (SCHEMA, GUARANTEE):
+        found = data.get("schema") if isinstance(data, dict) else data
+        raise UsageError(f"wanted a certificate of schema {SCHEMA}; found {str(found)[:60]!r}")
+    return of_data(data)
+
+
+def of_data(data: Mapping[str, Any]) -> Claim:
+    """The claim of a certificate that was parsed with exact numbers."""
+    if data.get("notion") != "approximate-dp":
+        _fault("notion", "'approximate-dp'", data.get("notion"))
+    known = KEYS if data.get("schema") == SCHEMA else (*KEYS, *REMARKS)
+    if unknown := sorted(set(data) - set(known)):
+        _fault(unknown[0], "no such key", data[unknown[0]])
+    if data.get("group", 1) != 1:
+        raise Unsupported(f"the verifier has no proof for groups of records; found group {str(data['group'])[:20]}")
+    steps = data.get("process")
+    if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_STEPS:
+        _fault("process", f"a list of 1 to {MAX_STEPS} steps", steps)
+    read_steps = tuple(_step(step, data.get("adjacency"), f"process[{i}]") for i, step in enumerate(steps))
+    if len({step.sampling for step in read_steps} & {"poisson", "fixed"}) == 2:
+        raise Unsupported("poisson and fixed sampling have proven pairs under different adjacencies; found both")
+    ends = {name: _end(data, name) for name in ENDS}
+    asked = data.get("asked")
+    if asked not in ("eps", "delta"):
+        _fault("asked", "'eps' or 'delta'", asked)
+    given = "delta" if asked == "eps" else "epsilon"
+    if ends[f"{given}_lower"] is None or ends[f"{given}_lower"] != ends[f"{given}_upper"]:
+        _fault(f"{given}_lower", f"the given {given}, the same number as {given}_upper", data.get(f"{given}_lower"))
+    name = "epsilon" if asked == "eps" else "delta"
+    lower, upper = ends[f"{name}_lower"], ends[f"{name}_upper"]
+    if lower is None or (upper is not None and lower > upper):
+        _fault(f"{name}_lower", f"a number of at most {name}_upper", data.get(f"{name}_lower"))
+    if asked == "eps" and not 0 < (ends["delta_lower"] or 0) < 1:
+        _fault("delta_lower", "a number above 0 and below 1", data.get("delta_lower"))
+    return Claim(read_steps, asked, ends)
+
+
+def _step(data: Any, adjacency: Any, place: str) -> Step:
+    if not isinstance(data, dict):
+        _fault(place, "a step", data)
+    mech, sampling = data.get("mech"), data.get("sampling")
+    if mech not in PARAMETERS:
+        raise Unsupported(f"the verifier knows {', '.join(PARAMETERS)}; found {place}.mech {str(mech)[:60]!r}")
+    if sampling not in ADJACENCIES:
+        raise Unsupported(f"the verifier knows sampling {', '.join(ADJACENCIES)}; found {str(sampling)[:60]!r}")
+    if adjacency not in ADJACENCIES[sampling]:
+        _fault("adjacency", " or ".join(ADJACENCIES[sampling]) + f" (sampling {sampling})", adjacency)
+    unknown = sorted(set(data) - {*STEP_KEYS, *PARAMETERS[mech]})
+    if unknown:
+        _fault(f"{place}.{unknown[0]}", "no such key", data[unknown[0]])
+    values = {name: _number(data, name, place) for name in PARAMETERS[mech]}
+    for name, value in values.items():
+        if value < 0 or (value == 0 and name != "delta0") or (name == "delta0" and value >= 1):
+            _fault(f"{place}.{name}", "a positive number" if name != "delta0" else "at least 0, below 1", data[name])
+    if mech.startswith("discrete") and values["sensitivity"].denominator != 1:
+        _fault(f"{place}.sensitivity", "a whole number", data["sensitivity"])
+    if mech == "gdp":
+        values = {"sigma": 1 / values["mu"], "sensitivity": Fraction(1)}
+    n = _number(data, "n", place)
+    if n.denominator != 1 or not 1 <= n <= MAX_COUNT:
+        _fault(f"{place}.n", "a whole number from 1 to 2^40", data["n"])
+    rate = Fraction(1) if sampling == "none" else _number(data, "rate", place)
+    if not 0 < rate <= 1:
+        _fault(f"{place}.rate", "a number above 0, at most 1", data["rate"])
+    kind = "none" if rate == 1 else str(sampling)
+    return Step(NAMES.get(str(mech), str(mech)), tuple(sorted(values.items())), int(n), kind, rate)
+
+
+def _number(data: Mapping[str, Any], name: str, place: str) -> Fraction:
+    value = data.get(name)
+    if not isinstance(value, Fraction):
+        _fault(f"{place}.{name}", "a number", value)
+    return value
+
+
+def _end(data: Mapping[str, Any], name: str) -> Fraction | None:
+    value = data.get(name)
+    if value == "inf" and name == "epsilon_upper":
+        return None
+    if not isinstance(value, Fraction) or value < 0:
+        _fault(name, "a number of at least 0", value)
+    return value
+
+
+def _fault(name: str, wanted: str, found: Any) -> NoReturn:
+    shown = float(found) if isinstance(found, Fraction) else found
+    raise UsageError(f"certificate: wanted {name} to be {wanted}; found {str(shown)[:60]!r}")
+
+
+def _fraction(text: str) -> Fraction:
+    """A number of JSON, exactly; bounded, so that its digits fit into memory."""
+    if (
+        len(text) > 60
+        or not math.isfinite(float(text))
+        or (float(text) == 0 and re.search("[1-9]", text.lower().split("e")[0]))
+    ):
+        raise ValueError(f"a number out of range: {text[:40]}")
+    return Fraction(text)
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise ValueError("a key stands twice")
+    return data
