@@ -235,8 +235,11 @@ TILT_REDUCTION_VARIANCE_RATIO, TILT_REDUCTION_FACTORS = 50, (0.97, 0.94, 0.9, 0.
 MIN_DECISIVE_SHARE, MIN_DECISIVE_SHARE_PER_STEP = 1e-10, 1e-13
 
 # ---- rare large losses alone (lattice/compose_rare_losses.py): speed and width ----
-# delta from which on single losses are not taken to decide, and nats by which outcomes without a large one stay below
-MAX_RARE_DELTA, BULK_LOG_MARGIN = 0.1, -7.0
+# kinds of steps and eps (nats) up to which it is tried, delta from which on single losses are not taken to decide, and
+# nats by which outcomes without a large loss stay below
+MAX_RARE_KINDS, MAX_RARE_EPS, MAX_RARE_DELTA, BULK_LOG_MARGIN = 8, 100.0, 0.1, -7.0
+# expected number of large losses from which on they are not rare
+MAX_RARE_JUMPS = 0.5
 # cuts tried, in units of eps; range and number of the tilts of Chernoff's bound, in units of 1 / cut
 RARE_CUTS, BULK_TILTS, BULK_TILT_COUNT = (0.9, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02), (0.5, 400.0), 24
 # tilts tried, in units of the slope at eps; the share of delta in the outcomes with a large loss that is enough, in
@@ -244,7 +247,7 @@ RARE_CUTS, BULK_TILTS, BULK_TILT_COUNT = (0.9, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0
 RARE_TILTS, RARE_SHARE_ROUNDING = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 2e-11
 # cells of the window times distinct steps, halvings of the range of eps that is searched, compositions tried, factor on
 # the error where one does not fit, and the width that is narrow enough not to try other ways
-MAX_RARE_CELLS, RARE_EPS_BISECTIONS, MAX_RARE_COMPOSITIONS, RARE_COARSENING, RARE_WIDTH = 1 << 20, 60, 5, 6.0, 1e-5
+MAX_RARE_CELLS, RARE_EPS_BISECTIONS, MAX_RARE_COMPOSITIONS, RARE_COARSENING, RARE_WIDTH = 1 << 20, 16, 5, 6.0, 1e-5
 # share of the tolerance aimed at
 RARE_ACCURACY_SHARE = 0.4
 

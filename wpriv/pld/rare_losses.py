@@ -25,7 +25,9 @@ Ends = tuple[float, float]
 
 def rare_losses_delta(steps: Steps, eps: float) -> float | None:
     """The sum of the deltas of all steps at eps, if outcomes without a large loss add nothing to it; else None."""
-    alone = single_loss_delta(steps, eps) if eps > 0 else 1.0
+    if steps.distinct_steps > constants.MAX_RARE_KINDS or not 0 < eps <= constants.MAX_RARE_EPS:
+        return None
+    alone = single_loss_delta(steps, eps)
     if not constants.MASS_FLOOR < alone < constants.MAX_RARE_DELTA:
         return None
     return None if rare_cut(steps, eps, math.log(alone) + constants.BULK_LOG_MARGIN) is None else alone
@@ -35,6 +37,8 @@ def rare_losses_epsilon(steps: Steps, delta: float) -> float | None:
     """The eps at which the sum of the deltas of all steps is ``delta``, about; None as for ``rare_losses_delta``."""
     low, high = 1e-12, max(float(pmf.end) for pmf in steps.pmfs)
     if not low < high < math.inf or not delta < constants.MAX_RARE_DELTA:
+        return None
+    if steps.distinct_steps > constants.MAX_RARE_KINDS:
         return None
     for _ in range(constants.RARE_EPS_BISECTIONS):
         middle = math.sqrt(low * high)

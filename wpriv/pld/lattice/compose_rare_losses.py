@@ -101,8 +101,9 @@ def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, 
         float(n @ np.log1p(-np.broadcast_to(side.beyond, n.shape))) for side, n in zip(sides, counts, strict=True)
     )
     upper = _compose([(side.upper, 0.0) for side in sides], counts, lattice, tail, finite)
-    # the large losses add up to about eps, many deviations of a step's loss
-    slack = steps.rounding_shift(state) + 4 * constants.TAIL_ROUNDINGS * constants.UNIT_ROUNDOFF * eps
+    # the large losses add up to about eps, many deviations of a step's loss; and norms are rounded, of every step
+    unit = constants.UNIT_ROUNDOFF
+    slack = steps.rounding_shift(state) + 4 * constants.TAIL_ROUNDINGS * unit * eps + 16 * unit * steps.total / slope
 
     def lower() -> RareLossComposition:
         return _compose([side.lower() for side in sides], counts, lattice, tail, log_finite)
@@ -143,14 +144,17 @@ def _discretize(
     pair, counts, infinity = group.pair, group.counts, group.pair.mass_at_plus_infinity
     step, tilt, edge = lattice.step, lattice.tilt, lattice.edge
     index = choose_nodes(group, pmf, step, tilt, *masses, focus=focus)
+    if not index[0] <= edge:
+        raise Unsupported("pld finds that single large losses do not decide here")
     index = np.union1d(index, [edge]) if index[0] < edge < index[-1] else index
     y = np.asarray(index * step, dtype=np.float64)
     cells = cell_masses(pair, y)
-    mass, beyond = discretize_pessimistic(cells, infinity)
+    mass, beyond = discretize_pessimistic(cells, infinity, correct=False)
 
     def lower() -> tuple[LatticePmf, float]:
-        mass, bulk = np.atleast_2d(discretize_optimistic(cells, infinity)), index <= edge
-        if bool((mass[:, bulk] * np.exp(lattice.slope * y[bulk]) @ y[bulk] >= 0).all()) or not index[-1] > edge:
+        mass, bulk = np.atleast_2d(discretize_optimistic(cells, infinity, correct=False)), index <= edge
+        weight = np.exp(np.maximum(lattice.slope * (y[bulk] - y[bulk][-1]), -700.0))
+        if bool(((mass[:, bulk] * weight) @ y[bulk] >= 0).all()) or not index[-1] > edge:
             return tilt_pmf(index, mass, y, tilt), 0.0
         # the bulk is too narrow for the lattice: a point at -ln(Q/P) of it lies below (Jensen), which is moved to zero
         high = index[index >= edge]
@@ -206,6 +210,9 @@ def _bulk_logs(
     for pmf, n in zip(pmfs, counts, strict=True):
         y = pmf.losses(step)
         bulk = y <= cut
+        if not bulk.any():
+            logs += math.log(constants.MASS_FLOOR)
+            continue
         exponent = (tilts[:, None] - tilt) * y[bulk]
         moment = np.exp(exponent) @ pmf.rows[:, bulk].T
         logs += (np.broadcast_to(pmf.log_norm, n.shape) + np.log(np.maximum(moment, constants.MASS_FLOOR))) @ n
@@ -277,10 +284,18 @@ def _exp_minus_one(z: Spectrum) -> Spectrum:
 
 
 def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
-    """The largest cut tried under which sums without a large loss add at most e^log_allowance to delta, about."""
+    """The largest cut tried under which sums without a large loss add at most e^log_allowance to delta, about.
+
+    None if there is none, or if large losses are not rare.
+    """
     for share in constants.RARE_CUTS:
         cut = share * eps
         tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut
+        jumps = sum(
+            float(n @ pmf.mass[:, pmf.y > cut].sum(axis=1)) for pmf, n in zip(steps.pmfs, steps.counts, strict=True)
+        )
+        if jumps > constants.MAX_RARE_JUMPS:
+            return None
         logs = -tilts * eps
         for pmf, n in zip(steps.pmfs, steps.counts, strict=True):
             bulk = pmf.y <= cut
@@ -293,7 +308,11 @@ def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
 
 def single_loss_delta(steps: Steps, eps: float) -> float:
     """The sum of the deltas of all steps at eps."""
-    return sum(float(g.counts @ np.exp(np.atleast_1d(g.pair.log_delta(eps)))) for g in steps.groups)
+    return sum(
+        float(n) * math.exp(float(pair.log_delta(eps)))
+        for group in steps.groups
+        for pair, n in zip(group.members, group.counts.tolist(), strict=True)
+    )
 
 
 def single_loss_slope(steps: Steps, eps: float) -> float:

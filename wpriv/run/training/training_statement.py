@@ -201,7 +201,7 @@ def warnings_of_plan(plan: Plan) -> list[str]:
     if plan.private is not None and plan.train.seed is not None:
         warnings.append(privacy_statement.FIXED_SEED)
     if plan.private is not None:
-        warnings += weak_figures(plan.eps() or 0.0, plan.private.delta, plan.records)
+        warnings += weak_figures(plan.eps() or 0.0, plan.private.delta or 0.0, plan.records)
     return warnings
 
 
