@@ -1,9 +1,9 @@
 """wpriv: how private is this, exactly?
 
-The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``privatize``. A process
-is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its sampling (``Poisson``,
-``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve. Everything loads on first use, so that
-``import wpriv`` costs nothing.
+The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``audit``,
+``privatize``. A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its
+sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve. Everything loads on
+first use, so that ``import wpriv`` costs nothing.
 """
 
 from wpriv._version import __version__ as __version__
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wpriv.core.guarantee import Bracket, Curve, Guarantee
     from wpriv.core.mechanism import Mechanism
     from wpriv.core.process import Process, Step
+    from wpriv.core.repeats import Repeats
     from wpriv.core.sampling.kinds import Allocation, FixedSize, Poisson, Sampling, Shuffle
     from wpriv.mechanisms.discrete_gauss import DiscreteGauss
     from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from wpriv.mechanisms.zcdp import Zcdp
     from wpriv.run.accounting.budget import budget, curve
     from wpriv.run.accounting.calibrate import Calibration, calibrate
+    from wpriv.run.audit.audit import audit
     from wpriv.run.comparison.compare import compare
     from wpriv.run.local.privatize import privatize
     from wpriv.run.training.own_loop import training_loop
@@ -44,6 +46,7 @@ _HOMES = {
     "wpriv.core.guarantee": ("Bracket", "Curve", "Guarantee"),
     "wpriv.core.mechanism": ("Mechanism",),
     "wpriv.core.process": ("Process", "Step"),
+    "wpriv.core.repeats": ("Repeats",),
     "wpriv.core.sampling.kinds": ("Allocation", "FixedSize", "Poisson", "Sampling", "Shuffle"),
     "wpriv.mechanisms.discrete_gauss": ("DiscreteGauss",),
     "wpriv.mechanisms.discrete_laplace": ("DiscreteLaplace",),
@@ -64,6 +67,7 @@ _HOMES = {
     "wpriv.mechanisms.wgrad": ("Wgrad",),
     "wpriv.mechanisms.zcdp": ("Zcdp",),
     "wpriv.run.accounting.budget": ("budget", "curve"),
+    "wpriv.run.audit.audit": ("audit",),
     "wpriv.run.accounting.calibrate": ("Calibration", "calibrate"),
     "wpriv.run.comparison.compare": ("compare",),
     "wpriv.run.local.privatize": ("privatize",),
@@ -94,6 +98,7 @@ __all__ = [
     "Projection",
     "RandomizedResponse",
     "RdpCurve",
+    "Repeats",
     "Sampling",
     "Shuffle",
     "Step",
@@ -102,6 +107,7 @@ __all__ = [
     "Uniform",
     "Wgrad",
     "Zcdp",
+    "audit",
     "budget",
     "calibrate",
     "compare",

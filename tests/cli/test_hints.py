@@ -25,7 +25,6 @@ GAUSS = "budget --mech gauss --sigma 1 --delta 1e-5"
         ("--batch-size", "--batch"),
         ("--dataset-size", "--records"),
         ("--rho", "--sigma"),
-        ("--mu", "--sigma"),
         ("--epsilon", "--eps"),
         ("--SIGMA", "--sigma"),
         ("--simga", "--sigma"),

@@ -42,6 +42,10 @@ steps: 3
 checkpoint: 1e-9
 accountants: [rdp]
 """
+# random allocation in passes of 4 steps, of which a run that is stopped after step 2 has a part
+PASSES = (
+    RECIPE.replace("LR", "0.5").replace("{sigma: 2", "{sampling: allocation, sigma: 2").replace("steps: 3", "steps: 4")
+)
 STEPS = 3
 
 
@@ -78,6 +82,8 @@ class Trial:
         self.recipes = {lr: home / f"lr{lr}.yaml" for lr in ("0.5", "0.25")}
         for lr, path in self.recipes.items():
             path.write_text(RECIPE.replace("LR", lr))
+        self.recipes["passes"] = home / "passes.yaml"
+        self.recipes["passes"].write_text(PASSES)
 
     def train(self, lr: str = "0.5", *, kill: int = 0, stop: int = 0, **how: bool) -> tuple[int, int]:
         """One training in a child: how it ended, and how many operations were left until it would have been killed."""
@@ -143,6 +149,10 @@ def stopped(trial: Trial) -> None:
     assert trial.train(stop=2)[0] == STOPPED
 
 
+def stopped_in_a_pass(trial: Trial) -> None:
+    assert trial.train("passes", stop=2)[0] == STOPPED
+
+
 # what was there before, what is killed, and what a user may do then: each is tried in turn until one succeeds
 SCENARIOS: dict[str, tuple[Callable[[Trial], None], dict[str, Any], list[dict[str, Any]]]] = {
     "begin": (lambda trial: None, {}, [{}, {"resume": True}, {"fresh": True}]),
@@ -156,6 +166,16 @@ SCENARIOS: dict[str, tuple[Callable[[Trial], None], dict[str, Any], list[dict[st
     "fork, then fork": (finished, {"lr": "0.25", "fork": True}, [{"lr": "0.25", "fork": True}]),
     "fork of a stopped run": (
         stopped,
+        {"lr": "0.25", "fork": True},
+        [{"lr": "0.25", "resume": True}, {"lr": "0.25", "fork": True}],
+    ),
+    "resume within a pass": (
+        stopped_in_a_pass,
+        {"lr": "passes", "resume": True},
+        [{"lr": "passes"}, {"lr": "passes", "resume": True}, {"lr": "passes", "fresh": True}],
+    ),
+    "fork of a run stopped in a pass": (
+        stopped_in_a_pass,
         {"lr": "0.25", "fork": True},
         [{"lr": "0.25", "resume": True}, {"lr": "0.25", "fork": True}],
     ),

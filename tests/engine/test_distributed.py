@@ -26,7 +26,7 @@ from tests.engine.toys import engine, schedule, weights
 from wpriv.engine import distributed
 distributed.join()
 assert distributed.size() == 2
-own = engine(Path({folder!r}), schedule(15, multiplier={multiplier}, exact={exact}), seed=4)
+own = engine(Path({folder!r}), schedule(15, kind={kind!r}, multiplier={multiplier}, exact={exact}), seed=4)
 own.run()
 torch.save(weights(own), Path({folder!r}) / f"rank{{distributed.rank()}}.pt")
 distributed.leave()
@@ -50,10 +50,10 @@ distributed.leave()
 """
 
 
-def together(folder: Path, multiplier: float, exact: bool = False) -> None:
+def together(folder: Path, multiplier: float, exact: bool = False, kind: str = "poisson") -> None:
     """Runs the toy in two processes."""
     folder.mkdir()
-    script = SCRIPT.format(root=str(ROOT), folder=str(folder), multiplier=multiplier, exact=exact)
+    script = SCRIPT.format(root=str(ROOT), folder=str(folder), multiplier=multiplier, exact=exact, kind=kind)
     run_two(script)
 
 
@@ -81,12 +81,12 @@ def run_two(script: str) -> None:
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
-@pytest.mark.parametrize("multiplier", [0.7, 0.0])
-def test_two_processes_end_with_the_weights_of_one(tmp_path, multiplier):
+@pytest.mark.parametrize(("kind", "multiplier"), [("poisson", 0.7), ("poisson", 0.0), ("allocation", 0.7)])
+def test_two_processes_end_with_the_weights_of_one(tmp_path, kind, multiplier):
     # the same seeds draw the same records and the same noise: only the order of adding up differs
-    single = engine(tmp_path / "one", schedule(15, multiplier=multiplier), seed=4)
+    single = engine(tmp_path / "one", schedule(15, kind=kind, multiplier=multiplier), seed=4)
     rows = single.run()
-    together(tmp_path / "two", multiplier)
+    together(tmp_path / "two", multiplier, kind=kind)
     first, second = (torch.load(tmp_path / "two" / f"rank{r}.pt", weights_only=True) for r in range(2))
     assert torch.equal(first, second)
     assert torch.allclose(first, weights(single), atol=1e-5)

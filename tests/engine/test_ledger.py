@@ -217,3 +217,35 @@ def test_steps_under_different_neighbours_are_not_one_process(tmp_path):
     for adjacency in ("", "add-remove", "replace-one"):
         with pytest.raises(Unsupported):
             ledger.process(rows, adjacency)
+
+
+ALLOCATED = Step(Gauss(1.5, 1.0), 4, Sampling("allocation", 0.25))
+
+
+def spend(path, run, steps, step=ALLOCATED, planned=12):
+    book = Ledger(path, run=run, planned=planned)
+    for number in range(1, steps + 1):
+        book.spend(number, step)
+    book.close()
+
+
+@pytest.mark.parametrize(("steps", "accounted"), [(1, 4), (3, 4), (4, 4), (5, 8), (12, 12)])
+def test_a_pass_that_was_cut_short_is_accounted_for_as_a_whole_one(tmp_path, steps, accounted):
+    spend(tmp_path / "l.jsonl", 1, steps)
+    spent = ledger.entries(tmp_path / "l.jsonl")
+    assert ledger.process(spent) == Process((Step(Gauss(1.5), accounted, Sampling("allocation", 0.25)),), "add-remove")
+    cut = [(each.run, each.steps, each.pass_steps) for each in ledger.cut_passes(spent)]
+    assert cut == ([(1, steps % 4, 4)] if steps % 4 else [])
+
+
+def test_the_parts_of_passes_of_two_runs_never_make_up_one_pass(tmp_path):
+    # 2 + 2 steps are two passes, since the second run draws a pass of its own
+    spend(tmp_path / "l.jsonl", 1, 2)
+    spend(tmp_path / "l.jsonl", 2, 2)
+    spend(tmp_path / "l.jsonl", 3, 1, STEP)
+    spend(tmp_path / "l.jsonl", 4, 8)
+    spent = ledger.entries(tmp_path / "l.jsonl")
+    assert [(step.n, step.sampling.kind) for step in ledger.process(spent).steps] == [
+        (8, "allocation"), (1, "poisson"), (8, "allocation")
+    ]  # fmt: skip
+    assert [(each.run, each.steps) for each in ledger.cut_passes(spent)] == [(1, 2), (2, 2)]

@@ -105,7 +105,7 @@ def test_noise_that_is_not_the_accounted_one_is_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["poisson", "fixed", "none"])
+@pytest.mark.parametrize("kind", ["poisson", "fixed", "allocation", "none"])
 @pytest.mark.parametrize("multiplier", [0.7, 0.0])
 def test_a_run_stopped_anywhere_and_resumed_ends_with_the_same_bits(tmp_path, kind, multiplier):
     plan = schedule(20, kind=kind, multiplier=multiplier)

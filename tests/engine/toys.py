@@ -40,7 +40,7 @@ def schedule(
     steps: int = 30, *, kind: str = "poisson", multiplier: float = 0.7, every: float = 60.0, run: int = 1, **own: float
 ) -> Schedule:
     sampling = Sampling(kind, 1.0 if kind == "none" else BATCH / RECORDS)
-    step = Step(Gauss(multiplier), 1, sampling) if multiplier else None
+    step = Step(Gauss(multiplier), sampling.pass_steps, sampling) if multiplier else None
     optimizer = Optimizer(lr=0.2, momentum=0.9, decay="cosine")
     return Schedule(
         sampling,

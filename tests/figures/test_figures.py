@@ -25,6 +25,11 @@ TABLES = {
     "eps-over-n": {**BOUNDS, "delta": 1e-5, "sweep": N},
     "delta-over-n": {**BOUNDS, "eps": 1, "sweep": N},
     "loss-law": {"process": [{"mech": "laplace", "scale": 1, "n": 2}], "table": "loss", "bins": 50},
+    "trade-off": {
+        "process": [GAUSS],
+        "table": "trade-off",
+        "sweep": {"over": "fpr", "values": [0.001, 0.01, 0.1, 0.5, 1]},
+    },
     "loss-class": {
         "cases": {"a": [GAUSS], "b": [GAUSS]},
         "table": "class",
@@ -76,7 +81,18 @@ TABLES = {
     },
 }
 # figures of the metrics of a training or a sweep, or of files that several tasks write
-TRAINED = {"accuracy-over-eps", "distance", "losses", "measures", "noise", "odds", "parity", "samples", "training"}
+TRAINED = {
+    "accuracy-over-eps",
+    "audit",
+    "distance",
+    "losses",
+    "measures",
+    "noise",
+    "odds",
+    "parity",
+    "samples",
+    "training",
+}
 
 
 def drawn(name: str, rows=None):

@@ -97,7 +97,7 @@ def test_given_zcdp_is_never_below_gaussian_noise_of_its_rho(sigma, n, log_delta
     for accountant in (rdp, zcdp, rdp_filter):
         same = accountant.account(Process((Step(Gauss(sigma), n),))).at(delta=delta).epsilon.safe
         bound = accountant.account(given_rho).at(delta=delta).epsilon.safe
-        assert bound == pytest.approx(same, rel=1e-7)
+        assert bound == pytest.approx(same, rel=1e-6)
     assert bound >= wpriv.budget(Gauss(sigma), n=n, delta=delta).epsilon.safe
 
 
@@ -295,8 +295,8 @@ def test_the_bracket_of_several_selections_holds_every_choice_of_worst_cases(r, 
         choices = [[two_outcomes(r, t) for t in r * generator.random(n)] for _ in range(20)]
         choices += [[two_outcomes(r, t)] * n for t in r * np.linspace(0.05, 0.95, 19)]
         largest = max(composed_delta(eps, choice) for choice in choices)
-        assert bracket.lower <= middle * (1 + 1e-9)
-        assert bracket.lower == pytest.approx(middle, rel=2e-3)
+        # the lower end is that of a strategy that chooses each selection by the outcomes before it
+        assert bracket.lower >= middle * (1 - 2e-3)
         assert largest <= bracket.upper * (1 + 1e-9)
 
 

@@ -69,7 +69,11 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     def epsilon(delta: float) -> Bracket:
         return bracket(lambda c, tol, sufficient_upper: c.epsilon(delta, tol, sufficient_upper))
 
-    return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon, tol=tol)
+    def order(composition: Composition | SandwichedComposition) -> Callable[[float], Bracket]:
+        return lambda eps: Bracket.between(*composition.delta(eps, tol))
+
+    orders = tuple(map(order, compositions))
+    return Curve(process, "pld", NOTION, CLAIM, SOURCE, delta, epsilon, tol=tol, orders=orders)
 
 
 def _worst(orders: Sequence[Callable[[float], tuple[float, float]]]) -> tuple[float, float]:

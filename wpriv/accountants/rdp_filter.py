@@ -55,10 +55,9 @@ def account(process: Process, *, tol: float = 1e-3, order: float = 0.0) -> Curve
     Args:
         order: a single order a > 1; 0 for the orders of ``orders``.
     Raises:
-        Unsupported: some step has distinguishing events, so that its divergences are infinite. UsageError: an order of
-            at most 1.
+        Unsupported: some step has distinguishing events, so that its divergences are infinite, or random allocation.
+        UsageError: an order of at most 1.
     """
-    refuse_passes(process, "rdp-filter")
     if order != 0 and not order > 1:
         raise UsageError(
             f"rdp-filter: the order must be greater than 1 (0: those around the best one for the first step); found "
@@ -73,6 +72,7 @@ def filtered(process: Process, fixed: Process | Orders) -> Curve:
     Raises:
         Unsupported: some step has distinguishing events.
     """
+    refuse_passes(process, "rdp-filter")
     directions = [LogMoments(pairs) for pairs in process.renyi_directions()]
     infinity = max(moments.mass_at_plus_infinity for moments in directions)
     if infinity > 0:

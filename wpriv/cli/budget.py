@@ -12,9 +12,20 @@ from wpriv.errors import UsageError
 Curve = Annotated[
     bool,
     typer.Option(
-        "--curve", help="Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10)."
+        "--curve",
+        help="Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10); "
+        "--curve tradeoff prints that of false-positive and false-negative rates, down to --fpr.",
     ),
 ]
+Mu = Annotated[
+    bool,
+    typer.Option("--mu", help="Give mu of Gaussian DP, for false-positive and -negative rates down to --fpr."),
+]
+Fpr = Annotated[
+    flags.Text,
+    typer.Option("--fpr", metavar="X", help="With --mu or --curve tradeoff: the smallest rate (default 1e-9)."),
+]
+TRADE_OFF = ("tradeoff", "trade-off")
 MaxEps = Annotated[
     flags.Text,
     typer.Option(
@@ -37,9 +48,12 @@ def command(
     history: flags.History = None,
     observed: flags.Observed = None,
     curve: Curve = False,
+    mu: Mu = False,
+    fpr: Fpr = None,
     max_eps: MaxEps = None,
     adaptive: Adaptive = False,
     certificate: flags.Certificate = None,
+    repeats: flags.Repeats = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: flags.Quiet = False,
@@ -53,8 +67,15 @@ def command(
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
     limit = flags.numbers(max_eps=max_eps)["max_eps"]
-    if recipe is None:
-        names, question = job.accountant or ["pld"], job.question()
+    if mu and recipe is not None and _is_number(recipe):
+        raise UsageError(
+            f"--mu asks for mu, and takes no value; found {recipe}. Noise of a given mu is --mech gdp --param "
+            f"mu={recipe}, or --mech gauss with --sigma sensitivity / mu"
+        )
+    trade_off = curve and recipe in TRADE_OFF
+    if recipe is None or trade_off:
+        names, question = job.accountant or ["pld"], dict[str, Any](job.question())
+        question |= {} if repeats is None else {"repeats": repeats}
         process = build_process.described_process(
             job.mech,
             params=job.params(),
@@ -67,7 +88,7 @@ def command(
     else:
         from wpriv.run import load_recipe
 
-        flags.no_flags(recipe, job, history=history, observed=observed)
+        flags.no_flags(recipe, job, history=history, observed=observed, repeats=repeats)
         process, names, question = load_recipe.budget(recipe)
     if limit is not None and ("delta" not in question or curve):
         raise UsageError("--max-eps limits the eps at one delta; give --delta, and leave out --curve")
@@ -79,17 +100,51 @@ def command(
         raise UsageError(
             "--adaptive has an accountant of its own and gives one number; leave out --curve and --accountant"
         )
-    if certificate is not None and (curve or adaptive or len(names) > 1 or names == ["all"]):
+    if certificate is not None and (curve or adaptive or repeats or mu or len(names) > 1 or names == ["all"]):
         raise UsageError(
-            "--certificate holds one answer for fixed parameters; leave out --curve and --adaptive, and give "
-            "--accountant once"
+            "--certificate holds one answer for fixed parameters; leave out --curve, --adaptive, --repeats and --mu, "
+            "and give --accountant once"
         )
-    if curve:
+    measure = _measure(mu, flags.numbers(fpr=fpr)["fpr"], trade_off)
+    if mu and (curve or adaptive or repeats):
+        other = "curve" if curve else "adaptive" if adaptive else "repeats"
+        raise UsageError(f"--mu gives one number of a single run; leave out --mu or --{other}")
+    if mu and len({*names, *(("two",) if "all" in names else ())}) > 1 and {"eps", "delta"} & question.keys():
+        raise UsageError("--mu beside --eps or --delta is that of one accountant; give --accountant once")
+    if trade_off and repeats:
+        raise UsageError("--curve tradeoff is that of a single run; leave out --repeats")
+    if trade_off:
+        _print_trade_off(process, names[0], question, measure, mode)
+    elif curve:
         _print_curve(process, names[0], question, mode)
     else:
-        _print_answer(
-            process, names, question | ({"adaptive": True} if adaptive else {}), limit, mode, explain, certificate
-        )
+        question |= measure | ({"adaptive": True} if adaptive else {})
+        _print_answer(process, names, question, limit, mode, explain, certificate)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _measure(mu: bool, fpr: float | None, trade_off: bool) -> dict[str, Any]:
+    """The keywords about mu and the smallest false-positive rate."""
+    if fpr is not None and not (mu or trade_off):
+        raise UsageError("--fpr is the smallest false-positive rate for --mu or --curve tradeoff; give one of them")
+    return ({"with_mu": True} if mu else {}) | ({} if fpr is None else {"fpr": fpr})
+
+
+def _print_trade_off(process: Any, name: str, question: dict[str, Any], measure: dict[str, Any], mode: str) -> None:
+    from wpriv.cli import guarantee_output
+    from wpriv.run.accounting import membership_figures
+
+    if {"eps", "delta"} & question.keys():
+        raise UsageError("--curve tradeoff has no eps and no delta; leave out --eps and --delta, and give --fpr")
+    rows = membership_figures.trade_off_rows(process.process, name, **measure, tol=question.get("tol"))
+    guarantee_output.print_trade_off(rows, process.process, name, mode)
 
 
 def _print_curve(process: Any, name: str, question: dict[str, Any], mode: str) -> None:

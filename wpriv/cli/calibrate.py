@@ -13,12 +13,35 @@ from wpriv.errors import UsageError
 Classical = Annotated[
     bool, typer.Option("--compare-classical", help="For Gauss and Laplace noise: add what older formulas ask for.")
 ]
+Adaptive = Annotated[
+    bool,
+    typer.Option("--adaptive", help="With --history: the further steps are decided from what the history showed."),
+]
+Advantage = Annotated[
+    flags.Text,
+    typer.Option(
+        "--advantage",
+        metavar="X",
+        help="Target in place of eps and delta: TPR - FPR of any membership attack at most X.",
+    ),
+]
+Tpr = Annotated[
+    flags.Text,
+    typer.Option("--tpr", metavar="X", help="Target: TPR of any membership attack at most X, at the rate --fpr."),
+]
+Fpr = Annotated[flags.Text, typer.Option("--fpr", metavar="Y", help="The false-positive rate of --tpr.")]
 
 
 @flags.with_job
 def command(
     job: flags.Job,
     recipe: flags.Recipe = None,
+    history: flags.History = None,
+    adaptive: Adaptive = False,
+    repeats: flags.Repeats = None,
+    advantage: Advantage = None,
+    tpr: Tpr = None,
+    fpr: Fpr = None,
     compare_classical: Classical = False,
     certificate: flags.Certificate = None,
     as_json: flags.Json = False,
@@ -29,7 +52,8 @@ def command(
     """Solve for the least noise that meets a target, or for the largest n or rate.
 
     The parameter that is not given is solved for: the noise; with the noise given n; with both given the rate. The
-    answer is rounded to the safe side, and the guarantee is that of the rounded value.
+    answer is rounded to the safe side, and the guarantee is that of the rounded value. With --history, the target is
+    that of the history and the further steps together.
 
     wpriv calibrate --mech gauss --eps 1 --delta 1e-5 --n 1000
     """
@@ -37,15 +61,19 @@ def command(
     from wpriv.run.accounting.calibrate import calibrate
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet, explain=explain)
+    if certificate is not None and (adaptive or repeats):
+        raise UsageError("--certificate holds one answer for fixed parameters; leave out --adaptive and --repeats")
     if recipe is None:
-        arguments = _arguments(job)
+        numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr)
+        arguments = {**_arguments(job), **numbers, "history": history, "repeats": repeats}
     else:
         from wpriv.run import load_recipe
 
-        flags.no_flags(recipe, job)
+        attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr}
+        flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats, **attacks)
         arguments = load_recipe.calibrate(recipe)
     with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):
-        row = calibrate(**arguments, compare_classical=compare_classical).guarantee
+        row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
     if explain:
         from wpriv.run.accounting.explain import explain as explanation
 

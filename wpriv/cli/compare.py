@@ -41,6 +41,7 @@ def command(
     recipe: flags.Recipe = None,
     history: flags.History = None,
     observed: flags.Observed = None,
+    repeats: flags.Repeats = None,
     sweep: Sweep = None,
     figure: Figure = None,
     out: Out = None,
@@ -63,7 +64,7 @@ def command(
     from wpriv.run.comparison import compare
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
-    source = {"history": history, "observed": observed, "sweep": sweep, "figure": figure}
+    source = {"history": history, "observed": observed, "repeats": repeats, "sweep": sweep, "figure": figure}
     if recipe is not None:
         flags.no_flags(recipe, job, **source, why=why)
         loaded = load_recipe.recipe(recipe, quick=quick, kind="compare")
@@ -77,7 +78,7 @@ def command(
         return
     else:
         axes = [flag_recipes.sweep(text) for text in sweep or []]
-        loaded = flag_recipes.from_flags(_recipe(job, history, observed, axes, flags.folded(figure)))
+        loaded = flag_recipes.from_flags(_recipe(job, history, observed, repeats, axes, flags.folded(figure)))
         if figure is not None and out is None:
             raise UsageError("--figure draws into the folder of the results; give --out DIR")
     with contextlib.nullcontext() if quiet else terminal.counting("cells") as progress:
@@ -98,13 +99,18 @@ def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) ->
 
 
 def _recipe(
-    job: flags.Job, history: str | None, observed: str | None, axes: list[dict[str, Any]], figure: str | None
+    job: flags.Job,
+    history: str | None,
+    observed: str | None,
+    repeats: str | None,
+    axes: list[dict[str, Any]],
+    figure: str | None,
 ) -> dict[str, Any]:
     """The keys of a recipe that says what the flags say."""
     from wpriv.run import flag_recipes
 
     data: dict[str, Any] = {**job.question(), "accountants": job.accountant or ["all"]}
-    data |= {key: value for key, value in (("figure", figure), ("sweep", axes)) if value}
+    data |= {key: value for key, value in (("figure", figure), ("sweep", axes), ("repeats", repeats)) if value}
     swept = [axis["over"] for axis in axes]
     return data | flag_recipes.steps_of_flags(
         job.mech, job.params(), job.schedule(), job.adjacency, history, swept, observed, job.group

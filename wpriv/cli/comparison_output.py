@@ -26,6 +26,7 @@ COLUMNS = {"eps": "epsilon"}  # axes of a sweep as columns of the rows
 COLUMNS_OF_TABLES = {
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("part", "loss", "mass", "density", "class_density"),
+    "trade-off": ("fpr", "fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper"),
 }
 
 
@@ -119,7 +120,9 @@ def _print_panels(comparison: Comparison) -> list[str]:
     shown = total = 0
     for panel in comparison.recipe.panels:
         rows = [row for row in comparison.rows if row.get("panel", "") == panel.name]
-        output.emit_bold(panel.title or panel.name or comparison.recipe.source or _job(rows))
+        title = panel.name or comparison.recipe.source or _job(rows)
+        runs = f"; the best of K runs ({panel.repeats})" if panel.repeats else ""
+        output.emit_bold(panel.title or title + runs)
         printed, there_are = _print_panel(panel, rows, None if comparison.out is None else MAX_ROWS)
         shown, total = shown + printed, total + there_are
     if comparison.out is None or shown == total:

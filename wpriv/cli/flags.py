@@ -96,6 +96,14 @@ Observed = Annotated[
         help="For wdp and bdp: pair distances or gradients, as .npz, .csv, or weibull:shape=0.5,...",
     ),
 ]
+Repeats = Annotated[
+    Text,
+    typer.Option(
+        "--repeats",
+        metavar="DIST",
+        help="Only the best of K such runs is released: geometric:mean=20, poisson:mean=20, ...",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print a header and rows of comma-separated values.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the bare number, rounded to the safe side.")]

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wpriv.cli import output
+from wpriv.cli.guarantee_details import answered, bracket_text, circumstances, details, range_words
 from wpriv.core.guarantee import TINY, Bracket, Guarantee, unit_notes
+from wpriv.core.process import Process
 from wpriv.files import csv_tables
 from wpriv.numerics.safe_rounding import echo, text
 
@@ -16,6 +18,7 @@ CSV_COLUMNS = (
     *("accountant", "notion", "claim", "epsilon", "epsilon_lower", "epsilon_upper"),
     *("delta", "delta_lower", "delta_upper", "adjacency", "process", "source", "warnings"),
 )
+MU_COLUMNS = ("mu", "mu_lower", "mu_upper", "mu_fpr")
 CLAIMS = {
     "exact": "exact, by {by}",
     "certified": "certified by {by}",
@@ -23,7 +26,6 @@ CLAIMS = {
     "approximate": "APPROXIMATE by {by}, not a guarantee",
     "as-published": "as published ({by}), not an (eps, delta) guarantee",
 }
-MAX_STEPS = 20  # lines of --explain and text output on the steps of a process
 
 
 def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> None:
@@ -39,7 +41,7 @@ def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> No
         _print_explanation(row)
     elif mode == "quiet":
         calibrated = row.extra.get("calibrated")
-        output.emit(f"{calibrated['value']:.12g}" if calibrated else text(_answer(row)[1].safe, up=True, limit=limit))
+        output.emit(f"{calibrated['value']:.12g}" if calibrated else text(answered(row)[1].safe, up=True, limit=limit))
     elif mode == "json":
         output.emit_json(row.as_dict())
     else:
@@ -93,35 +95,51 @@ def print_curve(rows: Sequence[Guarantee], mode: str) -> None:
     output.warn(dict.fromkeys(line for row in rows for line in row.warnings))
 
 
+def print_trade_off(rows: Sequence[Mapping[str, Any]], process: Process, accountant: str, mode: str) -> None:
+    """Print points of a trade-off curve: the least false-negative rate of any attack at each false-positive rate.
+
+    Args:
+        rows: as of ``trade_off_rows``. mode: text, json or csv.
+    """
+    columns = list(rows[0])
+    if mode == "text":
+        mu = f"mu-GDP at mu = {text(rows[0]['mu_upper'], up=True)}" if rows[0]["gauss"] is not None else "no finite mu"
+        output.emit_bold(
+            f"false-negative rate of the best attack over its false-positive rate, bounded by {accountant}; "
+            f"gauss is {mu}; {circumstances(process)}"
+        )
+        shown = [name for name in columns if not name.startswith("mu_")]
+        body = [[_rate(name, row[name]) for name in shown] for row in rows]
+        output.emit(output.table(shown, body))
+    elif mode == "json":
+        about = {"accountant": accountant, "adjacency": process.adjacency, "process": process.describe()}
+        output.emit_rows([{**about, **row} for row in rows], TABLE_SCHEMA)
+    else:
+        output.emit(csv_tables.to_text(columns, [output.plain(row) for row in rows]).rstrip("\n"))
+    output.warn(process.caveats())
+
+
+def _rate(name: str, value: float | None) -> str:
+    return "" if value is None else text(value, up=name.endswith("_upper") or name == "fpr")
+
+
 def headline(row: Guarantee, limit: float | None = None) -> str:
     """Return one line: the answer, its claim and bracket, the adjacency, the sampling and the number of compositions.
 
     Args:
         limit: the bound on eps of ``--max-eps``; eps gets as many digits as show on which side of it eps lies.
     """
-    bracket = _answer(row)[1]
+    bracket = answered(row)[1]
     claim = CLAIMS[row.claim].format(by=row.accountant)
     if row.claim == "upper-bound" and bracket.lower:
         claim = f"an upper bound by {row.accountant}, and at least {text(bracket.lower, up=False)}"
     if row.claim == "certified":
-        claim += f" to lie in {_bracket(bracket, limit)}"
+        claim += f" to lie in {bracket_text(bracket, limit)}"
     notion = "" if row.notion == "approximate-dp" else f" ({row.notion})"
     # a number too small for a double is known as a bound only, whatever the claim
     sign = "<=" if bracket.safe == TINY else "="
     answer = _question(row).replace(" at ", f" {sign} {text(bracket.safe, up=True, limit=limit)} at ", 1)
     return f"{_calibrated(row)}{answer}{notion}, {claim}; {_circumstances(row)}"
-
-
-def details(row: Guarantee) -> list[str]:
-    """Return lines on the steps, on how flags were read, and on the attacks that the guarantee bounds."""
-    lines = [
-        f"process: {_mechanism(step)}, n = {step['n']}, {_sampling(step)}"
-        for step in row.process.describe()[:MAX_STEPS]
-    ]
-    hidden = len(row.process.steps) - len(lines)
-    lines += [f"process: and {hidden} more kinds of step"] if hidden > 0 else []
-    lines += [f"read as: {note}" for note in row.extra.get("reading", [])]
-    return [*lines, *_distance_to_best(row), *_adaptivity(row), *_attacks(row), *_classical_formulas(row)]
 
 
 def _calibrated(row: Guarantee) -> str:
@@ -133,114 +151,30 @@ def _calibrated(row: Guarantee) -> str:
     return f"{calibrated['parameter']} = {calibrated['value']:.12g} {words}: "
 
 
-def _answer(row: Guarantee) -> tuple[str, Bracket]:
-    """The name and the bracket of the quantity that was computed."""
-    return ("delta", row.delta) if row.extra.get("asked") == "delta" else ("eps", row.epsilon)
-
-
 def _question(row: Guarantee) -> str:
-    """'eps at delta = 1e-05' or 'delta at eps = 3'."""
-    name, _ = _answer(row)
+    """'eps at delta = 1e-05', 'delta at eps = 3', 'mu at every FPR >= 1e-09 ...' or 'TPR at FPR = 0.01'."""
+    name, _ = answered(row)
+    if name == "mu":
+        return f"mu at {range_words(row)}"
+    if name == "TPR":
+        return f"TPR at FPR = {echo(row.extra['attack']['tpr_at_fpr'][0]['fpr'])}"
     return f"delta at eps = {echo(row.epsilon.safe)}" if name == "delta" else f"eps at delta = {echo(row.delta.safe)}"
 
 
 def _circumstances(row: Guarantee) -> str:
-    """Adjacency, sampling and number of compositions, in words."""
-    steps = row.process.describe()
-    kinds = list(dict.fromkeys(_sampling(step) for step in steps))
-    sampling = kinds[0] if len(kinds) == 1 else f"{len(kinds)} different samplings"
-    total = sum(step["n"] for step in steps)
-    group = f" in groups of {row.process.group} records" if row.process.group > 1 else ""
-    neighbours = f"{row.process.adjacency} neighbours{group}"
-    parts = "" if len(steps) == 1 else f" in {len(steps)} kinds of step"
-    return f"{neighbours}, {sampling}, n = {total} composition{'s' if total != 1 else ''}{parts}"
-
-
-def _sampling(step: Mapping[str, Any]) -> str:
-    if step["sampling"] == "none":
-        return "no sampling"
-    cut = f" in batches of at most {step['max_batch']}" if "max_batch" in step else ""
-    return f"{step['sampling']} sampling at rate {step['rate']:.6g}{cut}"
-
-
-def _mechanism(step: Mapping[str, Any]) -> str:
-    """'gauss (sigma 4, sensitivity 1)' from the description of a step."""
-    values = {
-        k: v for k, v in step.items() if k not in ("mech", "n", "sampling", "rate", "max_batch") and v is not None
-    }
-    words = ", ".join(f"{k} {echo(v)}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items())
-    return f"{step['mech']} ({words})"
-
-
-def _attacks(row: Guarantee) -> list[str]:
-    """Bounds on membership inference, and the published reading of eps where another notion has one."""
-    lines = []
-    if attack := row.extra.get("attack"):
-        advantage = _bounds(attack["advantage_lower"], attack["advantage_upper"])
-        lines.append(f"attack: advantage over guessing (true- less false-positive rate) at most {advantage}")
-        for point in attack["tpr_at_fpr"]:
-            rate = _bounds(point["tpr_lower"], point["tpr_upper"])
-            lines.append(f"attack: true-positive rate at most {rate} at a false-positive rate of {point['fpr']:g}")
-    if reading := row.extra.get("attack_reading"):
-        paper, bound = text(reading["paper"], up=True), text(reading["bound"], up=True)
-        lines.append(f"attack: chance of a right guess as the paper reads eps, 1/(1 + e^-eps): {paper}")
-        lines.append(f"attack: what {row.notion} bounds: {bound} ({reading['why']})")
-    return lines
-
-
-def _classical_formulas(row: Guarantee) -> list[str]:
-    """The noise that older formulas ask for, beside the calibrated one."""
-    lines = []
-    for other in row.extra.get("classical", []):
-        parameter, smallest = (row.extra["calibrated"][key] for key in ("parameter", "value"))
-        noise = other[parameter]
-        value = "no value" if noise is None else f"{parameter} = {text(noise, up=True)}"
-        validity = "" if other["valid"] else "NOT VALID HERE: "
-        ratio = "" if noise is None else f"; {noise / smallest:.4g} times the least"
-        lines.append(f"other formula: {value} by {other['formula']}; {validity}{other['note']}{ratio}")
-    return lines
-
-
-def _adaptivity(row: Guarantee) -> list[str]:
-    """The figures of a history, with what each assumes of its parameters."""
-    if "parameters" not in row.extra:
-        return []
-    from wpriv.run.accounting import adaptive_history
-
-    return adaptive_history.lines(row.extra["parameters"])
-
-
-def _distance_to_best(row: Guarantee) -> list[str]:
-    """The distance of the calibrated value from the best one, if a value is known that misses the target."""
-    calibrated = row.extra.get("calibrated")
-    if not calibrated or not calibrated["misses"] or not calibrated["within"]:
-        return []
-    best = "most" if "most" in calibrated else "least"
-    misses = f"{calibrated['parameter']} = {calibrated['misses']:.12g} misses the target by {row.accountant}"
-    within = text(calibrated["within"], up=True, digits=2)
-    return [f"{best}: {misses}; {calibrated['value']:.12g} is within {within} (relative) of the {best}"]
-
-
-def _bracket(bracket: Bracket, limit: float | None = None) -> str:
-    """Both ends, rounded outwards."""
-    if bracket.lower is None or bracket.upper is None:
-        return f"about {bracket.estimate:.6g}"
-    return f"[{text(bracket.lower, up=False)}, {text(bracket.upper, up=True, limit=limit)}]"
-
-
-def _bounds(lower: float, upper: float) -> str:
-    """The upper end, and both ends rounded outwards."""
-    return f"{text(upper, up=True)} [{text(lower, up=False)}, {text(upper, up=True)}]"
+    chosen = row.extra.get("repeats")
+    runs = f", the best of K runs ({chosen['kind']}, mean {chosen['mean']:g})" if chosen else ""
+    return circumstances(row.process) + runs
 
 
 def _comparison(rows: Sequence[Guarantee], limit: float | None = None) -> str:
     """Several accountants on one process as a table; notions that share no units get columns of their own."""
     notions = list(dict.fromkeys(row.notion for row in rows))
-    name, _ = _answer(rows[0])
+    name, _ = answered(rows[0])
     columns = [name if notion == "approximate-dp" else f"{name} [{notion}]" for notion in notions]
     body = []
     for row in rows:
-        cells = [_cell(_answer(row)[1], limit) if row.notion == notion else "" for notion in notions]
+        cells = [_cell(answered(row)[1], limit) if row.notion == notion else "" for notion in notions]
         body.append([row.accountant, row.claim, *cells, row.source])
     return output.table(["accountant", "claim", *columns, "source"], body)
 
@@ -248,16 +182,17 @@ def _comparison(rows: Sequence[Guarantee], limit: float | None = None) -> str:
 def _cell(bracket: Bracket, limit: float | None) -> str:
     safe = text(bracket.safe, up=True, limit=limit)
     narrow = bracket.lower is None or bracket.lower in (0.0, bracket.upper)
-    return safe if narrow else f"{safe} {_bracket(bracket, limit)}"
+    return safe if narrow else f"{safe} {bracket_text(bracket, limit)}"
 
 
 def _csv(rows: Sequence[Guarantee]) -> str:
     """A header and one line for each row; the process is JSON in one cell."""
+    columns = CSV_COLUMNS + (MU_COLUMNS if any("mu" in row.extra for row in rows) else ())
     body = []
     for row in rows:
         data = output.plain(row.as_dict())
         body.append(data | {"process": json.dumps(data["process"]), "warnings": "; ".join(data["warnings"])})
-    return csv_tables.to_text(CSV_COLUMNS, body).rstrip("\n")
+    return csv_tables.to_text(columns, body).rstrip("\n")
 
 
 def _print_explanation(row: Guarantee) -> None:

@@ -80,7 +80,7 @@ def command(
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     sweep.check_backend(backend)
-    loaded = train.recipe_of(recipe, quick=quick, changes=_changes(changes or []))
+    loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []))
     folder = out or train.default_out(loaded)
     if certificate is not None and (dry_run or loaded.training is None or loaded.training.sweep is not None):
         raise UsageError("--certificate is for one training that runs; leave it out of a sweep and of --dry-run")
@@ -142,7 +142,7 @@ def _train(
     trained.require()
 
 
-def _changes(entries: list[str]) -> dict[str, Any]:
+def changed_keys(entries: list[str]) -> dict[str, Any]:
     """Paths and values of ``privacy.eps=2``, each value read as in a recipe."""
     from wpriv.config import yaml_document
 

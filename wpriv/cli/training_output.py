@@ -57,7 +57,10 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
         return
     sampling = f"{plan.sampling.kind} sampling at rate {plan.sampling.rate:.6g}"
     sampling = "all records each step" if plan.sampling.kind == "none" else sampling
-    output.emit_bold(f"{plan.recipe.name}: {plan.steps} steps of {plan.batch} of {plan.records} records, {sampling}")
+    batch = f"{plan.batch}" if isinstance(plan.batch, int) else f"{plan.batch:g}"
+    if plan.sampling.kind == "allocation":
+        sampling = f"{sampling}, passes of {plan.sampling.pass_steps} steps"
+    output.emit_bold(f"{plan.recipe.name}: {plan.steps} steps of {batch} of {plan.records} records, {sampling}")
     _print_privacy(plan, rows)
     for note in plan.notes:
         output.emit(f"read as: {note}")

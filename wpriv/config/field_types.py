@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 
 # tasks declare their options with these two; nothing outside of config/ imports pydantic
 from pydantic import BeforeValidator as BeforeValidator
@@ -97,6 +97,20 @@ Grid = Annotated[
     BeforeValidator(_check_grid),
     WithJsonSchema({"description": "numbers, or {linspace|geomspace|powers: [.., .., ..]}"}),
 ]
+
+
+def _check_repeats(text: str) -> str:
+    from wpriv.core import repeats
+    from wpriv.errors import WprivError
+
+    try:
+        repeats.parse(text)
+    except WprivError as error:
+        raise ValueError(str(error).removeprefix("`repeats`: ").replace("`", "")) from None
+    return text
+
+
+Repeats = Annotated[Word, AfterValidator(_check_repeats)]
 
 
 class StrictModel(BaseModel):

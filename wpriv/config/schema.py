@@ -18,6 +18,7 @@ from wpriv.config.field_types import (
     Number,
     Positive,
     Probability,
+    Repeats,
     StrictModel,
     Time,
     Tolerance,
@@ -30,6 +31,10 @@ from wpriv.core import registry
 from wpriv.core.parameters import type_words
 
 BOUND_COLUMNS = tuple(f"{name}{end}" for name in ("epsilon", "delta") for end in ("", "_lower", "_upper", "_estimate"))
+REPEATS = (
+    "the process is one of K runs of which only the best is released; the distribution of K, as geometric:mean=20 or "
+    "poisson:mean=20"
+)
 ADJACENCY = "neighbouring relation; left out, it follows from the sampling and the mechanism"
 GROUP = "largest number of records of one person, who is protected as a whole; 1 where left out"
 # tables of a process, with the columns that a published number may be about; plug-ins of tables name their own
@@ -37,6 +42,7 @@ PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
     "class": ("mean", "variance", "third", "infinity"),
     "loss": ("mass", "density", "class_density", "infinity"),
+    "trade-off": ("fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper"),
 }
 
 
@@ -130,6 +136,7 @@ class Part(StrictModel):
         None, description="instead of eps: eps divided by the number of compositions"
     )
     delta: Probability | None = Field(None, description="the delta at which eps is computed")
+    repeats: Repeats | None = Field(None, description=REPEATS)
     sweep: Sweeps | None = Field(None, description="one axis, or a list of axes whose product is the grid")
     bins: Annotated[int, Field(ge=2, le=100_000)] | None = Field(None, description="number of cells of a loss table")
     figure: Word | None = Field(None, description="the figure to draw; left out, it follows from the table")
@@ -221,6 +228,7 @@ class Budget(StrictModel):
         None, description="the eps at which delta is computed"
     )
     delta: Probability | None = Field(None, description="the delta at which eps is computed")
+    repeats: Repeats | None = Field(None, description=REPEATS)
 
 
 class Calibrate(Budget):

@@ -74,8 +74,10 @@ class Privacy(StrictModel):
         None,
         description="calibrates the noise for eps (default pld); published ones, such as swd-tail:w=clt, may be unsafe",
     )
-    sampling: Literal["poisson", "fixed", "none"] = Field(
-        "poisson", description="how the records of a step are drawn, which is also what is accounted for"
+    sampling: Literal["poisson", "fixed", "allocation", "none"] = Field(
+        "poisson",
+        description="how the records of a step are drawn, which is also what is accounted for: each by itself "
+        "(poisson), a set of fixed size (fixed), each in one random step of every pass (allocation), or all (none)",
     )
     adjacency: Literal["add-remove", "replace-one"] | None = Field(
         None, description="neighbouring relation; left out, it follows from the sampling and the task"
@@ -187,12 +189,16 @@ class Train(StrictModel):
     privacy: NoPrivacy
     optimizer: Optimizer = Field(description="how noisy gradients change the weights")
     batch: Count | None = Field(
-        None, description="records of a step, on average under Poisson sampling; all of them where left out"
+        None,
+        description="records of a step, on average under Poisson sampling and random allocation (a pass then has "
+        "records / batch steps, rounded to a whole number); all of them where left out",
     )
     epochs: Positive | None = Field(
-        None, description="passes over the data; steps = epochs x records / batch, rounded up. Give epochs or steps"
+        None,
+        description="passes over the data; steps = epochs x records / batch, rounded up (to whole passes under random "
+        "allocation). Give epochs or steps",
     )
-    steps: Count | None = Field(None, description="number of steps")
+    steps: Count | None = Field(None, description="number of steps; a whole number of passes under random allocation")
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
         None,
         description="makes a run repeatable, and its noise known to whoever knows the seed; left out, randomness comes "

@@ -20,11 +20,11 @@ from wpriv.core.parameters import type_words
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 
-_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part")
+_LABELS = ("panel", "case", "accountant", "notion", "claim", "n", "rate", "epsilon", "delta", "loss", "part", "fpr")
 # a sweep with more cells than this is a mistake in the recipe
 MAX_CELLS = 100_000
 _QUESTIONS = ("eps", "eps_per_n", "delta")
-_NOT_OF_LOSSES = (*_QUESTIONS, "accountants", "tol")
+_NOT_OF_LOSSES = (*_QUESTIONS, "accountants", "tol", "repeats")
 _NOT_OF_PLUGINS = ("process", "cases", "adjacency", "group", "bins", *_NOT_OF_LOSSES)
 
 
@@ -77,6 +77,7 @@ def _combinations(part: Document, each: Panel, names_known: bool) -> Iterator[Di
     if each.table in PROCESS_TABLES:
         yield from _process_table(part, each, swept)
         known = {"n", "rate", "eps", "delta", "group", "max_batch"} | each.parameters() | _numeric_options(each)
+        known |= {"fpr"} if each.table == "trade-off" else set()
     else:
         yield from _useless_keys(part, each, _NOT_OF_PLUGINS)
         yield from _table_parameters(part, each)
@@ -107,6 +108,9 @@ def _process_table(part: Document, each: Panel, swept: list[str]) -> Iterator[Di
                 f" in the case {name}" if name else ""
             )
             yield part.diagnostic(("adjacency",), message)
+    if each.table == "trade-off" and "fpr" not in swept:
+        message = "a trade-off table needs a sweep over fpr, the false-positive rate of the attack"
+        yield part.diagnostic(("sweep",), message, at_key=True)
     if each.table != "bounds":
         yield from _useless_keys(part, each, _NOT_OF_LOSSES)
         return
@@ -150,12 +154,15 @@ def _swept_values(part: Document, each: Panel) -> Iterator[Diagnostic]:
     for name, values in axes:
         if each.table in PROCESS_TABLES and name in ("eps", "delta"):
             yield from _questions(part, name, values)
+        if each.table in PROCESS_TABLES and name == "fpr" and not all(0 < value <= 1 for value in values):
+            message = "a false-positive rate is above 0 and at most 1; found " + ", ".join(f"{v:g}" for v in values[:5])
+            yield part.diagnostic(("sweep",), message, at_key=True)
     if each.table not in PROCESS_TABLES:
         params = registry.load("tables", each.table).Params
         key = "sweep" if axes and "sweep" in part.data else "params"
         yield from _first_refusal(part, key, axes, lambda point: params(**{**(each.params or {}), **point}))
         return
-    others = {"eps", "delta", "group", *each.options(each.accountant_names())}
+    others = {"eps", "delta", "fpr", "group", *each.options(each.accountant_names())}
     axes = [axis for axis in axes if axis[0] not in others]
     for steps in each.processes().values():
         for name, _ in axes:

@@ -57,7 +57,10 @@ def _privacy(model: Train, private: Privacy) -> Iterator[tuple[Key, str]]:
         message = f"{private.sampling} sampling needs 'batch', the number of records of a step"
         yield ("privacy", "sampling"), message
     if private.sampling == "none" and model.batch is not None:
-        yield ("batch",), "without sampling every step uses all records; leave out batch, or sample (poisson, fixed)"
+        yield (
+            ("batch",),
+            "without sampling every step uses all records; leave out batch, or sample (poisson, fixed, allocation)",
+        )
     # under replace-one, Poisson sampling has a proof only where a record moves the sum by half of the sensitivity
     proven = PROVEN.get(private.sampling, ())[: 1 if private.sampling == "poisson" else None]
     if proven and private.adjacency not in (None, *proven):

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
+from wpriv.core.attacks.certified_mu import DEFAULT_FPR, GaussianMu
+from wpriv.core.attacks.membership import ErrorRates, Membership
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
@@ -15,6 +17,8 @@ from wpriv.numerics.parse_numbers import finite_number
 from wpriv.numerics.root_finding import smallest_meeting
 
 CLAIMS = ("exact", "certified", "upper-bound", "approximate", "as-published")
+# the claim of an audit (wpriv/run/audit): a lower bound of eps at a stated confidence; no ``Guarantee`` has it
+STATISTICAL = "statistical"
 # the claims on which a guarantee of (eps, delta)-DP may rest
 RIGOROUS = ("exact", "certified", "upper-bound")
 SCHEMA = "wpriv.guarantee/1"
@@ -173,6 +177,8 @@ class Curve:
         epsilon_bracket: maps delta in (0, 1) to a Bracket of eps >= 0.
         warnings: what every answer must say beside it.
         tol: relative width asked of a bracket, where a wider one gets a warning.
+        orders: the delta of each order of the neighbours alone, as in ``Process.directions``; empty where the
+            accountant knows only the worse of both.
     """
 
     process: Process
@@ -184,6 +190,7 @@ class Curve:
     epsilon_bracket: Callable[[float], Bracket]
     warnings: tuple[str, ...] = ()
     tol: float | None = None
+    orders: tuple[Callable[[float], Bracket], ...] = ()
 
     def epsilon(self, *, delta: float) -> float:
         """The smallest eps that may be promised at this delta: the upper end; inf where no finite eps holds.
@@ -202,6 +209,26 @@ class Curve:
             Unsupported: the accountant has no answer.
         """
         return self.at(eps=eps).delta.safe
+
+    def mu(self, *, fpr: float = DEFAULT_FPR) -> GaussianMu:
+        """The least mu of Gaussian DP for all tests of membership with both error rates at least ``fpr``.
+
+        ``float(curve.mu())`` is the upper end, which may be promised; ``.lower``, ``.upper`` and ``.orders`` have more.
+
+        Raises:
+            UsageError: ``fpr`` is outside (0, 1/2].
+            Unsupported: the curve has no proven bounds of (eps, delta)-DP.
+        """
+        return Membership(self).mu(fpr)
+
+    def trade_off(self, *, fpr: float) -> ErrorRates:
+        """Bounds of the least false-negative and the largest true-positive rate of any test of membership at ``fpr``.
+
+        Raises:
+            UsageError: ``fpr`` is outside (0, 1].
+            Unsupported: the curve has no proven bounds of (eps, delta)-DP.
+        """
+        return Membership(self).error_rates([fpr])[0]
 
     def at(self, *, eps: float | None = None, delta: float | None = None) -> Guarantee:
         """The guarantee at one eps or at one delta; exactly one must be given.
@@ -241,6 +268,11 @@ class Curve:
         source = "; ".join([self.source, *(bracket.by for bracket in (epsilon, delta) if bracket.by)])
         return Guarantee(self.notion, claim, self.accountant, epsilon, delta, self.process, source, warnings)
 
+    @property
+    def is_proven(self) -> bool:
+        """Whether the curve bounds (eps, delta)-DP by a theorem: bounds on attacks may be derived from it."""
+        return self.notion == "approximate-dp" and self.claim in RIGOROUS
+
     def is_wide(self, bracket: Bracket) -> bool:
         """Tell whether a bracket is wider than ``tol``."""
         if self.tol is None or bracket.lower is None or bracket.upper is None or bracket.upper <= TINY:
@@ -267,13 +299,17 @@ def curve_of_pair(process: Process, pairs: list[LossPair], *, accountant: str, s
     def log_delta(eps: float) -> float:
         return max(float(pair.log_delta(eps)) for pair in pairs)
 
+    def order(pair: LossPair) -> Callable[[float], Bracket]:
+        return lambda eps: Bracket.exact_exp(float(pair.log_delta(eps)))
+
     def delta(eps: float) -> Bracket:
         return Bracket.exact_exp(log_delta(eps))
 
     def epsilon(delta: float) -> Bracket:
         return Bracket.exact(epsilon_at(log_delta, delta, high=max(pair.support[1] for pair in pairs)))
 
-    return Curve(process, accountant, "approximate-dp", "exact", source, delta, epsilon)
+    orders = tuple(order(pair) for pair in pairs)
+    return Curve(process, accountant, "approximate-dp", "exact", source, delta, epsilon, orders=orders)
 
 
 def epsilon_at(

@@ -34,6 +34,8 @@ from wpriv.numerics.log_space import log1mexp
 
 NO_ATOMS: Array = np.empty(0)
 
+Bounds = Callable[[float], tuple[float, float]]
+
 
 class Tails(NamedTuple):
     """P(L > eps), P(L <= eps), Q(L > eps) and Q(L <= eps), or their logarithms; each of the shape of eps."""
@@ -88,6 +90,14 @@ class LossPair:
         """Return the n-fold composition (n >= 1) in closed form, or None where there is none."""
         return self if n == 1 else None
 
+    def optimal_composition(self, n: int, top: float) -> tuple[Bounds, Bounds] | None:
+        """Return bounds of the largest delta at eps, and eps at delta, of n adaptively chosen releases, or None.
+
+        For pairs that stand for all releases of a kind, whose compositions are no composition of one pair. ``top`` is
+        about the largest eps of interest.
+        """
+        return None
+
     def compose_with(self, other: LossPair) -> LossPair | None:
         """Return the composition with another pair in closed form, or None where there is none."""
         return None
@@ -107,6 +117,10 @@ class LossPair:
         such a pair answer for a dominating pair, which is safe.
         """
         return None
+
+    def for_delta(self, delta: float) -> LossPair:
+        """Return this pair with a ``sandwich`` that is close also where delta is as small as this."""
+        return self
 
     def reverse(self) -> LossPair:
         """Return the pair (Q, P): the other direction of the adjacency."""

@@ -56,13 +56,18 @@ class Step:
             t = self.sampling.pass_steps
             raise UsageError(
                 f"{PASSES[self.sampling.kind]} at rate 1/{t} has whole passes of {t} steps: n must be a multiple of "
-                f"{t}; found {self.n}"
+                f"{t}, such as {math.ceil(self.n / t) * t}; found {self.n}"
             )
         if self.observed is not None and 1 < self.observed.steps < self.n:
             raise UsageError(
                 f"n = {self.n} steps need as many observed; found {self.observed.steps} (or give one, which stands for "
                 f"all)"
             )
+
+    def is_like(self, other: Step) -> bool:
+        """Tell whether two steps differ in ``n`` at most."""
+        mine, theirs = ((step.mechanism, step.sampling, step.observed) for step in (self, other))
+        return mine == theirs
 
     def weighted_pair(self, neighbours: Neighbours) -> tuple[LossPair, int]:
         """The dominating pair with its count: that of one step, or of one pass where passes take each record once."""

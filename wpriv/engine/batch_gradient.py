@@ -74,7 +74,7 @@ class Batches:
 
 
 def make_aggregator(
-    batches: Batches, private: Privacy | None, adjacency: str, batch: int, method: str = ""
+    batches: Batches, private: Privacy | None, adjacency: str, batch: float, method: str = ""
 ) -> Callable[[Indices], BatchGradient]:
     """Return the aggregation that a recipe asks for, as a function of the places of a step's records.
 

@@ -29,7 +29,8 @@ class Schedule:
 
     Args:
         sampling, records, batch: see ``Sampler``. steps: number of steps.
-        step: one step as it is accounted for, under the same sampling; None without privacy.
+        step: one step (or pass of random allocation) as it is accounted for, under the same sampling; None without
+            privacy.
         multiplier: standard deviation of the noise over the sensitivity of the sum; 0 without privacy.
         adjacency: the neighbouring relation of the accounting.
         optimizer: how the weights are updated.
@@ -43,7 +44,7 @@ class Schedule:
 
     sampling: Sampling
     records: int
-    batch: int
+    batch: float
     steps: int
     step: Step | None
     multiplier: float

@@ -14,10 +14,11 @@ accounting.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class Position:
 
 
 def describe(step: Step) -> str:
-    """Return a single release (n = 1) as canonical JSON, without observed distances."""
+    """Return a single release as canonical JSON, without its count and observed distances."""
     fields = {**step.mechanism.describe(), "sampling": step.sampling.kind}
     return json.dumps(fields if step.sampling.kind == "none" else {**fields, "rate": step.sampling.rate})
 
@@ -159,27 +160,61 @@ def require(rows: Sequence[Entry], at: Position, path: Path, owner: str) -> None
 def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
     """Return the process that ran: consecutive equal releases merged, all runs of a ledger composed.
 
+    A pass of random allocation that a run did not complete is accounted for as a whole one, in each run by itself
+    (docs/theory/allocation.md): two parts are of two passes, even where they have the steps of one together.
+
     Args:
         adjacency: the neighbouring relation; by default that of the entries.
     Raises:
         UsageError: there is no entry. Unsupported: the entries are accounted for under different adjacencies.
     """
-    counts: list[tuple[str, int]] = []
     known = sorted({entry.adjacency for entry in rows} | ({adjacency} if adjacency else set()))
     if len(known) > 1:
         raise Unsupported(
             f"steps under {' and under '.join(known)} neighbours cannot be composed. Use one of them for all runs"
         )
-    for entry in rows:
-        before = counts.pop() if counts and counts[-1][0] == entry.release else (entry.release, 0)
-        counts.append((entry.release, before[1] + 1))
-    return Process(tuple(_step(json.loads(release), n) for release, n in counts), known[0] if known else "")
+    steps: list[Step] = []
+    for (_, release), group in itertools.groupby(rows, key=lambda entry: (entry.run, entry.release)):
+        step = _step(release, sum(1 for _ in group))
+        before = steps.pop().n if steps and steps[-1].is_like(step) else 0
+        steps.append(replace(step, n=before + step.n))
+    return Process(tuple(steps), known[0] if known else "")
 
 
-def _step(fields: dict[str, Any], n: int) -> Step:
-    parameters = dict(fields)
+def _step(release: str, count: int) -> Step:
+    """Return ``count`` releases as they are accounted for, in whole passes under random allocation."""
+    parameters = json.loads(release)
     sampling = Sampling(parameters.pop("sampling"), parameters.pop("rate", 1.0))
-    return Step(registry.mechanism(parameters.pop("mech"))(**parameters), n, sampling)
+    mechanism = registry.mechanism(parameters.pop("mech"))(**parameters)
+    return Step(mechanism, sampling.whole_passes(count), sampling)
+
+
+@dataclass(frozen=True)
+class CutPass:
+    """A pass of random allocation of ``pass_steps`` steps, of which a run took only the first ``steps``."""
+
+    run: int
+    steps: int
+    pass_steps: int
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} took {self.steps} of the {self.pass_steps} steps of its last pass, "
+            f"which is accounted for as a whole pass"
+        )
+
+
+def cut_passes(rows: Sequence[Entry]) -> list[CutPass]:
+    """Return the passes of random allocation that no run completed, in order."""
+    cut = []
+    for (run, release), group in itertools.groupby(rows, key=lambda entry: (entry.run, entry.release)):
+        unit = _step(release, 1).sampling.pass_steps
+        if rest := sum(1 for _ in group) % unit:
+            cut.append(CutPass(run, rest, unit))
+    return cut
 
 
 class Ledger:

@@ -23,7 +23,8 @@ class ReleaseSpec:
 
     Args:
         at: the mechanism of one release at a noise multiplier (standard deviation of the noise over the sensitivity).
-        sampling: how records are drawn, as run and as accounted for. batch: how many, on average with Poisson sampling.
+        sampling: how records are drawn, as run and as accounted for. batch: how many, on average where batches have
+            random sizes.
         adjacency: the neighbouring relation of the accounting.
         clip: the bound of what is clipped. sensitivity: of what gets the noise, in the units of ``clip``.
         clipped, of: for the statement, what is clipped and what the noise is added to.
@@ -36,7 +37,7 @@ class ReleaseSpec:
 
     at: Callable[[float], Mechanism]
     sampling: Sampling
-    batch: int
+    batch: float
     adjacency: str
     clip: float
     sensitivity: float
@@ -51,7 +52,9 @@ class ReleaseSpec:
 
 
 def sampling_of(train: Train, records: int) -> tuple[Sampling, int]:
-    """Return how the steps of a recipe sample a set of ``records``, and the expected number of records of a step.
+    """Return how the steps of a recipe sample a set of ``records``, and the batch that it asks for.
+
+    With random allocation a pass has t = records / batch steps, rounded to a whole number.
 
     Raises:
         UsageError: the batch is larger than the set.
@@ -62,7 +65,21 @@ def sampling_of(train: Train, records: int) -> tuple[Sampling, int]:
     private = train.privacy
     if batch == records and (private is None or private.sampling == "none"):
         return Sampling(), batch
+    if private is not None and private.sampling == "allocation":
+        return Sampling("allocation", 1 / max(1, round(records / batch))), batch
     return Sampling("fixed" if private is None else private.sampling, batch / records), batch
+
+
+def expected_batch(train: Train, records: int) -> float:
+    """Return the expected number of records of a step, by which clipped sums are divided: a public number.
+
+    With random allocation it is records / t, which is near the batch of the recipe; otherwise it is that batch.
+    """
+    sampling, batch = sampling_of(train, records)
+    if sampling.kind != "allocation":
+        return batch
+    steps = sampling.pass_steps
+    return records / steps if records % steps else records // steps
 
 
 def gradients(train: Train, records: int) -> ReleaseSpec:
@@ -74,7 +91,7 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
     private = train.privacy
     if private is None:
         raise UsageError(NO_PRIVACY)
-    sampling, batch = sampling_of(train, records)
+    sampling, batch = sampling_of(train, records)[0], expected_batch(train, records)
     adjacency = private.adjacency or default_adjacency(sampling.kind)
     mean = private.clip == "batch-mean"
     # sensitivity in units of the clipping norm: of the clipped sum to one record, or of the clipped mean to any batch

@@ -8,12 +8,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.core.loss_pair import KeyedPair, LossPair, Tails, reversed_log_delta
+from wpriv.core.loss_pair import Bounds, KeyedPair, LossPair, Tails, reversed_log_delta
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import parameter
 from wpriv.errors import UsageError
 from wpriv.mechanisms.randomized_response import ResponsePair
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bounded_range import profile
 from wpriv.numerics.log_space import log1mexp
 
 MIN_RANGE, MAX_RANGE = 1e-6, 1e100
@@ -126,6 +127,10 @@ class BoundedRangePair(SupremumPair):
         largest = alpha * _phi(alpha * self.r)
         exponent = (largest - _phi(np.asarray(self.r)) - lam * _phi(lam * self.r) + 1e-15 * largest) / lam
         return np.asarray(np.minimum(np.minimum(exponent, alpha * self.zcdp_rho()), self.r))
+
+    def optimal_composition(self, n: int, top: float) -> tuple[Bounds, Bounds] | None:
+        composed = profile(self.r, n, top)
+        return None if composed is None else (composed.delta, composed.epsilon)
 
     def zcdp_rho(self) -> float:
         return self.r**2 / 8

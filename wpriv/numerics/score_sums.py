@@ -16,7 +16,7 @@ from wpriv.numerics.arrays import Array, Counts
 UNIT_ROUNDOFF = 2.0**-53
 # no format is trusted to be more accurate than that of 64 bits
 EXTENDED_ROUNDOFF = 2.0**-64
-# roundings of a coefficient in each of the log2(size) layers of an FFT, and of a complex product (as in sum_of_ratios)
+# roundings of a coefficient in each of the log2(size) layers of an FFT, and of a complex product
 LAYER_ROUNDINGS, PRODUCT_ROUNDINGS = 8.0, 4.0
 # exponents of Chernoff's bound, times half the window
 TILTS = np.geomspace(2.0, 600.0, 24)

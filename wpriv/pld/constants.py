@@ -136,6 +136,9 @@ SANDWICH_COMPOSITION_SHARE = 0.5
 # bracket width, in tolerances, beyond which the sandwich is not tightened, and the share of the needed tightness that
 # is aimed at
 SANDWICH_MAX_WIDTH, SANDWICH_AIM = 20.0, 0.6
+# how often pairs are made to resolve smaller deltas where delta is smaller than what they resolve, and the power of its
+# upper bound that they then resolve
+SANDWICH_DEPTHS, SANDWICH_DEPTH_POWER = 8, 1.5
 
 # ---- batches of like pairs (stacking.py): speed ----
 # ratio of parameters within one batch, and pairs in it

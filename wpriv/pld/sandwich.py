@@ -24,7 +24,7 @@ class SandwichedComposition:
     """
 
     def __init__(self, run: WeightedPairs, tol: float):
-        self.run = run
+        self.run, self.count = run, sum(n for _, n in run)
         self._enclose(tol)
 
     def _enclose(self, tol: float) -> None:
@@ -35,12 +35,33 @@ class SandwichedComposition:
     def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper delta at eps; see ``Composition.delta``."""
         share = constants.SANDWICH_COMPOSITION_SHARE
-        return self._bracket(lambda side, upper: side.delta(eps, share * tol, upper), tol, sufficient_upper)
+
+        def evaluate(side: Composition | _ClosedForm, upper: float) -> tuple[float, float]:
+            return side.delta(eps, share * tol, upper)
+
+        for _ in range(constants.SANDWICH_DEPTHS):
+            low, high = self._ends(evaluate, sufficient_upper)
+            if high - low <= tol * high or high <= sufficient_upper or self._resolving(high / self.count) == self.run:
+                break
+            # all that is known is that delta is smaller than what the pairs resolve
+            self._resolve((high / self.count) ** constants.SANDWICH_DEPTH_POWER)
+        return self._bracket(evaluate, tol, sufficient_upper)
 
     def epsilon(self, delta: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper eps >= 0 at delta; see ``Composition.epsilon``."""
+        self._resolve(delta / self.count)
         share = constants.SANDWICH_COMPOSITION_SHARE
         return self._bracket(lambda side, upper: side.epsilon(delta, share * tol, upper), tol, sufficient_upper)
+
+    def _resolving(self, delta: float) -> WeightedPairs:
+        """The pairs, with sandwiches that resolve a delta of one step as small as this."""
+        return [(pair.for_delta(delta), n) for pair, n in self.run]
+
+    def _resolve(self, delta: float) -> None:
+        run = self._resolving(delta)
+        if run != self.run:
+            self.run = run
+            self._enclose(self.tol)
 
     def _bracket(
         self,

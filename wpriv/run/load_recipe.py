@@ -31,11 +31,14 @@ def recipe(name: str | Path, *, quick: bool = False, kind: str | None = None) ->
     return loaded
 
 
-def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str], dict[str, float]]:
-    """Return the process of a recipe of kind budget, its accountants, and the question: eps or delta, and tol."""
+def budget(name: str | Path) -> tuple[build_process.DescribedProcess, list[str], dict[str, Any]]:
+    """Return the process of a recipe of kind budget, its accountants, and the question: eps or delta, tol, repeats."""
     data = recipe(name, kind="budget").data
     job = build_process.described_steps(data["process"], data.get("adjacency"), data.get("group"))
-    return job, data.get("accountants") or ["pld"], _question(data)
+    question: dict[str, Any] = {**_question(data)}
+    if data.get("repeats") is not None:
+        question["repeats"] = data["repeats"]
+    return job, data.get("accountants") or ["pld"], question
 
 
 def calibrate(name: str | Path) -> dict[str, Any]:
@@ -44,7 +47,8 @@ def calibrate(name: str | Path) -> dict[str, Any]:
     (step,), (accountant,) = data["process"], data.get("accountants") or ["pld"]
     given = {key: value for key, value in step.items() if value is not None}
     relation = {"adjacency": data.get("adjacency"), "group": data.get("group")}
-    return {**given, **relation, "accountant": accountant, **_question(data)}
+    named = {**relation, "accountant": accountant, "repeats": data.get("repeats")}
+    return {**given, **named, **_question(data)}
 
 
 def privatize(name: str | Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from wpriv.engine.clipping.choose_method import check_evaluation
 from wpriv.engine.clipping.clip import choose, method_of
 from wpriv.engine.job import Job, ReleaseGate, optimizer_of
 from wpriv.engine.penalty.gradient import method_for
+from wpriv.engine.release_spec import expected_batch
 from wpriv.engine.sampler import Indices
 from wpriv.errors import UsageError
 from wpriv.tasks import _adapt_steps
@@ -66,7 +67,8 @@ def build_job(recipe: Train, options: Options, data: Any, device: torch.device, 
     clips = private is not None and private.clip != "batch-mean"
     clip, method = (float(private.clip), method_of(private)) if private is not None and clips else (1.0, "auto")
     batch, exact = recipe.batch or len(target[0]), private is not None and private.exact
-    run = Adaptation(nets, options, source, target, optimizer, batch, adjacency, clip, method, exact)
+    divisor = expected_batch(recipe, len(target[0]))
+    run = Adaptation(nets, options, source, target, optimizer, batch, adjacency, clip, method, exact, divisor)
     if private is not None:
         _check_models(run)
     route = ("paper" if options.variant == "paper" else options.route) if options.method == "dp-swd" else ""

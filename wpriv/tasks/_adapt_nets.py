@@ -89,6 +89,7 @@ class Adaptation:
     Args:
         batch: records of a step on either side. adjacency: of the accounting, "" without privacy.
         clip: norm to which gradients of records are clipped. method: how. exact: sum them without rounding.
+        divisor: of sums over the records of a step, where their expected number is not ``batch``.
     """
 
     nets: Networks
@@ -101,6 +102,7 @@ class Adaptation:
     clip: float
     method: str
     exact: bool = False
+    divisor: float = 0.0
 
     @functools.cached_property
     def adversary(self) -> nn.Module:

@@ -47,7 +47,7 @@ def dp_dann(run: Adaptation, inputs: Tensor, add_noise: AddNoise) -> Tensor:
         total = clipped_sum(adversary, target_side_losses, inputs, zeros, **settings).total  # type: ignore[arg-type]
     else:
         total = clipped_by_tensor(adversary, inputs, run.clip, run.adjacency)
-    released = [part / run.batch for part in add_noise(total)]
+    released = [part / (run.divisor or run.batch) for part in add_noise(total)]
     features, loss = run.source_features_and_loss()
     gradients = loss_gradients(run, loss, discriminator_loss(run, features, 1.0).mean())
     for weight, part in zip(adversary.parameters(), released, strict=True):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wpriv.config.train_schema import Train
+from wpriv.engine import release_spec
 from wpriv.errors import UsageError
 from wpriv.tasks import _normalisation
 
@@ -73,13 +74,14 @@ def build_job(
     probe_indices = np.arange(min(2, len(inputs)))
     physical = recipe.physical or memory.physical_batch(model, loss, fetch, probe_indices, recipe.memory)
     batches = batch_gradient.Batches(model, loss, fetch, physical)
-    aggregate = batch_gradient.make_aggregator(batches, private, adjacency, recipe.batch or len(inputs), method)
+    expected = release_spec.expected_batch(recipe, len(inputs))
+    aggregate = batch_gradient.make_aggregator(batches, private, adjacency, expected, method)
     observe = distance_observer.make_observer(batches, recipe, adjacency)
 
     def with_loss(other: Callable[[Tensor, Tensor], Tensor]) -> Any:
         # how this loss is clipped is tried anew, at its first batch
         changed = replace(batches, loss=other)
-        return batch_gradient.make_aggregator(changed, private, adjacency, recipe.batch or len(inputs))
+        return batch_gradient.make_aggregator(changed, private, adjacency, expected)
 
     return Job(model, aggregate, evaluate, observe, method=method, fetch=fetch, with_loss=with_loss)
 

@@ -75,6 +75,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         empty = weights[0].new_empty(0, options.dimension + options.classes)
         clip.choose(discriminator, _losses, empty, empty[:, 0], method=clip.method_of(recipe.privacy))
     x, y = _generation.image_tensors(data.x_train, data.y_train, device)
+    expected = float(release_spec.expected_batch(recipe, len(x)))
     labels = _generation.balanced_labels(options.generated, options.classes, device)
     lr = options.generator_lr or recipe.optimizer.lr
     optimizers = {
@@ -94,7 +95,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         on_generated = torch.autograd.grad(losses.mean(), weights)
         # divided by the expected batch, which does not depend on the draw
         for weight, real, generated in zip(weights, gate(total), on_generated, strict=True):
-            weight.grad = real / float(recipe.batch or len(x)) + generated
+            weight.grad = real / expected + generated
         optimizers["judge"].step()
         optimizers["generator"].zero_grad()
         generator_loss = _losses(discriminator(with_labels(images, labels)), 1.0).mean()

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import KeyedPair, LossPair, Tails
+from wpriv.core.sampling.pass_ratio import pass_ratio
+from wpriv.core.sampling.poisson_pair import poisson
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.ratio_lattice import RatioCells, contracted_masses, spread_masses
-from wpriv.numerics.root_finding import smallest_meeting
-from wpriv.numerics.sum_of_ratios import SumMasses, sum_masses
+from wpriv.numerics.geometric_sums import UNDERFLOW_MASS, Cells
 
-# relative width of the sandwich where a single dominating pair is needed, and the finest one
-USUAL, FINEST = 1e-4, 1e-8
-# masses at infinity that a pass may add, the smaller first, and nodes of one step's ratio
-CUT_MASSES, MAX_NODES = (1e-13, 1e-12, 1e-11, 1e-10), 1 << 20
-# square of the spacing per tolerance and variance of the ratio
-SPACING = 4.0
-# bound on the relative perturbation of a ratio that explains the rounding of tails and nodes, in unit roundoffs
-RATIO_ROUNDINGS, UNIT_ROUNDOFF = 64, 2.0**-53
-# share of the mass at infinity by which it may grow to leave out the rarest losses
-RARE_SHARE = 1e-3
+# relative width of the sandwich where a single dominating pair is needed; the widest and the narrowest that is tried
+USUAL_TOL, WIDEST_TOL, NARROWEST_TOL = 1e-4, 1e-2, 4e-6
+# smallest delta of a pass that matters: usually, at all, and the factor between those that are told apart
+USUAL_DEPTH, LEAST_DEPTH, DEPTH_FACTOR = 1e-9, 1e-270, 1e-3
+# margin of a bound of the first order in the rounding, and rounding of sums of masses for each of them
+FIRST_ORDER_MARGIN, SUM_ROUNDING = 1.01, 1e-15
+# largest relative rounding of a mass for which the bound of the first order holds with its margin
+MAX_MASS_ERROR = 0.01
 
 
 def allocated(base: LossPair, steps: int) -> LossPair:
@@ -46,130 +45,128 @@ def allocated(base: LossPair, steps: int) -> LossPair:
 
 
 class AllocatedPair(KeyedPair):
-    """The mean over i of (P in step i, Q in all others) against Q in all steps; all but ``sandwich`` is dominating."""
+    """The mean over i of (P in step i, Q in all others) against Q in all steps.
 
-    def __init__(self, base: LossPair, steps: int, forward: bool = True):
-        self.base, self.steps, self.forward = base, steps, forward
-        self.key = (base, steps, forward)
+    The exact pair is known only through ``sandwich``. Every other method answers for a pair that dominates it: its
+    profile is an upper bound, and its tails are those of the dominating pair, not of the exact one.
+
+    Args:
+        depth: smallest delta of one pass that ``sandwich`` resolves; see ``for_delta``.
+    """
+
+    def __init__(self, base: LossPair, steps: int, forward: bool = True, depth: float = USUAL_DEPTH):
+        self.base, self.steps, self.forward, self.depth = base, steps, forward, depth
+        self.key = (base, steps, forward, depth)
         low, high = base.support
         # the ratio is the mean of t ratios of steps: no more than the largest of them, and no less than the least
         self.support = (low, high) if forward else (-high, -low)
 
     def sandwich(self, tol: float) -> tuple[LossPair, LossPair]:
+        # sums that are resolved further out have more cells
+        narrowest = NARROWEST_TOL * (math.log(self.depth) / math.log(USUAL_DEPTH)) ** 2
         # rounded down to a power of two, so that nearly equal tolerances share their distributions
-        accuracy = 2.0 ** math.floor(math.log2(min(max(tol, FINEST), 1e-2)))
-        return _bracket(self.base, self.steps, accuracy)[0 if self.forward else 1]
+        accuracy = 2.0 ** math.floor(math.log2(min(max(tol, narrowest), WIDEST_TOL)))
+        ends = _ends(self.base, self.steps, accuracy, self.depth)
+        return ends.remove if self.forward else ends.add
+
+    def for_delta(self, delta: float) -> LossPair:
+        """Return the same pair with a ``sandwich`` that resolves a delta of one pass as small as this."""
+        powers = math.ceil(math.log(max(delta, LEAST_DEPTH)) / math.log(DEPTH_FACTOR))
+        return AllocatedPair(self.base, self.steps, self.forward, min(DEPTH_FACTOR**powers, USUAL_DEPTH))
 
     def reverse(self) -> LossPair:
-        return AllocatedPair(self.base, self.steps, not self.forward)
+        return AllocatedPair(self.base, self.steps, not self.forward, self.depth)
 
     def tails(self, eps: Array) -> Tails:
-        return self.sandwich(USUAL)[1].tails(eps)
+        """Compute ln of the four tail probabilities of a dominating pair, as ``LossPair.tails``."""
+        return self.sandwich(USUAL_TOL)[1].tails(eps)
 
     def log_delta(self, eps: ArrayLike) -> Array:
-        return self.sandwich(USUAL)[1].log_delta(eps)
+        """Compute ln of the profile of a dominating pair: an upper bound of delta at eps."""
+        return self.sandwich(USUAL_TOL)[1].log_delta(eps)
+
+
+class _Ends(NamedTuple):
+    """The dominated and the dominating pair of a pass, for removing and for adding a record."""
+
+    remove: tuple[LossPair, LossPair]
+    add: tuple[LossPair, LossPair]
 
 
 @lru_cache(maxsize=16)
-def _bracket(base: LossPair, steps: int, tol: float) -> tuple[tuple[LossPair, LossPair], tuple[LossPair, LossPair]]:
-    """The dominated and the dominating pair of a pass, for removing and for adding a record."""
-    cells = _cells(base, tol)
-    shift = RATIO_ROUNDINGS * UNIT_ROUNDOFF * (1 + math.log1p(cells.step * cells.q.shape[1]))
-    contracted = contracted_masses(cells)
-    lower = None if contracted is None else sum_masses(contracted, steps)
-    upper = sum_masses(spread_masses(cells), steps)
-    cut = cells.excess * (1 + 1e-9) + math.exp(upper.log_above) * cells.step / steps
-    losses, high_p, high_q = _losses(upper, upper.high, cells.step / steps)
-    beyond = float(upper.high[0]) if upper.first == 0 else 0.0
-    missing = math.exp(upper.log_below) + beyond
-    dominating = _raised(losses + shift, high_p, cut), _raised(shift - losses[::-1], high_q[::-1], missing)
-    if lower is None:
-        nothing = AtomicPair(np.zeros(1), np.zeros(1), symmetric=True)
-        return (nothing, dominating[0]), (nothing, dominating[1])
-    losses, low_p, low_q = _losses(lower, lower.low, cells.step / steps)
-    dominated = _merged(losses - shift, low_p), _merged(-losses[::-1] - shift, low_q[::-1])
-    return (dominated[0], dominating[0]), (dominated[1], dominating[1])
+def _ends(base: LossPair, steps: int, tol: float, depth: float) -> _Ends:
+    ratio = pass_ratio(base, steps, tol, depth)
+    if ratio is None or max(ratio.above.mass_error, ratio.below.mass_error) > MAX_MASS_ERROR:
+        # a single step is post-processing of the pass, and one release without sampling dominates it
+        one_step = poisson(base, 1 / steps)
+        return _Ends((one_step, base), (one_step.reverse(), base.reverse()))
+    above, below = _Outcomes.of(ratio.above, steps), ratio.below
+    dominated = _dominated(_Outcomes.of(below, steps), below.mass_error, below.value_error)
+    rounding = ratio.above.mass_error + ratio.above.value_error
+    growth = 1 + FIRST_ORDER_MARGIN * rounding + SUM_ROUNDING * above.losses.size
+    shift = FIRST_ORDER_MARGIN * ratio.above.value_error
+    lost = growth * ratio.above.lost / steps
+    at_zero = growth * ratio.above.at_zero + UNDERFLOW_MASS
+    remove = _dominating(above.losses + shift, growth * above.p, lost)
+    add = _dominating(shift - above.losses[::-1], growth * above.q[::-1], at_zero)
+    return _Ends((dominated, remove), (dominated.reverse(), add))
 
 
-def _cells(base: LossPair, tol: float) -> RatioCells:
-    """The masses of the ratio of one step, on a lattice that is as fine as the tolerance asks."""
-    step, nodes = 0.0, 0
-    for cut in CUT_MASSES:
-        top = _loss_with_excess(base, cut)
-        ratios = np.exp(np.linspace(-top, top, 4001)) if top < 300 else np.exp(np.linspace(-300.0, 300.0, 4001))
-        spread = _deviation(base, ratios)
-        step = math.sqrt(SPACING * tol) * spread
-        # a node at the ratio one
-        step = 1 / math.ceil(1 / step)
-        nodes = math.ceil(math.exp(min(top, 300.0)) / step)
-        if nodes <= MAX_NODES:
-            break
-    if nodes > MAX_NODES:
-        step = 1 / max(1, math.floor(MAX_NODES / math.exp(min(top, 300.0))))
-        nodes = math.ceil(math.exp(min(top, 300.0)) / step)
-    ends = step * np.arange(2 * nodes + 1) / 2
-    with np.errstate(divide="ignore"):
-        tails = base.probabilities(np.log(ends))
-    q = np.maximum(np.where(tails.sf_q[:-1] < tails.cdf_q[1:], -np.diff(tails.sf_q), np.diff(tails.cdf_q)), 0.0)
-    p = np.maximum(np.where(tails.sf_p[:-1] < tails.cdf_p[1:], -np.diff(tails.sf_p), np.diff(tails.cdf_p)), 0.0)
-    p = np.clip(p, ends[:-1] * q, ends[1:] * q)
-    excess = math.exp(float(base.log_delta(math.log(float(ends[-1])))))
-    return RatioCells(step, q.reshape(-1, 2).T, p.reshape(-1, 2).T, float(tails.sf_q[-1]), excess, 0.0)
+class _Outcomes(NamedTuple):
+    """Outcomes of a pass with a finite loss: their losses, increasing, and their masses."""
+
+    losses: Array
+    p: Array
+    q: Array
+
+    @classmethod
+    def of(cls, cells: Cells, steps: int) -> _Outcomes:
+        """The outcomes of a pass whose ratio is the sum ``cells`` over the number of its steps."""
+        some = (cells.mass > 0) & (cells.mean > 0)
+        q, p = cells.mass[some], cells.mean[some] / steps
+        losses = np.log(p) - np.log(q)
+        order = np.argsort(losses, kind="stable")
+        return cls(losses[order], p[order], q[order])
 
 
-def _deviation(base: LossPair, ratios: Array) -> float:
-    """About the standard deviation of the ratio of one step, where its losses lie between those given."""
-    tails = base.probabilities(np.log(ratios))
-    q = np.maximum(np.where(tails.sf_q[:-1] < tails.cdf_q[1:], -np.diff(tails.sf_q), np.diff(tails.cdf_q)), 0.0)
-    middle = (ratios[:-1] + ratios[1:]) / 2
-    return math.sqrt(float(q @ (middle - 1) ** 2))
+def _dominating(losses: Array, masses: Array, infinity: float) -> AtomicPair:
+    """A pair that dominates, from upper bounds of the masses at increasing losses and of that at infinity.
 
-
-def _loss_with_excess(base: LossPair, excess: float) -> float:
-    """The loss y at which the profile is ``excess``, at most the largest loss."""
-    high = base.support[1]
-    if math.isfinite(high):
-        return float(high)
-    target = math.log(excess)
-
-    def miss(y: float) -> float:
-        return float(base.log_delta(y)) - target
-
-    top = 1e-12
-    while miss(top) > 0:
-        top *= 2
-    return float(smallest_meeting(miss, top, low=top / 2, high=top, rtol=1e-6))
-
-
-def _losses(masses: SumMasses, bounds: Array, unit: float) -> tuple[Array, Array, Array]:
-    """Losses of all ratios above zero, with the masses under both distributions."""
-    place = np.arange(masses.first, masses.first + bounds.size)
-    at = place > 0
-    ratios = place[at] * unit
-    return np.log(ratios), bounds[at] * ratios, bounds[at]
-
-
-def _raised(losses: Array, high: Array, infinity: float) -> AtomicPair:
-    """A pair that dominates, from upper bounds of the masses: the masses that are too much are taken from below."""
-    above = np.append(np.cumsum(high[::-1])[::-1], 0.0)
-    rare = int(np.searchsorted(-above, -RARE_SHARE * infinity))
-    infinity = min(infinity + float(above[min(rare, above.size - 1)]), 1.0)
-    above = np.minimum(np.append(np.cumsum(high[:rare][::-1])[::-1], 0.0) + infinity, 1.0)
+    The masses that exceed one in all are taken from the lowest losses.
+    """
+    infinity = min(infinity, 1.0)
+    above = np.minimum(np.append(np.cumsum(masses[::-1])[::-1], 0.0) + infinity, 1.0)
+    above[0] = 1.0
     mass = -np.diff(above)
-    if above[0] < 1 and mass.size:
-        mass[0] += 1 - above[0]
     kept = mass > 0
-    losses, mass = losses[:rare][kept], mass[kept]
+    losses, mass = losses[kept], mass[kept]
     rest = max(1 - float(mass @ np.exp(-losses)), 0.0)
     return AtomicPair(losses, np.log(mass), mass_at_plus_infinity=infinity, mass_at_minus_infinity=rest)
 
 
-def _merged(losses: Array, low: Array) -> AtomicPair:
-    """A pair that is dominated, from lower bounds of the masses: all that is missing becomes one outcome."""
-    kept = low > 0
-    losses, mass = losses[kept], low[kept]
-    missing_p = 1 - math.fsum(mass) - 1e-15
-    missing_q = 1 - math.fsum(mass * np.exp(-losses)) + 1e-15
-    if missing_p > 0 and missing_q > 0:
-        losses, mass = np.append(losses, math.log(missing_p / missing_q)), np.append(mass, missing_p)
-    return AtomicPair(losses, np.log(mass))
+def _dominated(outcomes: _Outcomes, mass_error: float, value_error: float) -> AtomicPair:
+    """A pair that is dominated, from outcomes that are right up to rounding (docs/theory/allocation.md, Theorem 6).
+
+    One outcome takes all that is missing. The losses of all others move towards its loss by the rounding of a value.
+    """
+    shrink = 1 - FIRST_ORDER_MARGIN * (mass_error + value_error) - SUM_ROUNDING * outcomes.losses.size
+    shift = FIRST_ORDER_MARGIN * value_error
+    middle = int(np.argmax(np.minimum(outcomes.p, outcomes.q)))
+    low, high = slice(0, middle), slice(middle + 1, None)
+    losses = np.concatenate([outcomes.losses[low] + shift, outcomes.losses[high] - shift])
+    low_q, high_p = shrink * outcomes.q[low], shrink * outcomes.p[high]
+    p = np.concatenate([low_q * np.exp(losses[:middle]), high_p])
+    q = np.concatenate([low_q, high_p * np.exp(-losses[middle:])])
+    rest_p, rest_q = 1 - math.fsum(p), 1 - math.fsum(q)
+    if not min(rest_p, rest_q) > 0:
+        return _indistinguishable()
+    centre = math.log(rest_p / rest_q)
+    if np.any(losses[:middle] >= centre) or np.any(losses[middle:] <= centre):
+        return _indistinguishable()
+    losses, p, q = np.insert(losses, middle, centre), np.insert(p, middle, rest_p), np.insert(q, middle, rest_q)
+    return AtomicPair(losses, np.log(p), log_q=np.log(q))
+
+
+def _indistinguishable() -> AtomicPair:
+    """The pair of two equal distributions, which every pair dominates."""
+    return AtomicPair(np.zeros(1), np.zeros(1), symmetric=True)

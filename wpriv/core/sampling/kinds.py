@@ -9,6 +9,8 @@ from wpriv.core.adjacency import SAMPLINGS
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import finite_number
 
+# distance of 1/rate from a whole number up to which it is taken for one
+WHOLE_PASS_TOLERANCE = 1e-3
 # kinds in which every record takes part in one step of each pass, with their names in messages
 PASSES = {"allocation": "random allocation", "shuffle": "a shuffled loader"}
 # beside every figure of shuffled batches
@@ -58,13 +60,13 @@ class Sampling:
             )
         if self.kind not in PASSES:
             return
-        # a rate that was printed with a few digits still names one whole number
-        if abs(1 / self.rate - self.pass_steps) > 1e-3:
+        rate = whole_pass_rate(self.rate)
+        if rate is None:
             raise UsageError(
                 f"{PASSES[self.kind]} has passes of a whole number of steps t, and rate 1/t; found rate {self.rate:g}, "
                 f"or {1 / self.rate:g} steps a pass. Use `rate={1 / self.pass_steps:.10g}`, or `sampling='poisson'`"
             )
-        object.__setattr__(self, "rate", 1 / self.pass_steps)
+        object.__setattr__(self, "rate", rate)
 
     @property
     def pass_steps(self) -> int:
@@ -74,6 +76,22 @@ class Sampling:
     def caveats(self) -> tuple[str, ...]:
         """What must be said beside every figure of this sampling."""
         return (WIDE,) if self.kind == "shuffle" and self.pass_steps > 1 else ()
+
+    def whole_passes(self, steps: int) -> int:
+        """Number of steps of the fewest whole passes that hold so many steps; ``steps`` itself where passes are steps.
+
+        A pass that was cut short is accounted for as a whole one (docs/theory/allocation.md).
+        """
+        return -(-steps // self.pass_steps) * self.pass_steps
+
+
+def whole_pass_rate(rate: float) -> float | None:
+    """The rate 1/t with a whole number t that a rate in (0, 1] stands for, or None if it is close to none.
+
+    A rate that was printed with a few digits still stands for one.
+    """
+    steps = round(1 / rate)
+    return 1 / steps if abs(1 / rate - steps) <= WHOLE_PASS_TOLERANCE else None
 
 
 def Poisson(rate: float, max_batch: int = 0) -> Sampling:

@@ -120,8 +120,9 @@ def _refuse_adjacency(mechanism: Mechanism, kind: str, adjacency: str) -> None:
     other = "poisson" if kind == "fixed" else "fixed"
     common = [a for a in PROVEN[kind] if a in mechanism.adjacencies]
     advice = f"`adjacency='{common[0]}'`, or `sampling='{other}'`" if common else f"`sampling='{other}'`"
+    source = "Feldman, Shenfeld 2025" if kind == "allocation" else "Zhu, Dong, Wang 2022"
     raise Unsupported(
-        f"{kind} sampling has a proven dominating pair under {PROVEN[kind][0]} only (Zhu, Dong, Wang 2022); found "
+        f"{kind} sampling has a proven dominating pair under {PROVEN[kind][0]} only ({source}); found "
         f"adjacency {adjacency!r}. Use {advice}"
     )
 

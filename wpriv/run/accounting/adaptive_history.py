@@ -19,7 +19,7 @@ from wpriv.accountants._moment_bounds import LogMoments
 from wpriv.core import registry
 from wpriv.core.guarantee import Bracket, Guarantee
 from wpriv.core.loss_pair import gaussian_mu
-from wpriv.core.process import Process, Step
+from wpriv.core.process import Process, Step, refuse_passes
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.safe_rounding import text
@@ -148,13 +148,15 @@ def account_for_history(
         declared: the part that was fixed in advance; by default the first kind of step of the process.
         fixed: pld's answer, if it is known already.
     Raises:
-        Unsupported: some step has distinguishing events.
+        Unsupported: some step has distinguishing events, or random allocation.
     """
     fixed = _fixed(process, eps, delta, tol) if fixed is None else fixed
     runs = 1 if declared is None else declared.runs
     filters = registry.load("accountants", FILTER)
     first = filters.first_kind(process) if declared is None else process.with_steps((declared.step,))
     plain = is_unsampled_gaussian(process)
+    if not plain:
+        refuse_passes(process, FILTER)
     orders = filters.orders(first, eps=eps, delta=delta)
     row = evaluate.ask(
         evaluate.curve(process, GAUSS, tol) if plain else filters.filtered(process, first), eps=eps, delta=delta

@@ -8,18 +8,18 @@ from typing import Any, Unpack
 
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.process import Process
+from wpriv.core.process import Process, refuse_passes
+from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run.accounting import adaptive_history, build_process, evaluate
+from wpriv.run.accounting import adaptive_history, build_process, evaluate, membership_figures, repeated_selection
 from wpriv.run.accounting import attack as attacks
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.plausibility import plausibility_warnings
 
-# relative widths of the brackets from which bounds on attacks are derived: many points, each needing fewer digits; the
-# second where points take long
-ATTACK_TOLS = (1e-5, 3e-4)
+# bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be, and the widest
+ATTACK_FACTOR, MAX_ATTACK_TOL = 10, 1e-3
 
 
 def budget(
@@ -43,6 +43,9 @@ def budget(
     tol: float | None = None,
     attack: bool = False,
     adaptive: bool = False,
+    repeats: str | Repeats | None = None,
+    with_mu: bool = False,
+    fpr: float | None = None,
     **params: Unpack[MechanismParameters],
 ) -> Guarantee:
     """Compute eps at a given delta, or delta at a given eps, by one accountant.
@@ -70,6 +73,11 @@ def budget(
         tol: relative width asked of a certified bracket (default 1e-6).
         attack: add bounds on attacks, under ``extra["attack"]``.
         adaptive: the figure that holds where noise, rates and the number of steps were chosen from earlier outputs.
+        repeats: the process is one of K runs of which only the best is released; the distribution of K, as in
+            ``geometric:mean=20``, ``poisson:mean=20`` or ``negative-binomial:eta=0.5,mean=20``.
+        with_mu: add mu of Gaussian DP, under ``extra["mu_lower"]`` and ``extra["mu_upper"]``; eps and delta may then be
+            left out, and the guarantee is that of eps = 0.
+        fpr: the smallest false-positive and false-negative rate for which mu holds (default 1e-9).
         params: the parameters of the mechanism, where it is given by name.
     Returns:
         One Guarantee; ``float(g.epsilon)`` and ``float(g.delta)`` are the ends that may be promised.
@@ -101,8 +109,8 @@ def budget(
         history=history,
         observed=observed,
     )
-    question = build_process.question(eps=eps, delta=delta, tol=tol)
-    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive)
+    question = build_process.question(eps=eps, delta=delta, tol=tol, fpr=fpr)
+    row = answer(described, accountant, **question, attack=attack, adaptive=adaptive, repeats=repeats, with_mu=with_mu)
     return evaluate.with_warnings(row, plausibility_warnings(row, described.records))
 
 
@@ -134,10 +142,27 @@ def answer(
     tol: float | None = None,
     attack: bool = False,
     adaptive: bool = False,
+    repeats: str | Repeats | None = None,
+    with_mu: bool = False,
+    fpr: float | None = None,
 ) -> Guarantee:
     """``budget`` of a process that is already built, without plausibility warnings."""
+    mu_alone = with_mu and eps is None and delta is None
+    eps = 0.0 if mu_alone else eps
     check_question(eps, delta)
+    if fpr is not None and not with_mu:
+        raise UsageError("`fpr` is the smallest false-positive rate for which mu holds: give `with_mu=True` with it")
+    if with_mu and adaptive:
+        raise UsageError("`adaptive` has no mu of its own; leave out one of `adaptive=True` and `with_mu=True`")
     tol = subject.tol() if tol is None else tol
+    if repeats is not None:
+        if adaptive:
+            raise UsageError(
+                "`adaptive` and `repeats` are two questions: runs that follow on each other, or independent ones "
+                "of which the best is kept; give one of them"
+            )
+        row = repeated_selection.answer(subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol)
+        return row.with_extra(reading=[*subject.notes, *row.extra["reading"]])
     if adaptive:
         return _adaptive(subject, accountant, eps, delta, tol)
     row = evaluate.ask(evaluate.curve(subject.process, accountant, tol), eps=eps, delta=delta)
@@ -149,11 +174,15 @@ def answer(
             )
             extra["parameters"] = figures.as_dict()
     if attack:
-        fine, coarse = (evaluate.curve(subject.process, accountant, max(tol, attack_tol)) for attack_tol in ATTACK_TOLS)
-        bounds = attacks.attack_bounds(fine, coarse=coarse)
+        coarse = min(ATTACK_FACTOR * subject.tol(), MAX_ATTACK_TOL)
+        bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, coarse)))
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}
-    return row.with_extra(**extra)
+    row = row.with_extra(**extra)
+    if not with_mu:
+        return row
+    value = membership_figures.mu(subject.process, accountant, fpr, tol)
+    return membership_figures.with_mu(row, value, alone=mu_alone)
 
 
 def _adaptive(
@@ -165,6 +194,7 @@ def _adaptive(
             f"`adaptive` chooses the accountant itself (rdp-filter or gdp); found {accountant!r}. Leave out one of the "
             f"two"
         )
+    refuse_passes(subject.process, "`adaptive`")
     figures = adaptive_history.account_for_history(subject.process, subject.declared, eps=eps, delta=delta, tol=tol)
     unknown = "delta" if eps is not None else "eps"
     return figures.adaptive.with_extra(asked=unknown, reading=list(subject.notes), parameters=figures.as_dict())

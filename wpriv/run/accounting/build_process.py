@@ -108,7 +108,7 @@ def process(
             if not places:
                 raise
             raise error.at(places[index]) from None
-        alike = bool(steps) and dataclasses.replace(steps[-1], n=1) == dataclasses.replace(new, n=1)
+        alike = bool(steps) and steps[-1].is_like(new)
         if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)

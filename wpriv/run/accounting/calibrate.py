@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Unpack
 
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.process import Process
+from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import PASSES, Sampling
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, whole
-from wpriv.run.accounting import build_process, classical_formulas, evaluate
+from wpriv.run.accounting import (
+    build_process,
+    calibration_target,
+    calibrations,
+    classical_formulas,
+    evaluate,
+    spent_history,
+)
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
 from wpriv.run.accounting.neighbours import neighbour_readings
 from wpriv.run.accounting.plausibility import plausibility_warnings
 from wpriv.run.accounting.repetition import check_bands, sampling_keys, with_repetition
 from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import default_tol, solve_for
+from wpriv.run.accounting.solve_parameter import default_tol
 
 
 @dataclass(frozen=True)
@@ -61,8 +69,14 @@ def calibrate(
     bands: int | None = None,
     adjacency: str | None = None,
     group: int | None = None,
+    history: str | Path | None = None,
+    adaptive: bool = False,
+    repeats: str | Repeats | None = None,
     tol: float | None = None,
     compare_classical: bool = False,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
     **params: Unpack[MechanismParameters],
 ) -> Calibration:
     """Solve for what is left out: the mechanism's noise, or with the noise given n, or with both given the rate.
@@ -75,9 +89,16 @@ def calibrate(
         eps: the eps of the target.
         delta: the delta of the target. All arguments that are not listed here are those of ``budget``; n is 1 where
             noise is solved for and none is given.
+        history: a JSON file of steps that ran before; the target is that of all together, n that of the further steps.
+        adaptive: the further steps are decided from what the history showed.
+        repeats: the step is one of K runs of which only the best is released, as for ``budget``.
         compare_classical: add what older formulas ask for, under ``guarantee.extra["classical"]`` (Gauss and Laplace).
         tol: relative width of the accountant's bracket, and so of the distance from the best possible value; by default
-            1e-6 (1e-4 for projection).
+            1e-6 (1e-4 for projection, 1e-5 for ``tpr``).
+        advantage: instead of eps and delta: the largest true- less false-positive rate of a membership attack, which is
+            delta at eps = 0.
+        tpr: instead of eps and delta: the largest true-positive rate of a membership attack at the rate ``fpr``.
+        fpr: the false-positive rate at which ``tpr`` holds.
     Returns:
         The Calibration; its guarantee is at ``delta`` (at eps = 0 where that is the target), with
         ``extra["calibrated"] = {"parameter", "value", "misses", "within"}`` and for n and the rate ``"most"``: whether
@@ -92,10 +113,8 @@ def calibrate(
     >>> calibrate("gauss", sigma=4, eps=1, delta=1e-5, sampling=Poisson(0.01)).parameter
     'n'
     """
-    if eps is None or delta is None:
-        raise UsageError("calibrate needs a target: give both `eps` and `delta`")
-    eps, delta = number(eps, "`eps`"), number(delta, "`delta`")
-    _check_target(eps, delta)
+    target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr)
+    eps, delta = target.eps, target.delta
     schedule = {"max_batch": max_batch, **sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
     check_bands({**schedule, "bands": bands}, group)
     search, spec, notes = unknown({"mech": mech, **params, **schedule, "epochs": epochs, "bands": bands})
@@ -109,28 +128,27 @@ def calibrate(
     def at(value: float) -> Process:
         return build_process.process([{**spec, search.name: value}], adjacency, group=group, records=size)
 
+    if compare_classical and target.names != ("eps", "delta"):
+        raise UsageError("`compare_classical` compares formulas for `eps` and `delta`: give these as the target")
     if compare_classical:
         _check_classical(spec, search)
-    width = default_tol(search, at) if tol is None else number(tol, "`tol`")
-    solution = solve_for(search, at, accountant, eps, delta, width)
-    row, calibrated = solution.row, solution.as_dict()
+    calibrations.check(history, adaptive, repeats, accountant, compare_classical, target.names)
+    spent = None if history is None else spent_history.read(history, adjacency, group, records)
+    process_at = at if spent is None else spent.followed_by(at)
+    width = max(default_tol(search, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
+    job = calibrations.Search(search, process_at, accountant, eps, delta, width, target.fpr)
+    solution, row, extra = calibrations.solve(job, spent, adaptive, repeats)
+    calibrated = extra["calibrated"]
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
     row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
-    step = row.process.steps[0]
+    step = row.process.steps[-1]
     classical = classical_formulas.classical(step.mechanism, eps, delta, step.n) if compare_classical else None
     neighbours = neighbour_readings(row.process)
-    extra = {"calibrated": calibrated} | ({} if classical is None else {"classical": classical})
-    row = row.with_extra(
-        asked="eps" if eps > 0 else "delta", **extra, reading=[*notes, *neighbours, *step.mechanism.reading()]
-    )
+    extra |= {} if classical is None else {"classical": classical}
+    notes += [] if spent is None else ["the target is that of the history and the further steps", *spent.notes]
+    notes += [*extra.pop("reading", []), *target.notes]
+    row = row.with_extra(asked=target.asked, **extra, reading=[*notes, *neighbours, *step.mechanism.reading()])
     return Calibration(search.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
-
-
-def _check_target(eps: float, delta: float) -> None:
-    if not 0 <= eps < math.inf:
-        raise UsageError(f"`eps` must be a finite number of at least 0; found {eps}")
-    if not 0 < delta < 1:
-        raise UsageError(f"`delta` must lie strictly between 0 and 1; found {delta}")
 
 
 def unknown(written: Mapping[str, Any]) -> tuple[SearchParameter, dict[str, Any], list[str]]:

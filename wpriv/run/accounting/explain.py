@@ -9,6 +9,7 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import PASSES
 from wpriv.numerics.safe_rounding import echo
 from wpriv.run.accounting.adaptive_history import is_unsampled_gaussian
 
@@ -37,6 +38,10 @@ FILTERED = (
     "each query, its noise, its sampling rate and the number of steps may be chosen after seeing earlier outputs, by a "
     "rule under which {what} never exceeds its value for these steps, whatever the outputs"
 )
+BEST = (
+    "only the best run is released, by a score that the run itself reveals or that uses no private records; the number "
+    "of runs is drawn at random, and nobody learns it, nor the other runs"
+)
 FIXED = "every step was fixed in advance: budgets of adaptively chosen steps do not add up"
 
 
@@ -56,6 +61,7 @@ def explain(row: Guarantee) -> dict[str, Any]:
     ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
     assumptions = [_neighbours(process), FRESH, _chosen(row)]
+    assumptions += [BEST] if "repeats" in row.extra else []
     return {
         "formula": getattr(module, "EXPLAIN", row.source),
         "sources": list(dict.fromkeys(sources)),
@@ -112,7 +118,8 @@ def _reading(step: Step) -> list[str]:
 def _classes(process: Process) -> list[dict[str, Any]]:
     rows = []
     directions = process.renyi_directions()
-    unknown = [step.mechanism.renyi_bound() is not None for step in process.steps]
+    # the loss of a pass is known between two others only
+    unknown = [step.mechanism.renyi_bound() is not None or step.sampling.kind in PASSES for step in process.steps]
     names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
     orders = ["both"] if len(directions) == 1 else names
     for order, run in zip(orders, directions, strict=True):

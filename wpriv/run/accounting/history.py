@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import MissingResource, UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.run.accounting.adaptive_history import PlannedRuns
@@ -78,6 +79,8 @@ def read_history(path: str | Path) -> History:
     for place, item in enumerate(data, start=1):
         spec = _history_step(item, f"`history` {file}, entry {place}")
         key = json.dumps({k: v for k, v in spec.items() if k != "n"}, sort_keys=True)
+        if spec.get("sampling") in PASSES:
+            key = f"{key} {place}"  # parts of a pass are not added up to a pass: each entry has whole passes
         places.setdefault(key, f"`history` {file}, entry {place}")
         merged[key] = {**spec, "n": spec["n"] + merged[key]["n"] if key in merged else spec["n"]}
     return History(list(merged.values()), places=tuple(places.values()))
@@ -124,6 +127,7 @@ def _ledger(file: Path) -> History:
             notes.append(
                 f"{aside.name} holds an earlier run that this figure does not include; see the statement of this run"
             )
+    notes += map(str, ledger.cut_passes(entries))
     process = ledger.process(entries)
     return History(process.describe(), tuple(notes), process.adjacency, declared=planned_runs(entries))
 
@@ -133,7 +137,8 @@ def planned_runs(entries: Sequence[Entry]) -> PlannedRuns:
     from wpriv.engine import ledger
 
     (step,) = ledger.process(entries[:1]).steps
-    return PlannedRuns(replace(step, n=entries[0].planned), len({entry.run for entry in entries}))
+    planned = step.sampling.whole_passes(entries[0].planned)
+    return PlannedRuns(replace(step, n=planned), len({entry.run for entry in entries}))
 
 
 def _stated(path: Path) -> dict[str, Any] | None:

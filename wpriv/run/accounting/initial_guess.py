@@ -6,24 +6,34 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy.special import ndtri
 
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.process import Process
+from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import gaussian_calibration
 from wpriv.run.accounting.search_parameter import SearchParameter
 
 
-def initial_guess(knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float) -> float:
-    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target."""
-    target = gaussian_calibration.exact(eps, delta) ** -2
+def initial_guess(
+    knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float, fpr: float | None = None
+) -> float:
+    """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target.
+
+    The step is the last one of the process; what those before it need is taken off the target.
+
+    Args:
+        fpr: where it is given, the target is a true-positive rate of ``delta`` at this false-positive rate.
+    """
+    mu = 1 / gaussian_calibration.exact(eps, delta) if fpr is None else float(ndtri(delta) - ndtri(fpr))
+    target = mu**2
+    target = max(target - _spent(knob, at), target / 1000)
 
     def total_mu_squared(value: float) -> float:
         try:
-            step = at(value).steps[0]
+            return _mu_squared(at(value).steps[-1])
         except (Unsupported, UsageError):
             return math.inf
-        return float(step.n * step.sampling.rate**2 * _chi_square(step.mechanism))
 
     if knob.whole:
         return _clamp(knob.unit * target / max(total_mu_squared(knob.unit), 1e-300), knob)
@@ -39,6 +49,18 @@ def initial_guess(knob: SearchParameter, at: Callable[[float], Process], eps: fl
         if abs(move) < 1e-3:
             break
     return value
+
+
+def _spent(knob: SearchParameter, at: Callable[[float], Process]) -> float:
+    """mu^2 of all steps before the last one, which do not depend on the parameter; 0 where it is not known."""
+    try:
+        return sum(_mu_squared(step) for step in at(min(max(1.0, knob.low), knob.high)).steps[:-1])
+    except (Unsupported, UsageError):
+        return 0.0
+
+
+def _mu_squared(step: Step) -> float:
+    return float(step.n * step.sampling.rate**2 * _chi_square(step.mechanism))
 
 
 def _clamp(value: float, knob: SearchParameter) -> float:

@@ -16,11 +16,12 @@ import numpy as np
 
 from wpriv.core import registry
 from wpriv.core.guarantee import Bracket, Curve, curve_of_pair, epsilon_at
-from wpriv.core.loss_pair import LossPair
+from wpriv.core.loss_pair import Bounds, LossPair
 from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
 from wpriv.errors import Unsupported
 
 UNSAMPLED = "the same releases without sampling"
+OPTIMAL = "the recursion for the optimal adaptive composition"
 ONE = "the largest loss of releases of one kind, and the distinguishing events of all"
 # thresholds for the largest loss, in units of eps
 THRESHOLDS = np.array([0.9, 0.95, 0.98, 1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0])
@@ -49,7 +50,11 @@ def intersect(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
     def epsilon(value: float) -> Bracket:
         return others.narrowed(curve, lambda c: c.epsilon_bracket(value), others.epsilon_lower_bound(value), math.inf)
 
-    return dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon)
+    def order(ask: Callable[[float], Bracket]) -> Callable[[float], Bracket]:
+        return lambda eps: others.order_narrowed(curve, ask, eps)
+
+    orders = tuple(map(order, curve.orders))
+    return dataclasses.replace(curve, delta_bracket=delta, epsilon_bracket=epsilon, orders=orders)
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,15 @@ class OtherBounds:
         ends = [sandwich(pairs, SANDWICH_TOL) for pairs in directions]
         return [pairs if end is None else end[0] for pairs, end in zip(directions, ends, strict=True)]
 
+    @cached_property
+    def optimal(self) -> Curve | None:
+        """The optimal adaptive composition of releases of one kind, where it is known between two bounds."""
+        if any(step.sampling.kind != "none" for step in self.process.steps):
+            return None
+        forward = self.process.directions()[0]
+        pairs = {pair for pair, _ in forward}
+        return _optimal(self.process, pairs.pop()) if len(pairs) == 1 else None
+
     def delta_lower_bound(self, eps: float) -> Callable[[], float]:
         """A lower bound of delta at eps."""
         return lambda: max(max(-math.expm1(log_finite(run)), _one_delta(run, eps)) for run in self.dominated)
@@ -80,6 +94,17 @@ class OtherBounds:
     def epsilon_lower_bound(self, delta: float) -> Callable[[], float]:
         """A lower bound of eps at delta."""
         return lambda: max(_one_epsilon(run, delta) for run in self.dominated)
+
+    def order_narrowed(self, curve: Curve, ask: Callable[[float], Bracket], eps: float) -> Bracket:
+        """Return the delta of one order of the neighbours, its upper end at most that of any bound of the worse one."""
+        try:
+            bracket = ask(eps)
+        except Unsupported:
+            bracket = Bracket(1.0, 0.0, 1.0)
+        if not curve.is_wide(bracket):
+            return bracket
+        high = min([bracket.safe, *(_answer(other, lambda c: c.delta_bracket(eps)) for _, other in self.upper_bounds)])
+        return Bracket.between(min(bracket.lower or 0.0, high), high)
 
     def narrowed(self, curve: Curve, ask: Ask, lower_bound: Callable[[], float], maximum: float) -> Bracket:
         """Return the curve's own bracket, intersected with the other bounds if it is wider than asked.
@@ -102,16 +127,48 @@ class OtherBounds:
             end = _answer(other, ask)
             if end < high:
                 high, upper = end, f"upper end by {name}" + (f" ({other.source})" if name != UNSAMPLED else "")
+        optimal = self._optimal(ask)
+        if optimal.safe < high:
+            high, upper = optimal.safe, f"upper end by {OPTIMAL}"
         if refusal is not None and not high < maximum:
             raise refusal
         if low > high * (1 + 1e-8):
             raise ArithmeticError(
                 f"{curve.accountant} is certified to be at least {low!r}, but another proven bound is at most {high!r}"
             )
+        if (optimal.lower or 0.0) > low:
+            low, lower = optimal.lower or 0.0, f"lower end by {OPTIMAL}"
         if (end := lower_bound()) > low:
             low, lower = end, f"lower end by {ONE}"
         by = "; ".join(part for part in (upper, lower) if part)
         return Bracket.between(min(low, high), high, by, str(refusal or ""))
+
+    def _optimal(self, ask: Ask) -> Bracket:
+        return Bracket.above(math.inf) if self.optimal is None else ask(self.optimal)
+
+
+def _optimal(process: Process, pair: LossPair) -> Curve | None:
+    """A curve of ``LossPair.optimal_composition``, at whose largest eps of interest delta is small."""
+    n = sum(step.n for step in process.steps)
+    if n == 1 or pair.optimal_composition(n, pair.support[1]) is None:
+        return None
+    spread = math.sqrt(n) * pair.support[1]
+
+    def bounds(top: float) -> tuple[Bounds, Bounds]:
+        known = pair.optimal_composition(n, top)
+        return known if known is not None else (lambda eps: (0.0, 1.0), lambda delta: (0.0, math.inf))
+
+    def delta(eps: float) -> Bracket:
+        # one of few ends, so that several questions share a profile
+        top = 2 * spread * 1.5 ** max(0, math.ceil(math.log(max(eps / spread, 1.0)) / math.log(1.5)))
+        return Bracket.between(*bounds(max(top, eps + spread))[0](eps))
+
+    def epsilon(delta: float) -> Bracket:
+        rho = pair.zcdp_rho()
+        reach = math.inf if rho is None else n * rho + 2 * math.sqrt(n * rho * math.log(1 / delta))
+        return Bracket.between(*bounds(1.1 * reach + pair.support[1])[1](delta))
+
+    return Curve(process, "pld", "approximate-dp", "certified", OPTIMAL, delta, epsilon)
 
 
 def _first(accountants: Sequence[str], process: Process) -> tuple[str, Curve] | None:

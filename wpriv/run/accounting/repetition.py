@@ -9,7 +9,7 @@ from typing import Any
 
 from wpriv.core.adjacency import SAMPLINGS
 from wpriv.core.parameters import MAX_COUNT
-from wpriv.core.sampling.kinds import Sampling
+from wpriv.core.sampling.kinds import PASSES, Sampling, whole_pass_rate
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 
@@ -131,6 +131,8 @@ def _repetition(*, n: Any, rate: Any, batch: Any, records: Any, epochs: Any, sam
             "steps)"
         )
     passes = number(epochs, "epochs")
+    if sampling in PASSES and (rate_of_passes := whole_pass_rate(share)) is not None:
+        size, share = 0, rate_of_passes
     exact = passes * total / size if size else passes / share
     if not 0 < exact <= MAX_COUNT:
         raise UsageError(f"`epochs` {passes:g} at this rate is {exact:g} steps; wanted 1 to 2^40")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.guarantee import Bracket, Curve, Guarantee
 from wpriv.core.process import Process, sandwich
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.numerics.safe_rounding import DIGITS
-from wpriv.run.accounting import evaluate
+from wpriv.run.accounting import evaluate, membership_figures
 from wpriv.run.accounting.initial_guess import initial_guess
 from wpriv.run.accounting.parameter_search import MAX_PROBES, solve
 from wpriv.run.accounting.search_parameter import SearchParameter
@@ -28,6 +28,8 @@ SEARCH_SHARE, COARSE, REFINEMENT = 0.3, 1e-2, 100
 FINEST = 5e-8
 # relative accuracy of exact figures
 ROUNDING = 1e-11
+
+Account = Callable[[Process, float], Curve]
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ def solve_for(
     tol: float = TOL,
     *,
     finest: float = FINEST,
+    account: Account | None = None,
+    fpr: float | None = None,
 ) -> SolvedParameter:
     """Return the least private value at which the process ``at(value)`` meets a target, and its guarantee there.
 
@@ -117,17 +121,20 @@ def solve_for(
 
     Args:
         finest: width to which a bracket that holds the target is narrowed for a whole-number parameter.
+        account: the curve of a process at a width, instead of that of ``accountant``, whose name it then stands for.
+        fpr: where it is given, the target is a true-positive rate of at most ``delta`` at this false-positive rate.
     Raises:
         UsageError: ``tol`` is out of range.
         Unsupported: no value meets the target, or the accountant has no answer that could decide it.
     """
     tol = evaluate.checked_tol(tol)
     knob = replace(knob, digits=max(DIGITS, math.ceil(-math.log10(tol)) + 2))
-    guess, slope = initial_guess(knob, at, eps, delta), -0.55 if knob.name == "n" else -1.1
+    guess, slope = initial_guess(knob, at, eps, delta, fpr), -0.55 if knob.name == "n" else -1.1
     question: Question | None = None
     for width in _widths(tol):
         last, before = width == tol, question
-        question = Question(knob, at, accountant, (eps, delta), width, finest if last else max(width, finest))
+        finest_width = finest if last else max(width, finest)
+        question = Question(knob, at, accountant, (eps, delta), width, finest_width, account, fpr)
         if before is not None:
             question.take(before)
         try:
@@ -166,7 +173,7 @@ class Question:
 
     Args:
         target: eps and delta. eps at delta is compared with the target, unless it is 0: then delta at eps = 0 is.
-        width: relative width asked of a bracket. finest: as in ``solved``.
+        width: relative width asked of a bracket. finest, account, fpr: as in ``solve_for``.
     """
 
     knob: SearchParameter
@@ -175,6 +182,8 @@ class Question:
     target: tuple[float, float]
     width: float
     finest: float
+    account: Account | None = None
+    fpr: float | None = None
     rows: dict[float, Guarantee] = field(default_factory=dict, init=False)
     seen: dict[float, Evaluation] = field(default_factory=dict, init=False)
     trouble: list[WprivError] = field(default_factory=list, init=False)
@@ -227,8 +236,9 @@ class Question:
         """
         (eps, delta), tol = self.target, self.width
         while True:
-            curve = evaluate.curve(process, self.accountant, tol)
+            curve = self.account(process, tol) if self.account else evaluate.curve(process, self.accountant, tol)
             row = curve.at(delta=delta) if eps > 0 else curve.at(eps=0.0)
+            row = row if self.fpr is None else membership_figures.with_true_positive_rate(row, curve, self.fpr, tol)
             bracket, wanted = self._held(row)
             wide = row.claim == "certified" and replace(curve, tol=COARSE).is_wide(bracket)
             undecided = row.claim == "certified" and (bracket.lower or 0.0) <= wanted < bracket.safe
@@ -239,6 +249,8 @@ class Question:
     def _held(self, row: Guarantee) -> tuple[Bracket, float]:
         """The bracket to compare with the target, and the target: eps at delta, or delta where eps is 0."""
         eps, delta = self.target
+        if self.fpr is not None:
+            return membership_figures.true_positive_rate(row), delta
         return (row.epsilon, eps) if eps > 0 else (row.delta, delta)
 
     def is_final(self, solution: Solution) -> bool:
@@ -257,7 +269,10 @@ class Question:
         if not self.rows:
             return self.trouble[0]
         reach = "from 1 to 2^40" if knob.whole else f"up to {knob.high:g}"
-        wanted = f"no {knob.name} {reach} gives eps <= {eps:g} at delta = {delta:g} by {self.accountant}"
+        target = (
+            f"eps <= {eps:g} at delta = {delta:g}" if self.fpr is None else f"TPR <= {delta:g} at FPR = {self.fpr:g}"
+        )
+        wanted = f"no {knob.name} {reach} gives {target} by {self.accountant}"
         if row is None:
             return Unsupported(f"{wanted}; {self.trouble[-1]}")
         if math.isinf(row.epsilon.safe):
@@ -269,6 +284,8 @@ class Question:
             )
             return Unsupported(f"{wanted}; no finite eps was found{why}. Ask for a larger delta")
         best = f"eps = {row.epsilon.safe:.6g}" if eps > 0 else f"delta = {row.delta.safe:.6g} at eps = 0"
+        if self.fpr is not None:
+            best = f"TPR = {membership_figures.true_positive_rate(row).safe:.6g}"
         best = f"{wanted}; the best found is {best} (at {knob.name} = {error.best:g})"
         if error.refusal:
             return Unsupported(f"{best}, and of values with more privacy {self.accountant} says: {error.refusal}")

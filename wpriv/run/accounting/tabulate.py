@@ -7,9 +7,10 @@ from typing import Any
 
 from wpriv.core import registry
 from wpriv.core.guarantee import Curve, Guarantee, monotone
+from wpriv.core.repeats import Repeats
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.safe_rounding import rounded
-from wpriv.run.accounting import evaluate
+from wpriv.run.accounting import evaluate, repeated_selection
 from wpriv.run.accounting.budget import answer, check_question
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.evaluate import Refusal
@@ -32,7 +33,8 @@ def by_accountants(subject: DescribedProcess, accountants: list[str], **question
     Raises:
         UsageError: an unknown name, or a faulty question. Unsupported: every accountant refuses.
     """
-    check_question(question.get("eps"), question.get("delta"))
+    if not question.get("with_mu"):
+        check_question(question.get("eps"), question.get("delta"))
     names = list(dict.fromkeys(registry.names("accountants") if "all" in accountants else accountants))
     for name in names:
         registry.accountant(name)
@@ -54,6 +56,7 @@ def along_eps(
     eps: float | None = None,
     delta: float | None = None,
     tol: float | None = None,
+    repeats: str | Repeats | None = None,
 ) -> list[Guarantee]:
     """The guarantee at 41 equally spaced eps, from 0 to ``eps``, or to where delta falls to ``delta`` (default 1e-10).
 
@@ -62,7 +65,8 @@ def along_eps(
     """
     if eps is not None and delta is not None:
         raise UsageError("--curve goes up to --eps, or down to --delta; give one of them or neither")
-    curve = evaluate.curve(subject.process, accountant, subject.tol() if tol is None else tol)
+    tol = subject.tol() if tol is None else tol
+    curve = repeated_selection.curve_of(subject.process, accountant, tol, repeats)
     top = eps if eps is not None else _end(curve, delta)
     # six digits write each inner point in full
     points = [*(rounded(top * k / (CURVE_POINTS - 1), up=False) for k in range(CURVE_POINTS - 1)), top]

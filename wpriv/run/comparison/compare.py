@@ -11,11 +11,11 @@ from typing import Any, Unpack
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
-from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, monotone, unit_notes
+from wpriv.core.guarantee import RIGOROUS, Bracket, monotone, unit_notes
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import flag_recipes, load_recipe
-from wpriv.run.accounting import evaluate
+from wpriv.run.accounting import evaluate, membership_figures, repeated_selection
 from wpriv.run.accounting.evaluate import EPS_DELTA
 from wpriv.run.accounting.interpretations import compare_interpretations
 from wpriv.run.comparison import grid, loss_tables
@@ -165,7 +165,7 @@ def _compute_all(
     cells: list[Cell], keys: list[str], finished: dict[str, list[Row]], out: Path | None, progress: Progress | None
 ) -> tuple[list[list[Row]], int]:
     """The rows of each cell, kept in ``out`` as they are computed, and the number of cells that were finished."""
-    curves: dict[str, Curve | str] = {}
+    curves: dict[str, Any] = {}
     rows, reused = [], 0
     for count, (cell, key) in enumerate(zip(cells, keys, strict=True)):
         if progress:
@@ -194,7 +194,7 @@ def _provenance(recipe: Recipe, rows: list[Row], **counts: int) -> dict[str, Any
     }
 
 
-def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
+def compute(cell: Cell, curves: dict[str, Any]) -> list[Row]:
     """Compute the rows of one cell.
 
     Args:
@@ -208,6 +208,8 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
             return [{**cell.labels, **row} for row in table.rows(table.Params(**cell.specs[0]))]
         process = cell.process()
         labels = {**cell.labels, **cell.process_columns()}
+        if cell.table == "trade-off":
+            return [{**labels, **_trade_off(cell, process, curves)}]
         if cell.table == "class":
             return [{**labels, **loss_tables.class_row(process)}]
         return [{**labels, **row} for row in loss_tables.loss_rows(process, cell.bins)]
@@ -216,7 +218,15 @@ def compute(cell: Cell, curves: dict[str, Curve | str]) -> list[Row]:
         return [{**cell.labels, **columns, "reason": str(error)}]
 
 
-def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
+def _trade_off(cell: Cell, process: Process, curves: dict[str, Any]) -> Row:
+    """The best attack at the false-positive rate of a cell; cells of one process share its points."""
+    key = f"trade-off {cell.curve_key()}"
+    if key not in curves:
+        curves[key] = membership_figures.membership(process, "pld")
+    return membership_figures.point_row(curves[key], cell.labels["fpr"])
+
+
+def _bound(cell: Cell, curves: dict[str, Any]) -> Row:
     answer = _answer(cell, curves)
     row = {**cell.labels, **cell.process_columns(), "accountant": cell.accountant}
     given = ("epsilon", cell.eps) if cell.eps is not None else ("delta", cell.delta)
@@ -228,7 +238,7 @@ def _bound(cell: Cell, curves: dict[str, Curve | str]) -> Row:
     return {**row, "asked": given[0], **about, **bounds, "reason": None}
 
 
-def _answer(cell: Cell, curves: dict[str, Curve | str]) -> dict[str, Any] | str:
+def _answer(cell: Cell, curves: dict[str, Any]) -> dict[str, Any] | str:
     """The guarantee of a cell as plain data, or the reason why the accountant has none."""
     key = cell.curve_key()
     if key not in curves and len(curves) > MAX_CURVES:
@@ -236,7 +246,8 @@ def _answer(cell: Cell, curves: dict[str, Curve | str]) -> dict[str, Any] | str:
     try:
         if key not in curves:
             tol = cell.tol or evaluate.DEFAULT_TOL
-            curves[key] = evaluate.curve(cell.process(), cell.accountant, tol, **dict(cell.options))
+            one_run = evaluate.curve(cell.process(), cell.accountant, tol, **dict(cell.options))
+            curves[key] = repeated_selection.of_best(one_run, cell.repeats)
         curve = curves[key]
         return curve if isinstance(curve, str) else evaluate.ask(curve, eps=cell.eps, delta=cell.delta).as_dict()
     except Unsupported as error:

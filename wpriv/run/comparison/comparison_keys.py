@@ -23,6 +23,7 @@ class ComparisonKeys(TypedDict, total=False):
     eps_per_n: float | None
     delta: float | None
     tol: float | None
+    repeats: str | None
     table: str
     params: Mapping[str, Any]
     bins: int

@@ -29,7 +29,8 @@ class Cell:
         table: the kind of its rows. labels: the columns that tell its rows apart from those of other cells.
         specs: the steps of a process, or the parameters of a table of another kind. eps, delta: the question.
         group: records of one person. records: size of the data set.
-        bins: the number of cells of a histogram. options: of the accountant, where an axis varies them.
+        bins: the number of cells of a histogram. options: of the accountant, where an axis varies them. repeats: the
+            distribution of the number of runs of which the best is released.
     """
 
     table: str
@@ -44,6 +45,7 @@ class Cell:
     options: tuple[tuple[str, float], ...] = ()
     group: int | None = None
     records: int | None = None
+    repeats: str | None = None
 
     def key(self) -> str:
         """Return a fingerprint of all that decides the result, the program's version included."""
@@ -54,7 +56,8 @@ class Cell:
         # a file counts by its content, which may change between runs
         contents = [_content(spec[key]) for spec in self.specs for key in ("file", "observed") if key in spec]
         relation = [self.adjacency, self.group, self.records]
-        return _fingerprint([self.specs, relation, self.accountant, self.options, self.tol, contents])
+        job = [self.specs, relation, self.accountant, self.options, self.tol, contents]
+        return _fingerprint(job if self.repeats is None else [*job, self.repeats])
 
     def process(self) -> Process:
         """Build the process of a table of one.
@@ -131,7 +134,9 @@ def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant
         eps = panel.eps_per_n * sum(spec["n"] for spec in specs)
     labels = {key: name for key, name in (("panel", panel.name), ("case", case)) if name} | point
     question = (accountant, eps, delta, panel.tol, panel.bins, options)
-    return Cell(panel.table, labels, specs, panel.adjacency, *question, group=_group(panel, labels))
+    return Cell(
+        panel.table, labels, specs, panel.adjacency, *question, group=_group(panel, labels), repeats=panel.repeats
+    )
 
 
 def _fingerprint(parts: list[Any]) -> str:

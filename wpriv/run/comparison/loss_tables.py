@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite
+from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, refuse_passes
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 
@@ -31,6 +31,7 @@ def class_row(process: Process) -> dict[str, Any]:
     Source:
         Sommer, Meiser, Mohammadi (2019), Definition 10 and Theorem 4.
     """
+    refuse_passes(process, "the privacy loss class")
     run = process.directions()[0]
     mean, variance, infinity = _class(run)
     third = loss_class(run[0][0]).third if len(run) == 1 else None
@@ -51,6 +52,7 @@ def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, Any]]
     Raises:
         Unsupported: a cell of the histogram is too wide or too narrow for one step's losses.
     """
+    refuse_passes(process, "the histogram of the loss")
     run = process.directions()[0]
     mean, variance, infinity = _class(run)
     composed = closed_form(run)

@@ -212,6 +212,8 @@ def _default_figure(rows: list[dict[str, Any]]) -> str:
         return "training"
     if any("class_density" in row for row in rows):
         return "loss-law"
+    if any("fnr_lower" in row for row in rows):
+        return "trade-off"
     if any("variance" in row for row in rows):
         return "loss-class"
     return "curves"

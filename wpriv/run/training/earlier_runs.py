@@ -25,7 +25,8 @@ class EarlierRun:
     """A run in the folder ``before-N`` (``name``).
 
     Args:
-        steps: the releases in its ledger, under ``adjacency``. problem: why these are not all, or not known.
+        steps: the releases in its ledger, under ``adjacency``, in whole passes under random allocation.
+        problem: why these are not all, or not known.
         streams: the noise streams that they were drawn from, see ``ledger.Entry``.
     """
 

@@ -117,6 +117,8 @@ def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[
         adaptive, more = _adaptive_figures(process, entries, rows, job.private.eps, job.private.delta)
         earlier, others = _earlier_runs(process, entries, path, job.private.delta)
         statement |= adaptive | earlier
+        if cut := ledger.cut_passes(entries):
+            statement["cut_passes"] = [each.as_dict() for each in cut]
         warnings = [*warnings, *more, *others]
     warnings = warnings + task.warnings(metrics)
     statement = json.loads(json.dumps({**statement, "warnings": warnings}))

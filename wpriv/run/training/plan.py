@@ -34,7 +34,7 @@ class Plan:
 
     Args:
         recipe: the validated recipe. sizes: of the training set and, for some tasks, of its groups.
-        batch: expected number of records in a step. steps: number of steps.
+        batch: the expected number of records in a step. steps: number of steps.
         sampling: how records are drawn, as run and as accounted. release: what a step releases, None without privacy.
         multiplier: standard deviation of the noise over the sensitivity of the sum.
         before: the releases of earlier runs. stopped: there are fewer steps than the recipe's, so that eps is kept.
@@ -43,7 +43,7 @@ class Plan:
 
     recipe: Recipe
     sizes: Mapping[str, int]
-    batch: int
+    batch: float
     steps: int
     sampling: Sampling
     release: ReleaseSpec | None
@@ -72,8 +72,10 @@ class Plan:
 
     @cached_property
     def step(self) -> Step | None:
-        """One release as accounted; None without privacy."""
-        return None if self.release is None else Step(self.release.at(self.multiplier), 1, self.sampling)
+        """One release, or one pass of random allocation, as accounted; None without privacy."""
+        if self.release is None:
+            return None
+        return Step(self.release.at(self.multiplier), self.sampling.pass_steps, self.sampling)
 
     def releases(self, steps: int) -> int:
         """Return the number of releases in so many steps."""
@@ -82,11 +84,13 @@ class Plan:
     @cached_property
     def cost(self) -> CostEstimate | None:
         """A rough estimate of time and memory, which imports torch; None where the task has none."""
-        return tasks.load(self.train.task).estimate_cost(self.train, self.sizes, self.steps, self.batch)
+        return tasks.load(self.train.task).estimate_cost(self.train, self.sizes, self.steps, math.ceil(self.batch))
 
     @cached_property
     def epoch_ends(self) -> list[int]:
         """The steps after which an epoch (records / batch steps) is complete; the last step is one of them."""
+        if self.sampling.kind == "allocation":
+            return list(range(self.sampling.pass_steps, self.steps + 1, self.sampling.pass_steps))
         epochs = math.ceil(self.steps * self.batch / self.records - 1e-9)
         ends = {min(math.ceil(e * self.records / self.batch - 1e-9), self.steps) for e in range(1, epochs + 1)}
         return sorted(ends | {self.steps})
@@ -94,12 +98,15 @@ class Plan:
     def process(self, steps: int | None = None) -> Process:
         """Return the releases of so many steps (default: all), after those of earlier runs.
 
+        A pass of random allocation that the steps do not complete is accounted for as a whole one.
+
         Raises:
             Unsupported: the training has no privacy.
         """
         if self.step is None:
             raise Unsupported("a training without privacy has no process to account for: every eps is infinite")
-        return self.under_neighbours((replace(self.step, n=self.releases(steps or self.steps)), *self.before))
+        n = self.sampling.whole_passes(self.releases(steps or self.steps))
+        return self.under_neighbours((replace(self.step, n=n), *self.before))
 
     def under_neighbours(self, steps: tuple[Step, ...]) -> Process:
         """Return steps as a process, with the records of one person that the recipe names."""
@@ -134,7 +141,8 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
     """
     train = recipe.training
     assert train is not None
-    release = None
+    release: ReleaseSpec | None = None
+    batch: float
     try:
         if train.privacy is None:
             sampling, batch = release_spec.sampling_of(train, sizes["records"])
@@ -151,7 +159,7 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
         )
     if release is not None and before is not None:
         _check_earlier(recipe, train.task, release, before)
-    steps, notes = _steps(train, sampling, batch, sizes["records"])
+    steps, notes = _steps(recipe.name, train, sampling, batch, sizes["records"])
     earlier = () if before is None else before.steps
     draft = Plan(recipe, sizes, batch, steps, sampling, release, 0.0, earlier, notes=notes)
     return draft if train.privacy is None else _truncate(_with_noise(draft, train.privacy), train.privacy)
@@ -190,16 +198,41 @@ def _check_earlier(recipe: Recipe, task: str, release: ReleaseSpec, before: Proc
         )
 
 
-def _steps(train: Train, sampling: Sampling, batch: int, records: int) -> tuple[int, tuple[str, ...]]:
+def _steps(name: str, train: Train, sampling: Sampling, batch: float, records: int) -> tuple[int, tuple[str, ...]]:
     """The number of steps, and how it was read."""
+    if sampling.kind == "allocation":
+        return _steps_of_passes(name, train, sampling.pass_steps, records)
     if train.steps is not None:
         return train.steps, ()
     if sampling.kind == "none":
         assert train.epochs is not None
         return math.ceil(train.epochs), ()
-    schedule = repetition(batch=batch, records=records, epochs=train.epochs, sampling=sampling.kind)
+    schedule = repetition(batch=int(batch), records=records, epochs=train.epochs, sampling=sampling.kind)
     assert schedule.n is not None
     return schedule.n, schedule.notes
+
+
+def _steps_of_passes(name: str, train: Train, unit: int, records: int) -> tuple[int, tuple[str, ...]]:
+    """The number of steps of random allocation in passes of ``unit`` steps, and how it was read.
+
+    Raises:
+        UsageError: the recipe gives a number of steps that is no whole number of passes.
+    """
+    assert train.batch is not None
+    rounded = f", rounded, which is {records / unit:g} records a step" if train.batch * unit != records else ""
+    size = f"t = {unit} steps a pass = {records} records / batch {train.batch}{rounded}; rate = 1/{unit}"
+    if train.steps is None:
+        assert train.epochs is not None
+        passes = math.ceil(train.epochs)
+        return passes * unit, (size, f"n = {passes * unit} steps = {passes} passes x {unit} steps")
+    if train.steps % unit:
+        above = -(-train.steps // unit) * unit
+        nearest = " or ".join(str(count) for count in (above - unit, above) if count)
+        raise UsageError(
+            f"{name}: steps: random allocation has whole passes, here of {unit} steps ({records} records / batch "
+            f"{train.batch}); found {train.steps}. Give {nearest}, or epochs in their place"
+        )
+    return train.steps, (size,)
 
 
 def _with_noise(plan: Plan, private: Privacy) -> Plan:
@@ -235,7 +268,8 @@ def _truncate(plan: Plan, private: Privacy) -> Plan:
         return plan
     # the statement evaluates at this width, and must not exceed the target where a narrower bracket would not
     tol = evaluate.answer_tol(_process(plan, plan.multiplier, plan.steps))
-    parameter = SearchParameter("n", -1, 1, plan.steps, whole=True)
+    unit = plan.sampling.pass_steps
+    parameter = SearchParameter("n", -1, unit, plan.steps, whole=True, unit=unit)
     answer = solve_for(
         parameter,
         lambda n: _process(plan, plan.multiplier, int(n)),
@@ -248,7 +282,7 @@ def _truncate(plan: Plan, private: Privacy) -> Plan:
     steps = int(answer.value)
     note = (
         f"stops after {steps} of {plan.steps} steps, where eps = {answer.row.epsilon.safe:.6g}: "
-        f"one more would exceed {target:g}"
+        f"{'one more' if unit == 1 else 'another pass'} would exceed {target:g}"
     )
     return replace(plan, steps=steps, stopped=True, notes=(*plan.notes, note), _eps={})
 

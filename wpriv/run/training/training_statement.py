@@ -8,6 +8,7 @@ from wpriv import tasks
 from wpriv.core.adjacency import Adjacency
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
+from wpriv.engine.ledger import CutPass
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import adaptive_history, evaluate
 from wpriv.run.accounting.evaluate import Refusal
@@ -21,6 +22,10 @@ DRAWN = {
     "poisson": (
         "every record joins every step by an independent coin flip (drawn by the geometric gaps between successes), "
         "with replacement between steps; a step may be empty; sums are divided by the expected batch"
+    ),
+    "allocation": (
+        "in every pass of 1 / rate steps each record takes part in exactly one step, drawn uniformly and independently "
+        "of all other records and passes; a step may be empty; sums are divided by the expected batch"
     ),
     "fixed": "every step takes a new uniformly random set of exactly the batch size, without replacement",
     "none": "every step uses all records",
@@ -169,6 +174,7 @@ def _guaranteed(
             "kind": plan.sampling.kind,
             "rate": plan.sampling.rate,
             "batch": plan.batch,
+            **({"pass_steps": plan.sampling.pass_steps} if plan.sampling.kind == "allocation" else {}),
             "implemented": release.drawn or DRAWN[plan.sampling.kind],
         },
         "noise": {
@@ -255,7 +261,10 @@ def _figure(row: dict[str, Any]) -> str:
 def _facts(statement: dict[str, Any]) -> list[tuple[str, str]]:
     """The rows of the table of a private training."""
     sampling, noise, delta = statement["sampling"], statement["noise"], statement["delta"]
-    batch = f"(batch {sampling['batch']} of {statement['data']['records']})"
+    size = sampling["batch"] if isinstance(sampling["batch"], int) else f"{sampling['batch']:g}"
+    batch = f"(batch {size} of {statement['data']['records']})"
+    passes = f", passes of {sampling['pass_steps']} steps" if "pass_steps" in sampling else ""
+    cut = [f"; {CutPass(**cut)}" for cut in statement.get("cut_passes", ())]
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} {batch}"
     method = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
     largest = f" to {noise['standard_deviation_at_most']:g}" if "standard_deviation_at_most" in noise else ""
@@ -263,9 +272,9 @@ def _facts(statement: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("protected", statement["unit"]),
         ("neighbours", f"{statement['adjacency']}: {statement['adjacency_means']}"),
-        ("sampling accounted", f"{sampling['kind']}{rate}"),
+        ("sampling accounted", f"{sampling['kind']}{rate}{passes}"),
         ("sampling run", sampling["implemented"]),
-        ("steps", str(statement["steps"])),
+        ("steps", f"{statement['steps']}{''.join(cut)}"),
         ("delta", f"{delta['value']:g} = {delta['meaning']}"),
         ("clipped", f"{noise['clipped']}, to an l2 norm of {noise['clip']:g}{method}"),
         ("noise", f"{deviation} on {noise['of']} (multiplier {noise['multiplier']:g})"),

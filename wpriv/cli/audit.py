@@ -1,0 +1,75 @@
+"""wpriv audit"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wpriv.cli import flags, train
+from wpriv.errors import UsageError
+
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method", metavar="NAME", help="one-run (many canaries) or two-worlds (many runs, one canary each)."
+    ),
+]
+Canaries = Annotated[
+    int | None,
+    typer.Option("--canaries", metavar="M", help="Canaries of each run (default 2000, at most one for each weight)."),
+]
+Runs = Annotated[
+    int | None, typer.Option("--runs", metavar="R", help="Number of trainings (default 1; for two-worlds 200).")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Folder of the results (default results/<name>-audit).")
+]
+
+
+def command(
+    recipe: train.Recipe,
+    method: Method = "one-run",
+    canaries: Canaries = None,
+    runs: Runs = None,
+    device: train.Device = "cpu",
+    out: Out = None,
+    changes: train.Set = None,
+    quick: train.Quick = False,
+    data_root: train.Root = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Train with canaries and bound eps from below at 95% confidence, beside the certified bracket.
+
+    Exit code 1 where the lower bound exceeds the certified upper end: the training is not as private as certified.
+
+    wpriv audit quick/digits
+
+    wpriv audit dpsgd/mnist --canaries 10000 --device cuda
+    """
+    # idle threads of torch would spin on processors that other jobs could use
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from wpriv.cli import audit_output, terminal
+    from wpriv.run.audit import audit
+    from wpriv.run.training import train as training
+
+    if device not in ("cpu", "cuda"):
+        raise UsageError(f"--device must be cpu or cuda; found {device!r}")
+    loaded = training.recipe_of(recipe, quick=quick, changes=train.changed_keys(changes or []))
+    default = training.default_out(loaded)
+    folder = out or default.with_name(f"{default.name}-audit")
+    with terminal.counting("audit") as counting:
+        result = audit.run(
+            loaded,
+            folder,
+            method=flags.folded(method) or method,
+            canaries=canaries,
+            runs=runs,
+            device=device,
+            root=data_root,
+            counting=counting,
+        )
+    audit_output.print_audit(result, as_json)
+    result.require()

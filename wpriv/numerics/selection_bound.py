@@ -1,0 +1,150 @@
+"""Bounds of the privacy profile of the best of K runs from that of one run; docs/theory/tuning.md has the proofs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from wpriv.numerics.arrays import Array
+
+# relative allowance for the rounding of all sums here
+ROUNDING = 1e-10
+# points of the lines below which the profile is integrated, and the smallest of them, in units of 1 / E[K]
+CELLS, SMALLEST = 1500, 1e-5
+# thresholds of a lower bound, and the number of cells for the size of a set at each
+THRESHOLDS, SIZES = 80, 300
+
+# beyond this eps an upper bound keeps its value
+MAX_EXPONENT = 600.0
+
+Function = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class ProfileTable:
+    """Bounds of the privacy profile of one run, for both orders of the neighbours, at increasing eps from 0.
+
+    Args:
+        eps: [k] in nats, the first 0. upper, lower: [k] bounds of the larger of the two deltas; both do not increase.
+    """
+
+    eps: Array
+    upper: Array
+    lower: Array
+
+    def hockey_stick(self, t: Array) -> Array:
+        """Bound E_Q[(dP/dQ - t)_+] from above at t > 0, by chords of the table and beyond it by its last value.
+
+        The profile is convex as a function of t = e^eps, so that chords of upper bounds are upper bounds.
+        """
+        t = np.asarray(t, dtype=float)
+        above = np.interp(np.maximum(t, 1 / np.maximum(t, 1e-300)), np.exp(self.eps), self.upper)
+        return np.asarray(np.where(t >= 1, above, 1 - np.minimum(t, 1) * (1 - above)))
+
+    def lines(self) -> tuple[Array, Array]:
+        """Lines (a, b), of falling slope, below which lies the largest Q(S) at P(S) = x: Q(S) <= a x + b.
+
+        Q(S) <= e^eps P(S) + delta(eps), and the same of the complement: 1 - P(S) <= e^eps (1 - Q(S)) + delta(eps).
+        """
+        t = np.exp(self.eps)
+        a = np.concatenate([t[::-1], 1 / t[1:]])
+        return a, np.concatenate([self.upper[::-1], 1 - (1 - self.upper[1:]) / t[1:]])
+
+    def reachable(self, x: Array) -> tuple[Array, Array]:
+        """Bound the largest Q(S) at P(S) = x by the least of ``lines`` and 1; return it with the slope of that line."""
+        a, b = self.lines()
+        heights = a[:, None] * np.asarray(x, dtype=float) + b[:, None]
+        best, least = heights.argmin(axis=0), heights.min(axis=0)
+        return np.minimum(least, 1.0), np.where(least < 1, a[best], 0.0)
+
+    def kinks(self) -> Array:
+        """Where consecutive lines cross, as far as that is inside (0, 1)."""
+        a, b = self.lines()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = np.diff(b) / -np.diff(a)
+        return np.asarray(x[(x > 0) & (x < 1)])
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Bounds of the profile of the best of K runs, for the worst order of the outcomes.
+
+    Args:
+        table: bounds of the profile of one run. slope: x -> f'(1 - x), f the generating function of K; log_fall: minus
+            the derivative of its logarithm; reach: x -> 1 - f(1 - x).
+    """
+
+    table: ProfileTable
+    slope: Function
+    log_fall: Function
+    reach: Function
+
+    @cached_property
+    def _lines(self) -> tuple[Array, Array]:
+        """Lines (a, b): on cells of x, sup (slope(x) t - c slope(g(x))) is at most max (a t - c b), for all c, t > 0.
+
+        slope is convex and falls; on a cell it is at most its chord, and slope(g(x)) at least the tangent, at the
+        middle, of slope along a line above g. Their difference is linear, so that the ends of the cell suffice.
+        """
+        mean = float(self.slope(np.zeros(1))[0])
+        cells = np.geomspace(SMALLEST / max(mean, 1.0), 1.0, CELLS)
+        x = np.unique(np.concatenate([[0.0], cells, self.table.kinks()]))
+        a = self.slope(x)
+        middle, half = (x[1:] + x[:-1]) / 2, np.diff(x) / 2
+        g, steepness = self.table.reachable(middle)
+        height = self.slope(g)
+        fall = height * self.log_fall(g) * steepness * half
+        return np.concatenate([a[:-1], a[1:]]), np.maximum(np.concatenate([height + fall, height - fall]), 0.0)
+
+    def upper(self, eps: float) -> float:
+        """An upper bound of delta at eps: E_Q phi(dP/dQ), phi the maximum of 0 and of the lines, by its kinks."""
+        slopes, heights = self._lines
+        a, kinks = _envelope(slopes, math.exp(min(eps, MAX_EXPONENT)) * heights)
+        weights = np.diff(np.concatenate([[0.0], a]))
+        integral = float(weights @ self.table.hockey_stick(kinks))
+        # all runs together differ with probability at most reach(delta(0)), by coupling each of them
+        every = float(self.reach(np.minimum(self.table.upper[:1], 1.0))[0])
+        return min(1.0, min(integral, every) * (1 + ROUNDING))
+
+    def lower(self, eps: float) -> float:
+        """A lower bound of delta at eps: that of a score that prefers a set S of large losses to all other outcomes.
+
+        S = {loss > e} has P(S) - e^e Q(S) = delta(e), and P(S) - e^e' Q(S) <= delta(e') for e' < e, which bounds Q(S).
+        The best run is in S with probability reach(P(S)), and reach(Q(S)) on the neighbour. The smallest difference
+        over all admitted Q(S) counts, on cells that bound it from below; of all e tried the largest.
+        """
+        table, t = self.table, np.exp(self.table.eps)
+        chosen = np.flatnonzero(table.lower > 0)
+        chosen = chosen[:: max(1, chosen.size // THRESHOLDS)]
+        if chosen.size == 0:
+            return 0.0
+        d, e = table.lower[chosen][:, None], t[chosen][:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bounds = (table.upper[None, :] - d) / (e - t[None, :])
+        most = np.minimum(np.where(t[None, :] < e, bounds, np.inf).min(axis=1, keepdims=True), (1 - d) / e)
+        q = most * np.concatenate([[0.0], np.geomspace(1e-5, 1.0, SIZES)])
+        best = self.reach(np.minimum(d + e * q[:, :-1], 1.0)) * (1 - ROUNDING)
+        other = self.reach(np.minimum(q[:, 1:], 1.0)) * (1 + ROUNDING)
+        return max(0.0, float(np.max(np.min(best - math.exp(min(eps, MAX_EXPONENT)) * other, axis=1))))
+
+
+def _envelope(slopes: Array, heights: Array) -> tuple[Array, Array]:
+    """The maximum of 0 and of the lines slopes t - heights, t > 0: increasing slopes, and where each line begins."""
+    order = np.lexsort((heights, slopes))
+    hull = [(0.0, 0.0, 0.0)]  # slope, height, beginning
+    for a, b in zip(slopes[order].tolist(), heights[order].tolist(), strict=True):
+        if a <= hull[-1][0]:
+            continue  # of lines of one slope the highest came first
+        while True:
+            a0, b0, start = hull[-1]
+            begin = (b - b0) / (a - a0)
+            if begin > start or len(hull) == 1:
+                break
+            hull.pop()
+        hull.append((a, b, begin))
+    lines = np.array(hull[1:])
+    return lines[:, 0], lines[:, 2]

@@ -1,0 +1,223 @@
+"""Private tuning: the guarantee of the best of K runs, K random, from the certified profile of one run.
+
+``docs/theory/tuning.md`` has the theorem and its proof; ``wpriv/numerics/selection_bound.py`` computes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, Guarantee
+from wpriv.core.process import Process
+from wpriv.core.repeats import FixedRuns, Repeats, parse
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.root_finding import smallest_meeting
+from wpriv.numerics.safe_rounding import echo, text
+from wpriv.numerics.selection_bound import ProfileTable, Selection
+from wpriv.run.accounting import evaluate
+
+SOURCE = "the best of K runs: Koskela, Redberg, Wang 2024 and Papernot, Steinke 2022, sharpened (docs/theory/tuning.md)"
+# points of the profile of one run, and the largest eps at which it is used
+POINTS, LARGEST_EPS = 160, 300.0
+# times that the points are laid anew, up to where delta is as small as the answer before
+PASSES = 4
+# relative width asked of the profile of one run: its bracket is wider than this anyway after the selection
+PROFILE_TOL = 1e-5
+SELECTED = (
+    "the best of K runs is released, K {number} with mean {mean:g}, drawn afresh and independently of the records and "
+    "of all results; K itself, the other runs and their scores are never shown"
+)
+
+
+def answer(
+    process: Process,
+    accountant: str,
+    repeats: str | Repeats,
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    tol: float,
+) -> Guarantee:
+    """The guarantee of the best of K runs at one eps or delta, with that of one run and of the release of all runs.
+
+    ``extra["repeats"]`` has the distribution, and ``one_run`` and ``all_runs``: the answer for a single run, and for
+    the mean number of runs (rounded) if every one were released; None where the accountant has none.
+
+    Raises:
+        UsageError: the distribution is not written as one. Unsupported: a fixed number of runs, or no proven curve.
+    """
+    try:
+        chosen = parse(repeats)
+    except FixedRuns as error:
+        raise _fixed(process, accountant, error, eps, delta, tol) from None
+    row = evaluate.ask(curve_of(process, accountant, tol, chosen), eps=eps, delta=delta)
+    unknown = "delta" if delta is None else "epsilon"
+    others = {
+        name: _figure(process, accountant, n, eps, delta, tol, unknown)
+        for name, n in (("one_run", 1), ("all_runs", max(1, round(chosen.mean))))
+    }
+    return with_note(row, chosen, **others)
+
+
+def with_note(row: Guarantee, repeats: Repeats, **figures: float | None) -> Guarantee:
+    """The guarantee with the distribution in ``extra["repeats"]``, and what it assumes in ``extra["reading"]``."""
+    note = SELECTED.format(number=f"of a {repeats.kind} distribution", mean=repeats.mean)
+    return row.with_extra(reading=[note], repeats={**repeats.describe(), **figures})
+
+
+def curve_of(process: Process, accountant: str, tol: float, repeats: str | Repeats | None) -> Curve:
+    """The curve of a process, or of the best of K runs of it."""
+    return of_best(evaluate.curve(process, accountant, tol if repeats is None else max(tol, PROFILE_TOL)), repeats)
+
+
+def of_best(curve: Curve, repeats: str | Repeats | None) -> Curve:
+    """The curve of the best of K runs, from that of one run; the same curve where ``repeats`` is None."""
+    return curve if repeats is None else repeated(curve, parse(repeats))
+
+
+def lines(repeats: dict[str, Any], unknown: str) -> list[str]:
+    """What one run, and the release of all runs, would cost, in words."""
+    name = "delta" if unknown == "delta" else "eps"
+    one, every = repeats["one_run"], repeats["all_runs"]
+    words = [] if one is None else [f"one run alone: {name} = {text(one, up=True)}"]
+    count = max(1, round(repeats["mean"]))
+    return words + (
+        [] if every is None or count == 1 else [f"{count} runs, all of them released: {name} = {text(every, up=True)}"]
+    )
+
+
+def _figure(
+    process: Process, accountant: str, runs: int, eps: float | None, delta: float | None, tol: float, unknown: str
+) -> float | None:
+    """The safe end for a number of runs that are all released; None where the accountant has no answer."""
+    try:
+        steps = tuple(dataclasses.replace(step, n=step.n * runs) for step in process.steps)
+        row = evaluate.ask(
+            evaluate.curve(process.with_steps(steps), accountant, max(tol, PROFILE_TOL)), eps=eps, delta=delta
+        )
+    except (Unsupported, UsageError):
+        return None
+    return float(getattr(row, unknown).safe)
+
+
+def _fixed(
+    process: Process,
+    accountant: str,
+    error: FixedRuns,
+    eps: float | None,
+    delta: float | None,
+    tol: float,
+) -> Unsupported:
+    """The refusal of a fixed number of runs, with what composition gives for it."""
+    unknown = "delta" if delta is None else "epsilon"
+    value = None if error.runs is None else _figure(process, accountant, error.runs, eps, delta, tol, unknown)
+    if value is None:
+        return Unsupported(str(error))
+    name, at = ("eps", f"delta = {echo(delta)}") if delta is not None else ("delta", f"eps = {echo(eps or 0.0)}")
+    return Unsupported(
+        f"{error}. All {error.runs} runs together have {name} = {text(value, up=True)} at {at} by {accountant}"
+    )
+
+
+def repeated(curve: Curve, repeats: Repeats) -> Curve:
+    """The curve of the best of K runs of the process of ``curve``, by any score that a run itself reveals.
+
+    Args:
+        curve: of one run; a rigorous one of (eps, delta)-DP.
+    Returns:
+        A curve of claim upper-bound; its lower end is that of the score for which it costs most among those tried.
+    Raises:
+        Unsupported: the curve is no such guarantee.
+    """
+    if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
+        raise Unsupported(
+            f"`repeats` needs a proven curve of (eps, delta)-DP of one run; {curve.accountant} gives one of "
+            f"{curve.notion}, claim {curve.claim}. Use `accountant='pld'` or `accountant='rdp'`"
+        )
+    mean = float(repeats.mean)
+
+    def epsilon(delta: float) -> Bracket:
+        # where one run has distinguishing events, a smaller delta has no eps
+        tops = (_top(curve, share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
+        selection = _selection(curve, repeats, next((top for top in tops if top > 0), 0.0))
+        high, low = _solved(selection, delta)
+        # a score that ranks all runs alike releases one of them, if any
+        alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
+        return Bracket(high, min(max(low, alike), high), high)
+
+    def delta(eps: float) -> Bracket:
+        top = max(1.25 * eps, _top(curve, 1e-3))
+        high, low = 1.0, 0.0
+        for _ in range(PASSES):
+            selection = _selection(curve, repeats, top)
+            before, high = high, min(high, selection.upper(eps))
+            low = max(low, selection.lower(eps))
+            top = _top(curve, max(0.03 * high / max(mean, 1.0), 1e-100))
+            if top == 0 or not 0 < high < 0.99 * before:
+                break
+        alike = float(repeats.reach(1.0)) * _bracket(curve, eps)[0] * (1 - 1e-12)
+        return Bracket(high, min(max(low, alike), high), high)
+
+    source = f"{curve.source}; {SOURCE}"
+    return dataclasses.replace(
+        curve, claim="upper-bound", source=source, delta_bracket=delta, epsilon_bracket=epsilon, tol=None
+    )
+
+
+def _solved(selection: Selection, delta: float) -> tuple[float, float]:
+    """The upper and a lower end of eps at delta."""
+    guess = float(selection.table.eps[-1])
+    limit = 4 * LARGEST_EPS
+    if selection.upper(limit) > delta:
+        return math.inf, 0.0
+    high = smallest_meeting(lambda eps: selection.upper(eps) - delta, guess, high=limit, rtol=1e-9)
+    # where the lower bound exceeds delta, eps is too small; the last eps tried that does is a lower end
+    low, step = 0.0, high / 2
+    for _ in range(40):
+        if selection.lower(low + step) > delta:
+            low += step
+        step /= 2
+    return high, low
+
+
+def _lower_epsilon(curve: Curve, delta: float) -> float:
+    """The lower end of the eps of one run; 0 where none is known."""
+    try:
+        return float(curve.epsilon_bracket(delta).lower or 0.0) if delta < 1 else 0.0
+    except Unsupported:
+        return 0.0
+
+
+def _top(curve: Curve, delta: float) -> float:
+    """The eps of one run at a small delta; 0 where none is known."""
+    try:
+        value = float(curve.epsilon_bracket(min(max(delta, 1e-290), 0.5)).safe)
+    except Unsupported:
+        return 0.0
+    return value if math.isfinite(value) else 0.0
+
+
+def _selection(curve: Curve, repeats: Repeats, top: float) -> Selection:
+    """The bounds of the best run, from points of the profile of one run up to ``top``."""
+    if top > LARGEST_EPS:
+        raise Unsupported(
+            f"`repeats` needs the profile of one run, whose eps is {text(top, up=True)} here: beyond {LARGEST_EPS:g} "
+            f"no bound is computed. Add noise, or run fewer steps"
+        )
+    grid = np.linspace(0.0, max(top, 1e-9), POINTS)
+    points = [_bracket(curve, float(eps)) for eps in grid]
+    upper = np.minimum.accumulate([high for _, high in points])
+    lower = np.minimum(np.maximum.accumulate([low for low, _ in points][::-1])[::-1], upper)
+    return Selection(ProfileTable(grid, upper, lower), repeats.slope, repeats.log_fall, repeats.reach)
+
+
+def _bracket(curve: Curve, eps: float) -> tuple[float, float]:
+    try:
+        bracket = curve.delta_bracket(eps)
+    except Unsupported:
+        return 0.0, 1.0
+    return float(bracket.lower or 0.0), min(1.0, float(bracket.safe))

@@ -1,0 +1,257 @@
+"""The verb ``audit``: an empirical lower bound of eps from trainings with canaries, beside the certified bracket."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wpriv._version import __version__
+from wpriv.config import yaml_document
+from wpriv.config.recipe import Recipe
+from wpriv.core.guarantee import STATISTICAL, Guarantee
+from wpriv.errors import CheckFailed, UnknownName, UsageError
+from wpriv.files import durable_writes
+from wpriv.run.accounting import evaluate
+from wpriv.run.audit import audited_training, coin_tests
+from wpriv.run.audit.audited_training import Outcome
+from wpriv.run.audit.coin_tests import CONFIDENCE, Test
+from wpriv.run.results import file_names, plot, write
+from wpriv.run.training import load_data, plan
+from wpriv.run.training import train as training
+
+SCHEMA = "wpriv.audit/1"
+CANARIES = 2000
+"""The number of canaries of a training with enough weights, where none is given."""
+RUNS = {"one-run": 1, "two-worlds": 200}
+"""The methods, and the number of trainings of each where none is given."""
+MAX_RUNS = 100_000
+CONSISTENT, VIOLATED = "consistent", "VIOLATED"
+ANSWER, TABLE, FIGURE = "audit.json", "audit.csv", "audit"
+SOURCES = {
+    "one-run": "Steinke, Nasr, Jagielski 2023 (one training, many canaries); Theorem 1 of docs/theory/audits.md",
+    "two-worlds": "Clopper, Pearson 1934; Jagielski, Ullman, Oprea 2020; Theorem 2 of docs/theory/audits.md",
+}
+NOT_PRIVATE = (
+    "the audit computes with the records and the coins of the canaries without noise: its files are not covered by the "
+    "certified guarantee of the training"
+)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The answer of an audit.
+
+    Args:
+        certified: the certified bracket of eps of the releases in the ledgers of the trainings.
+        tests: all of them; together they err with a chance of at most 5%. method: one-run or two-worlds.
+        canaries: of each training. runs: number of trainings.
+        files: what was written.
+    """
+
+    recipe: str
+    certified: Guarantee
+    tests: tuple[Test, ...]
+    method: str
+    canaries: int
+    runs: int
+    files: tuple[Path, ...] = ()
+
+    @property
+    def best(self) -> Test:
+        """The test with the largest lower bound."""
+        return max(self.tests, key=lambda test: test.epsilon_at_least)
+
+    @property
+    def violated(self) -> bool:
+        """Whether the lower bound exceeds the certified upper end."""
+        return self.best.epsilon_at_least > self.certified.epsilon.safe
+
+    def require(self) -> None:
+        """Raise if the audit contradicts the certified bracket.
+
+        Raises:
+            CheckFailed: it does.
+        """
+        if self.violated:
+            raise CheckFailed(
+                f"the audit's lower bound {self.best.epsilon_at_least:g} exceeds the certified upper end "
+                f"{self.certified.epsilon.safe:.6g}: the training is not as private as certified"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the answer as JSON holds it."""
+        row = self.certified.as_dict()
+        return {
+            "schema": SCHEMA,
+            "recipe": self.recipe,
+            "claim": STATISTICAL,
+            "epsilon_at_least": self.best.epsilon_at_least,
+            "confidence": CONFIDENCE,
+            "delta": row["delta"],
+            "certified": {
+                key: row[key] for key in ("claim", "accountant", "epsilon", "epsilon_lower", "epsilon_upper")
+            },
+            "verdict": VIOLATED if self.violated else CONSISTENT,
+            "gap": self.certified.epsilon.safe - self.best.epsilon_at_least,
+            "method": self.method,
+            "canaries": self.canaries,
+            "runs": self.runs,
+            "adjacency": row["adjacency"],
+            "process": row["process"],
+            "tests": [asdict(test) for test in self.tests],
+            "source": SOURCES[self.method],
+            "warnings": [*row["warnings"], NOT_PRIVATE],
+            "version": __version__,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the table: a row for each test, with the certified bracket beside it."""
+        bracket = self.certified.epsilon
+        ends = {"certified_lower": bracket.lower, "certified_upper": bracket.safe}
+        return [{**asdict(test), **ends} for test in self.tests]
+
+
+def audit(
+    recipe: str | Path,
+    *,
+    out: str | Path | None = None,
+    method: str = "one-run",
+    canaries: int | None = None,
+    runs: int | None = None,
+    device: str = "cpu",
+    set: Mapping[str, Any] | None = None,
+    quick: bool = False,
+    data_root: str | Path | None = None,
+) -> Audit:
+    """Train a recipe with canaries, and bound its eps from below at 95% confidence.
+
+    Args:
+        recipe: a path, or the name of a shipped recipe, of kind train.
+        out: folder of the results; None to write none.
+        method: ``one-run`` guesses the coins of many canaries of one training; ``two-worlds`` trains many times with
+            one canary each, and measures the rates of a test whose threshold the first half of the trainings sets.
+        canaries: of each training with ``one-run``; by default 2000, or as many as the model has weights.
+        runs: number of trainings, by default 1, or 200 with ``two-worlds``.
+        device: ``cpu`` or ``cuda``.
+        set, quick, data_root: as in ``train``.
+    Returns:
+        The Audit. ``Audit.require()`` raises if it contradicts the certified bracket.
+    Raises:
+        UsageError: the recipe is faulty, an argument is out of range, or ``out`` holds other files.
+        Unsupported: the training has no privacy, or is of a kind that cannot be audited.
+        MissingResource: the data set or the device is missing.
+    """
+    return run(
+        training.recipe_of(recipe, quick=quick, changes=set or {}),
+        None if out is None else Path(out),
+        method=method,
+        canaries=canaries,
+        runs=runs,
+        device=device,
+        root=data_root,
+    )
+
+
+def run(
+    recipe: Recipe,
+    out: Path | None,
+    *,
+    method: str = "one-run",
+    canaries: int | None = None,
+    runs: int | None = None,
+    device: str = "cpu",
+    root: str | Path | None = None,
+    counting: Callable[[int, int], None] | None = None,
+) -> Audit:
+    """Audit a validated recipe of kind train; see ``audit``.
+
+    Args:
+        counting: called with the steps done and the steps of all trainings.
+    """
+    _check(recipe, method, canaries, runs)
+    runs = runs or RUNS[method]
+    if out is not None:
+        _refuse_other_files(out)
+    data = load_data.data(recipe, root)
+    job = plan.plan(recipe, load_data.sizes_of(recipe, data))
+    audited_training.require_auditable(job)
+    seed = job.train.seed if job.train.seed is not None else secrets.randbits(64)
+    number_of_canaries = 1 if method == "two-worlds" else canaries or CANARIES
+    outcomes = []
+    for number in range(1, runs + 1):
+
+        def on_step(step: int, done: int = (number - 1) * job.steps) -> None:
+            if counting is not None:
+                counting(done + step, runs * job.steps)
+
+        outcomes.append(
+            audited_training.train(
+                job,
+                data,
+                canaries=number_of_canaries,
+                fewer=canaries is None,
+                run=number,
+                seed=seed,
+                device=device,
+                on_step=on_step,
+            )
+        )
+    return _concluded(recipe, job, outcomes, method, out)
+
+
+def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) -> None:
+    """Refuse arguments that are out of range, sweeps, and tasks that cannot be audited.
+
+    Raises:
+        UsageError: there is such an argument, or a sweep. Unsupported: there is such a task.
+    """
+    if recipe.training is not None and recipe.training.sweep is not None:
+        raise UsageError(f"{recipe.name} is a sweep of several trainings, and an audit is of one: set its keys instead")
+    audited_training.require_task(recipe)
+    if method not in RUNS:
+        raise UnknownName("method", method, tuple(RUNS))
+    if method == "two-worlds" and canaries not in (None, 1):
+        raise UsageError(f"`method='two-worlds'` trains with one canary at a time; found `canaries={canaries}`")
+    if canaries is not None and canaries < 1:
+        raise UsageError(f"`canaries` must be at least 1; found {canaries}")
+    least = 8 if method == "two-worlds" else 1
+    if runs is not None and not least <= runs <= MAX_RUNS:
+        raise UsageError(f"`runs` must be from {least} to {MAX_RUNS} with the method {method}; found {runs}")
+
+
+def _refuse_other_files(out: Path) -> None:
+    """Refuse a folder of other files, before the training; an earlier audit is replaced.
+
+    Raises:
+        UsageError: the folder holds something else than an audit.
+    """
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / ANSWER).is_file())):
+        raise UsageError(f"{out} holds other files than those of an audit. Name another folder with `out`")
+
+
+def _concluded(recipe: Recipe, job: plan.Plan, outcomes: list[Outcome], method: str, out: Path | None) -> Audit:
+    """Account for the ledgers, bound eps from below and write the results."""
+    private = job.private
+    assert private is not None
+    assert private.delta is not None
+    process = outcomes[0].process
+    tol = evaluate.answer_tol(process)
+    certified = evaluate.ask(evaluate.curve(process, plan.ACCOUNTANT, tol), delta=private.delta)
+    tests = coin_tests.METHODS[method](outcomes, private.delta)
+    result = Audit(recipe.name, certified, tests, method, len(outcomes[0].coins), len(outcomes))
+    return result if out is None else _written(result, recipe, out)
+
+
+def _written(result: Audit, recipe: Recipe, out: Path) -> Audit:
+    """Write recipe, answer, table and figure; the answer is last."""
+    durable_writes.make_folder(out)
+    durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
+    durable_writes.replace(out / TABLE, write.csv_text(result.rows()))
+    files = [out / ANSWER, out / TABLE, out / file_names.RECIPE]
+    files += plot.draw(result.rows(), [plot.View(figure=FIGURE, title=recipe.name)], out, ("png",), stem=FIGURE)
+    durable_writes.replace(out / ANSWER, json.dumps({**result.as_dict(), **write.provenance()}, indent=2) + "\n")
+    return replace(result, files=tuple(files))
