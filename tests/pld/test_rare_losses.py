@@ -145,3 +145,8 @@ def test_bulks_that_matter_are_not_left_out():
     steps = Composition([(poisson(GaussPair(1 / 4), 0.01), 65536)])
     steps.delta(1.0, 1e-3)
     assert rare_losses.rare_losses_delta(steps.steps, 1.0) is None
+
+
+def test_losses_as_small_as_the_rounding_of_probabilities_are_refused_and_not_certified():
+    with pytest.raises(Unsupported, match="rounding"):
+        composition(1e-12, 0.6, 100).delta(0.0, 1e-5)

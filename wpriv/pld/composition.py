@@ -58,6 +58,7 @@ class Composition:
         self._deepest_log_delta = math.inf
         self._question_start, self._question_seconds = 0.0, constants.QUESTION_CPU_SECONDS
         self._accepted_error = math.inf
+        self._answered = False
 
     def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper delta at eps.
@@ -195,6 +196,7 @@ class Composition:
 
     def _by_rare_losses(self, eps: float | None, delta: float | None, tol: float) -> tuple[tuple[float, float], bool]:
         """The bracket where few large losses decide, and whether it is narrow enough; (0, inf) where they do not."""
+        self._answered = False
         at = rare_losses_epsilon(self.steps, delta) if eps is None and delta is not None else eps
         alone = None if at is None else rare_losses_delta(self.steps, at)
         if at is None or alone is None:
@@ -209,6 +211,7 @@ class Composition:
             self.steps, at, delta or alone, tol, delta is not None, read, self._out_of_time
         )
         self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], *composed]
+        self._answered = bool(composed) and best[1] < math.inf
         return best, best[1] - best[0] <= max(tol, constants.RARE_WIDTH) * best[1] < math.inf
 
     def _lenient_error(self, eps: float, best: tuple[float, float], sufficient_upper: float) -> float:
@@ -250,6 +253,10 @@ class Composition:
         Raises:
             Unsupported: nothing fits, and nothing was composed before for this question.
         """
+        if math.sqrt(self.steps.cumulants(0.0).variance) < constants.MIN_COMPOSED_DEVIATION:
+            if self._answered:
+                return None
+            raise Unsupported("pld finds losses so small that the rounding of probabilities would decide. Use rdp")
         candidates = [error * constants.COARSENING_FACTOR**attempt for attempt in range(constants.COARSENING_ATTEMPTS)]
         errors = [candidate for candidate in candidates if candidate < self._accepted_error]
         refusal: Unsupported | None = None
@@ -268,7 +275,7 @@ class Composition:
                         return composition
                 except Unsupported as reason:
                     refusal = reason
-        if refusal is not None and math.isinf(self._accepted_error):
+        if refusal is not None and math.isinf(self._accepted_error) and not self._answered:
             raise refusal
         return None
 

@@ -77,6 +77,9 @@ ATTEMPTS_OUT_OF_TIME = 5
 RETAINED_COMPOSITIONS = 4
 
 # ---- choice of the question's scale (composition.py): width and speed ----
+# least standard deviation (nats) of a composed loss that is certified, but for rare large losses: below it the rounding
+# of probabilities near 1/2 exceeds what is allowed for
+MIN_COMPOSED_DEVIATION = 1e-9
 # largest eps (nats) that is certified
 MAX_CERTIFIED_EPS = 1e6
 # ln of the smallest delta that a tilt is chosen for, and of the delta first assumed where eps is given
@@ -251,7 +254,8 @@ RARE_TILTS, RARE_SHARE_ROUNDING = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7,
 # cells of the window times distinct steps, halvings of the range of eps that is searched, compositions tried, factor on
 # the error where one does not fit, and the width that is narrow enough not to try other ways
 MAX_RARE_CELLS, RARE_EPS_BISECTIONS, MAX_RARE_COMPOSITIONS, RARE_COARSENING, RARE_WIDTH = 1 << 20, 16, 5, 6.0, 1e-5
-# share of the tolerance aimed at
+# width of the first bracket from which on none finer is tried, and share of the tolerance aimed at
+HOPELESS_RARE_WIDTH = 0.05
 RARE_ACCURACY_SHARE = 0.4
 
 # ---- convolution (lattice/convolve.py, spectra.py): speed and width ----

@@ -79,7 +79,7 @@ def bracket_rare_losses(
         composed = [composition]
         best = max(best[0], low), min(best[1], high)
         width = (best[1] - best[0]) / best[1] if 0 < best[1] < math.inf else 1.0
-        if width <= tol or out_of_time():
+        if width <= tol or width > constants.HOPELESS_RARE_WIDTH or out_of_time():
             break
         relative *= max(0.8 * tol / width, 0.01)
     return best, composed
