@@ -290,7 +290,7 @@ FINEST_NODE_SPACING, ATOM_NODE_DISTANCE = 1e-6, 0.25
 
 # ---- inversion of the transform (transform/inversion.py, atomic_transforms.py): speed and width ----
 # products of a frequency and an atom that one composition may cost, and up to which no frequency is omitted
-MAX_TRANSFORM_WORK, CHEAP_TRANSFORM_WORK = 1_000_000_000, 20_000_000
+MAX_TRANSFORM_WORK, CHEAP_TRANSFORM_WORK = 700_000_000, 20_000_000
 # frequencies below the edge of the kernel beyond which a composition is refused
 MAX_KERNEL_FREQUENCIES = 30_000_000
 # tilts at which wrap-around is bounded, relative to the contour's, in units of 1 / standard deviation

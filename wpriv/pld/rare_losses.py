@@ -11,12 +11,8 @@ from collections.abc import Callable
 
 from wpriv.errors import Unsupported
 from wpriv.pld import constants
-from wpriv.pld.lattice.compose_rare_losses import (
-    compose_rare_losses,
-    rare_cut,
-    single_loss_delta,
-    single_loss_slope,
-)
+from wpriv.pld.lattice.compose_rare_losses import compose_rare_losses
+from wpriv.pld.single_losses import rare_cut, single_loss_delta, single_loss_slope
 from wpriv.pld.step_groups import Steps
 from wpriv.pld.two_sided import TwoSidedComposition
 
