@@ -62,12 +62,12 @@ def stop_after(monkeypatch, steps):
     """Makes the next training stop by itself."""
     from wpriv.engine.loop import Engine
 
-    real = Engine.run
+    real = Engine.batches
 
     def stopped(self, **how):
         return real(self, **{**how, "stop": lambda: "a test" if self.steps_done == steps else None})
 
-    monkeypatch.setattr(Engine, "run", stopped)
+    monkeypatch.setattr(Engine, "batches", stopped)
 
 
 def statement(out):

@@ -258,8 +258,8 @@ def test_an_interrupted_run_resumes_with_the_same_results(name, root):
     step = Engine.step
     with pytest.MonkeyPatch.context() as patch:
 
-        def stopping(self):
-            step(self)
+        def stopping(self, indices):
+            step(self, indices)
             if self.steps_done == 2:
                 self.save()
                 raise Interrupted("a test")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -107,8 +106,9 @@ Repeats = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print a header and rows of comma-separated values.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the bare number, rounded to the safe side.")]
+# text, since typer loads pydantic for paths
 Certificate = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--certificate", metavar="FILE", help="Write what `wpriv verify` needs to re-prove the answer."),
 ]
 Explain = Annotated[

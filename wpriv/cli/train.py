@@ -120,7 +120,7 @@ def _train(
     dry_run: bool,
     as_json: bool,
     device: str,
-    certificate: Path | None,
+    certificate: str | None,
     **start: Any,
 ) -> None:
     from wpriv.cli import terminal, training_output

@@ -63,7 +63,7 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
     return data
 
 
-def write(row: Guarantee, path: Path) -> str:
+def write(row: Guarantee, path: str | Path) -> str:
     """Write the certificate of a guarantee, proven first if python-flint is installed; return a note on it.
 
     Raises:
@@ -72,7 +72,7 @@ def write(row: Guarantee, path: Path) -> str:
     data, note = of_guarantee(row, WIDTHS[0]), "not verified here, since python-flint is not installed"
     if importlib.util.find_spec("flint") is not None:
         data, note = _proven(row)
-    durable_writes.replace(path, json.dumps(data) + "\n")
+    durable_writes.replace(Path(path), json.dumps(data) + "\n")
     return f"{path}: ends {data['claim_width']:g} (relative) outside of the printed ones; {note}"
 
 

@@ -129,6 +129,8 @@ def _by_all(spec: dict[str, Any], adjacency: str, assumption: str) -> list[Inter
 
 def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
     """Random allocation, where the steps are whole passes of one over the rate."""
+    if not 0 < poisson["rate"] <= 1:
+        return []  # the first row refuses it
     steps = round(1 / poisson["rate"])
     if abs(1 / poisson["rate"] - steps) > 1e-3 or poisson["n"] % steps:
         return []
