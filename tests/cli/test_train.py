@@ -106,6 +106,12 @@ def test_a_training_that_promises_next_to_nothing_is_warned_about(recipe, tmp_pa
         )
 
 
+@pytest.mark.parametrize(("key", "words"), [("privacy.delta=0.1", "1 / records"), ("privacy.eps=100", "eps above 20")])
+def test_a_dry_run_warns_of_a_guarantee_that_means_next_to_nothing(recipe, capsys, key, words):
+    code, _, err = run(capsys, recipe, "--dry-run", "--set", key)
+    assert (code, words in err) == (0, True)
+
+
 def test_without_privacy_nothing_is_promised(recipe, tmp_path, capsys):
     code, out, _ = run(capsys, recipe, "--set", "privacy=none", "--out", "done")
     assert code == 0

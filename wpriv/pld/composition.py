@@ -20,6 +20,7 @@ from wpriv.pld import constants
 from wpriv.pld.adaptive_nodes import TailScan, scan_tails
 from wpriv.pld.chernoff_bound import chernoff_suffices
 from wpriv.pld.lattice.compose_on_lattices import compose_on_lattices
+from wpriv.pld.rare_losses import bracket_rare_losses, rare_losses_delta, rare_losses_epsilon
 from wpriv.pld.saddle_point import ApproximatePmf, Cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
 from wpriv.pld.stacking import group_pairs
 from wpriv.pld.step_groups import Steps
@@ -57,6 +58,7 @@ class Composition:
         self._deepest_log_delta = math.inf
         self._question_start, self._question_seconds = 0.0, constants.QUESTION_CPU_SECONDS
         self._accepted_error = math.inf
+        self._answered = False
 
     def delta(self, eps: float, tol: float, sufficient_upper: float = -1.0) -> tuple[float, float]:
         """Lower and upper delta at eps.
@@ -93,7 +95,10 @@ class Composition:
         if self._chernoff_suffices(eps, sufficient_upper):
             return 0.0, sufficient_upper
         tilt, accuracy = self._start_delta(eps, tol, sufficient_upper)
-        best, width, self._accepted_error = (0.0, 1.0), math.inf, math.inf
+        best, narrow = self._by_rare_losses(eps, None, tol)
+        best, width, self._accepted_error = (best[0], min(best[1], 1.0)), math.inf, math.inf
+        if narrow:
+            return _ordered(best)
         plain_variance = self.steps.cumulants(0.0).variance
         for _ in range(constants.MAX_REFINEMENTS):
             state = self.steps.cumulants(tilt)
@@ -150,13 +155,17 @@ class Composition:
         log_delta = math.log(delta - self.mass_at_plus_infinity)
         self._scan_tails(log_delta, tol)
         tilt = tilt_for_delta(self.steps.pmfs, self.counts, log_delta)
-        best, accuracy = (0.0, math.inf), constants.DISCRETIZATION_SHARE * tol
+        best, narrow = self._by_rare_losses(None, delta, tol)
+        if narrow:
+            return _ordered(best)
+        accuracy = constants.DISCRETIZATION_SHARE * tol
         # where rare large losses decide, ln delta falls less steeply than the tilt says, and errors of delta cost more
         # eps
         plain_variance = self.steps.cumulants(0.0).variance
         if self.steps.cumulants(tilt).variance > constants.RARE_LOSS_VARIANCE_RATIO * plain_variance:
             accuracy /= constants.RARE_LOSS_ERROR_DIVISOR
-        guess = width = self._accepted_error = math.inf
+        width = self._accepted_error = math.inf
+        guess = best[1]
         for _ in range(constants.MAX_REFINEMENTS):
             state = self.steps.cumulants(tilt)
             deviation = math.sqrt(state.variance)
@@ -184,6 +193,26 @@ class Composition:
                 break
             accuracy, width = accuracy * factor, (high - low) / high
         return _ordered(best)
+
+    def _by_rare_losses(self, eps: float | None, delta: float | None, tol: float) -> tuple[tuple[float, float], bool]:
+        """The bracket where few large losses decide, and whether it is narrow enough; (0, inf) where they do not."""
+        self._answered = False
+        at = rare_losses_epsilon(self.steps, delta) if eps is None and delta is not None else eps
+        alone = None if at is None else rare_losses_delta(self.steps, at)
+        if at is None or alone is None:
+            return (0.0, math.inf), False
+        if math.log(alone) < self._deepest_log_delta:
+            self._scan_tails(math.log(alone), tol)
+
+        def read(composition: TwoSidedComposition, slope: float) -> tuple[float, float]:
+            return composition.delta(at) if delta is None else composition.epsilon(delta, at, 1 / slope)
+
+        best, composed = bracket_rare_losses(
+            self.steps, at, delta or alone, tol, delta is not None, read, self._out_of_time
+        )
+        self.recent = [*self.recent[1 - constants.RETAINED_COMPOSITIONS :], *composed]
+        self._answered = bool(composed) and best[1] < math.inf
+        return best, best[1] - best[0] <= max(tol, constants.RARE_WIDTH) * best[1] < math.inf
 
     def _lenient_error(self, eps: float, best: tuple[float, float], sufficient_upper: float) -> float:
         """Error of eps allowed where only an upper end is needed and there is slack below the sufficient one."""
@@ -224,6 +253,10 @@ class Composition:
         Raises:
             Unsupported: nothing fits, and nothing was composed before for this question.
         """
+        if math.sqrt(self.steps.cumulants(0.0).variance) < constants.MIN_COMPOSED_DEVIATION:
+            if self._answered:
+                return None
+            raise Unsupported("pld finds losses so small that the rounding of probabilities would decide. Use rdp")
         candidates = [error * constants.COARSENING_FACTOR**attempt for attempt in range(constants.COARSENING_ATTEMPTS)]
         errors = [candidate for candidate in candidates if candidate < self._accepted_error]
         refusal: Unsupported | None = None
@@ -242,7 +275,7 @@ class Composition:
                         return composition
                 except Unsupported as reason:
                     refusal = reason
-        if refusal is not None and math.isinf(self._accepted_error):
+        if refusal is not None and math.isinf(self._accepted_error) and not self._answered:
             raise refusal
         return None
 

@@ -77,6 +77,9 @@ ATTEMPTS_OUT_OF_TIME = 5
 RETAINED_COMPOSITIONS = 4
 
 # ---- choice of the question's scale (composition.py): width and speed ----
+# least standard deviation (nats) of a composed loss that is certified, but for rare large losses: below it the rounding
+# of probabilities near 1/2 exceeds what is allowed for
+MIN_COMPOSED_DEVIATION = 1e-9
 # largest eps (nats) that is certified
 MAX_CERTIFIED_EPS = 1e6
 # ln of the smallest delta that a tilt is chosen for, and of the delta first assumed where eps is given
@@ -237,6 +240,24 @@ TILT_REDUCTION_VARIANCE_RATIO, TILT_REDUCTION_FACTORS = 50, (0.97, 0.94, 0.9, 0.
 # least share of the tilted mass that may decide delta, and the same per step and relative error
 MIN_DECISIVE_SHARE, MIN_DECISIVE_SHARE_PER_STEP = 1e-10, 1e-13
 
+# ---- rare large losses alone (lattice/compose_rare_losses.py): speed and width ----
+# kinds of steps and eps (nats) up to which it is tried, delta from which on single losses are not taken to decide, and
+# nats by which outcomes without a large loss stay below
+MAX_RARE_KINDS, MAX_RARE_EPS, MAX_RARE_DELTA, BULK_LOG_MARGIN = 8, 100.0, 0.1, -7.0
+# expected number of large losses from which on they are not rare
+MAX_RARE_JUMPS = 0.5
+# cuts tried, in units of eps; range and number of the tilts of Chernoff's bound, in units of 1 / cut
+RARE_CUTS, BULK_TILTS, BULK_TILT_COUNT = (0.9, 0.7, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02), (0.5, 400.0), 24
+# tilts tried, in units of the slope at eps; the share of delta in the outcomes with a large loss that is enough, in
+# units of the number of steps over the relative error allowed
+RARE_TILTS, RARE_SHARE_ROUNDING = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), 2e-11
+# cells of the window times distinct steps, halvings of the range of eps that is searched, compositions tried, factor on
+# the error where one does not fit, and the width that is narrow enough not to try other ways
+MAX_RARE_CELLS, RARE_EPS_BISECTIONS, MAX_RARE_COMPOSITIONS, RARE_COARSENING, RARE_WIDTH = 1 << 20, 16, 5, 6.0, 1e-5
+# width of the first bracket from which on none finer is tried, and share of the tolerance aimed at
+HOPELESS_RARE_WIDTH = 0.05
+RARE_ACCURACY_SHARE = 0.4
+
 # ---- convolution (lattice/convolve.py, spectra.py): speed and width ----
 # tilted mass at the ends of a window that may be rounding, and cells that an optimistic PMF may lose on average
 # before it is cut there
@@ -261,13 +282,15 @@ WRAPAROUND_LOG_MARGIN = 7.0
 TRANSFORM_ROUNDING = 3e-10
 # atoms up to which a discrete pair is used exactly
 MAX_EXACT_ATOMS = 6000
+# scattered nodes of a step, for which few frequencies could be afforded
+MAX_SCATTERED_NODES = 1 << 18
 # finest spacing of scattered nodes in units of their mean spacing, and distance in it within which a node yields to
 # an atom
 FINEST_NODE_SPACING, ATOM_NODE_DISTANCE = 1e-6, 0.25
 
 # ---- inversion of the transform (transform/inversion.py, atomic_transforms.py): speed and width ----
 # products of a frequency and an atom that one composition may cost, and up to which no frequency is omitted
-MAX_TRANSFORM_WORK, CHEAP_TRANSFORM_WORK = 1_500_000_000, 20_000_000
+MAX_TRANSFORM_WORK, CHEAP_TRANSFORM_WORK = 700_000_000, 20_000_000
 # frequencies below the edge of the kernel beyond which a composition is refused
 MAX_KERNEL_FREQUENCIES = 30_000_000
 # tilts at which wrap-around is bounded, relative to the contour's, in units of 1 / standard deviation
@@ -299,5 +322,7 @@ SAMPLE_DIVISIONS, SAMPLE_ROUNDS, NEGLIGIBLE_LOG_PRODUCT = 4, 4, -40.0
 # products of a frequency and an atom that samples may cost, and the cost of an isolated sample relative to one on an
 # even grid
 MAX_SAMPLE_WORK, ISOLATED_SAMPLE_COST = 250_000_000, 20
+# products that all isolated samples of a composition may cost
+MAX_DIVISION_WORK = 12_000_000
 # frequencies of one composition
 MAX_FREQUENCIES = 2_000_000

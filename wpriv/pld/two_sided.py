@@ -6,11 +6,29 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from wpriv.numerics.root_finding import smallest_meeting
 from wpriv.pld import constants
-from wpriv.pld.lattice.convolve import LatticeComposition
-from wpriv.pld.transform.inversion import TransformComposition
+
+
+class OneSidedComposition(Protocol):
+    """A pessimistic or optimistic composition.
+
+    ``tilt`` is that of its PMF, ``centre`` about the mean of the tilted loss, ``cells`` the number of cells or atoms.
+    """
+
+    @property
+    def centre(self) -> float: ...
+
+    @property
+    def tilt(self) -> float: ...
+
+    @property
+    def cells(self) -> int: ...
+
+    def delta(self, eps: float, sign: int) -> float:
+        """delta at eps from above (sign +1) or from below (sign -1)."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +44,14 @@ class TwoSidedComposition:
         deviation: standard deviation of the tilted loss.
     """
 
-    upper: LatticeComposition | TransformComposition
-    compose_lower: Callable[[], LatticeComposition | TransformComposition]
+    upper: OneSidedComposition
+    compose_lower: Callable[[], OneSidedComposition]
     upper_eps_slack: float
     lower_eps_slack: float
     deviation: float
 
     @cached_property
-    def lower(self) -> LatticeComposition | TransformComposition:
+    def lower(self) -> OneSidedComposition:
         """The optimistic composition."""
         return self.compose_lower()
 

@@ -14,11 +14,11 @@ from wpriv.pld.lattice.spectra import (
     _find_cutoff,
     _sum_spectra,
     _summation_error,
-    _transform_error,
     fast_length,
     jump_rounding,
     jump_spectrum,
     spectrum,
+    transform_error,
 )
 
 
@@ -109,7 +109,7 @@ def test_coefficients_of_a_transform_are_exact_to_the_error_they_name(size):
         weight = pmf.mass.astype(np.longdouble)
         exact = weight @ np.cos(angles) + 1j * (weight @ np.sin(angles))
         found = spectrum(pmf.index, pmf.mass, size)[some]
-        assert float(np.max(np.abs(found - exact))) <= _transform_error(pmf, size) < 3e-14
+        assert float(np.max(np.abs(found - exact))) <= transform_error(pmf, size) < 3e-14
 
 
 def exact_coefficients(pmf: LatticePmf, size: int, cut: int) -> np.ndarray:

@@ -7,7 +7,8 @@ worse of both, that one stands for either order: every bound on attacks holds al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -80,17 +81,19 @@ class Membership:
 
     Args:
         curve: of approximate DP, by a rigorous accountant.
+        seconds: CPU time after which bounds at further points follow from those known, as delta decreases in eps.
     Raises:
         Unsupported: any other curve.
     """
 
-    def __init__(self, curve: ProvenCurve):
+    def __init__(self, curve: ProvenCurve, *, seconds: float = math.inf):
         if not curve.is_proven:
             raise Unsupported(
                 f"bounds on attacks need proven bounds of (eps, delta)-DP at every eps; {curve.accountant} gives "
                 f"{curve.notion} figures of the claim {curve.claim}. Use `accountant='pld'`"
             )
         self.curve = curve
+        self._end = time.process_time() + seconds
         self._known: list[dict[float, tuple[float, float]]] = [{} for _ in curve.orders or (None,)]
         forward, backward = self._ends(0), self._ends(-1)
         self.trade_offs = [TradeOff(forward, backward)]
@@ -172,6 +175,8 @@ class Membership:
 
         def ends(eps: float) -> tuple[float, float]:
             if eps not in known:
+                if known and time.process_time() > self._end:
+                    return _between(known, eps)
                 known[eps] = self._delta(index, eps)
             return known[eps]
 
@@ -225,6 +230,14 @@ def _answer(bracket_at: Callable[[float], DeltaBracket], eps: float) -> tuple[fl
     except Unsupported:
         return 0.0, 1.0
     return float(bracket.lower or 0.0), float(bracket.safe)
+
+
+def _between(known: Mapping[float, tuple[float, float]], eps: float) -> tuple[float, float]:
+    """Bounds of delta at eps from those at the known points on either side."""
+    return (
+        max((low for at, (low, _) in known.items() if at >= eps), default=0.0),
+        min((high for at, (_, high) in known.items() if at <= eps), default=1.0),
+    )
 
 
 def _exact_mu(curve: ProvenCurve) -> float | None:

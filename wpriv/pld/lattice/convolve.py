@@ -128,7 +128,7 @@ def compose_pmfs(
     # the slack is relative to the moment at the end, which optimistic stages lower
     lost = np.minimum(np.cumsum(losses[::-1])[::-1], 700.0)
     slack = tail + float(np.exp(lost) @ errors)
-    return _with_tail_sums(pmf, step, tilt, -math.expm1(log_finite), slack, eps_slack)
+    return with_tail_sums(pmf, step, tilt, -math.expm1(log_finite), slack, eps_slack)
 
 
 def block_error_share(pmf: LatticePmf, count: int, step: float, width: float) -> float:
@@ -157,7 +157,7 @@ def _log_norm(pmfs: list[LatticePmf], blocks: list[tuple[int, list[Counts]]]) ->
     return sum(number * float(pmf.log_norm) for pmf, (number, _) in zip(pmfs, blocks, strict=True))
 
 
-def _with_tail_sums(
+def with_tail_sums(
     pmf: LatticePmf, step: float, tilt: float, infinity: float, slack: float, eps_slack: float
 ) -> LatticeComposition:
     first, size = float(pmf.index[0]) * step, pmf.mass.size

@@ -143,11 +143,12 @@ def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
     return gap
 
 
-def discretize_pessimistic(c: CellMasses, infinity: float) -> tuple[Array, Array]:
+def discretize_pessimistic(c: CellMasses, infinity: float, *, correct: bool = True) -> tuple[Array, Array]:
     """The least pair on the nodes that dominates.
 
     Args:
         infinity: P-mass of the pair at +infinity.
+        correct: remove the rounding of the Q-mass, which changes far tails by up to 1e-4 of themselves.
     Returns:
         P-mass on each node, and at +infinity.
     """
@@ -155,11 +156,15 @@ def discretize_pessimistic(c: CellMasses, infinity: float) -> tuple[Array, Array
     mass[..., -1] += c.top[0]
     mass[..., 0] += c.bottom
     beyond = np.maximum(c.top[1], infinity)
-    return _normalised(c, mass, 1 - beyond, beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])), beyond
+    expected = beyond - c.bottom_q + c.bottom * _decay(c.nodes[0]) if correct else None
+    return _normalised(c, mass, 1 - beyond, expected), beyond
 
 
-def discretize_optimistic(c: CellMasses, infinity: float) -> Array:
-    """P-mass on each node of a pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
+def discretize_optimistic(c: CellMasses, infinity: float, *, correct: bool = True) -> Array:
+    """P-mass on each node of a pair that is dominated; its mass at +infinity is the pair's own ``infinity``.
+
+    ``correct`` is that of ``discretize_pessimistic``.
+    """
     mass = c.chords()
     # losses above the last node are moved down to it and those below the first dropped: both only lower the composed
     # profile
@@ -167,7 +172,7 @@ def discretize_optimistic(c: CellMasses, infinity: float) -> Array:
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
     # if little is left, the mass that was dropped is known accurately only through it
     expected = infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1])
-    return _normalised(c, low, c.rest - infinity, expected)
+    return _normalised(c, low, c.rest - infinity, expected if correct else None)
 
 
 def discretize_bulk(c: CellMasses, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
@@ -194,12 +199,14 @@ def discretize_bulk(c: CellMasses, cut_below: bool) -> tuple[Array, Array, Array
     return rest, np.log1p(excess / rest), _normalised(c, mass, rest, excess), low, inner_log_kappa
 
 
-def _normalised(c: CellMasses, mass: Array, total: Array, expected: Array) -> Array:
-    """The masses scaled to their known sum, with the Q-mass corrected."""
+def _normalised(c: CellMasses, mass: Array, total: Array, expected: Array | None) -> Array:
+    """The masses scaled to their known sum, with the Q-mass corrected if E[e^-Y - 1] is given."""
     current = mass.sum(axis=-1)
     known = (current > 0) & (total > 0)
     scale = np.where(known, total / np.where(known, current, 1.0), 1.0)
     scaled = mass * scale[..., None]
+    if expected is None:
+        return np.asarray(scaled)
     return np.where(known[..., None], correct_q_mass(c.nodes, scaled, expected), scaled)
 
 

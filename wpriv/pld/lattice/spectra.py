@@ -78,7 +78,7 @@ class SpectrumProducts:
         unit, steps = constants.UNIT_ROUNDOFF, sum(int(n.sum()) for n in powers)
         relative = constants.PRODUCT_ROUNDINGS * unit * steps + further
         relative += constants.FFT_VECTOR_ROUNDINGS * unit * math.log2(self.size)
-        error = relative * math.sqrt(_energy(product))
+        error = relative * math.sqrt(energy(product))
         # each spectrum is off by its noise, anywhere: with moduli so much larger, a product is off by at most this part
         # of it, or by twice itself
         share, logs = np.zeros(self.cut), np.zeros(self.cut)
@@ -87,13 +87,13 @@ class SpectrumProducts:
             if not n:
                 continue
             pmf = self.pmfs[j]
-            noise = _summation_error(pmf, self.cut) if self.truncated else _transform_error(pmf, self.size)
+            noise = _summation_error(pmf, self.cut) if self.truncated else transform_error(pmf, self.size)
             row = self._spectrum(j, k)
             largest = np.sqrt(row.real**2 + row.imag**2)
             largest += noise
             share += n * noise / largest
             logs += n * np.log(largest)
-        return error + math.sqrt(_energy(np.exp(logs) * np.minimum(share, 2.0)))
+        return error + math.sqrt(energy(np.exp(logs) * np.minimum(share, 2.0)))
 
     def _spectrum(self, j: int, k: int) -> Spectrum:
         if self.truncated:
@@ -197,7 +197,7 @@ def _summation_error(pmf: LatticePmf, cut: int) -> float:
     return math.sqrt(2) * constants.UNIT_ROUNDOFF * roundings
 
 
-def _transform_error(pmf: LatticePmf, size: int) -> float:
+def transform_error(pmf: LatticePmf, size: int) -> float:
     """Bound on the rounding error of a coefficient by ``spectrum``, for masses that add up to one.
 
     A coefficient is the sum of the masses, each multiplied by what the passes of the transform make of one; in a pass
@@ -208,7 +208,7 @@ def _transform_error(pmf: LatticePmf, size: int) -> float:
     return constants.UNIT_ROUNDOFF * (constants.FFT_VALUE_ROUNDINGS * math.log2(size) + overlaps)
 
 
-def _energy(values: Values) -> float:
+def energy(values: Values) -> float:
     """The sum of the squared moduli of the transform of real masses, given for the frequencies from zero up."""
     return 2 * float(np.vdot(values, values).real)
 
@@ -240,7 +240,7 @@ def jump_rounding(pmf: LatticePmf, counts: Counts, size: int) -> float:
         return math.inf
     # of the transform, of the sum of the masses, and of the logarithm and its exponential; 1 + z has a modulus of at
     # least 1 - 2 mass
-    each = _transform_error(pmf, size) + constants.UNIT_ROUNDOFF * (math.log2(pmf.index.size + 2) + 40)
+    each = transform_error(pmf, size) + constants.UNIT_ROUNDOFF * (math.log2(pmf.index.size + 2) + 40)
     return math.expm1(min(float(counts @ (mass / (1 - 2 * mass))) * each, 700.0))
 
 

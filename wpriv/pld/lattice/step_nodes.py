@@ -54,6 +54,7 @@ def choose_nodes(
     weight: float = 1.0,
     extra: float | None = None,
     focus: tuple[float, float] | None = None,
+    limit: int | None = None,
 ) -> NDArray[np.int64]:
     """Lattice indices to discretise a group on: every one where tilted mass lies, ever sparser where there is little.
 
@@ -64,10 +65,11 @@ def choose_nodes(
         weight: factor on the tilted masses.
         extra: share of the lattice's own error that sparser nodes may add, by default ``constants.SPARSE_NODE_ERROR``.
         focus: range of losses that matter whatever their tilted mass.
+        limit: number of nodes, by default ``constants.MAX_STEP_NODES``.
     Returns:
         [m] increasing indices, the last of which covers the support or has at most ``top_mass`` above it.
     Raises:
-        Unsupported: there would be more than ``constants.MAX_STEP_NODES``.
+        Unsupported: there would be more nodes than the limit.
     """
     pair = group.pair
     above, up_to = np.cumsum(pmf.mass[:, ::-1], axis=1)[:, ::-1], np.cumsum(pmf.mass, axis=1)
@@ -90,10 +92,10 @@ def choose_nodes(
     spacing = np.maximum(np.minimum(spacing, constants.MAX_LOG_FALL / steepness), step)
     count = np.concatenate([[0.0], np.cumsum(np.diff(y) / np.minimum(spacing[1:], spacing[:-1]))])
     total = math.ceil(count[-1]) + 1
-    if total > constants.MAX_STEP_NODES:
+    limit = constants.MAX_STEP_NODES if limit is None else limit
+    if total > limit:
         raise Unsupported(
-            f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {constants.MAX_STEP_NODES:,}. "
-            "Raise --tol, or use rdp"
+            f"pld needs {total:.3g} losses of a step at this tolerance; the limit is {limit:,}. Raise --tol, or use rdp"
         )
     index = np.floor(np.interp(np.linspace(0, count[-1], total + 1), count, y) / step).astype(np.int64)
     ends = [math.floor(low / step), math.ceil(high / step)]

@@ -83,19 +83,19 @@ def discretize_step(
     y = np.asarray(index * step, dtype=np.float64)
     if step > constants.MAX_CHORD_SPACING:
         upper_mass, lower_mass, beyond = round_losses(pair, y)
-        upper = _tilt_pmf(index, upper_mass, y, tilt)
-        return DiscretizedStep(upper, lambda: _tilt_pmf(index, lower_mass, y, tilt), np.atleast_1d(beyond))
+        upper = tilt_pmf(index, upper_mass, y, tilt)
+        return DiscretizedStep(upper, lambda: tilt_pmf(index, lower_mass, y, tilt), np.atleast_1d(beyond))
     cells = cell_masses(pair, y)
     upper_mass, beyond = discretize_pessimistic(cells, infinity)
 
     def lower() -> LatticePmf:
         mass = np.atleast_2d(discretize_optimistic(cells, infinity))
         if infinity > 0:
-            return _tilt_pmf(index, mass, y, tilt)
+            return tilt_pmf(index, mass, y, tilt)
         # without mass at infinity, a pair dominates a point at zero
         return _optimistic_bulk(index, mass, step, tilt, np.zeros(mass.shape[0]))[0]
 
-    return DiscretizedStep(_tilt_pmf(index, upper_mass, y, tilt), lower, np.atleast_1d(beyond))
+    return DiscretizedStep(tilt_pmf(index, upper_mass, y, tilt), lower, np.atleast_1d(beyond))
 
 
 def discretize_with_jumps(
@@ -135,7 +135,7 @@ def discretize_with_jumps(
     # the cut was chosen from an approximate PMF; the optimistic bulk needs steps without a jump
     if bool((max_count >= counts).any()):
         raise Unsupported("pld cannot set large losses apart where every step may have one. Raise --tol, or use rdp")
-    upper = _tilt_pmf(bulk_nodes, bulk_upper / rest[..., None], y, tilt)
+    upper = tilt_pmf(bulk_nodes, bulk_upper / rest[..., None], y, tilt)
     inner_log_kappa = np.atleast_1d(np.maximum(inner_log_kappa, 0.0))
     lower, eps_slack = _optimistic_bulk(
         bulk_nodes, np.atleast_2d(bulk_lower / rest[..., None]), step, tilt, inner_log_kappa
@@ -157,7 +157,7 @@ def _jump_pmfs(
     """Pessimistic and optimistic PMFs of the jumps, with mass ``rest`` at zero; pessimistic mass at +infinity."""
     pair = group.pair
     high = np.concatenate([[cut], nodes[nodes > cut]]) if nodes[-1] > cut else np.array([cut, cut + 1])
-    above, infinity = _jumps_above(cell_masses(pair, high * coarse), pair.mass_at_plus_infinity)
+    above, infinity = jumps_above(cell_masses(pair, high * coarse), pair.mass_at_plus_infinity)
     indices, upper, lower = [np.array([0]), high], [rest[..., None], above[0]], [rest[..., None], above[1]]
     if cut_below:
         low = np.concatenate([nodes[nodes < -cut], [-cut]])
@@ -165,7 +165,7 @@ def _jump_pmfs(
         indices, upper, lower = [low, *indices], [below[0], *upper], [below[1], *lower]
     index = np.concatenate(indices).astype(np.int64)
     y = np.asarray(index * coarse, dtype=np.float64)
-    jump_upper, jump_lower = (_tilt_pmf(index, np.concatenate(parts, axis=-1), y, tilt) for parts in (upper, lower))
+    jump_upper, jump_lower = (tilt_pmf(index, np.concatenate(parts, axis=-1), y, tilt) for parts in (upper, lower))
     return jump_upper, jump_lower, infinity
 
 
@@ -180,16 +180,16 @@ def _optimistic_bulk(
     Returns:
         The tilted PMFs, and by how much in eps [K] each then lies too high at every step.
     """
-    lower = _tilt_pmf(index, mass.copy(), np.asarray(index * step, dtype=np.float64), tilt)
+    lower = tilt_pmf(index, mass.copy(), np.asarray(index * step, dtype=np.float64), tilt)
     unresolved = lower.moments(step)[0] < -log_kappa
     if unresolved.any() and index[0] <= 0:
         zero = index == index[index <= 0][-1]
         mass = np.where(unresolved[:, None], np.where(zero, mass.sum(axis=1)[:, None], 0.0), mass)
-        lower = _tilt_pmf(index, mass, np.asarray(index * step, dtype=np.float64), tilt)
+        lower = tilt_pmf(index, mass, np.asarray(index * step, dtype=np.float64), tilt)
     return lower, np.where(unresolved, log_kappa, 0.0)
 
 
-def _jumps_above(c: CellMasses, infinity: float) -> tuple[tuple[Array, Array], Array]:
+def jumps_above(c: CellMasses, infinity: float) -> tuple[tuple[Array, Array], Array]:
     """Pessimistic and optimistic masses of the losses above the first node, and the pessimistic mass at +infinity."""
     upper, lower = c.chords(), c.chords()
     upper[..., -1] += c.top[0]
@@ -206,7 +206,7 @@ def _jumps_below(c: CellMasses) -> tuple[Array, Array]:
     return upper, lower
 
 
-def _tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> LatticePmf:
+def tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float) -> LatticePmf:
     """Tilt P-masses [K, m] on losses y [m]; nodes without mass are dropped."""
     mass = np.atleast_2d(mass)
     # a row without any mass keeps a trace of it, so that its logarithm exists

@@ -119,12 +119,14 @@ def significant_frequencies(
     full = [_LeadingRows.of(p, some, 0.0) for p, some in zip(parts, rows, strict=True)]
     t, log_bound = _first_samples(full, bulks, deviation, count * spacing)
     sample_cost = sum(some.offset.size for some in (*full, *bulks))
-    divisions = constants.SAMPLE_DIVISIONS
+    divisions, work = constants.SAMPLE_DIVISIONS, 0.0
     for _ in range(constants.SAMPLE_ROUNDS):
         divisible = np.diff(t) > 4 * divisions * spacing
         coarse = np.flatnonzero((log_bound > constants.NEGLIGIBLE_LOG_PRODUCT) & divisible)
         saved = float(np.diff(t)[coarse].sum()) / spacing * atoms
-        if not coarse.size or saved < constants.ISOLATED_SAMPLE_COST * divisions * coarse.size * sample_cost:
+        cost = float(divisions * coarse.size * sample_cost)
+        work += cost
+        if not coarse.size or saved < constants.ISOLATED_SAMPLE_COST * cost or work > constants.MAX_DIVISION_WORK:
             break
         t, log_bound = _divide(t, log_bound, coarse, full, bulks)
     numbers = np.diff(t) / spacing + 1

@@ -51,7 +51,8 @@ def scatter_atoms(
         raise Unsupported("pld finds the losses of a step too large for its nodes at this tolerance. Use rdp")
     finest = constants.FINEST_NODE_SPACING
     step = finest * distance
-    index = choose_nodes(group, pmf, step, node_tilt, *masses, extra=finest**-2, focus=focus)
+    limit = constants.MAX_SCATTERED_NODES
+    index = choose_nodes(group, pmf, step, node_tilt, *masses, extra=finest**-2, focus=focus, limit=limit)
     y = np.asarray(index * step, dtype=np.float64)
     if pair.atoms.size <= constants.MAX_NODE_ATOMS:
         y = _with_atoms(y, pair.atoms, step)

@@ -13,6 +13,8 @@ from wpriv.core.attacks.membership import Membership
 from wpriv.core.guarantee import Curve, Guarantee
 
 RATES = (1e-3, 1e-2)
+# CPU seconds after which no further point of the curve is computed
+MAX_CPU_SECONDS = 2.0
 
 
 def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
@@ -53,7 +55,7 @@ def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, A
     """
     if curve.notion != "approximate-dp" or curve.claim not in ("exact", "certified"):
         return None
-    membership = Membership(curve)
+    membership = Membership(curve, seconds=MAX_CPU_SECONDS)
     low, high = membership.advantage()
     rows = [
         {"fpr": point.fpr, "tpr_lower": point.tpr_lower, "tpr_upper": point.tpr_upper}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -20,6 +21,8 @@ from wpriv.run.accounting.plausibility import plausibility_warnings
 
 # bounds on attacks are derived from many points with fewer digits: how much wider their brackets may be, and the widest
 ATTACK_FACTOR, MAX_ATTACK_TOL = 10, 1e-3
+# CPU seconds of an answer from which on bounds on attacks are derived from the widest brackets
+SLOW_ANSWER_SECONDS = 0.5
 
 
 def budget(
@@ -165,7 +168,9 @@ def answer(
         return row.with_extra(reading=[*subject.notes, *row.extra["reading"]])
     if adaptive:
         return _adaptive(subject, accountant, eps, delta, tol)
+    start = time.process_time()
     row = evaluate.ask(evaluate.curve(subject.process, accountant, tol), eps=eps, delta=delta)
+    slow = time.process_time() - start > SLOW_ANSWER_SECONDS
     extra: dict[str, Any] = {"reading": list(subject.notes)}
     if accountant == "pld" and subject.declared is not None and subject.declared.runs > 1:
         with contextlib.suppress(Unsupported):  # some step has no bound for adaptive parameters
@@ -174,7 +179,7 @@ def answer(
             )
             extra["parameters"] = figures.as_dict()
     if attack:
-        coarse = min(ATTACK_FACTOR * subject.tol(), MAX_ATTACK_TOL)
+        coarse = MAX_ATTACK_TOL if slow else min(ATTACK_FACTOR * subject.tol(), MAX_ATTACK_TOL)
         bounds = attacks.attack_bounds(evaluate.curve(subject.process, accountant, max(tol, coarse)))
         guess = attacks.chance_of_right_guess(row)
         extra |= {"attack": bounds} if bounds else {"attack_reading": guess} if guess else {}

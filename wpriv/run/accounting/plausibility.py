@@ -16,14 +16,19 @@ def plausibility_warnings(row: Guarantee, records: int | None) -> list[str]:
 
 def weak_guarantee(row: Guarantee, records: int | None) -> list[str]:
     """Warn about a guarantee that is correct but practically meaningless."""
+    return weak_figures(row.epsilon.safe if row.notion == "approximate-dp" else 0.0, row.delta.safe, records)
+
+
+def weak_figures(eps: float, delta: float, records: int | None) -> list[str]:
+    """As ``weak_guarantee``, for an (eps, delta) of approximate differential privacy."""
     warnings = []
-    if row.epsilon.safe > LARGE_EPS and row.notion == "approximate-dp":
+    if eps > LARGE_EPS:
         warnings.append(f"eps above {LARGE_EPS:g} hardly limits an attacker; check sigma, n and the sampling rate")
-    if records is not None and row.delta.safe * records >= 1:
+    if records is not None and delta * records >= 1:
         warnings.append(
             f"delta is not below 1 / records = {1 / records:.3g}: publishing one record outright satisfies it"
         )
-    if row.delta.safe >= 1:
+    if delta >= 1:
         warnings.append("delta = 1 holds for every mechanism and guarantees nothing")
     return warnings
 

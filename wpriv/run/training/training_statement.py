@@ -12,7 +12,7 @@ from wpriv.engine.ledger import CutPass
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import adaptive_history, evaluate
 from wpriv.run.accounting.evaluate import Refusal
-from wpriv.run.accounting.plausibility import weak_guarantee
+from wpriv.run.accounting.plausibility import weak_figures, weak_guarantee
 from wpriv.run.local import local_statement
 from wpriv.run.results import privacy_statement, publication
 from wpriv.run.training import noise_wording
@@ -206,6 +206,8 @@ def warnings_of_plan(plan: Plan) -> list[str]:
         warnings.append(PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
     if plan.private is not None and plan.train.seed is not None:
         warnings.append(privacy_statement.FIXED_SEED)
+    if plan.private is not None:
+        warnings += weak_figures(plan.eps() or 0.0, plan.private.delta or 0.0, plan.records)
     return warnings
 
 

@@ -1,0 +1,284 @@
+"""Compose steps of which few have a large loss, where such losses decide: the sum without large losses is left out.
+
+With B the measure of a step's losses up to a cut and J the rest, n steps are (B + J)^n = B^n + D, D the outcomes with
+at least one large loss. B^n is too concentrated to reach eps: what it adds to delta is bounded by Chernoff's bound. D
+has a small mass, to which all rounding is relative, so that it need not be tilted to where eps lies, which would give
+weight to losses far above eps. docs/theory/certified-pld.md has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wpriv.errors import Unsupported
+from wpriv.numerics.arrays import Array, Counts
+from wpriv.numerics.log_space import log_one_plus
+from wpriv.pld import constants
+from wpriv.pld.lattice.convolve import LatticeComposition, with_tail_sums
+from wpriv.pld.lattice.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
+from wpriv.pld.lattice.lattice_pmf import LatticePmf, reach
+from wpriv.pld.lattice.spectra import Spectrum, energy, fast_length, spectrum, transform_error
+from wpriv.pld.lattice.step_nodes import choose_nodes
+from wpriv.pld.lattice.step_pmfs import jumps_above, tilt_pmf
+from wpriv.pld.saddle_point import ApproximatePmf
+from wpriv.pld.single_losses import rare_cut, single_loss_slope, small_tilt
+from wpriv.pld.stacking import StepGroup
+from wpriv.pld.step_groups import Steps
+from wpriv.pld.two_sided import TwoSidedComposition
+
+
+@dataclass(frozen=True)
+class RareLossComposition:
+    """The outcomes with at least one large loss, and a bound of what all others add to delta.
+
+    Attributes:
+        jumps: the composed PMF of the outcomes with a large loss.
+        bulk_tilts: [T] parameters of Chernoff's bound of the outcomes without one.
+        bulk_logs: [T] ln of the moments at these.
+    """
+
+    jumps: LatticeComposition
+    bulk_tilts: Array
+    bulk_logs: Array
+
+    @property
+    def tilt(self) -> float:
+        return self.jumps.tilt
+
+    @property
+    def centre(self) -> float:
+        return self.jumps.centre
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of the window."""
+        return self.jumps.cells
+
+    def delta(self, eps: float, sign: int) -> float:
+        """delta at eps from above (sign +1) or from below (sign -1)."""
+        value = self.jumps.delta(eps, sign)
+        if sign < 0:
+            return value
+        bulk = math.exp(min(float((self.bulk_logs - self.bulk_tilts * eps).min()), 0.0))
+        return min(value + bulk * (1 + 1e-12), 1.0)
+
+
+def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, delta: float) -> TwoSidedComposition:
+    """Compose pessimistically and optimistically, accurate near eps.
+
+    Args:
+        tilt: the largest that may be used.
+        relative: relative error of delta that is allowed, about.
+        delta: delta at eps, about.
+    Raises:
+        Unsupported: outcomes without a large loss matter, or a window would not fit.
+    """
+    slope = single_loss_slope(steps, eps)
+    cut = rare_cut(steps, eps, math.log(delta * relative) + constants.BULK_LOG_MARGIN)
+    if cut is None:
+        raise Unsupported("pld finds that single large losses do not decide here")
+    tilt = small_tilt(steps, tilt, eps, delta, cut, relative)
+    state = steps.cumulants(tilt)
+    share = math.exp(min(math.log(delta) - state.cgf + tilt * eps, 0.0))
+    tail = max(constants.WRAPAROUND_SHARE * relative * share, 1e-250)
+    # chords of this spacing raise delta by about so much where it falls like e^{-slope eps}
+    spacing = math.sqrt(relative / (slope * (slope + 1)))
+    longest = max(float(pmf.end if math.isfinite(pmf.end) else pmf.y[-1]) - float(pmf.y[0]) for pmf in steps.pmfs)
+    _check_cells(longest / spacing * steps.distinct_steps)
+    lattice = _Lattice(spacing, tilt, round(cut / spacing), slope)
+    focus = (eps / constants.FOCUS_RATIO, eps * constants.FOCUS_RATIO)
+    bottom = steps.negligible_bottom(share)
+    sides = [
+        _discretize(group, pmf, lattice, (steps.negligible_mass(delta, group.counts), bottom), focus)
+        for group, pmf in zip(steps.groups, steps.pmfs, strict=True)
+    ]
+    # the deferred optimistic composition must not refer to ``steps``, as for ``compose_on_lattices``
+    counts, log_finite = [group.counts for group in steps.groups], steps.log_finite
+    finite = sum(
+        float(n @ np.log1p(-np.broadcast_to(side.beyond, n.shape))) for side, n in zip(sides, counts, strict=True)
+    )
+    upper = _compose([(side.upper, 0.0) for side in sides], counts, lattice, tail, finite)
+    # the large losses add up to about eps, many deviations of a step's loss; and norms are rounded, of every step
+    unit = constants.UNIT_ROUNDOFF
+    slack = steps.rounding_shift(state) + 4 * constants.TAIL_ROUNDINGS * unit * eps + 16 * unit * steps.total / slope
+
+    def lower() -> RareLossComposition:
+        return _compose([side.lower() for side in sides], counts, lattice, tail, log_finite)
+
+    return TwoSidedComposition(upper, lower, slack, slack, 1 / slope)
+
+
+@dataclass(frozen=True)
+class _Lattice:
+    """A lattice: its spacing, the tilt of its PMFs, the index of the cut, and the slope of -ln delta at eps."""
+
+    step: float
+    tilt: float
+    edge: int
+    slope: float
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The PMFs of a group: the pessimistic one, its mass at infinity; a function that makes the optimistic one.
+
+    The optimistic PMF comes with a shift: by how much in eps all steps of the group together lie too high.
+    """
+
+    upper: LatticePmf
+    beyond: Array
+    lower: Callable[[], tuple[LatticePmf, float]]
+
+
+def _discretize(
+    group: StepGroup,
+    pmf: ApproximatePmf,
+    lattice: _Lattice,
+    masses: tuple[float, float],
+    focus: tuple[float, float],
+) -> _Sides:
+    """Discretise a group's pairs; ``masses`` and ``focus`` as for ``choose_nodes``."""
+    pair, counts, infinity = group.pair, group.counts, group.pair.mass_at_plus_infinity
+    step, tilt, edge = lattice.step, lattice.tilt, lattice.edge
+    index = choose_nodes(group, pmf, step, tilt, *masses, focus=focus)
+    if not index[0] <= edge:
+        raise Unsupported("pld finds that single large losses do not decide here")
+    index = np.union1d(index, [edge]) if index[0] < edge < index[-1] else index
+    y = np.asarray(index * step, dtype=np.float64)
+    cells = cell_masses(pair, y)
+    mass, beyond = discretize_pessimistic(cells, infinity, correct=False)
+
+    def lower() -> tuple[LatticePmf, float]:
+        mass, bulk = np.atleast_2d(discretize_optimistic(cells, infinity, correct=False)), index <= edge
+        weight = np.exp(np.maximum(lattice.slope * (y[bulk] - y[bulk][-1]), -700.0))
+        if bool(((mass[:, bulk] * weight) @ y[bulk] >= 0).all()) or not index[-1] > edge:
+            return tilt_pmf(index, mass, y, tilt), 0.0
+        # the bulk is too narrow for the lattice: a point at -ln(Q/P) of it lies below (Jensen), which is moved to zero
+        high = index[index >= edge]
+        (_, jumps), _ = jumps_above(cell_masses(pair, np.asarray(high * step, dtype=np.float64)), infinity)
+        tails = pair.probabilities(np.array([edge * step * (1 + constants.NODE_HALF_WIDTH)]))
+        shift = np.maximum(np.log1p(-tails.sf_q) - np.log1p(-tails.sf_p), 0.0).reshape(-1) + 1e-15
+        jumps = np.atleast_2d(jumps)
+        rest = np.broadcast_to((1 - tails.sf_p).reshape(-1, 1), (jumps.shape[0], 1))
+        nodes = np.concatenate([[0], high])
+        optimistic = tilt_pmf(nodes, np.concatenate([rest, jumps], axis=1), np.asarray(nodes * step), tilt)
+        return optimistic, float(counts @ np.broadcast_to(shift, counts.shape))
+
+    return _Sides(tilt_pmf(index, mass, y, tilt), np.atleast_1d(beyond), lower)
+
+
+def _compose(
+    shifted: list[tuple[LatticePmf, float]], counts: list[Counts], lattice: _Lattice, tail: float, log_finite: float
+) -> RareLossComposition:
+    """Compose PMFs that lie too high in eps by the shifts beside them, in all."""
+    pmfs, shift = [pmf for pmf, _ in shifted], sum(shift for _, shift in shifted)
+    step, tilt, cut = lattice.step, lattice.tilt, (lattice.edge + 0.5) * lattice.step
+    moments = [pmf.moments(step) for pmf in pmfs]
+    left, right = reach([(pmf.losses(step), pmf.rows) for pmf in pmfs], moments, counts, -math.log(tail))
+    size = fast_length(math.ceil((left + right) / step) + 4)
+    _check_cells(size * sum(n.size for n in counts))
+    difference, error = _outcomes_with_jumps(pmfs, counts, cut, step, size)
+    mean = sum(float(n @ m) for n, (m, _) in zip(counts, moments, strict=True))
+    low = math.floor((mean - left) / step) - 1
+    mass = np.roll(np.fft.irfft(difference, size), -(low % size))
+    total = float(mass.sum())
+    if not total > 0:
+        raise Unsupported("pld finds no large losses on this lattice. Use rdp")
+    norm = sum(float(n @ np.broadcast_to(pmf.log_norm, n.shape)) for n, pmf in zip(counts, pmfs, strict=True))
+    pmf = LatticePmf(low + np.arange(size), mass / total, norm + math.log(total))
+    jumps = with_tail_sums(pmf, step, tilt, -math.expm1(log_finite), (error + 4 * tail) / total, shift)
+    tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut
+    return RareLossComposition(jumps, tilts, _bulk_logs(pmfs, counts, cut, step, tilt, tilts))
+
+
+def _check_cells(cells: float) -> None:
+    if cells > constants.MAX_RARE_CELLS:
+        raise Unsupported(
+            f"pld needs {cells:.3g} cells at this tolerance; the limit is {constants.MAX_RARE_CELLS:,}. "
+            "Raise --tol, or use rdp"
+        )
+
+
+def _bulk_logs(
+    pmfs: list[LatticePmf], counts: list[Counts], cut: float, step: float, tilt: float, tilts: Array
+) -> Array:
+    """ln E[e^{b Y}; no loss above the cut] of the composed loss at tilts b, rounded up."""
+    logs = np.zeros(tilts.size)
+    for pmf, n in zip(pmfs, counts, strict=True):
+        y = pmf.losses(step)
+        bulk = y <= cut
+        if not bulk.any():
+            logs += math.log(constants.MASS_FLOOR)
+            continue
+        exponent = (tilts[:, None] - tilt) * y[bulk]
+        moment = np.exp(exponent) @ pmf.rows[:, bulk].T
+        logs += (np.broadcast_to(pmf.log_norm, n.shape) + np.log(np.maximum(moment, constants.MASS_FLOOR))) @ n
+        logs += constants.UNIT_ROUNDOFF * float(n.sum()) * (bulk.sum() + 8 + 2 * np.abs(exponent).max(axis=1))
+    return logs
+
+
+def _outcomes_with_jumps(
+    pmfs: list[LatticePmf], counts: list[Counts], cut: float, step: float, size: int
+) -> tuple[Spectrum, float]:
+    """The transform of the outcomes with a loss above the cut, and a bound on how far any delta of theirs is off.
+
+    An error e of the transform changes the sum of w times the mass, for weights w that rise once and fall once, up to
+    one, by at most max |e| times the mean of |transform of w|, which is below 1 + (2 / pi) (ln size + 1).
+
+    D = B^n (e^{n ln(1 + J/B)} - 1) where the transform B of the bulk is large, else (B + J)^n - B^n.
+    """
+    unit, frequencies = constants.UNIT_ROUNDOFF, size // 2 + 1
+    log_bulk, log_all, log_ratio = np.zeros((3, frequencies), dtype=np.complex128)
+    noise, least = np.zeros(frequencies), np.full(frequencies, np.inf)
+    jump_total, transform_noise = 0.0, 0.0
+    for pmf, powers in zip(pmfs, counts, strict=True):
+        large = pmf.losses(step) > cut
+        transform_noise = max(transform_noise, transform_error(pmf, size))
+        for n, row in zip(powers.tolist(), pmf.rows, strict=True):
+            mass = float(row[large].sum())
+            # from the masses that move, so that the rounding of the mass at zero is not raised to the count
+            moving = ~large & (pmf.index != 0)
+            minus_one = spectrum(pmf.index[moving], row[moving], size) - float(row[moving].sum()) - mass
+            jumps = spectrum(pmf.index[large], row[large], size) if mass > 0 else np.zeros(frequencies, np.complex128)
+            parts = [_log(minus_one), _log(minus_one + jumps), np.zeros(frequencies)]
+            modulus = np.abs(1 + minus_one)
+            parts[2] = _log(jumps / np.where(modulus > 0.25, 1 + minus_one, 1.0))
+            log_bulk, log_all, log_ratio = (
+                total + n * part for total, part in zip((log_bulk, log_all, log_ratio), parts, strict=True)
+            )
+            noise += n * (np.abs(parts[0]) + np.abs(parts[2]))
+            least = np.minimum(least, modulus)
+            jump_total += n * mass
+    plain = _exp(log_all) - _exp(log_bulk)
+    product = np.where(least > 0.25, _exp(log_bulk) * _exp_minus_one(log_ratio), plain)
+    number = float(sum(n.sum() for n in counts))
+    size_all = np.exp(log_all.real)
+    # the rounding of logarithms and exponentials: relative to D, and to all outcomes for the logarithm of the ratio
+    error = 16 * unit * (np.abs(product) * (1 + noise) + size_all * np.abs(log_ratio))
+    error = np.where(least > 0.25, error, 16 * unit * (1 + noise + number) * (size_all + np.exp(log_bulk.real)))
+    # D is a polynomial in the transforms with coefficients above zero, and all moduli together are at most one
+    error = error + 4 * transform_noise * jump_total * (1 + number)
+    inverse = constants.FFT_VECTOR_ROUNDINGS * unit * math.log2(size) * math.sqrt(energy(product))
+    weights = 1 + (2 / math.pi) * (math.log(size) + 1)
+    return product, float(error.max()) * weights + inverse
+
+
+def _log(z: Spectrum) -> Spectrum:
+    """ln(1 + z) without cancellation; the smallest double stands for a modulus of zero."""
+    log, argument = log_one_plus(np.asarray(z, dtype=np.complex128))
+    return np.asarray(np.maximum(log, -700.0) + 1j * argument)
+
+
+def _exp(log: Spectrum) -> Spectrum:
+    return np.asarray(np.exp(np.maximum(log.real, -1e5) + 1j * log.imag))
+
+
+def _exp_minus_one(z: Spectrum) -> Spectrum:
+    """e^z - 1 without cancellation."""
+    half, real = np.sin(z.imag / 2), np.minimum(z.real, 700.0)
+    growth = np.expm1(real)
+    return np.asarray(growth * np.cos(z.imag) - 2 * half * half + 1j * (growth + 1) * np.sin(z.imag))
