@@ -42,6 +42,8 @@ NODE_HALF_WIDTH = 1e-15
 # correction of the Q-mass: only what rounding explains may be corrected
 # largest mean absolute loss (nats) and error of E[e^-Y - 1]
 MAX_CORRECTED_LOSS, MAX_CORRECTED_ERROR = 0.1, 1e-11
+# half the range of losses that is corrected, in standard deviations
+CORRECTED_DEVIATIONS = 8.0
 # largest relative change of a mass: of spread-out PMFs, and of those with more than this share of mass at an end
 MAX_CORRECTION_SPREAD, MAX_CORRECTION_AT_END, MAX_END_SHARE = 1e-4, 1e-9, 0.5
 # shape of the Kaiser-Bessel kernel: relative transform beyond its edge 2 KERNEL_SHAPE e^-KERNEL_SHAPE; the next three

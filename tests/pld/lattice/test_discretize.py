@@ -205,6 +205,17 @@ def test_correct_q_mass_restores_the_mean_of_a_small_loss():
     assert correct_q_mass(y, noisy, expected) @ np.expm1(-y) == pytest.approx(expected, abs=1e-21)
 
 
+def test_correct_q_mass_leaves_far_tails_as_they_are():
+    y = np.concatenate([np.linspace(-1e-5, 1e-5, 201), [1.0, 5.0]])
+    mass = np.concatenate([np.exp(-((y[:201] / 3e-6) ** 2) / 2), [1e-18, 1e-25]])
+    mass /= mass.sum()
+    error = 1e-17
+    corrected = correct_q_mass(y, mass, float(mass @ np.expm1(-y)) - error)
+    assert corrected[-2:].tolist() == mass[-2:].tolist()
+    assert (mass - corrected) @ np.expm1(-y) == pytest.approx(error, rel=1e-3)
+    assert corrected.sum() == pytest.approx(1, abs=1e-15)
+
+
 def test_correct_q_mass_leaves_large_losses_alone():
     # where e^-y is nothing, its mean says nothing of the loss: the correction must not move the PMF
     y = np.arange(0.0, 400.0)

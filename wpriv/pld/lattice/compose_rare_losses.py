@@ -150,10 +150,10 @@ def _discretize(
     index = np.union1d(index, [edge]) if index[0] < edge < index[-1] else index
     y = np.asarray(index * step, dtype=np.float64)
     cells = cell_masses(pair, y)
-    mass, beyond = discretize_pessimistic(cells, infinity, correct=False)
+    mass, beyond = discretize_pessimistic(cells, infinity)
 
     def lower() -> tuple[LatticePmf, float]:
-        mass, bulk = np.atleast_2d(discretize_optimistic(cells, infinity, correct=False)), index <= edge
+        mass, bulk = np.atleast_2d(discretize_optimistic(cells, infinity)), index <= edge
         weight = np.exp(np.maximum(lattice.slope * (y[bulk] - y[bulk][-1]), -700.0))
         if bool(((mass[:, bulk] * weight) @ y[bulk] >= 0).all()) or not index[-1] > edge:
             return tilt_pmf(index, mass, y, tilt), 0.0

@@ -143,28 +143,18 @@ def _gap(above1: Array, below2: Array, q1: Array, q2: Array) -> Array:
     return gap
 
 
-def discretize_pessimistic(c: CellMasses, infinity: float, *, correct: bool = True) -> tuple[Array, Array]:
-    """The least pair on the nodes that dominates.
-
-    Args:
-        infinity: P-mass of the pair at +infinity.
-        correct: remove the rounding of the Q-mass, which changes far tails by up to 1e-4 of themselves.
-    Returns:
-        P-mass on each node, and at +infinity.
-    """
+def discretize_pessimistic(c: CellMasses, infinity: float) -> tuple[Array, Array]:
+    """P-mass on each node, and at +infinity, of the least pair on the nodes that dominates one with ``infinity``."""
     mass = c.chords()
     mass[..., -1] += c.top[0]
     mass[..., 0] += c.bottom
     beyond = np.maximum(c.top[1], infinity)
-    expected = beyond - c.bottom_q + c.bottom * _decay(c.nodes[0]) if correct else None
+    expected = beyond - c.bottom_q + c.bottom * _decay(c.nodes[0])
     return _normalised(c, mass, 1 - beyond, expected), beyond
 
 
-def discretize_optimistic(c: CellMasses, infinity: float, *, correct: bool = True) -> Array:
-    """P-mass on each node of a pair that is dominated; its mass at +infinity is the pair's own ``infinity``.
-
-    ``correct`` is that of ``discretize_pessimistic``.
-    """
+def discretize_optimistic(c: CellMasses, infinity: float) -> Array:
+    """P-mass on each node of a pair that is dominated; its mass at +infinity is the pair's own ``infinity``."""
     mass = c.chords()
     # losses above the last node are moved down to it and those below the first dropped: both only lower the composed
     # profile
@@ -172,7 +162,7 @@ def discretize_optimistic(c: CellMasses, infinity: float, *, correct: bool = Tru
     low = push_down(np.diff(c.nodes), mass, c.gap, c.below, c.above, 0.0)
     # if little is left, the mass that was dropped is known accurately only through it
     expected = infinity + c.bottom - c.bottom_q + (c.top[1] - infinity) * _decay(c.nodes[-1])
-    return _normalised(c, low, c.rest - infinity, expected if correct else None)
+    return _normalised(c, low, c.rest - infinity, expected)
 
 
 def discretize_bulk(c: CellMasses, cut_below: bool) -> tuple[Array, Array, Array, Array, Array]:
@@ -199,14 +189,12 @@ def discretize_bulk(c: CellMasses, cut_below: bool) -> tuple[Array, Array, Array
     return rest, np.log1p(excess / rest), _normalised(c, mass, rest, excess), low, inner_log_kappa
 
 
-def _normalised(c: CellMasses, mass: Array, total: Array, expected: Array | None) -> Array:
-    """The masses scaled to their known sum, with the Q-mass corrected if E[e^-Y - 1] is given."""
+def _normalised(c: CellMasses, mass: Array, total: Array, expected: Array) -> Array:
+    """The masses scaled to their known sum, with the Q-mass corrected to ``expected``, which is E[e^-Y - 1]."""
     current = mass.sum(axis=-1)
     known = (current > 0) & (total > 0)
     scale = np.where(known, total / np.where(known, current, 1.0), 1.0)
     scaled = mass * scale[..., None]
-    if expected is None:
-        return np.asarray(scaled)
     return np.where(known[..., None], correct_q_mass(c.nodes, scaled, expected), scaled)
 
 
@@ -233,7 +221,8 @@ def correct_q_mass(y: Array, mass: Array, expected: Array | float) -> Array:
     """Remove the rounding of E[e^-Y - 1], whose exact value is known and which fixes the mean of a small loss.
 
     A step whose loss has standard deviation s has a mean near s^2 / 2, far below the rounding of masses near one; n
-    steps add n times the error. Masses are returned unchanged where the correction would be more than rounding.
+    steps add n times the error. Mass moves only within ``CORRECTED_DEVIATIONS`` s of the mean, so that far tails stay
+    as they are. Masses are returned unchanged where the correction would be more than rounding.
 
     Args:
         y: [m] losses.
@@ -244,7 +233,10 @@ def correct_q_mass(y: Array, mass: Array, expected: Array | float) -> Array:
         other = np.expm1(-y)
         total = mass.sum(axis=-1)
         error = mass @ other - expected
-        direction = mass * (y - ((mass @ y) / total)[..., None])
+        from_mean = y - ((mass @ y) / total)[..., None]
+        reach = constants.CORRECTED_DEVIATIONS * np.sqrt((mass * from_mean**2).sum(axis=-1) / total)
+        bulk = mass * (np.abs(from_mean) <= reach[..., None])
+        direction = bulk * (y - ((bulk @ y) / bulk.sum(axis=-1))[..., None])
         slope = direction @ other
         # only for small losses, and only by as much as rounding explains: where an end holds most of the mass, such as
         # all that lies below the first node, the variance says nothing of the rest, which may be all that matters
@@ -253,7 +245,7 @@ def correct_q_mass(y: Array, mass: Array, expected: Array | float) -> Array:
         spread_out = np.maximum(mass[..., 0], mass[..., -1]) < constants.MAX_END_SHARE * total
         spread_out &= total > constants.MAX_END_SHARE
         limit = np.where(spread_out, constants.MAX_CORRECTION_SPREAD, constants.MAX_CORRECTION_AT_END)
-        minute = (np.abs(error) < constants.MAX_CORRECTED_ERROR) & (np.abs(change) * float(y[-1] - y[0]) < limit)
+        minute = (np.abs(error) < constants.MAX_CORRECTED_ERROR) & (np.abs(change) * 2 * reach < limit)
     return np.asarray(mass - np.where(minute, change, 0.0)[..., None] * direction)
 
 
