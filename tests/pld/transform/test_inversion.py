@@ -19,6 +19,7 @@ from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.pld import composition, constants
 from wpriv.pld.composition import Composition
+from wpriv.pld.transform import negligible_frequencies
 from wpriv.pld.transform import inversion
 from wpriv.pld.transform.atomic_transforms import TiltedAtoms, even_sums
 from wpriv.pld.transform.inversion import invert_transform
@@ -201,3 +202,10 @@ def test_a_question_after_others_have_taken_all_the_time_is_still_answered(monke
     assert 0 < low <= high < math.inf
     assert oracles.contour_delta([(log_m, 65536)], low) >= 1e-9 * (1 - 1e-8)
     assert oracles.contour_delta([(log_m, 65536)], high) <= 1e-9 * (1 + 1e-8)
+
+
+def test_gaps_between_runs_of_frequencies_are_filled_where_they_are_short():
+    t = np.array([1.0, 2.0, 3.0, 4.0, 400.0, 401.0])
+    runs = negligible_frequencies._runs(t, np.array([True, False, True, False, True]), 1.0)
+    # the gap from 2 to 3 is filled, the one from 4 to 400 is not
+    assert runs == [(0, 4), (400, 401)]
