@@ -19,8 +19,7 @@ from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.pld import composition, constants
 from wpriv.pld.composition import Composition
-from wpriv.pld.transform import negligible_frequencies
-from wpriv.pld.transform import inversion
+from wpriv.pld.transform import inversion, negligible_frequencies
 from wpriv.pld.transform.atomic_transforms import TiltedAtoms, even_sums
 from wpriv.pld.transform.inversion import invert_transform
 from wpriv.pld.transform.negligible_frequencies import significant_frequencies
