@@ -12,7 +12,19 @@ from typer.core import TyperCommand, TyperGroup
 from wpriv.cli.typer_internals import keep_text
 from wpriv.errors import UsageError
 
-COMMANDS = ("budget", "calibrate", "compare", "verify", "privatize", "train", "audit", "plot", "data", "recipe")
+COMMANDS = (
+    "budget",
+    "calibrate",
+    "compare",
+    "verify",
+    "privatize",
+    "train",
+    "audit",
+    "reproduce",
+    "plot",
+    "data",
+    "recipe",
+)
 # a fixed width: what is printed never depends on the terminal
 SETTINGS: dict[str, Any] = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
 

@@ -1,0 +1,164 @@
+"""Reproductions of the papers: the lists of items, the runs and the pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from wpriv.errors import Interrupted, MissingResource, UsageError
+from wpriv.run.comparison import compare
+from wpriv.run.recipe_files import shipped
+from wpriv.run.reproduction import collect, items, page, reproduce
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is closed twice or never."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids = [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in VOID:
+            self.open.append(tag)
+        self.ids += [value for name, value in attributes if name == "id"]
+
+    def handle_startendtag(self, tag, attributes):
+        self.ids += [value for name, value in attributes if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def run(word, out, at_most=1e9):
+    papers = items.select(word)
+    reproduce.run(reproduce.planned(papers, out, quick=True), out, at_most=at_most, say=lambda line: None)
+    return collect.collect(papers, out, quick=True)
+
+
+def test_every_item_names_shipped_recipes_or_says_why_there_is_none():
+    everything = [item for paper in items.select("all") for item in paper.items]
+    assert all(name in shipped() for item in everything for name in item.recipes)
+    assert all(item.recipes or item.missing for item in everything)
+    assert len({(item.paper, items.slug(item.name)) for item in everything}) == len(everything)
+
+
+def test_every_recipe_of_a_paper_belongs_to_an_item_or_is_of_other_work():
+    named = {name for paper in items.select("all") for item in paper.items for name in item.recipes}
+    of_papers = {name for name in shipped() if name.partition("/")[0] in items.PAPERS}
+    # on data or settings that no table or figure of the paper has
+    assert of_papers - named == {"wgrad/adult", "wgrad/german", "wgrad/swae-mnist", "wgrad/swae-fashion-mnist"}
+
+
+@pytest.mark.parametrize("word", ["plx", "plc/figure-99", "", "plc/", "all/figure-1"])
+def test_a_word_that_names_nothing_is_refused_with_what_there_is(word):
+    if word == "plc/":
+        assert len(items.select(word)[0].items) > 1
+    else:
+        with pytest.raises(UsageError, match=r"Known|Its items"):
+            items.select(word)
+
+
+def test_an_item_is_named_by_its_slug_or_by_a_recipe():
+    (by_slug,), (by_recipe,) = items.select("plc/figure-4"), items.select("plc/fig4-adp-pdp")
+    assert by_slug.items == by_recipe.items
+    assert [item.name for item in by_slug.items] == ["Figure 4"]
+
+
+def test_an_item_that_is_met_is_reproduced_and_a_second_call_computes_nothing(tmp_path):
+    (result,) = run("plc/figure-4", tmp_path)
+    assert result.verdict == "reproduced"
+    assert [row["kind"] for row in result.as_dict()["rows"]] == ["reference", "reference"]
+    (again,) = run("plc/figure-4", tmp_path, at_most=0.0)
+    assert again == result  # provenance, with its wall time, among it
+
+
+def test_a_recipe_that_has_changed_is_run_again(tmp_path):
+    run("plc/figure-4", tmp_path)
+    status = json.loads((tmp_path / reproduce.STATUS).read_text())
+    status["plc/fig4-adp-pdp-quick"]["recipe"] = "that of another version"
+    (tmp_path / reproduce.STATUS).write_text(json.dumps(status))
+    (result,) = run("plc/figure-4", tmp_path, at_most=0.0)
+    assert result.verdict == "not run"
+    (result,) = run("plc/figure-4", tmp_path)
+    assert result.verdict == "reproduced"
+
+
+def test_no_recipe_is_begun_beyond_the_time_and_the_page_says_so(tmp_path):
+    results = run("plc", tmp_path, at_most=0.0)
+    assert {result.verdict for result in results} == {"not run"}
+    assert not any((tmp_path / "plc").glob("*"))
+
+
+def test_a_recipe_that_is_refused_is_noted_and_the_others_run(tmp_path, monkeypatch):
+    plain = compare.run
+
+    def without_data(recipe, out=None, **options):
+        if "fig4" in recipe.name:
+            raise MissingResource("no such data")
+        return plain(recipe, out, **options)
+
+    monkeypatch.setattr(compare, "run", without_data)
+    papers = [*items.select("plc/figure-4"), *items.select("plc/figure-9")]
+    plans = reproduce.planned(papers, tmp_path, quick=True)
+    status = reproduce.run(plans, tmp_path, at_most=1e9, say=lambda line: None)
+    assert {name: note["status"] for name, note in status.items()} == {
+        "plc/fig4-adp-pdp-quick": "refused",
+        "plc/fig9-pure-dp-quick": "done",
+    }
+    first, second = collect.collect(papers, tmp_path, quick=True)
+    assert (first.verdict, second.verdict) == ("not run", "reproduced")
+    page.write(papers, [first, second], tmp_path, quick=True)
+    assert "no such data" in (tmp_path / "plc.html").read_text()
+
+
+def test_a_signal_stops_the_reproduction_and_what_is_done_stays(tmp_path, monkeypatch):
+    run("plc/figure-4", tmp_path)
+    monkeypatch.setattr(compare, "run", lambda *_, **__: (_ for _ in ()).throw(Interrupted("stopped")))
+    with pytest.raises(Interrupted):
+        run("plc/figure-9", tmp_path)
+    assert reproduce.stored_status(tmp_path)["plc/fig4-adp-pdp-quick"]["status"] == "done"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null"])
+def test_a_damaged_status_is_that_of_no_run(tmp_path, text):
+    (tmp_path / reproduce.STATUS).write_text(text)
+    assert reproduce.stored_status(tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_pages_are_well_formed_and_load_nothing_from_elsewhere(tmp_path):
+    papers = items.select("plc")
+    results = run("plc", tmp_path)
+    page.write(papers, results, tmp_path, quick=True)
+    for name in ("plc.html", "index.html"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        parser = Balanced()
+        parser.feed(text)
+        assert parser.open == []
+        assert len(parser.ids) == len(set(parser.ids))
+        assert "<script" not in text
+        # the names of XML vocabularies in the figures are no addresses that a browser opens
+        assert not re.search(r'(src|href)="(https?:)?//', text)
+        places = set(re.findall(r'href="#([^"]+)"', text))
+        assert places <= set(parser.ids)
+    assert text.count("quick settings") == 1
+
+
+@pytest.mark.slow
+def test_the_report_holds_each_number_with_its_kind_and_verdict(tmp_path):
+    papers = items.select("plc/figure-2")
+    results = run("plc/figure-2", tmp_path)
+    page.write(papers, results, tmp_path, quick=True)
+    report = json.loads((tmp_path / page.REPORT).read_text(), parse_constant=pytest.fail)
+    (item,) = report["items"]
+    assert (report["schema"], item["paper"], item["item"]) == ("wpriv.reproduction/1", "plc", "Figure 2")
+    assert item["verdict"] == "differs"  # a claim of the paper is not borne out
+    assert {row["kind"] for row in item["rows"]} == {"reference", "own"}
+    assert {row["verdict"] for row in item["rows"]} == {"ok"}
+    assert item["recipes"][0]["claims"][0]["because"]

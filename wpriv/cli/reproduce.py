@@ -1,0 +1,108 @@
+"""wpriv reproduce"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wpriv.cli import flags
+from wpriv.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from wpriv.run.reproduction.collect import ItemResult
+
+What = Annotated[
+    str, typer.Argument(metavar="WHAT", help="all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Folder of results and pages (default reproduction).")
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Apply the quick overrides of the recipes: a try, no reproduction.")
+]
+AtMost = Annotated[
+    str | None,
+    typer.Option("--at-most", metavar="TIME", help="Begin no recipe beyond this time: 30min, 2h; 0 writes pages only."),
+]
+Jobs = Annotated[
+    int, typer.Option("--jobs", metavar="N", min=1, help="Number of trainings of a sweep that run at the same time.")
+]
+Root = Annotated[
+    Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
+]
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def command(
+    what: What = "all",
+    out: Out = None,
+    quick: Quick = False,
+    at_most: AtMost = None,
+    jobs: Jobs = 1,
+    data_root: Root = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Run the recipes of the papers, and write their numbers, ours and every figure to web pages.
+
+    wpriv reproduce plc
+
+    wpriv reproduce all --at-most 2h --out reproduction
+    """
+    from wpriv.cli import output
+    from wpriv.run.reproduction import collect, items, page, reproduce
+
+    papers, limit = items.select(what), _seconds(at_most)
+    folder = out or Path("reproduction-quick" if quick else "reproduction")
+    plans = reproduce.planned(papers, folder, quick=quick)
+    reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=_say)
+    # the pages show all papers, with what earlier calls have left in the folder
+    every = items.select("all")
+    results = collect.collect(every, folder, quick=quick)
+    files = page.write(every, results, folder, quick=quick)
+    asked = {item for paper in papers for item in paper.items}
+    results = [result for result in results if result.item in asked]
+    if as_json:
+        output.emit_json(collect.report(results, quick=quick))
+    else:
+        rows = [[each.item.paper, each.item.name, each.verdict, *_counts(each)] for each in results]
+        output.emit_table(["paper", "item", "verdict", "numbers", "not reproduced"], rows)
+    for path in files:
+        output.say("wrote", str(path))
+    missed = [
+        row for each in results for recipe in each.recipes for row in recipe.expect if row["held"] and not row["ok"]
+    ]
+    if missed:
+        raise CheckFailed(f"{len(missed)} expected numbers are missed; the pages show them")
+
+
+def _counts(result: ItemResult) -> list[str]:
+    """Of one item: how many expected numbers are met, and what is not reproduced."""
+    rows = [row for recipe in result.recipes for row in recipe.expect]
+    reasons = [f"{each.name} {each.status}" for each in result.recipes if each.status != "done"]
+    return [
+        f"{sum(row['ok'] for row in rows)} of {len(rows)}" if rows else "",
+        "; ".join([*([result.item.missing] if result.item.missing else []), *reasons]),
+    ]
+
+
+def _seconds(text: str | None) -> float:
+    """The seconds of a time such as 90s, 30min or 2h; infinity for None.
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    if text is None:
+        return math.inf
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*(s|min|h)?", text.strip())
+    if match is None or (match[2] is None and float(match[1]) > 0):
+        raise UsageError(f"--at-most wants a time with its unit, such as 90s, 30min or 2h; found {text[:40]!r}")
+    return float(match[1]) * SECONDS[match[2] or "s"]
+
+
+def _say(line: str) -> None:
+    print(f"wpriv: {line}", file=sys.stderr, flush=True)

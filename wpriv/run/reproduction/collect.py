@@ -1,0 +1,133 @@
+"""Collect the results of a reproduction item by item: numbers beside ours, verdicts, and where they are from."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wpriv.run.reproduction import reproduce
+from wpriv.run.reproduction.items import Item, Paper
+from wpriv.run.results import file_names, read
+
+SCHEMA = "wpriv.reproduction/1"
+VERDICTS = {
+    "reproduced": "all that the item shows is reproduced within the tolerances",
+    "partly": "a part of the item is reproduced; what is missing is said",
+    "differs": "it was run, and what the paper says or prints is not borne out",
+    "not run": "there is a recipe that was not run here, or could not be",
+    "not covered": "no recipe reproduces it; the reason is said",
+}
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RecipeResult:
+    """What a recipe left in its folder.
+
+    Attributes:
+        name: of the recipe.
+        folder: its results folder.
+        status: done, refused or not run; ``reason`` says why it is not done.
+        expect: its expected numbers beside ours, as in ``expect.json``.
+        claims: statements of the paper that are not borne out, with the finding and the reason.
+        provenance: what ran where, as in ``provenance.json``.
+        table: the rows of its table.
+    """
+
+    name: str
+    folder: Path
+    status: str
+    reason: str
+    expect: list[Row] = field(default_factory=list)
+    claims: list[dict[str, str]] = field(default_factory=list)
+    provenance: Row = field(default_factory=dict)
+    table: list[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ItemResult:
+    """An item with the results of its recipes and the verdict, a key of ``VERDICTS``."""
+
+    item: Item
+    recipes: list[RecipeResult]
+    verdict: str
+
+    def as_dict(self) -> Row:
+        """The item as ``report.json`` holds it."""
+        rows = [{"recipe": result.name, **_numbers(row)} for result in self.recipes for row in result.expect]
+        return {
+            "paper": self.item.paper,
+            "item": self.item.name,
+            "about": self.item.about,
+            "verdict": self.verdict,
+            "missing": self.item.missing,
+            "recipes": [
+                {"recipe": each.name, "status": each.status, "reason": each.reason, "claims": each.claims}
+                for each in self.recipes
+            ],
+            "rows": rows,
+        }
+
+
+def collect(papers: Iterable[Paper], out: Path, *, quick: bool) -> list[ItemResult]:
+    """Read the results of the items of some papers."""
+    status = reproduce.stored_status(out)
+    results = []
+    for paper in papers:
+        for item in paper.items:
+            recipes = [_result(name, out, status, quick=quick) for name in item.recipes]
+            results.append(ItemResult(item, recipes, _verdict(item, recipes)))
+    return results
+
+
+def report(results: list[ItemResult], *, quick: bool) -> Row:
+    """The results of a reproduction as plain data, the content of ``report.json``."""
+    return {
+        "schema": SCHEMA,
+        "quick": quick,
+        "verdicts": dict(Counter(result.verdict for result in results)),
+        "items": [result.as_dict() for result in results],
+    }
+
+
+def _result(name: str, out: Path, status: Mapping[str, Row], *, quick: bool) -> RecipeResult:
+    folder = reproduce.folder_of(out, name, quick=quick)
+    noted = status.get(str(folder.relative_to(out)), {"status": "not run", "reason": ""})
+    if noted.get("status") != "done":
+        return RecipeResult(name, folder, str(noted.get("status")), str(noted.get("reason", "")))
+    provenance = _json(folder / file_names.PROVENANCE)
+    expect = _json(folder / file_names.EXPECT).get("expect", [])
+    files = [folder / file_names.TABLE, folder / file_names.METRICS]
+    table = next((read.table(path) for path in files if path.is_file()), [])
+    return RecipeResult(name, folder, "done", "", expect, provenance.get("claims", []), provenance, table)
+
+
+def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
+    if not recipes:
+        return "not covered"
+    done = [result for result in recipes if result.status == "done"]
+    missed = any(not row["ok"] for result in done for row in result.expect)
+    if missed or any(result.claims for result in done):
+        return "differs"
+    if not done:
+        return "not run"
+    return "reproduced" if len(done) == len(recipes) and not item.missing else "partly"
+
+
+def _numbers(row: Row) -> Row:
+    """An expected number of ``expect.json`` as a row of the report."""
+    kept = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source")
+    verdict = "ok" if row["ok"] else "missed" if row["held"] else "not reached"
+    return {**{key: row[key] for key in kept}, "expected": row["expected"], "verdict": verdict}
+
+
+def _json(path: Path) -> Row:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

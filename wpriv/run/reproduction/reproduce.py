@@ -1,0 +1,135 @@
+"""Run the recipes of the papers into one folder, the fastest first, each where an earlier run of it stopped.
+
+A recipe that is done is not run again: its folder says which version computed its numbers, and how long it took.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wpriv.config.recipe import Recipe
+from wpriv.errors import CheckFailed, Interrupted, WprivError
+from wpriv.files import durable_writes
+from wpriv.run import load_recipe
+from wpriv.run.reproduction.items import Paper
+
+STATUS = "status.json"
+# nothing is known of the time of a recipe without one
+UNKNOWN_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A recipe to be run, its folder below that of the reproduction, and the seconds that it takes on one core."""
+
+    name: str
+    recipe: Recipe
+    folder: Path
+    seconds: float
+
+
+def planned(papers: Iterable[Paper], out: Path, *, quick: bool) -> list[Planned]:
+    """Return the recipes of some papers, the fastest first."""
+    names = dict.fromkeys(name for paper in papers for item in paper.items for name in item.recipes)
+    plans = []
+    for name in names:
+        recipe = load_recipe.recipe(name, quick=quick)
+        seconds = UNKNOWN_SECONDS if recipe.time is None else recipe.time.seconds
+        plans.append(Planned(name, recipe, folder_of(out, name, quick=quick), seconds))
+    return sorted(plans, key=lambda each: each.seconds)
+
+
+def folder_of(out: Path, name: str, *, quick: bool) -> Path:
+    """Return the results folder of a recipe within a reproduction."""
+    return out / (f"{name}-quick" if quick else name)
+
+
+def run(
+    plans: list[Planned],
+    out: Path,
+    *,
+    at_most: float,
+    jobs: int = 1,
+    root: Path | None = None,
+    say: Callable[[str], None],
+) -> dict[str, dict[str, Any]]:
+    """Run recipes one after another; one that fails is noted, and the others still run.
+
+    Args:
+        at_most: seconds of one core; a recipe that would exceed what is left of them is not begun.
+        jobs: trainings of a sweep that run at the same time.
+        root: folder of the data sets.
+        say: called with a line before each recipe that is run.
+    Returns:
+        For each recipe ``status`` (done, refused or not run), ``reason``, ``seconds`` and a fingerprint of the recipe;
+        also kept in the folder.
+    Raises:
+        Interrupted: a signal arrived; the same command continues.
+    """
+    status = stored_status(out)
+    left = at_most
+    for number, plan in enumerate(plans, start=1):
+        key, fingerprint = str(plan.folder.relative_to(out)), _fingerprint(plan.recipe)
+        before = status.get(key, {})
+        if before.get("status") == "done" and before.get("recipe") == fingerprint:
+            continue
+        if plan.seconds > left:
+            note: dict[str, Any] = {"status": "not run", "reason": f"it takes about {plan.seconds:.2g} s of one core"}
+        else:
+            say(f"{number} of {len(plans)}: {plan.name}, about {plan.seconds:.2g} s")
+            changed = before.get("recipe") not in (None, fingerprint)
+            note = _run_one(plan, jobs=jobs, root=root, changed=changed)
+            left -= plan.seconds
+        status[key] = {**note, "recipe": fingerprint}
+        durable_writes.make_folder(out)
+        durable_writes.replace(out / STATUS, json.dumps(status, indent=2, sort_keys=True) + "\n")
+    return status
+
+
+def stored_status(out: Path) -> dict[str, dict[str, Any]]:
+    """Return what earlier runs noted of each recipe; nothing where the file is missing or damaged."""
+    try:
+        status = json.loads((out / STATUS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def _fingerprint(recipe: Recipe) -> str:
+    text = json.dumps(recipe.data, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _run_one(plan: Planned, *, jobs: int, root: Path | None, changed: bool) -> dict[str, Any]:
+    """Run one recipe where it stopped, or anew where it has changed since, and say how it ended."""
+    started = time.monotonic()
+    try:
+        if plan.recipe.kind == "train":
+            _train(plan, jobs=jobs, root=root)
+        else:
+            from wpriv.run.comparison import compare
+
+            compare.run(plan.recipe, plan.folder, fresh=changed)
+    except Interrupted:
+        raise
+    except CheckFailed:
+        pass  # an expected number was missed: the page shows it
+    except WprivError as error:
+        return {"status": "refused", "reason": str(error), "seconds": round(time.monotonic() - started, 1)}
+    return {"status": "done", "reason": "", "seconds": round(time.monotonic() - started, 1)}
+
+
+def _train(plan: Planned, *, jobs: int, root: Path | None) -> None:
+    from wpriv.run.training import sweep, train
+
+    training = plan.recipe.training
+    if training is not None and training.sweep is not None:
+        sweep.run(plan.recipe, plan.folder, jobs=jobs, root=root)
+    else:
+        train.run(plan.recipe, plan.folder, root=root, resume=True)
