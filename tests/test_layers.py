@@ -41,6 +41,7 @@ HOMES = {
     "typer": ("cli",),
     "joblib": ("run",),
     "flint": ("verify",),
+    "safetensors": ("files/weight_files.py", "engine/weight_export.py"),
 }
 PLD_USERS = ("accountants/pld.py", "accountants/pdp.py")
 FILES = sorted(ROOT.rglob("*.py"))
