@@ -57,7 +57,8 @@ def _digest(content: bytes) -> tuple[str, int]:
     """The digest, and the number of tensors."""
     from safetensors import deserialize
 
-    total, tensors = hashlib.sha256(), sorted(deserialize(content))
+    total = hashlib.sha256()
+    tensors = sorted(deserialize(content))  # type: ignore[no-untyped-call]
     for name, tensor in tensors:
         total.update(json.dumps([name, tensor["dtype"], list(tensor["shape"])]).encode() + b"\n")
         total.update(tensor["data"])

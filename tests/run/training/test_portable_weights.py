@@ -1,4 +1,4 @@
-"""model.safetensors holds the weights of the training with its statement in short, and a file that does not fit is named."""
+"""model.safetensors holds the weights of the training and the statement in short; one that does not fit is named."""
 
 from __future__ import annotations
 
