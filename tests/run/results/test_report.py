@@ -1,12 +1,12 @@
-"""``report``: a summary of every kind of folder, an entry for the registry and a checklist, made of the statement alone."""
+"""``report``: a summary of every kind of folder, an entry for the registry, and a checklist."""
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 
 import jsonschema
-import numpy as np
 import pytest
 import yaml
 
@@ -130,11 +130,11 @@ def test_without_jsonschema_the_entry_says_that_nobody_validated_it(out, monkeyp
 
 @pytest.mark.slow
 def test_measurements_without_noise_are_not_in_what_is_meant_for_publication(out):
-    accuracy = (out / file_names.METRICS).read_text().splitlines()[-1].split(",")
-    numbers = [cell for cell in accuracy if len(cell) > 8]
-    assert numbers
+    last = list(csv.DictReader((out / file_names.METRICS).open()))[-1]
+    numbers = [last[name] for name in ("loss", "accuracy")]
+    assert all(len(number) >= 6 for number in numbers)
     for form in ("registry", "checklist"):
-        assert not any(number[:8] in report(out, form).text for number in numbers)
+        assert not any(number[:6] in report(out, form).text for number in numbers)
 
 
 @pytest.mark.slow
@@ -182,20 +182,13 @@ def test_trainings_without_a_guarantee_have_a_summary_alone(tmp_path, form):
 
 
 @pytest.mark.slow
-def test_a_training_on_reports_has_the_guarantee_of_its_reports(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    x = np.random.default_rng(0).normal(size=(60, 4))
-    noisy = wpriv.privatize(
-        x, y=np.arange(60) % 2, public_labels=True, mech="local-gauss", radius=1.0, eps=2.0, delta=1e-5, out="noisy.npz"
-    )
-    recipe = RECIPE.replace("{name: digits, limit: 300}", "{name: privatized, file: noisy.npz}")
-    recipe = recipe.replace("{eps: 4, delta: 1e-5}", "none").replace(
-        "name: mlp, width: 8, depth: 1, activation: tanh", "name: logistic"
-    )
-    out = train(tmp_path, recipe.replace("batch: 50", "batch: 20"))
+def test_a_training_on_reports_has_the_guarantee_of_its_reports(tmp_path):
+    noise = "privatize: {mech: local-gauss, radius: 4, eps: 2, delta: 1e-5, seed: 1}"
+    text = RECIPE.replace("limit: 300", f"limit: 300, {noise}").replace("{eps: 4, delta: 1e-5}", "none")
+    out = train(tmp_path, text)
     entry = report(out, "registry").data["deployment"]
     assert entry["deployment_model"]["model_name"] == "Local"
-    assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] == noisy.statement["guarantees"][0]["epsilon"]
+    assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] <= 2
     assert "local." in report(out, "checklist").text
     assert "privatised before the training" in report(out).text
 
@@ -231,9 +224,10 @@ def test_a_statement_that_lacks_entries_is_refused(out):
     statement = json.loads(path.read_text())
     for key in ("unit", "delta", "guarantees", "data", "recipe"):
         path.write_text(json.dumps({name: value for name, value in statement.items() if name not in (key, "model")}))
-        for form in ("summary", "registry", "checklist"):
-            with pytest.raises(UsageError, match="lacks an entry"):
-                report(out, form)
+        with pytest.raises(UsageError, match="lacks an entry"):
+            report(out)
+        with pytest.raises(UsageError, match="lacks an entry"):
+            report(out, "registry")
 
 
 COMPARISON = """\
