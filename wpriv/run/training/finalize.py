@@ -148,9 +148,10 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
         statement = None
     if not isinstance(statement, dict):
         raise UsageError(f"{file} cannot be read. {advice}")
-    model = model_check.check(path)
-    if model.verdict == model_check.DIFFERS:
-        raise UsageError(f"{path}: {model.words}. {advice}")
+    if "model" in statement:  # earlier versions wrote no model.safetensors
+        model = model_check.check(path)
+        if model.verdict == model_check.DIFFERS:
+            raise UsageError(f"{path}: {model.words}. {advice}")
     if process is None:
         return statement
     expected = {
