@@ -44,13 +44,15 @@ def command(
 
     from wpriv.cli import output
     from wpriv.cli.train import changed_keys
-    from wpriv.files import durable_writes
+    from wpriv.files import durable_writes, json_values
     from wpriv.run.results import report
 
     result = report.report(source, form.casefold(), changed_keys(changes or []))
     for note in result.notes:
         output.say("note", note)
-    text = json.dumps(output.plain(result.data), indent=2, allow_nan=False) if as_json else result.text.rstrip("\n")
+    text = (
+        json.dumps(json_values.plain(result.data), indent=2, allow_nan=False) if as_json else result.text.rstrip("\n")
+    )
     if out is None:
         output.emit(text)
         return
