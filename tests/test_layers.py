@@ -41,6 +41,8 @@ HOMES = {
     "typer": ("cli",),
     "joblib": ("run",),
     "flint": ("verify",),
+    "jsonschema": ("run/results/registry_entry.py",),
+    "safetensors": ("files/weight_files.py", "engine/weight_export.py"),
 }
 PLD_USERS = ("accountants/pld.py", "accountants/pdp.py")
 FILES = sorted(ROOT.rglob("*.py"))

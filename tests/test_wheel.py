@@ -30,7 +30,11 @@ from tests.documents import README, blocks
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-OPTIONAL = {"pywt": "wavelets", "flint": "verify"}  # imported behind a message that names the extra
+OPTIONAL = {
+    "pywt": "wavelets",
+    "flint": "verify",
+    "jsonschema": "registry",
+}  # imported behind a message that names the extra
 NAMES = {"PIL": "pillow", "yaml": "pyyaml"}  # modules that go by another name than their distribution
 GRID = """kind: train
 source: s

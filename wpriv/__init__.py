@@ -1,9 +1,9 @@
 """wpriv: how private is this, exactly?
 
 The verbs of the command line are functions: ``budget``, ``calibrate``, ``compare``, ``train``, ``audit``,
-``privatize``. A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it runs, and its
-sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve. Everything loads on
-first use, so that ``import wpriv`` costs nothing.
+``privatize``, ``report``. A process is made of steps, each a mechanism (``Gauss``, ``Laplace``, ...), how often it
+runs, and its sampling (``Poisson``, ``FixedSize``, ``Allocation``, ``Shuffle``); ``curve`` is its privacy curve.
+Everything loads on first use, so that ``import wpriv`` costs nothing.
 """
 
 from wpriv._version import __version__ as __version__
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from wpriv.run.audit.audit import audit
     from wpriv.run.comparison.compare import compare
     from wpriv.run.local.privatize import privatize
+    from wpriv.run.results.report import report
     from wpriv.run.training.own_loop import training_loop
     from wpriv.run.training.train import train
 
@@ -71,6 +72,7 @@ _HOMES = {
     "wpriv.run.accounting.calibrate": ("Calibration", "calibrate"),
     "wpriv.run.comparison.compare": ("compare",),
     "wpriv.run.local.privatize": ("privatize",),
+    "wpriv.run.results.report": ("report",),
     "wpriv.run.training.own_loop": ("training_loop",),
     "wpriv.run.training.train": ("train",),
 }
@@ -113,6 +115,7 @@ __all__ = [
     "compare",
     "curve",
     "privatize",
+    "report",
     "train",
     "training_loop",
 ]

@@ -129,6 +129,15 @@ class Trial:
     def drawn(self) -> int:
         return len(set(self.log.read_text().split()))
 
+    def unstated(self) -> list[Path]:
+        """Files of weights for others beside which there is no statement."""
+        texts = (file_names.STATEMENT, file_names.STATEMENT_TEXT)
+        return [
+            path
+            for path in self.out.rglob(file_names.WEIGHTS)
+            if not any((path.parent / name).is_file() for name in texts)
+        ]
+
     def stated(self) -> int:
         """The releases that the statement counts or names as spent before it."""
         statement = json.loads((self.out / file_names.STATEMENT).read_text())
@@ -204,6 +213,7 @@ def killed_everywhere(scenario: str, home: Path) -> dict[str, Any]:
         with trial_in(home, str(k)) as trial:
             before(trial)
             code, _ = trial.train(kill=k, **killed)
+            faults += [f"operation {k}: {path} has no statement" for path in trial.unstated()]
             if code not in (KILLED, DONE):
                 faults.append(f"operation {k}: the killed training ended with {code}")
             codes = []

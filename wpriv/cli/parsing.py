@@ -12,19 +12,13 @@ from typer.core import TyperCommand, TyperGroup
 from wpriv.cli.typer_internals import keep_text
 from wpriv.errors import UsageError
 
-COMMANDS = (
-    "budget",
-    "calibrate",
-    "compare",
-    "verify",
-    "privatize",
-    "train",
-    "audit",
-    "reproduce",
-    "plot",
-    "data",
-    "recipe",
-)
+GROUPS = {
+    "Calculator": ("budget", "calibrate", "compare", "verify"),
+    "Training": ("train", "audit", "privatize"),
+    "Results": ("reproduce", "report", "plot"),
+    "Recipes and data": ("recipe", "data"),
+}
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 # a fixed width: what is printed never depends on the terminal
 SETTINGS: dict[str, Any] = {"terminal_width": 100, "help_option_names": ["-h", "--help"]}
 
@@ -77,6 +71,15 @@ class LazyGroup(Group):
         command = typer.main.get_command(app)
         keep_text(command, SETTINGS)
         return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands under the headings of ``GROUPS``, one column for all of them."""
+        width = max(map(len, COMMANDS))
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                limit = formatter.width - 6 - width
+                texts = [self.get_command(ctx, name).get_short_help_str(limit) for name in names]
+                formatter.write_dl([(name.ljust(width), text) for name, text in zip(names, texts, strict=True)])
 
 
 def _refuse_repeated(command: Any, ctx: Any, args: list[str]) -> None:

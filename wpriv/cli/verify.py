@@ -11,6 +11,7 @@ from wpriv.cli import flags
 from wpriv.errors import CheckFailed
 
 if TYPE_CHECKING:
+    from wpriv.run.results.model_check import ModelCheck
     from wpriv.verify.prove import Proof
 
 SCHEMA = "wpriv.verification/1"
@@ -26,6 +27,8 @@ Width = Annotated[
 def command(source: Source, width: Width = None, as_json: flags.Json = False) -> None:
     """Re-prove the ends of a certificate by an independent program, in exact integers and ball arithmetic.
 
+    Of a training, also compare model.safetensors and model.pt with the statement.
+
     Exit codes: 0 all ends are proved; 1 an end is refuted, or not proved; 2 malformed; 4 python-flint is missing.
 
     wpriv verify certificate.json
@@ -33,23 +36,32 @@ def command(source: Source, width: Width = None, as_json: flags.Json = False) ->
     from wpriv.cli import output
     from wpriv.errors import UsageError
     from wpriv.run.accounting import certificates
+    from wpriv.run.results import model_check
 
     share = flags.numbers(width=width)["width"]
     if share is not None and not 0 <= share < 1:
         raise UsageError(f"--width must be at least 0 and below 1; found {width}")
+    model = model_check.require(source, thorough=True) if source.is_dir() else None
     results = certificates.verify(source, share)
     rows = [_row(name, proof) for name, proofs in results for proof in proofs]
     if as_json:
-        output.emit_rows(rows, SCHEMA, proved=all(row["verdict"] == "proved" for row in rows))
+        output.emit_rows(rows, SCHEMA, proved=all(row["verdict"] == "proved" for row in rows), **_of(model))
     else:
         for row in rows:
             output.emit(_line(row))
+        if model is not None:
+            output.emit(model.words)
     failed = [row for row in rows if row["verdict"] != "proved"]
     if failed:
         raise CheckFailed(
             f"{source}: {failed[0]['end']} is {failed[0]['verdict']}: claimed {_claim(failed[0])}; "
             f"the verifier finds {_finding(failed[0])}"
         )
+
+
+def _of(model: ModelCheck | None) -> dict[str, str]:
+    """What is known of the weights in a folder, as keys of --json."""
+    return {} if model is None else {"model": model.verdict}
 
 
 def _row(name: str, proof: Proof) -> dict[str, Any]:

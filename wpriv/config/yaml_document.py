@@ -192,6 +192,25 @@ _PlainDumper.add_representer(
 )
 
 
-def as_yaml(data: dict[str, Any]) -> str:
-    """Format the data of a recipe as YAML in their own order; ``read`` gives the same data back."""
-    return str(yaml.dump(data, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=140))
+class _BlockDumper(_PlainDumper):
+    """Writes text of several lines as a block, line by line."""
+
+
+_BlockDumper.add_representer(
+    str,
+    lambda dumper, text: (
+        dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
+        if "\n" in text
+        else _PlainDumper.yaml_representers[str](dumper, text)
+    ),
+)
+
+
+def as_yaml(data: dict[str, Any], *, blocks: bool = False) -> str:
+    """Format data as YAML in their own order; of a recipe, ``read`` gives the same data back.
+
+    Args:
+        blocks: write text of several lines line by line, for people to edit.
+    """
+    dumper = _BlockDumper if blocks else _PlainDumper
+    return str(yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=140))

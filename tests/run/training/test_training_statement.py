@@ -97,6 +97,7 @@ def test_every_file_of_a_finished_training_has_an_answer_and_only_what_no_record
         "statement.json",
         "statement.md",
         "model.pt",
+        "model.safetensors",
         "ledger.jsonl",
         "recipe.yaml",
     }

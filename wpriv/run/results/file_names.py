@@ -11,8 +11,9 @@ EXPECT = "expect.json"  # where the recipe has expected numbers
 METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
 CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"
+WEIGHTS = "model.safetensors"
 # the files of every finished training
-TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, DIAGNOSTICS, LEDGER, RECIPE, PROVENANCE)
+TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, WEIGHTS, DIAGNOSTICS, LEDGER, RECIPE, PROVENANCE)
 
 
 def of_training(task: str) -> tuple[str, ...]:

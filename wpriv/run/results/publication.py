@@ -14,6 +14,7 @@ GENERATOR = (
 )
 SETTINGS = "settings only, none of them computed from a record"
 MODEL = "the trained weights, computed from noisy releases only, with settings and the position in the ledger"
+WEIGHTS = "the trained weights alone, computed from noisy releases only; its header repeats this statement in short"
 DIAGNOSTICS = (
     "it holds the metrics, distances of gradients where they were observed, and a fingerprint of the training records: "
     "all computed without noise"
@@ -58,7 +59,8 @@ def of_training(task: str, *, private: bool, reports: bool, seed: int | None, br
     spec = tasks.load(task)
     publishable = dict(spec.publishable)
     if reports:
-        answers |= {file_names.MODEL: ("yes", REPORTS), file_names.METRICS: ("no", FIGURE)}
+        answers |= {file_names.MODEL: ("yes", REPORTS), file_names.WEIGHTS: ("yes", REPORTS)}
+        answers |= {file_names.METRICS: ("no", FIGURE)}
         publishable = {name: why for name, why in publishable.items() if name in spec.files}
     for name in file_names.of_training(task):
         if name not in answers:
@@ -102,6 +104,7 @@ def _common_files(broken: bool) -> dict[str, tuple[str, str]]:
         file_names.STATEMENT: ("yes", STATEMENT),
         file_names.STATEMENT_TEXT: ("yes", STATEMENT),
         file_names.MODEL: ("no", BROKEN) if broken else ("yes", MODEL),
+        file_names.WEIGHTS: ("no", BROKEN) if broken else ("yes", WEIGHTS),
         file_names.DIAGNOSTICS: ("no", DIAGNOSTICS),
         file_names.LEDGER: ("yes", LEDGER),
         file_names.RECIPE: ("yes", SETTINGS),

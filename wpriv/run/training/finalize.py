@@ -16,8 +16,8 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import adaptive_history, evaluate, history
-from wpriv.run.results import file_names, plot, read, write
-from wpriv.run.training import earlier_runs, plan, training_statement
+from wpriv.run.results import file_names, model_check, plot, read, write
+from wpriv.run.training import earlier_runs, plan, portable_weights, training_statement
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.run_folder import RunFolder
 
@@ -84,7 +84,7 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
 
 
 def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[str, Any] | None) -> None:
-    """Write the statement and the figures of a run; statement.json is last, and marks the run as finished.
+    """Write the statement, the figures and model.safetensors; statement.json is last, and marks the run as finished.
 
     Args:
         about: provenance. reports: the statement of the training records, if they were privatised before.
@@ -121,11 +121,15 @@ def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[
             statement["cut_passes"] = [each.as_dict() for each in cut]
         warnings = [*warnings, *more, *others]
     warnings = warnings + task.warnings(metrics)
-    statement = json.loads(json.dumps({**statement, "warnings": warnings}))
+    statement = json.loads(
+        json.dumps({**statement, "model": portable_weights.describe(stored["weights"]), "warnings": warnings})
+    )
     durable_writes.replace(path / file_names.STATEMENT_TEXT, training_statement.to_markdown(statement))
     plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
     plot.task_files(path, job.train.task, ("png",))
-    durable_writes.replace(path / file_names.STATEMENT, json.dumps(statement, indent=2) + "\n")
+    content = json.dumps(statement, indent=2) + "\n"
+    portable_weights.write(path, stored["weights"], statement, content)
+    durable_writes.replace(path / file_names.STATEMENT, content)
 
 
 def load_statement(path: Path, process: Process | None, entries: list[ledger.Entry]) -> dict[str, Any]:
@@ -144,6 +148,10 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
         statement = None
     if not isinstance(statement, dict):
         raise UsageError(f"{file} cannot be read. {advice}")
+    if "model" in statement:  # earlier versions wrote no model.safetensors
+        model = model_check.check(path)
+        if model.verdict == model_check.DIFFERS:
+            raise UsageError(f"{path}: {model.words}. {advice}")
     if process is None:
         return statement
     expected = {

@@ -1,0 +1,62 @@
+"""wpriv report"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from wpriv.cli import flags
+from wpriv.errors import UsageError
+
+Source = Annotated[str, typer.Argument(metavar="DIR", help="A results folder of train or compare.")]
+Form = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="FORM",
+        help="summary; registry: an entry for the deployments registry of OpenDP, in YAML; or checklist: what a reader "
+        "asks of a private model, answered or open, in Markdown.",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Fill in the registry entry: deployment.basic.intended_use='...'; repeatable.",
+    ),
+]
+Out = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the report to this file.")]
+
+
+def command(
+    source: Source, form: Form = "summary", changes: Set = None, out: Out = None, as_json: flags.Json = False
+) -> None:
+    """Say what a results folder holds: a summary, a registry entry, or a checklist for its publication.
+
+    Nothing is computed anew. Exit code 1: the weights in the folder are not those of its statement.
+
+    wpriv report results/mnist --as checklist
+    """
+    import json
+    from pathlib import Path
+
+    from wpriv.cli import output
+    from wpriv.cli.train import changed_keys
+    from wpriv.files import durable_writes, json_values
+    from wpriv.run.results import report
+
+    result = report.report(source, form.casefold(), changed_keys(changes or []))
+    for note in result.notes:
+        output.say("note", note)
+    text = (
+        json.dumps(json_values.plain(result.data), indent=2, allow_nan=False) if as_json else result.text.rstrip("\n")
+    )
+    if out is None:
+        output.emit(text)
+        return
+    if Path(out).is_dir():
+        raise UsageError(f"--out wants a file; {out} is a folder")
+    durable_writes.replace(Path(out), text + "\n")
+    output.say("wrote", out)

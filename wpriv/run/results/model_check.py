@@ -1,0 +1,112 @@
+"""Whether the weights in a results folder are those that its privacy statement is about."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wpriv.errors import CheckFailed, UsageError
+from wpriv.files import weight_files
+from wpriv.run.results import file_names, model_header
+
+FITS, MISSING, UNNAMED, DIFFERS = "fits", "missing", "unnamed", "differs"
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """The outcome of comparing weights with a statement.
+
+    Args:
+        verdict: ``fits``; ``differs``; ``missing``: the file is not there; ``unnamed``: the statement names no such
+            file, since it is of an earlier version or since the format does not hold these weights.
+        words: the outcome as a sentence without a full stop.
+    """
+
+    verdict: str
+    words: str
+
+
+def check(folder: Path, *, thorough: bool = False) -> ModelCheck:
+    """Compare model.safetensors in a folder with statement.json there.
+
+    Args:
+        thorough: compare the weights in model.pt as well, which loads torch.
+    Raises:
+        UsageError: the statement is malformed. MissingResource: a file cannot be read.
+    """
+    file, path = folder / file_names.STATEMENT, folder / file_names.WEIGHTS
+    statement, content = read_statement(file)
+    model = statement.get("model")
+    stated = model.get("weights_sha256") if isinstance(model, dict) else None
+    if stated is None:
+        why = model.get("why") if isinstance(model, dict) else "it is of an earlier version"
+        return ModelCheck(UNNAMED, f"{file.name} names no {path.name}: {why}")
+    if thorough and (difference := _other_weights(folder / file_names.MODEL, stated)):
+        return ModelCheck(DIFFERS, difference)
+    if not path.is_file():
+        return ModelCheck(MISSING, f"{path.name} is not in this folder")
+    difference = _difference(path, statement, content, stated)
+    if difference:
+        return ModelCheck(DIFFERS, difference)
+    return ModelCheck(FITS, f"{path.name} fits {file.name}: weights, figures and digests agree")
+
+
+def require(folder: Path, *, thorough: bool = False) -> ModelCheck:
+    """Return the outcome of ``check``.
+
+    Raises:
+        CheckFailed: the weights are not those of the statement.
+    """
+    result = check(folder, thorough=thorough)
+    if result.verdict == DIFFERS:
+        raise CheckFailed(f"{folder}: {result.words}. Do not publish these weights under this statement")
+    return result
+
+
+def read_statement(file: Path) -> tuple[dict[str, Any], str]:
+    """Return a statement as plain data and as text.
+
+    Raises:
+        UsageError: it is missing, or no statement.
+    """
+    try:
+        content = file.read_bytes().decode("utf-8")
+        statement = json.loads(content)
+    except (OSError, ValueError, RecursionError):
+        raise UsageError(
+            f"{file} cannot be read as a privacy statement. Give the folder of a finished training"
+        ) from None
+    if not isinstance(statement, dict) or not {"private", "publish", "versions", "task"} <= statement.keys():
+        raise UsageError(f"{file} is no privacy statement of wpriv. Give the folder of a finished training")
+    return statement, content
+
+
+def _difference(path: Path, statement: dict[str, Any], content: str, stated: str) -> str:
+    """What shows that a file of weights is not that of a statement; empty if nothing does."""
+    try:
+        stored = weight_files.read(path)
+    except UsageError as error:
+        return str(error)
+    if stored.digest != stated:
+        return f"the weights in {path.name} are not those of {file_names.STATEMENT}, whose digest is {stated[:16]}..."
+    try:
+        expected = model_header.header(statement, content)
+    except (KeyError, TypeError, ValueError, StopIteration):
+        return f"{file_names.STATEMENT} was changed: entries that {path.name} repeats are missing in it"
+    wrong = [key for key in model_header.COPIED if stored.header.get(key) != expected.get(key)]
+    if wrong:
+        values = f"{stored.header.get(wrong[0])!r} in the header, {expected.get(wrong[0])!r} by {file_names.STATEMENT}"
+        return f"the header of {path.name} does not fit {file_names.STATEMENT}: {wrong[0]} is {values}"
+    return ""
+
+
+def _other_weights(path: Path, stated: str) -> str:
+    """What shows that the weights in model.pt are not those of a statement; empty if nothing does, or it is missing."""
+    if not path.is_file():
+        return ""
+    from wpriv.engine import checkpoint, weight_export
+
+    digest = weight_files.digest(weight_export.encode(checkpoint.load(path)["weights"]))
+    return "" if digest == stated else f"the weights in {path.name} are not those of {file_names.STATEMENT}"

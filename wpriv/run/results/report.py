@@ -1,0 +1,128 @@
+"""The verb ``report``: what a results folder says, as a short summary, a registry entry or a checklist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wpriv.config import yaml_document
+from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError, of_file
+from wpriv.run.results import checklist, file_names, model_check, registry_entry, summary
+
+FORMS = ("summary", "registry", "checklist")
+SCHEMA = "wpriv.report/1"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a results folder says.
+
+    Args:
+        text: for people: lines, YAML or Markdown. data: the same as plain data. notes: what to know of it.
+    """
+
+    form: str
+    text: str
+    data: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any] | None = None) -> Report:
+    """Read a results folder and say what is in it; nothing is computed anew.
+
+    Args:
+        source: a folder of ``train`` or ``compare``; of one training for the other two forms.
+        form: ``summary``; ``registry``, an entry for the deployments registry of OpenDP; or ``checklist``.
+        changes: values of the entry by dotted path, such as ``deployment.basic.intended_use``.
+    Returns:
+        The Report, with ``text`` and ``data``.
+    Raises:
+        UsageError: the folder holds no results, or no such path is in the entry. CheckFailed: the weights in the folder
+            are not those of its statement. Unsupported: the training had no privacy, or no guarantee.
+    """
+    if form not in FORMS:
+        raise UnknownName("form", form, FORMS, "--as")
+    if changes and form != "registry":
+        raise UsageError("--set changes an entry of the registry: give --as registry with it")
+    path = Path(source)
+    kind = _kind(path)
+    if kind != "training":
+        if form != "summary":
+            raise Unsupported(_refusal(path, kind, form))
+        return Report(form, *_of_table(path, kind))
+    model = model_check.require(path)
+    statement, _ = model_check.read_statement(path / file_names.STATEMENT)
+    try:
+        if form == "registry":
+            return _registry(statement, changes)
+        if form == "checklist":
+            rows = checklist.questions(statement, model)
+            data = {"schema": SCHEMA, "kind": form, "questions": [row.as_dict() for row in rows]}
+            return Report(form, checklist.to_markdown(statement, rows), data)
+        return Report(form, *summary.of_training(path, statement, model))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise UsageError(
+            f"{path / file_names.STATEMENT} lacks an entry that every statement has ({type(error).__name__}: {error}). "
+            f"Delete it and train again with the same command: it is written again from the model and the ledger"
+        ) from None
+
+
+def _registry(statement: dict[str, Any], changes: Mapping[str, Any] | None) -> Report:
+    data = registry_entry.entry(statement, changes)
+    found = registry_entry.faults(data)
+    if found:
+        raise CheckFailed(f"the entry does not fit the schema of the registry: {'; '.join(found)}")
+    notes = [registry_entry.NO_VALIDATOR] if found is None else []
+    unfilled = list(registry_entry.open_paths(data))
+    if unfilled:
+        notes.append(f"left to fill in: {', '.join(unfilled)}")
+    return Report("registry", registry_entry.to_yaml(data, statement["versions"]["wpriv"]), data, notes)
+
+
+def _kind(path: Path) -> str:
+    """``training``, ``sweep`` or ``comparison``.
+
+    Raises:
+        UsageError: the folder holds no results. MissingResource: it cannot be read.
+    """
+    advice = "Give the folder of wpriv train or wpriv compare --out"
+    try:
+        if not path.is_dir():
+            raise UsageError(f"{path} is no folder. {advice}")
+        names = {item.name for item in path.iterdir()}
+    except OSError as error:
+        raise of_file(error, path, "read", "give a folder that can be read") from None
+    if file_names.STATEMENT in names:
+        return "training"
+    if names & {file_names.LEDGER, file_names.MODEL, file_names.CHECKPOINT}:
+        raise UsageError(
+            f"{path} holds a training without {file_names.STATEMENT}. Finish it by wpriv train with --resume"
+        )
+    if file_names.TABLE not in names:
+        raise UsageError(f"{path} holds no results. {advice}")
+    return "sweep" if any(path.glob(f"*/{file_names.STATEMENT}")) else "comparison"
+
+
+def _refusal(path: Path, kind: str, form: str) -> str:
+    if kind == "sweep":
+        example = next(iter(sorted(path.glob(f"*/{file_names.STATEMENT}")))).parent
+        return f"{path} holds a sweep, and --as {form} is about one model. Give one of its folders: {example}"
+    return f"{path} holds a comparison, which releases nothing: --as {form} is about one training"
+
+
+def _of_table(path: Path, kind: str) -> tuple[str, dict[str, Any]]:
+    file = path / file_names.PROVENANCE
+    try:
+        provenance = json.loads(file.read_text(encoding="utf-8"))
+        provenance = provenance if isinstance(provenance, dict) else {}
+    except (OSError, ValueError, RecursionError):
+        provenance = {}
+    recipe = path / file_names.RECIPE
+    data = yaml_document.read(recipe).data if recipe.is_file() else {}
+    return summary.of_table(path, kind, data, provenance)

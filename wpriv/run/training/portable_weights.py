@@ -1,0 +1,49 @@
+"""model.safetensors, the trained weights with the privacy statement in short: never without a statement beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wpriv.errors import Unsupported
+from wpriv.files import durable_writes, weight_files
+from wpriv.run.results import file_names, model_header
+
+
+def describe(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a statement on the file of its weights.
+
+    Args:
+        weights: the ``state_dict`` of the trained network.
+    Returns:
+        ``file`` and ``weights_sha256`` (``weight_files.digest``); or ``file`` None and ``why`` where the format does
+        not hold the weights.
+    """
+    from wpriv.engine import weight_export
+
+    try:
+        content = weight_export.encode(weights)
+    except Unsupported as error:
+        return {"file": None, "why": str(error)}
+    return {"file": file_names.WEIGHTS, "weights_sha256": weight_files.digest(content)}
+
+
+def write(folder: Path, weights: Mapping[str, Any], statement: dict[str, Any], content: str) -> None:
+    """Write the file of the weights, after statement.md and before statement.json, which marks a finished run.
+
+    A run that is killed between the two is concluded again, and so the file is written again.
+
+    Args:
+        statement: with the entry ``model`` by ``describe``. content: the text of statement.json.
+    Raises:
+        MissingResource: the file cannot be written.
+    """
+    from wpriv.engine import weight_export
+
+    path = folder / file_names.WEIGHTS
+    if statement["model"]["file"] is None:
+        durable_writes.remove(path)
+        return
+    encoded = weight_export.encode(weights, model_header.header(statement, content))
+    durable_writes.replace(path, encoded, mode=0o600)  # as readable as model.pt
