@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wpriv.mechanisms.laplace import Laplace
     from wpriv.mechanisms.local_gauss import LocalGauss
     from wpriv.mechanisms.local_laplace import LocalLaplace
+    from wpriv.mechanisms.matrix_gauss import MatrixGauss
     from wpriv.mechanisms.projection import Projection
     from wpriv.mechanisms.randomized_response import RandomizedResponse
     from wpriv.mechanisms.rdp_curve import RdpCurve
@@ -58,6 +59,7 @@ _HOMES = {
     "wpriv.mechanisms.laplace": ("Laplace",),
     "wpriv.mechanisms.local_gauss": ("LocalGauss",),
     "wpriv.mechanisms.local_laplace": ("LocalLaplace",),
+    "wpriv.mechanisms.matrix_gauss": ("MatrixGauss",),
     "wpriv.mechanisms.projection": ("Projection",),
     "wpriv.mechanisms.randomized_response": ("RandomizedResponse",),
     "wpriv.mechanisms.rdp_curve": ("RdpCurve",),
@@ -92,6 +94,7 @@ __all__ = [
     "Laplace",
     "LocalGauss",
     "LocalLaplace",
+    "MatrixGauss",
     "Mechanism",
     "Poisson",
     "Process",

@@ -27,6 +27,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
     "laplace": {"scale": 0.7},
     "local-gauss": {"sigma": 1.3, "radius": 0.5},
     "local-laplace": {"scale": 0.7, "radius": 0.5},
+    "matrix-gauss": {"sigma": 3.0, "strategy": "prefix:n=20", "separation": 7},
     "projection": {"d": 20, "k": 5, "sigma": 1.0},
     "randomized-response": {"eps0": 1.2},
     "rdp-curve": {"file": "rdp.csv"},

@@ -37,6 +37,7 @@ EXAMPLES = {
     "discrete-gauss": [{"sigma": 0.8}, {"sigma": 12.0, "sensitivity": 3}, {"sigma": 2e4}],
     "discrete-laplace": [{"scale": 0.9}, {"scale": 7.0, "sensitivity": 5}],
     "wgrad": [{"sigma": 0.9, "bound": 1.0, "lipschitz_x": 1.0, "size_x": 8, "size_z": 10, "alpha": 0.5, "clip": 5.0}],
+    "matrix-gauss": [{"sigma": 3.0, "strategy": "prefix:n=20", "separation": 7}],
     "local-gauss": [{"sigma": 2.0, "radius": 1.0}, {"sigma": 0.5, "radius": 1.0, "nonnegative": 1}],
     "local-laplace": [{"scale": 2.0, "radius": 1.0}],
     "projection": [

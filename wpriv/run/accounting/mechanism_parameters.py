@@ -34,3 +34,6 @@ class MechanismParameters(TypedDict, total=False):
     clip: float | str
     labels: int | str
     size: int | str | None
+    strategy: str
+    separation: int | str
+    participations: int | str
