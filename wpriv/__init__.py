@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from wpriv.mechanisms.dp import Dp
     from wpriv.mechanisms.exponential import Exponential
     from wpriv.mechanisms.gauss import Gauss
+    from wpriv.mechanisms.gauss_threshold import GaussThreshold
     from wpriv.mechanisms.gdp import Gdp
     from wpriv.mechanisms.histogram import Histogram
     from wpriv.mechanisms.laplace import Laplace
+    from wpriv.mechanisms.laplace_threshold import LaplaceThreshold
     from wpriv.mechanisms.local_gauss import LocalGauss
     from wpriv.mechanisms.local_laplace import LocalLaplace
+    from wpriv.mechanisms.matrix_gauss import MatrixGauss
     from wpriv.mechanisms.projection import Projection
     from wpriv.mechanisms.randomized_response import RandomizedResponse
     from wpriv.mechanisms.rdp_curve import RdpCurve
@@ -54,11 +57,14 @@ _HOMES = {
     "wpriv.mechanisms.dp": ("Dp",),
     "wpriv.mechanisms.exponential": ("Exponential",),
     "wpriv.mechanisms.gauss": ("Gauss",),
+    "wpriv.mechanisms.gauss_threshold": ("GaussThreshold",),
     "wpriv.mechanisms.gdp": ("Gdp",),
     "wpriv.mechanisms.histogram": ("Histogram",),
     "wpriv.mechanisms.laplace": ("Laplace",),
+    "wpriv.mechanisms.laplace_threshold": ("LaplaceThreshold",),
     "wpriv.mechanisms.local_gauss": ("LocalGauss",),
     "wpriv.mechanisms.local_laplace": ("LocalLaplace",),
+    "wpriv.mechanisms.matrix_gauss": ("MatrixGauss",),
     "wpriv.mechanisms.projection": ("Projection",),
     "wpriv.mechanisms.randomized_response": ("RandomizedResponse",),
     "wpriv.mechanisms.rdp_curve": ("RdpCurve",),
@@ -88,12 +94,15 @@ __all__ = [
     "Exponential",
     "FixedSize",
     "Gauss",
+    "GaussThreshold",
     "Gdp",
     "Guarantee",
     "Histogram",
     "Laplace",
+    "LaplaceThreshold",
     "LocalGauss",
     "LocalLaplace",
+    "MatrixGauss",
     "Mechanism",
     "Poisson",
     "Process",

@@ -49,6 +49,11 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("pure-dp approximate-dp approx-dp eps-delta-dp eps-dp", ("dp",), "a given eps and delta"),
     ("exponential-mechanism bounded-range report-noisy-max gumbel", ("exponential",), ""),
     ("dpsgd dp-sgd sgm subsampled-gaussian sampled-gaussian", ("gauss",), "with --sampling poisson and a rate"),
+    (
+        "matrix matrix-mechanism matrix-factorization mf dp-mf dp-ftrl bandmf banded",
+        ("matrix-gauss",),
+        "correlated noise",
+    ),
     ("lap laplacian laplace-mechanism", ("laplace",), ""),
     ("rr krr k-rr randomised-response", ("randomized-response",), ""),
     ("discrete-gaussian", ("discrete-gauss",), ""),

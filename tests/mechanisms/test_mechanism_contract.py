@@ -37,6 +37,17 @@ EXAMPLES = {
     "discrete-gauss": [{"sigma": 0.8}, {"sigma": 12.0, "sensitivity": 3}, {"sigma": 2e4}],
     "discrete-laplace": [{"scale": 0.9}, {"scale": 7.0, "sensitivity": 5}],
     "wgrad": [{"sigma": 0.9, "bound": 1.0, "lipschitz_x": 1.0, "size_x": 8, "size_z": 10, "alpha": 0.5, "clip": 5.0}],
+    "gauss-threshold": [
+        {"sigma": 2.0, "threshold": 9.0},
+        {"sigma": 3.0, "threshold": 14.0, "keys": 4},
+        {"sigma": 3.0, "threshold": 2.0, "keys": 2},
+    ],
+    "laplace-threshold": [
+        {"scale": 1.0, "threshold": 12.0},
+        {"scale": 2.0, "threshold": 1.5},
+        {"scale": 2.0, "threshold": 20.0, "keys": 3},
+    ],
+    "matrix-gauss": [{"sigma": 3.0, "strategy": "prefix:n=20", "separation": 7}],
     "local-gauss": [{"sigma": 2.0, "radius": 1.0}, {"sigma": 0.5, "radius": 1.0, "nonnegative": 1}],
     "local-laplace": [{"scale": 2.0, "radius": 1.0}],
     "projection": [
@@ -51,7 +62,7 @@ TABLE = "outcome,p,q\n0,0.5,0.4\n1,0.3,0.35\n2,0.2,0\n3,0,0.25\n"
 BOUNDED = {"zcdp": [{"rho": 2.63}, {"rho": 1e-6}], "rdp-curve": [{"file": "curve"}]}
 CURVE = "order,epsilon\n16,3\n1.5,0.3\n2,0.4\n4,0.9\n"
 CASES = [(name, i) for name, examples in EXAMPLES.items() for i in range(len(examples))]
-ASYMMETRIC = ("histogram",)  # fixed-size sampling needs a symmetric pair
+ASYMMETRIC = ("histogram", "gauss-threshold", "laplace-threshold")  # fixed-size sampling needs a symmetric pair
 VARIANTS = [
     (c, v) for c in CASES for v in ("as it is", "poisson", "fixed") if not (v == "fixed" and c[0] in ASYMMETRIC)
 ]

@@ -29,7 +29,16 @@ Tpr = Annotated[
     flags.Text,
     typer.Option("--tpr", metavar="X", help="Target: TPR of any membership attack at most X, at the rate --fpr."),
 ]
-Fpr = Annotated[flags.Text, typer.Option("--fpr", metavar="Y", help="The false-positive rate of --tpr.")]
+Fpr = Annotated[
+    flags.Text,
+    typer.Option("--fpr", metavar="Y", help="The false-positive rate of --tpr, or the smallest of --mu (1e-9)."),
+]
+Mu = Annotated[
+    flags.Text,
+    typer.Option(
+        "--mu", "--max-mu", metavar="X", help="Target: mu of Gaussian DP at most X, for error rates of at least --fpr."
+    ),
+]
 
 
 @flags.with_job
@@ -42,6 +51,7 @@ def command(
     advantage: Advantage = None,
     tpr: Tpr = None,
     fpr: Fpr = None,
+    max_mu: Mu = None,
     compare_classical: Classical = False,
     certificate: flags.Certificate = None,
     as_json: flags.Json = False,
@@ -64,12 +74,12 @@ def command(
     if certificate is not None and (adaptive or repeats):
         raise UsageError("--certificate holds one answer for fixed parameters; leave out --adaptive and --repeats")
     if recipe is None:
-        numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr)
+        numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
         arguments = {**_arguments(job), **numbers, "history": history, "repeats": repeats}
     else:
         from wpriv.run import load_recipe
 
-        attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr}
+        attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr, "max_mu": max_mu}
         flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats, **attacks)
         arguments = load_recipe.calibrate(recipe)
     with contextlib.nullcontext() if quiet else terminal.waiting("calibrating"):

@@ -88,7 +88,7 @@ def file_beside(folder: Path, file: Any) -> Path | None:
 def _locate_files(data: Any, folder: Path) -> None:
     """Make the paths of files beside a recipe absolute, in every step inside some data."""
     if isinstance(data, dict) and isinstance(data.get("mech"), str):
-        for key in ("file", "observed"):
+        for key in ("file", "observed", "strategy"):
             if (file := file_beside(folder, data.get(key))) is not None:
                 data[key] = str(file.resolve())
     elif isinstance(data, (dict, list)):

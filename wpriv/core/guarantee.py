@@ -134,6 +134,8 @@ class Guarantee:
         """The JSON object of the command line (schema ``wpriv.guarantee/1``), with infinities still floats."""
         from wpriv._version import __version__
 
+        steps = ((index, step.mechanism.computed()) for index, step in enumerate(self.process.steps))
+        computed = [{"step": index, **figures} for index, figures in steps if figures]
         return {
             "schema": SCHEMA,
             "notion": self.notion,
@@ -150,6 +152,7 @@ class Guarantee:
             "adjacency": self.process.adjacency,
             "group": self.process.group,
             "process": self.process.describe(),
+            **({"computed": computed} if computed else {}),
             "source": self.source,
             "warnings": list(self.warnings),
             "version": __version__,

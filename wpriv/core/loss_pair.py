@@ -179,6 +179,7 @@ class Reversed(KeyedPair):
         self.key = (forward,)
         self.mass_at_plus_infinity = forward.mass_at_minus_infinity
         self.mass_at_minus_infinity = forward.mass_at_plus_infinity
+        self.exact_alone = forward.exact_alone
         self.support = (-forward.support[1], -forward.support[0])
         self.atoms = np.sort(-forward.atoms) if forward.atoms.size else NO_ATOMS
 

@@ -137,6 +137,10 @@ class Mechanism(Parameters):
         """The interpretation of the parameters, such as a sensitivity that was computed from them."""
         return ()
 
+    def computed(self) -> dict[str, Any]:
+        """Figures that were computed from the parameters, such as both ends of a sensitivity, as plain data."""
+        return {}
+
     def describe(self) -> dict[str, Any]:
         """Name and parameters as plain data, for tables, JSON and recipes."""
         return {"mech": self.name, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}}

@@ -33,7 +33,7 @@ KEYS = ("schema", "notion", "asked", "adjacency", "group", "process", *ENDS, "cl
 # further keys of a guarantee, which do not change what its ends mean
 REMARKS = (
     *("claim", "accountant", "epsilon", "epsilon_estimate", "delta", "delta_estimate", "source", "warnings"),
-    *("reading", "calibrated", "attack", "attack_reading", "classical", "explain", "parameters"),
+    *("reading", "calibrated", "attack", "attack_reading", "classical", "explain", "parameters", "computed"),
 )
 STEP_KEYS = ("mech", "n", "sampling", "rate")
 MAX_BYTES, MAX_STEPS, MAX_COUNT = 1_000_000, 10_000, 2**40

@@ -77,6 +77,7 @@ def calibrate(
     advantage: float | None = None,
     tpr: float | None = None,
     fpr: float | None = None,
+    max_mu: float | None = None,
     **params: Unpack[MechanismParameters],
 ) -> Calibration:
     """Solve for what is left out: the mechanism's noise, or with the noise given n, or with both given the rate.
@@ -98,7 +99,9 @@ def calibrate(
         advantage: instead of eps and delta: the largest true- less false-positive rate of a membership attack, which is
             delta at eps = 0.
         tpr: instead of eps and delta: the largest true-positive rate of a membership attack at the rate ``fpr``.
-        fpr: the false-positive rate at which ``tpr`` holds.
+        fpr: the false-positive rate at which ``tpr`` holds, or the smallest rate for which ``max_mu`` does.
+        max_mu: instead of eps and delta: the largest mu of Gaussian DP, for tests with both error rates of at least
+            ``fpr`` (default 1e-9).
     Returns:
         The Calibration; its guarantee is at ``delta`` (at eps = 0 where that is the target), with
         ``extra["calibrated"] = {"parameter", "value", "misses", "within"}`` and for n and the rate ``"most"``: whether
@@ -113,7 +116,7 @@ def calibrate(
     >>> calibrate("gauss", sigma=4, eps=1, delta=1e-5, sampling=Poisson(0.01)).parameter
     'n'
     """
-    target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr)
+    target = calibration_target.target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     eps, delta = target.eps, target.delta
     schedule = {"max_batch": max_batch, **sampling_keys(sampling, rate), "n": n, "batch": batch, "records": records}
     check_bands({**schedule, "bands": bands}, group)
@@ -136,7 +139,7 @@ def calibrate(
     spent = None if history is None else spent_history.read(history, adjacency, group, records)
     process_at = at if spent is None else spent.followed_by(at)
     width = max(default_tol(search, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
-    job = calibrations.Search(search, process_at, accountant, eps, delta, width, target.fpr)
+    job = calibrations.Search(search, process_at, accountant, eps, delta, width, target.fpr, target.asked)
     solution, row, extra = calibrations.solve(job, spent, adaptive, repeats)
     calibrated = extra["calibrated"]
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]

@@ -6,12 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from wpriv.core.attacks.certified_mu import DEFAULT_FPR
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import number
 from wpriv.numerics.safe_rounding import echo
 
 # default relative width for a true-positive rate, which takes tens of points of the curve
 RATE_TOL = 1e-5
+# the same for mu, whose bracket is no narrower; the largest mu, beyond which error rates are not resolved
+MU_TOL, MAX_MU = 3e-4, 20.0
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,9 @@ class Target:
     """What a calibrated process has to meet.
 
     Args:
-        eps, delta: eps at delta; delta at eps = 0, which is the advantage; or the true-positive rate, as ``delta``.
-        fpr: the false-positive rate at which the true-positive rate is at most ``delta``.
+        eps, delta: eps at delta; delta at eps = 0, which is the advantage; or the true-positive rate or mu, as
+            ``delta``.
+        fpr: the false-positive rate at which the true-positive rate is at most ``delta``, or the least one for mu.
         names: the arguments that were given. notes: how they were read. least_tol: the smallest default width.
     """
 
@@ -34,11 +38,13 @@ class Target:
     @property
     def asked(self) -> str:
         """The quantity that the target bounds, as in ``Guarantee.extra``."""
+        if "max_mu" in self.names:
+            return "mu"
         return "tpr" if self.fpr is not None else "eps" if self.eps > 0 else "delta"
 
 
 def target(**arguments: Any) -> Target:
-    """Read eps and delta, advantage, or tpr and fpr.
+    """Read eps and delta, advantage, tpr and fpr, or max_mu and perhaps fpr.
 
     Raises:
         UsageError: none or several of these are given, or a number is out of range.
@@ -49,6 +55,8 @@ def target(**arguments: Any) -> Target:
         return _advantage(given["advantage"])
     if names == ("tpr", "fpr"):
         return _true_positive_rate(given["tpr"], given["fpr"])
+    if names in (("max_mu",), ("fpr", "max_mu")):
+        return _mu(given["max_mu"], given.get("fpr", DEFAULT_FPR))
     if names == ("eps", "delta"):
         eps, delta = given["eps"], given["delta"]
         if not 0 <= eps < math.inf:
@@ -60,7 +68,8 @@ def target(**arguments: Any) -> Target:
         raise UsageError("calibrate needs a target: give both `eps` and `delta`")
     found = " and ".join(f"`{name}`" for name in names)
     raise UsageError(
-        f"calibrate needs one target: `eps` with `delta`, `advantage` alone, or `tpr` with `fpr`; found {found}"
+        f"calibrate needs one target: `eps` with `delta`, `advantage` alone, `max_mu` (perhaps "
+        f"with `fpr`), or `tpr` with `fpr`; found {found}"
     )
 
 
@@ -72,6 +81,20 @@ def _advantage(advantage: float) -> Target:
         )
     note = f"advantage = {echo(advantage)} is delta at eps = 0, the total variation distance of neighbours"
     return Target(0.0, advantage, None, ("advantage",), (note,))
+
+
+def _mu(mu: float, fpr: float) -> Target:
+    if not 0 < mu <= MAX_MU:
+        raise UsageError(
+            f"`max_mu`, the largest mu of Gaussian DP, must lie above 0 and be at most {MAX_MU:g}; found {mu}"
+        )
+    if not 0 < fpr <= 0.5:
+        raise UsageError(f"`fpr`, the smallest rate for which mu holds, must lie in (0, 1/2]; found {fpr}")
+    note = (
+        f"mu = {echo(mu)} of Gaussian DP bounds every membership attack with both error rates at least {echo(fpr)}, "
+        f"in both orders of the neighbours"
+    )
+    return Target(0.0, mu, fpr, ("max_mu",), (note,), MU_TOL)
 
 
 def _true_positive_rate(tpr: float, fpr: float) -> Target:

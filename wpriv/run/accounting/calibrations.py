@@ -27,6 +27,7 @@ class Search:
     Args:
         tol: the relative width of the bracket of the accountant.
         fpr: where it is given, the target is a true-positive rate of at most ``delta`` at this false-positive rate.
+        measure: "mu" where the target is mu of at most ``delta`` instead, for rates of at least ``fpr``.
     """
 
     search: SearchParameter
@@ -36,11 +37,12 @@ class Search:
     delta: float
     tol: float
     fpr: float | None = None
+    measure: str = "tpr"
 
     def solve(self, account: Callable[[Process, float], Curve] | None = None) -> SolvedParameter:
         """Solve by the accountant, or by other curves."""
         question = self.accountant, self.eps, self.delta, self.tol
-        return solve_for(self.search, self.at, *question, account=account, fpr=self.fpr)
+        return solve_for(self.search, self.at, *question, account=account, fpr=self.fpr, measure=self.measure)
 
 
 def check(

@@ -16,7 +16,12 @@ from wpriv.run.accounting.search_parameter import SearchParameter
 
 
 def initial_guess(
-    knob: SearchParameter, at: Callable[[float], Process], eps: float, delta: float, fpr: float | None = None
+    knob: SearchParameter,
+    at: Callable[[float], Process],
+    eps: float,
+    delta: float,
+    fpr: float | None = None,
+    measure: str = "tpr",
 ) -> float:
     """Guess by the central limit: n rate^2 chi^2 of a step equals mu^2 of a Gauss mechanism that meets the target.
 
@@ -24,8 +29,12 @@ def initial_guess(
 
     Args:
         fpr: where it is given, the target is a true-positive rate of ``delta`` at this false-positive rate.
+        measure: "mu" where it is mu of ``delta``.
     """
-    mu = 1 / gaussian_calibration.exact(eps, delta) if fpr is None else float(ndtri(delta) - ndtri(fpr))
+    if measure == "mu":
+        mu = delta
+    else:
+        mu = 1 / gaussian_calibration.exact(eps, delta) if fpr is None else float(ndtri(delta) - ndtri(fpr))
     target = mu**2
     target = max(target - _spent(knob, at), target / 1000)
 

@@ -71,7 +71,8 @@ def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
     wide = _replaced(base)
     if plan.rate is None:
         plain = {**base, "n": n}
-        unsampled = _unsampled(plain, {**wide, "n": n}, "every record takes part in every step")
+        steps = "all steps that its separation allows" if "strategy" in base else "every step"
+        unsampled = _unsampled(plain, {**wide, "n": n}, f"every record takes part in {steps}")
         return [*unsampled, *_by_group(spec, plain, "add-remove")]
     Poisson(plan.rate)  # refuses a rate that no interpretation has
     poisson = {**base, "n": n, "sampling": "poisson", "rate": plan.rate}

@@ -34,3 +34,8 @@ class MechanismParameters(TypedDict, total=False):
     clip: float | str
     labels: int | str
     size: int | str | None
+    threshold: float | str | None
+    keys: int | str
+    strategy: str
+    separation: int | str
+    participations: int | str

@@ -112,6 +112,7 @@ def solve_for(
     finest: float = FINEST,
     account: Account | None = None,
     fpr: float | None = None,
+    measure: str = "tpr",
 ) -> SolvedParameter:
     """Return the least private value at which the process ``at(value)`` meets a target, and its guarantee there.
 
@@ -123,18 +124,19 @@ def solve_for(
         finest: width to which a bracket that holds the target is narrowed for a whole-number parameter.
         account: the curve of a process at a width, instead of that of ``accountant``, whose name it then stands for.
         fpr: where it is given, the target is a true-positive rate of at most ``delta`` at this false-positive rate.
+        measure: "mu" where the target is mu of at most ``delta`` instead, for rates of at least ``fpr``.
     Raises:
         UsageError: ``tol`` is out of range.
         Unsupported: no value meets the target, or the accountant has no answer that could decide it.
     """
     tol = evaluate.checked_tol(tol)
     knob = replace(knob, digits=max(DIGITS, math.ceil(-math.log10(tol)) + 2))
-    guess, slope = initial_guess(knob, at, eps, delta, fpr), -0.55 if knob.name == "n" else -1.1
+    guess, slope = initial_guess(knob, at, eps, delta, fpr, measure), -0.55 if knob.name == "n" else -1.1
     question: Question | None = None
     for width in _widths(tol):
         last, before = width == tol, question
         finest_width = finest if last else max(width, finest)
-        question = Question(knob, at, accountant, (eps, delta), width, finest_width, account, fpr)
+        question = Question(knob, at, accountant, (eps, delta), width, finest_width, account, fpr, measure)
         if before is not None:
             question.take(before)
         try:
@@ -173,7 +175,7 @@ class Question:
 
     Args:
         target: eps and delta. eps at delta is compared with the target, unless it is 0: then delta at eps = 0 is.
-        width: relative width asked of a bracket. finest, account, fpr: as in ``solve_for``.
+        width: relative width asked of a bracket. finest, account, fpr, measure: as in ``solve_for``.
     """
 
     knob: SearchParameter
@@ -184,6 +186,7 @@ class Question:
     finest: float
     account: Account | None = None
     fpr: float | None = None
+    measure: str = "tpr"
     rows: dict[float, Guarantee] = field(default_factory=dict, init=False)
     seen: dict[float, Evaluation] = field(default_factory=dict, init=False)
     trouble: list[WprivError] = field(default_factory=list, init=False)
@@ -238,19 +241,28 @@ class Question:
         while True:
             curve = self.account(process, tol) if self.account else evaluate.curve(process, self.accountant, tol)
             row = curve.at(delta=delta) if eps > 0 else curve.at(eps=0.0)
-            row = row if self.fpr is None else membership_figures.with_true_positive_rate(row, curve, self.fpr, tol)
+            row = self._measured(row, curve, tol)
             bracket, wanted = self._held(row)
             wide = row.claim == "certified" and replace(curve, tol=COARSE).is_wide(bracket)
             undecided = row.claim == "certified" and (bracket.lower or 0.0) <= wanted < bracket.safe
-            if not (counts and undecided and tol > self.finest) or curve.is_wide(bracket):
+            if not (counts and undecided and tol > self.finest and self.measure != "mu") or curve.is_wide(bracket):
                 return row, wide
             tol = max(tol / 5, self.finest)
+
+    def _measured(self, row: Guarantee, curve: Curve, tol: float) -> Guarantee:
+        """The guarantee with the figure of membership attacks that the target is about, if it is one."""
+        if self.fpr is None:
+            return row
+        if self.measure == "mu":
+            return membership_figures.with_mu(row, curve.mu(fpr=self.fpr), alone=True)
+        return membership_figures.with_true_positive_rate(row, curve, self.fpr, tol)
 
     def _held(self, row: Guarantee) -> tuple[Bracket, float]:
         """The bracket to compare with the target, and the target: eps at delta, or delta where eps is 0."""
         eps, delta = self.target
         if self.fpr is not None:
-            return membership_figures.true_positive_rate(row), delta
+            bracket = membership_figures.mu_bracket if self.measure == "mu" else membership_figures.true_positive_rate
+            return bracket(row), delta
         return (row.epsilon, eps) if eps > 0 else (row.delta, delta)
 
     def is_final(self, solution: Solution) -> bool:
@@ -269,9 +281,8 @@ class Question:
         if not self.rows:
             return self.trouble[0]
         reach = "from 1 to 2^40" if knob.whole else f"up to {knob.high:g}"
-        target = (
-            f"eps <= {eps:g} at delta = {delta:g}" if self.fpr is None else f"TPR <= {delta:g} at FPR = {self.fpr:g}"
-        )
+        attack = f"mu <= {delta:g} at every FPR >=" if self.measure == "mu" else f"TPR <= {delta:g} at FPR ="
+        target = f"eps <= {eps:g} at delta = {delta:g}" if self.fpr is None else f"{attack} {self.fpr:g}"
         wanted = f"no {knob.name} {reach} gives {target} by {self.accountant}"
         if row is None:
             return Unsupported(f"{wanted}; {self.trouble[-1]}")
@@ -285,7 +296,7 @@ class Question:
             return Unsupported(f"{wanted}; no finite eps was found{why}. Ask for a larger delta")
         best = f"eps = {row.epsilon.safe:.6g}" if eps > 0 else f"delta = {row.delta.safe:.6g} at eps = 0"
         if self.fpr is not None:
-            best = f"TPR = {membership_figures.true_positive_rate(row).safe:.6g}"
+            best = f"{'mu' if self.measure == 'mu' else 'TPR'} = {self._held(row)[0].safe:.6g}"
         best = f"{wanted}; the best found is {best} (at {knob.name} = {error.best:g})"
         if error.refusal:
             return Unsupported(f"{best}, and of values with more privacy {self.accountant} says: {error.refusal}")
