@@ -41,6 +41,10 @@ HOMES = {
     "typer": ("cli",),
     "joblib": ("run",),
     "flint": ("verify",),
+    "datasets": ("data/huggingface.py",),
+    "tensorboard": ("run/training/sinks.py",),
+    "mlflow": ("run/training/sinks.py",),
+    "wandb": ("run/training/sinks.py",),
 }
 PLD_USERS = ("accountants/pld.py", "accountants/pdp.py")
 FILES = sorted(ROOT.rglob("*.py"))

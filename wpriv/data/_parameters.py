@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 
@@ -11,6 +12,8 @@ class ReaderParameters(TypedDict, total=False):
     agreement: float
     attribute: str
     attributes: str
+    categories: Mapping[str, Sequence[object]] | str
+    classes: Sequence[object] | str
     core: int
     core_variance: float
     crop: int
@@ -21,9 +24,12 @@ class ReaderParameters(TypedDict, total=False):
     features: str
     file: str
     folder: str
+    grey: bool
     labels: str
     law: str
+    number: bool
     points: int
+    ranges: Mapping[str, Sequence[object]] | str
     sensitive: str
     side: int
     size: float
@@ -38,4 +44,8 @@ class ReaderParameters(TypedDict, total=False):
     test_share: float
     test_size: int
     tests: int
+    tokens: int
+    train: str
     verify: bool
+    x: Sequence[str] | str
+    y: str

@@ -97,6 +97,7 @@ def job_of(
         test,
         classes=classes,
         adjacency=adjacency,
+        vocabulary=data.vocabulary,
         measure=functools.partial(_measure, per_record),
     )
 
@@ -172,4 +173,5 @@ TASK = TaskSpec(
     validate=validate,
     release=release,
     supports_exact_noise=supports_exact_noise,
+    accepts_tokens=True,
 )

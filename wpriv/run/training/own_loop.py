@@ -24,6 +24,7 @@ def training_loop(
     *,
     test: Any = None,
     loss: Any = None,
+    tokens: int | None = None,
     out: str | Path | None = None,
     device: str = "cpu",
     resume: bool = False,
@@ -38,11 +39,13 @@ def training_loop(
 
     Args:
         model, data, out, device, resume, fork, fresh: as in ``train``.
-        test, loss, options: the keywords of ``train`` for a network.
+        test, loss, tokens, options: the keywords of ``train`` for a network.
     Raises:
         As ``train``, here or at the beginning of the ``with`` block.
     """
-    own = own_training.own_training(model, data, test=test, loss=loss, options=own_training.options_of(**options))
+    own = own_training.own_training(
+        model, data, test=test, loss=loss, tokens=tokens, options=own_training.options_of(**options)
+    )
     folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
     run = TrainingRun(own.recipe, folder, own.data, device, None, _never, time.time(), own)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})

@@ -40,6 +40,7 @@ def train(
     lr: float | None = None,
     optimizer: str | Mapping[str, Any] | None = None,
     seed: int | None = None,
+    tokens: int | None = None,
     progress: bool | None = None,
     out: str | Path | None = None,
     device: str = "cpu",
@@ -69,6 +70,7 @@ def train(
         privacy: further keys of a recipe's ``privacy``, or ``none``.
         batch, epochs, steps: records of a step, and passes over the records or number of steps.
         lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, or the keys of a recipe's ``optimizer``.
+        tokens: the size of the vocabulary, where x holds tokens: whole numbers [N, T] below it, for an embedding.
         seed: makes the noise known to whoever knows it: for tests only.
         progress: print the metrics of every epoch on standard error (default).
         out: folder for model, metrics, ledger and statement (default ``results/<name>``; with a network the first such
@@ -95,7 +97,7 @@ def train(
     }  # fmt: skip
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     if isinstance(recipe, (str, Path)):
-        objects = {"data": data, "test": test, "loss": loss, "progress": progress}
+        objects = {"data": data, "test": test, "loss": loss, "progress": progress, "tokens": tokens}
         _refuse("a network: change keys of a recipe by `set={'privacy.eps': 2}`", objects | options)
         loaded = recipe_of(recipe, quick=quick, changes=set or {})
         folder = Path(out) if out is not None else default_out(loaded)
@@ -105,7 +107,9 @@ def train(
         {"set": set, "quick": quick or None, "data_root": data_root},
     )
     given = {name: value for name, value in options.items() if value is not None}
-    own = own_training.own_training(recipe, data, test=test, loss=loss, options=own_training.options_of(**given))
+    own = own_training.own_training(
+        recipe, data, test=test, loss=loss, tokens=tokens, options=own_training.options_of(**given)
+    )
     folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
     say = None if progress is False else _print_lines
     with signals() as stop:
