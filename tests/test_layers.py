@@ -34,7 +34,7 @@ HOMES = {
     "yaml": ("config/yaml_document.py",),
     "pydantic": ("config",),
     "pandas": ("files/csv_tables.py",),
-    "torch": ("transport", "models", "engine", "tasks", "tables"),
+    "torch": ("transport", "models", "engine", "tasks", "tables", "run/training/metric_logs.py"),
     "matplotlib": ("figures", "run"),
     "cryptography": ("randomness",),
     "rich": ("cli",),
@@ -42,9 +42,9 @@ HOMES = {
     "joblib": ("run",),
     "flint": ("verify",),
     "datasets": ("data/huggingface.py",),
-    "tensorboard": ("run/training/sinks.py",),
-    "mlflow": ("run/training/sinks.py",),
-    "wandb": ("run/training/sinks.py",),
+    "tensorboard": ("run/training/metric_logs.py",),
+    "mlflow": ("run/training/metric_logs.py",),
+    "wandb": ("run/training/metric_logs.py",),
 }
 PLD_USERS = ("accountants/pld.py", "accountants/pdp.py")
 FILES = sorted(ROOT.rglob("*.py"))

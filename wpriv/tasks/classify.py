@@ -108,6 +108,7 @@ TASK = TaskSpec(
     build_job=build_job,
     release=release,
     supports_exact_noise=supports_exact_noise,
+    test_metrics=("accuracy",),
     accepts_tokens=True,
     estimate_cost=estimate_cost,
 )

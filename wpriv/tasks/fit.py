@@ -173,5 +173,6 @@ TASK = TaskSpec(
     validate=validate,
     release=release,
     supports_exact_noise=supports_exact_noise,
+    test_metrics=("accuracy", "test_loss"),
     accepts_tokens=True,
 )

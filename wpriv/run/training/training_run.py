@@ -14,7 +14,8 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.run.results import file_names
-from wpriv.run.training import finalize, load_data, plan, progress, run_folder
+from wpriv.run.training import finalize, load_data, metric_logs, plan, progress, run_folder
+from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.own_training import OwnTraining
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.process_group import is_main, together
@@ -53,6 +54,7 @@ class TrainingRun:
     Args:
         out: the folder. device: ``cpu`` or ``cuda``. say, stop: see ``train.run``. started: when it began, in seconds.
         own: network, loss and records of the calling program, in place of what the recipe names.
+        logs: where figures are sent at the end.
     """
 
     recipe: Recipe
@@ -63,6 +65,7 @@ class TrainingRun:
     stop: Stop
     started: float
     own: OwnTraining | None = None
+    logs: Logs = metric_logs.NOWHERE
 
     def run(self, **start: bool) -> Trained:
         """Train unless the folder holds the finished run; ``start`` is as in ``planned``."""
@@ -111,6 +114,11 @@ class TrainingRun:
         """The training whose results the folder holds, with the network that was trained."""
         _require_records(folder, self.data)
         trained = load_finished(job, folder)
+        if self.logs.names and is_main():
+            if (line := metric_logs.warning(self.logs)) is not None:
+                # in the statement before anything is sent
+                trained = replace(trained, statement=finalize.add_warning(folder.path, trained.statement, line))
+            metric_logs.send(self.logs, trained)
         if self.own is None:
             return trained
         return replace(trained, model=self.own.with_weights(folder.path, self.device))
