@@ -234,3 +234,22 @@ def test_without_the_library_a_saved_data_set_is_refused_with_the_command(tmp_pa
     (tmp_path / "saved").mkdir()
     with pytest.raises(MissingResource, match=r"pip install 'wpriv\[datasets\]'"):
         data.read("huggingface", root=tmp_path, folder="saved", x="image")
+
+
+def test_a_recipe_declares_columns_as_mappings_and_lists(tmp_path, capsys):
+    (tmp_path / "people.csv").write_text(CSV)
+    recipe = tmp_path / "people.yaml"
+    recipe.write_text(
+        "kind: train\nsource: a test\ntask: classify\n"
+        "data: {name: table, file: people.csv, target: income, ranges: {age: [30, 40]}, classes: [low, high],\n"
+        "  categories: {job: [nurse, clerk, farmer, pilot]}}\n"
+        "model: {name: logistic}\nprivacy: {eps: 3, delta: 1e-5}\noptimizer: {name: sgd, lr: 0.5}\n"
+        "batch: 10\nsteps: 2\n"
+    )
+    assert main(["train", str(recipe), "--out", str(tmp_path / "r")]) == 0
+    capsys.readouterr()
+    for change, place in (("data.ranges=3", "ranges"), ("data.classes={a: 1}", "classes"), ("data.x=age", "'x'")):
+        assert main(["train", str(recipe), "--out", str(tmp_path / "o"), "--set", change]) == 2
+        assert place in capsys.readouterr().err
+    assert main(["train", str(recipe), "--out", str(tmp_path / "o"), "--set", "data.ranges={age: [4, 3]}"]) == 2
+    assert "ranges: age" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 
 class ReaderParameters(TypedDict, total=False):
@@ -12,8 +12,8 @@ class ReaderParameters(TypedDict, total=False):
     agreement: float
     attribute: str
     attributes: str
-    categories: Mapping[str, Sequence[object]] | str
-    classes: Sequence[object] | str
+    categories: Mapping[str, Any] | str
+    classes: Sequence[Any] | str
     core: int
     core_variance: float
     crop: int
@@ -29,7 +29,7 @@ class ReaderParameters(TypedDict, total=False):
     law: str
     number: bool
     points: int
-    ranges: Mapping[str, Sequence[object]] | str
+    ranges: Mapping[str, Any] | str
     sensitive: str
     side: int
     size: float

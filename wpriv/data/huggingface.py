@@ -37,9 +37,9 @@ class Params(Parameters):
     tokens: int = parameter(
         "size of the vocabulary, where the lists of x are token ids below it; else 0", default=0, minimum=0
     )
-    ranges: Mapping[str, Sequence[object]] | str = parameter(_declared.RANGES, default="")
-    categories: Mapping[str, Sequence[object]] | str = parameter(_declared.CATEGORIES, default="")
-    classes: Sequence[object] | str = parameter(_declared.CLASSES, default="")
+    ranges: Mapping[str, Any] | str = parameter(_declared.RANGES, default="")
+    categories: Mapping[str, Any] | str = parameter(_declared.CATEGORIES, default="")
+    classes: Sequence[Any] | str = parameter(_declared.CLASSES, default="")
     train: str = parameter("name of the split to train on", default="train")
     test: str = parameter("name of the split to test on; a share is held out where there is none", default="test")
     test_share: float = parameter("share held out for testing, without a test split", default=0.2, minimum=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.data import _declared, _table
@@ -23,9 +24,9 @@ class Params(Parameters):
     target: str = parameter("the column to predict: numbers or words, each a class")
     sensitive: str = parameter("a column of groups for fairness; it stays a feature unless dropped", default="")
     drop: str = parameter("columns to leave out, separated by commas", default="")
-    ranges: Mapping[str, Sequence[object]] | str = parameter(_declared.RANGES, default="")
-    categories: Mapping[str, Sequence[object]] | str = parameter(_declared.CATEGORIES, default="")
-    classes: Sequence[object] | str = parameter(_declared.CLASSES, default="")
+    ranges: Mapping[str, Any] | str = parameter(_declared.RANGES, default="")
+    categories: Mapping[str, Any] | str = parameter(_declared.CATEGORIES, default="")
+    classes: Sequence[Any] | str = parameter(_declared.CLASSES, default="")
     number: bool = parameter("true: the target is a number to predict (task fit), and no class", default=False)
     test_file: str = parameter("another CSV file for testing; else a share of the rows is held out", default="")
     test_share: float = parameter("share of the rows held out for testing", default=0.2, minimum=0)
