@@ -13,7 +13,7 @@ from typing import Any
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
-from wpriv.run.results import file_names
+from wpriv.run.results import expectations, file_names
 from wpriv.run.training import finalize, load_data, metric_logs, plan, progress, run_folder
 from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.own_training import OwnTraining
@@ -114,14 +114,21 @@ class TrainingRun:
         """The training whose results the folder holds, with the network that was trained."""
         _require_records(folder, self.data)
         trained = load_finished(job, folder)
+        if is_main():
+            written = expectations.write(folder.path, job.recipe, trained.verdicts)
+            trained = replace(trained, files=(*trained.files, *written))
         if self.logs.names and is_main():
-            if (line := metric_logs.warning(self.logs)) is not None:
-                # in the statement before anything is sent
-                trained = replace(trained, statement=finalize.add_warning(folder.path, trained.statement, line))
-            metric_logs.send(self.logs, trained)
+            trained = self._send(trained)
         if self.own is None:
             return trained
         return replace(trained, model=self.own.with_weights(folder.path, self.device))
+
+    def _send(self, trained: Trained) -> Trained:
+        """Send the figures of a finished training; the statement names private ones before anything is sent."""
+        if (line := metric_logs.warning(self.logs)) is not None:
+            trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
+        metric_logs.send(self.logs, trained)
+        return trained
 
     def _warn_of_scales(self) -> None:
         if self.say is not None and is_main():
