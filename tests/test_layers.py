@@ -34,7 +34,7 @@ HOMES = {
     "yaml": ("config/yaml_document.py",),
     "pydantic": ("config",),
     "pandas": ("files/csv_tables.py",),
-    "torch": ("transport", "models", "engine", "tasks", "tables"),
+    "torch": ("transport", "models", "engine", "tasks", "tables", "run/training/metric_logs.py"),
     "matplotlib": ("figures", "run"),
     "cryptography": ("randomness",),
     "rich": ("cli",),
@@ -43,6 +43,10 @@ HOMES = {
     "flint": ("verify",),
     "jsonschema": ("run/results/registry_entry.py",),
     "safetensors": ("files/weight_files.py", "engine/weight_export.py"),
+    "datasets": ("data/huggingface.py",),
+    "tensorboard": ("run/training/metric_logs.py",),
+    "mlflow": ("run/training/metric_logs.py",),
+    "wandb": ("run/training/metric_logs.py",),
 }
 PLD_USERS = ("accountants/pld.py", "accountants/pdp.py")
 FILES = sorted(ROOT.rglob("*.py"))

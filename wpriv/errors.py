@@ -81,6 +81,12 @@ class MissingResource(WprivError):
     exit_code = 4
 
 
+class FaultyRecords(MissingResource):
+    """A data set is there, and its records are not as wanted: a cell is no number, a picture is damaged."""
+
+    exit_code = 2
+
+
 class Interrupted(WprivError):
     """The job was stopped by a signal; its progress is saved and it can be resumed."""
 

@@ -13,7 +13,14 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.parameters import type_words
 
 ROOMS = {"mechanisms": "mechanism", "tables": "table", "data": "data", "models": "model"}
-WORDS = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
+WORDS = {
+    "Mapping": "mapping",
+    "Sequence": "list",
+    "int": "whole number",
+    "float": "number",
+    "bool": "true or false",
+    "str": "text",
+}
 # the shape of the examples at which the parameters of a model are counted, and the number of classes or outputs
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "adapt-cnn-28": ((1, 28, 28), 10),
@@ -48,7 +55,7 @@ def _kind(field: dataclasses.Field[Any]) -> str:
     if choices:
         *first, last = (f"`{word}`" for word in choices)
         return f"{', '.join(first)} or {last}"
-    word = next(WORDS[name] for name in ("int", "float", "bool", "str") if name in type_words(field))
+    word = next(WORDS[name] for name in WORDS if name in type_words(field))
     for key, phrase in (("minimum", "at least"), ("exclusive_minimum", "above")):
         if field.metadata[key] is not None:
             word += f" {phrase} {field.metadata[key]:g}"

@@ -57,7 +57,7 @@ def test_numeric_classes_are_sorted_as_numbers(tmp_path):
         (CSV, {"target": "lable"}, UsageError, "'lable'.*'label'"),
         (CSV, {"sensitive": "race"}, UsageError, "'race'"),
         (CSV, {"drop": ""}, MissingResource, "string 'f'.*row 0, column 3"),
-        (CSV.replace("25,", "nan,"), {}, MissingResource, r"found nan in example \d+ \(column 'age'\)"),
+        (CSV.replace("25,", "nan,"), {}, MissingResource, r"people\.csv:7: column 'age'.*found nan"),
         (CSV.replace("25,", "1e60,"), {}, MissingResource, "found inf"),
         (CSV.replace("25,", ","), {}, MissingResource, "people.csv.*number"),
         (CSV + "1,2\n", {}, MissingResource, "line 32: "),

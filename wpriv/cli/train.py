@@ -13,6 +13,7 @@ from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
     from wpriv.config.recipe import Recipe as LoadedRecipe
+    from wpriv.run.training.metric_logs import Logs
 
 Recipe = Annotated[
     str,
@@ -45,6 +46,22 @@ Jobs = Annotated[
 Shard = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Run only part I of N of a sweep, such as 3/16.")
 ]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="NAME",
+        help="Send figures to mlflow, tensorboard or wandb at the end: eps, delta, parameters, final test metrics; "
+        "repeatable.",
+    ),
+]
+LogPrivate = Annotated[
+    bool,
+    typer.Option(
+        "--log-private-losses",
+        help="With --log, send the losses of training records as well, which no guarantee covers.",
+    ),
+]
 Backend = Annotated[
     str, typer.Option("--backend", metavar="NAME", help="joblib's backend for --jobs: loky, dask, ray.")
 ]
@@ -64,6 +81,8 @@ def command(
     jobs: Jobs = 1,
     shard: Shard = None,
     backend: Backend = "loky",
+    log: Log = None,
+    log_private_losses: LogPrivate = False,
     certificate: flags.Certificate = None,
     as_json: flags.Json = False,
 ) -> None:
@@ -75,12 +94,15 @@ def command(
     """
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.run.training import sweep, train
+    from wpriv.run.training import metric_logs, sweep, train
 
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     sweep.check_backend(backend)
     loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []))
+    logs = metric_logs.logs_of(log, log_private_losses)
+    if logs.names and (dry_run or loaded.training is None or loaded.training.sweep is not None):
+        raise UsageError("--log is for one training that runs; leave it out of a sweep and of --dry-run")
     folder = out or train.default_out(loaded)
     if certificate is not None and (dry_run or loaded.training is None or loaded.training.sweep is not None):
         raise UsageError("--certificate is for one training that runs; leave it out of a sweep and of --dry-run")
@@ -95,7 +117,19 @@ def command(
     elif shard is not None or jobs > 1:
         raise UsageError("--jobs and --shard need a recipe with the key 'sweep'; this recipe has none. Leave them out")
     else:
-        _train(loaded, folder, data_root, dry_run, as_json, device, certificate, resume=resume, fork=fork, fresh=fresh)
+        _train(
+            loaded,
+            folder,
+            data_root,
+            dry_run,
+            as_json,
+            device,
+            certificate,
+            logs,
+            resume=resume,
+            fork=fork,
+            fresh=fresh,
+        )
 
 
 def _sweep(
@@ -121,6 +155,7 @@ def _train(
     as_json: bool,
     device: str,
     certificate: str | None,
+    logs: Logs,
     **start: Any,
 ) -> None:
     from wpriv.cli import terminal, training_output
@@ -131,7 +166,7 @@ def _train(
         training_output.print_plan(plan, folder, as_json)
         return
     with terminal.training() as say:
-        trained = train.run(recipe, out, device=device, root=root, say=say, **start)
+        trained = train.run(recipe, out, device=device, root=root, say=say, logs=logs, **start)
     if process_group.is_main():  # only the first of several processes (torchrun) prints
         training_output.print_training(trained, as_json)
         if certificate is not None:

@@ -20,13 +20,16 @@ COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint
 REPLACED = ("sweep",)
 # keys whose value may name a Python file of the user's
 OWN_CODE = ("model", "data")
+# keys of a data set that name files and folders of the user's
+OWN_FILES = ("file", "test_file", "folder", "attributes")
 
 
 def resolve(document: Document, *, quick: bool = False, folder: Path | None = None) -> Document:
     """Merge the ``quick`` overrides of a recipe of kind train into it, or leave them out.
 
     Args:
-        folder: of the recipe. Python files that it names are looked for there first, and their digests are filled in.
+        folder: of the recipe. Python files that it names are looked for there first, and their digests are filled in;
+            data files are looked for there where they do not lie in the working directory.
     """
     data = {key: value for key, value in document.data.items() if key != "quick"}
     if quick:
@@ -36,7 +39,20 @@ def resolve(document: Document, *, quick: bool = False, folder: Path | None = No
         dropped = {"expect", "claims", "time", *(key for key in REPLACED if key in overrides)}
         data = merged({key: value for key, value in data.items() if key not in dropped}, overrides)
     data |= {key: _located(data[key], folder) for key in OWN_CODE if _names_code(data.get(key))}
+    if isinstance(data.get("data"), dict) and folder is not None:
+        data["data"] = {key: _beside(key, value, folder) for key, value in data["data"].items()}
     return Document(document.name, document.lines, data, document.keys, document.values)
+
+
+def _beside(key: str, value: Any, folder: Path) -> Any:
+    """A path of a data set as found beside the recipe, where there is none in the working directory."""
+    if key not in OWN_FILES or not isinstance(value, str) or not value or "\0" in value:
+        return value
+    try:
+        elsewhere = not Path(value).exists() and (folder / value).exists()
+    except OSError:  # a name that is too long
+        return value
+    return str((folder / value).resolve()) if elsewhere else value
 
 
 def _names_code(reference: Any) -> bool:

@@ -10,9 +10,10 @@ import numpy as np
 
 from wpriv.data._dataset import Array, Data, random_split
 from wpriv.data._files import File
-from wpriv.errors import MissingResource
+from wpriv.errors import FaultyRecords
 
 MAX_CLASSES = 10_000
+MAX_TOKENS = 2**31 - 1
 WANTED = "records must be numbers, [N, D] or [N, C, H, W] (or grey pictures [N, H, W])"
 
 
@@ -33,6 +34,7 @@ def of_arrays(
     split: Split = Split(),  # frozen
     files: tuple[File, ...] = (),
     classes: Sequence[str] | None = None,
+    tokens: int = 0,
 ) -> Data:
     """Return arrays of records and labels as a data set.
 
@@ -45,16 +47,17 @@ def of_arrays(
         source: whose data they are, or where they were read.
         classes: names of the classes, where the labels are whole numbers from 0; by default they are read from the
             labels, which is noted.
+        tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it; 0 for other records.
     Raises:
-        MissingResource: records or labels of another form.
+        FaultyRecords: records or labels of another form.
     """
-    x, y = _records(name, "training", train[0]), _labels(name, "training", train[1])
+    x, y = _records(name, "training", train[0], tokens), _labels(name, "training", train[1])
     _check_lengths(name, "training", x, y)
     if test is None:
         kept, held_out = random_split(len(x), split.share, split.seed)
         x, y, x_test, y_test = x[kept], y[kept], x[held_out], y[held_out]
     else:
-        x_test, y_test = _records(name, "test", test[0]), _labels(name, "test", test[1])
+        x_test, y_test = _records(name, "test", test[0], tokens), _labels(name, "test", test[1])
         _check_lengths(name, "test", x_test, y_test)
     if x.dtype != x_test.dtype:
         x, x_test = x.astype(np.float32), x_test.astype(np.float32)
@@ -75,20 +78,27 @@ def of_arrays(
         response=response,
         response_train=responses[0],
         response_test=responses[1],
+        vocabulary=tokens,
     )
 
 
-def _records(name: str, part: str, given: Any) -> Array:
-    """The records of one part, as bytes or as float32, with one channel for grey pictures."""
+def _records(name: str, part: str, given: Any, tokens: int) -> Array:
+    """The records of one part, as bytes or as float32, with one channel for grey pictures; tokens as int64."""
     try:
         x = np.asarray(given)
     except (TypeError, ValueError) as error:
-        raise MissingResource(f"{name}, {part} records: {WANTED}; found no such array ({error})") from None
+        raise FaultyRecords(f"{name}, {part} records: {WANTED}; found no such array ({error})") from None
+    if tokens:
+        if x.dtype.kind not in "ui" or x.ndim != 2 or (x.dtype == np.uint64 and x.size and x.max() > MAX_TOKENS):
+            raise FaultyRecords(
+                f"{name}, {part} records: tokens must be whole numbers, [N, T]; found {x.dtype} {list(x.shape)}"
+            )
+        return x.astype(np.int64)
     if x.dtype.kind not in "uifb" or x.ndim not in (2, 3, 4):
-        raise MissingResource(f"{name}, {part} records: {WANTED}; found {x.dtype} {list(x.shape)}")
+        raise FaultyRecords(f"{name}, {part} records: {WANTED}; found {x.dtype} {list(x.shape)}")
     x = x[:, None] if x.ndim == 3 else x
     if x.ndim == 4 and x.shape[3] in (1, 3) and x.shape[1] not in (1, 2, 3, 4):
-        raise MissingResource(
+        raise FaultyRecords(
             f"{name}, {part} records: pictures are [N, C, H, W], channels first; found {list(x.shape)}. "
             f"Transpose them: x.transpose(0, 3, 1, 2)"
         )
@@ -103,10 +113,10 @@ def _labels(name: str, part: str, given: Any) -> Array:
     try:
         y = np.asarray(given)
     except (TypeError, ValueError) as error:
-        raise MissingResource(f"{name}, {part} labels: wanted one for each record; found no array ({error})") from None
+        raise FaultyRecords(f"{name}, {part} labels: wanted one for each record; found no array ({error})") from None
     y = y.reshape(-1) if y.ndim == 2 and 1 in y.shape else y
     if not (y.dtype.kind in "uibU" and y.ndim == 1) and not (y.dtype.kind == "f" and y.ndim in (1, 2)):
-        raise MissingResource(
+        raise FaultyRecords(
             f"{name}, {part} labels: wanted a whole number or word for each record, [N], or float numbers to predict, "
             f"[N] or [N, K]; found {y.dtype} {list(y.shape)}"
         )
@@ -120,13 +130,13 @@ def _responses(name: str, y: Array, y_test: Array) -> tuple[tuple[str, ...], tup
     values = tuple(part.reshape(len(part), -1).astype(np.float32) for part in (y, y_test))
     if values[0].shape[1] != values[1].shape[1]:
         widths = " and ".join(str(part.shape[1]) for part in values)
-        raise MissingResource(f"{name}: training and test records must have equally many targets; found {widths}")
+        raise FaultyRecords(f"{name}: training and test records must have equally many targets; found {widths}")
     return tuple(f"response {k}" for k in range(values[0].shape[1])), (values[0], values[1])
 
 
 def _check_lengths(name: str, part: str, x: Array, y: Array) -> None:
     if len(x) != len(y):
-        raise MissingResource(f"{name}: {len(x)} {part} records have {len(y)} labels; wanted one for each")
+        raise FaultyRecords(f"{name}: {len(x)} {part} records have {len(y)} labels; wanted one for each")
 
 
 def _classes(
@@ -136,10 +146,10 @@ def _classes(
     if given is not None and y.dtype.kind != "U":
         return tuple(str(word) for word in given), (y, y_test), ()
     if (y.dtype.kind == "U") != (y_test.dtype.kind == "U"):
-        raise MissingResource(f"{name}: the labels of training and test records must be of one type")
+        raise FaultyRecords(f"{name}: the labels of training and test records must be of one type")
     values = np.unique(np.concatenate([y, y_test]))
     if len(values) > MAX_CLASSES:
-        raise MissingResource(f"{name}: the labels have {len(values)} distinct values; at most {MAX_CLASSES} classes")
+        raise FaultyRecords(f"{name}: the labels have {len(values)} distinct values; at most {MAX_CLASSES} classes")
     numbers = np.searchsorted(values, y), np.searchsorted(values, y_test)
     note = "the set of classes was read from the labels: it is taken as public"
     return tuple(str(value) for value in values), numbers, (note,)

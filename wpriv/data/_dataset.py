@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.data._files import File
-from wpriv.errors import MissingResource
+from wpriv.errors import FaultyRecords
 
 Array = NDArray[Any]
 ARRAYS = (
@@ -58,14 +58,16 @@ class Data:
         name: for tables. classes: names of the labels. source: the authors of the data, or the path of the user's file.
         x_train, x_test: [N, C, H, W] images or [N, D] rows. uint8 holds raw bytes, 0 to 255; float32 is as the reader
             documents (images: [0, 1]; rows: as in the file). The test set may be empty. Nothing is normalised.
+            int64 [N, T] holds tokens, where there is a vocabulary.
         y_train, y_test: [N] int64, indices into ``classes``.
         files: the files read, with checksums. notes: remarks such as what the reader inferred from the data.
         columns: names of the D columns of a table.
         sensitive: name of the sensitive column, if any. sensitive_train, sensitive_test: [N] int64, its groups.
         noise: the noise on x_train (x_test has none), if the records were privatised.
+        vocabulary: the declared number of tokens, where records are tokens from 0 to vocabulary - 1; else 0.
         response: names of the numbers to predict, if any. response_train, response_test: [N, len(response)] float32.
     Raises:
-        MissingResource: a label is out of range, a number is not finite, or the arrays do not match.
+        FaultyRecords: a label is out of range, a number is not finite, or the arrays do not match.
     """
 
     name: str
@@ -85,16 +87,17 @@ class Data:
     response: tuple[str, ...] = ()
     response_train: Array | None = None
     response_test: Array | None = None
+    vocabulary: int = 0
 
     def __post_init__(self) -> None:
         # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
         for name in ("x_train", "x_test"):
             object.__setattr__(self, name, np.require(getattr(self, name), requirements=["C", "W"]))
         if len(self.x_train) == 0:
-            raise MissingResource(f"{self.name}: the training set is empty")
+            raise FaultyRecords(f"{self.name}: the training set is empty")
         train, test = self.x_train, self.x_test
         if train.dtype != test.dtype or train.shape[1:] != test.shape[1:]:
-            raise MissingResource(
+            raise FaultyRecords(
                 f"{self.name}: training and test examples must have the same type and shape; "
                 f"found {train.dtype} {list(train.shape)} and {test.dtype} {list(test.shape)}"
             )
@@ -104,25 +107,38 @@ class Data:
             self._check_response(f"{self.name}, {part} set", len(x), getattr(self, f"response_{part}"))
 
     def _check(self, where: str, x: Array, y: Array, group: Array | None) -> None:
-        if x.dtype not in (np.uint8, np.float32) or x.ndim not in (2, 4) or 0 in x.shape[1:]:
-            raise MissingResource(
+        if self.vocabulary:
+            self._check_tokens(where, x)
+        elif x.dtype not in (np.uint8, np.float32) or x.ndim not in (2, 4) or 0 in x.shape[1:]:
+            raise FaultyRecords(
                 f"{where}: wanted uint8 or float32 examples, [N, C, H, W] or [N, D]; found {x.dtype} {list(x.shape)}"
             )
         for name, column in (("labels", y), ("groups", group)):
             if column is not None and len(column) != len(x):
-                raise MissingResource(f"{where}: {len(x)} examples have {len(column)} {name}; wanted one for each")
+                raise FaultyRecords(f"{where}: {len(x)} examples have {len(column)} {name}; wanted one for each")
         if x.dtype == np.float32 and not np.isfinite(x).all():
             index = tuple(np.argwhere(~np.isfinite(x))[0])
             column_name = f" (column {self.columns[index[1]]!r})" if self.columns else ""
-            raise MissingResource(
+            raise FaultyRecords(
                 f"{where}: every number must be finite; found {x[index]} in example {index[0]}{column_name}"
             )
         if y.dtype.kind not in "iu" or y.ndim != 1:
-            raise MissingResource(f"{where}: labels must be integers, [N]; found {y.dtype} {list(y.shape)}")
+            raise FaultyRecords(f"{where}: labels must be integers, [N]; found {y.dtype} {list(y.shape)}")
         if len(y) and not 0 <= int(y.min()) <= int(y.max()) < len(self.classes):
             wrong = int(np.argmax((y < 0) | (y >= len(self.classes))))
-            raise MissingResource(
+            raise FaultyRecords(
                 f"{where}: labels must lie from 0 to {len(self.classes) - 1}; found {y[wrong]} at example {wrong}"
+            )
+
+    def _check_tokens(self, where: str, x: Array) -> None:
+        if x.dtype != np.int64 or x.ndim != 2 or 0 in x.shape[1:]:
+            raise FaultyRecords(f"{where}: tokens must be whole numbers, [N, T]; found {x.dtype} {list(x.shape)}")
+        wrong = np.argwhere((x < 0) | (x >= self.vocabulary))
+        if len(wrong):
+            row, place = wrong[0]
+            raise FaultyRecords(
+                f"{where}: tokens must lie from 0 to {self.vocabulary - 1}, as declared; found {x[row, place]} in "
+                f"example {row} at place {place}"
             )
 
     def _check_response(self, where: str, count: int, values: Array | None) -> None:
@@ -131,9 +147,7 @@ class Data:
         shape = (count, len(self.response))
         if values is None or values.dtype != np.float32 or values.shape != shape or not np.isfinite(values).all():
             description = "none" if values is None else f"{values.dtype} {list(values.shape)}"
-            raise MissingResource(
-                f"{where}: responses must be finite float32 numbers {list(shape)}; found {description}"
-            )
+            raise FaultyRecords(f"{where}: responses must be finite float32 numbers {list(shape)}; found {description}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -186,12 +200,12 @@ def random_split(count: int, share: float, seed: int) -> tuple[Array, Array]:
     """Return sorted indices of training and of test examples, drawn at random, for a data set without a test set.
 
     Raises:
-        MissingResource: no example is left to train on.
+        FaultyRecords: no example is left to train on.
     """
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
     tests = round(share * count)
     if tests >= count:
-        raise MissingResource(
+        raise FaultyRecords(
             f"a test share of {share:g} leaves none of {count} examples to train on; choose a smaller one"
         )
     return np.sort(order[tests:]), np.sort(order[:tests])

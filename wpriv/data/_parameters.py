@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 
 class ReaderParameters(TypedDict, total=False):
@@ -11,6 +12,8 @@ class ReaderParameters(TypedDict, total=False):
     agreement: float
     attribute: str
     attributes: str
+    categories: Mapping[str, Any] | str
+    classes: Sequence[Any] | str
     core: int
     core_variance: float
     crop: int
@@ -21,9 +24,12 @@ class ReaderParameters(TypedDict, total=False):
     features: str
     file: str
     folder: str
+    grey: bool
     labels: str
     law: str
+    number: bool
     points: int
+    ranges: Mapping[str, Any] | str
     sensitive: str
     side: int
     size: float
@@ -38,4 +44,8 @@ class ReaderParameters(TypedDict, total=False):
     test_share: float
     test_size: int
     tests: int
+    tokens: int
+    train: str
     verify: bool
+    x: Sequence[str] | str
+    y: str

@@ -10,7 +10,7 @@ from wpriv.data._arrays import Split, of_arrays
 from wpriv.data._dataset import Data
 from wpriv.data._files import File, read_bytes, resolve_path
 from wpriv.data.features import parse_npz
-from wpriv.errors import MissingResource
+from wpriv.errors import FaultyRecords
 
 ABOUT = "your own arrays of images or rows, in a .npz file"
 GET = (
@@ -25,12 +25,20 @@ class Params(Parameters):
     """The file, and the test split where it has none."""
 
     file: str = parameter("path of the .npz file, as it stands or below the data root")
+    tokens: int = parameter(
+        "size of the vocabulary, where x holds tokens: whole numbers [N, T] below it, which stay whole; else 0",
+        default=0,
+        minimum=0,
+    )
     test_share: float = parameter("share held out for testing, where the file has x and y only", default=0.2, minimum=0)
     split_seed: int = parameter("seed of that choice", default=0, minimum=0)
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """Return [N, C, H, W] or [N, D] records, uint8 or float32 as in the file; classes are the sorted labels."""
+    """Return [N, C, H, W] or [N, D] records, uint8 or float32 as in the file; classes are the sorted labels.
+
+    With ``tokens`` records are [N, T] int64.
+    """
     path = resolve_path(params.name, "file", params.file, root)
     raw = read_bytes(path)
     arrays = parse_npz(path, raw)
@@ -40,7 +48,9 @@ def read(root: Path | None, params: Params) -> Data:
         train, test = (arrays["x"], arrays["y"]), None
     else:
         shapes = ", ".join(f"{key} {list(array.shape)}" for key, array in arrays.items()) or "none"
-        raise MissingResource(f"{path}: wanted the arrays {', '.join(SPLIT)}, or x and y; found {shapes}")
+        raise FaultyRecords(f"{path}: wanted the arrays {', '.join(SPLIT)}, or x and y; found {shapes}")
     split = Split(params.test_share, params.split_seed)
     file = File.unverified(path, raw)
-    return of_arrays(f"{params.name}:{path.stem}", train, test, source=str(path), split=split, files=(file,))
+    return of_arrays(
+        f"{params.name}:{path.stem}", train, test, source=str(path), split=split, files=(file,), tokens=params.tokens
+    )

@@ -14,7 +14,7 @@ from wpriv.core.parameters import Parameters, parameter
 from wpriv.data import _mat
 from wpriv.data._dataset import Array, Data, random_split
 from wpriv.data._files import MAX_BYTES, File, read_bytes, resolve_path
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import FaultyRecords, UsageError
 from wpriv.files import array_files
 
 ABOUT = "rows of numbers with labels, from your own .npz or .mat"
@@ -65,7 +65,7 @@ def _rows(path: Path, params: Params) -> tuple[Array, Array, File]:
     exact = y.dtype.kind in "iuf" and np.isfinite(y).all() and (np.abs(y) < 2**53).all()
     labels = y.reshape(-1).astype(np.int64) if exact else None
     if x.ndim != 2 or x.dtype.kind not in "iuf" or labels is None or not np.array_equal(labels, y.reshape(-1)):
-        raise MissingResource(
+        raise FaultyRecords(
             f"{path}: wanted rows of numbers, [N, D], and integer labels; "
             f"found {x.dtype} {list(x.shape)}, {y.dtype} {list(y.shape)}"
         )
@@ -76,15 +76,15 @@ def parse_npz(path: Path, raw: bytes, limit: int = MAX_BYTES) -> dict[str, Array
     """Return the arrays of a .npz file by name.
 
     Raises:
-        MissingResource: it is damaged, holds more than ``limit`` bytes, or other content than numbers and text.
+        FaultyRecords: it is damaged, holds more than ``limit`` bytes, or other content than numbers and text.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             if sum(item.file_size for item in archive.infolist()) > limit:
-                raise MissingResource(f"{path}: holds more than {limit:,} bytes when unpacked")
+                raise FaultyRecords(f"{path}: holds more than {limit:,} bytes when unpacked")
         return array_files.npz(io.BytesIO(raw), limit)
     except array_files.DAMAGED as error:
-        raise MissingResource(f"{path}: not a complete .npz file of numbers ({str(error)[:120]})") from None
+        raise FaultyRecords(f"{path}: not a complete .npz file of numbers ({str(error)[:120]})") from None
 
 
 def _select(arrays: dict[str, Array], name: str, role: str, path: Path, fits: Callable[[Array], bool]) -> Array:

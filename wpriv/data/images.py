@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
+from wpriv.data import _declared
 from wpriv.data._dataset import Array, Data, random_split
 from wpriv.data._files import File, resolve_path
-from wpriv.errors import MissingResource, UsageError
+from wpriv.errors import FaultyRecords, UsageError
 
 ABOUT = "your own folder of pictures, such as CelebA's img_align_celeba"
 GET = (
@@ -29,6 +32,10 @@ class Params(Parameters):
 
     folder: str = parameter("path of the folder, as it stands or below the data root")
     size: int = parameter("width and height of every picture once read", default=64, minimum=1)
+    grey: bool = parameter("true: one channel of grey in the place of three of colour", default=False)
+    classes: Sequence[Any] | str = parameter(
+        "names of the classes, one sub-folder each; read from the sub-folders where left out", default=""
+    )
     crop: int = parameter("side of the square cut from the middle first; 0 takes the largest", default=0, minimum=0)
     attributes: str = parameter("a file like list_attr_celeba.txt, for labels from attributes", default="")
     attribute: str = parameter("the attribute that is the label: 1 where it has it, 0 elsewhere", default="")
@@ -37,25 +44,74 @@ class Params(Parameters):
 
 
 def read(root: Path | None, params: Params) -> Data:
-    """Return [N, 3, size, size] uint8; labels from the attribute, else from the sorted sub-folders, else all 0."""
+    """Return [N, 3, size, size] uint8 (one channel with ``grey``).
+
+    Labels come from the attribute, else from the sub-folders, else all are 0. Where the folder has the sub-folders
+    ``train`` and ``test``, these are the two parts; else a share of the pictures is held out.
+    """
+    classes = _declared.class_names(params.name, params.classes)
     folder = resolve_path(params.name, "folder", params.folder, root)
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
-    if not paths:
-        raise MissingResource(f"{folder}: wanted pictures ({', '.join(ENDINGS)}); found none. {GET}")
-    if 3 * params.size**2 * len(paths) > MAX_BYTES:
+    parts = [] if params.attributes else _parts(folder)
+    paths = [_pictures(part) for part in parts or [folder]]
+    channels, count = 1 if params.grey else 3, sum(map(len, paths))
+    if channels * params.size**2 * count > MAX_BYTES:
         raise UsageError(
-            f"{len(paths)} pictures of {params.size} x {params.size} need more than {MAX_BYTES:,} bytes; "
+            f"{count} pictures of {params.size} x {params.size} need more than {MAX_BYTES:,} bytes; "
             "choose a smaller size"
         )
     if params.attributes:
-        classes, y = _labels_from_attribute(root, params, paths)
+        names, y = _labels_from_attribute(root, params, paths[0])
+        notes: tuple[str, ...] = ()
     else:
-        classes, y = _labels_from_folders(folder, paths)
+        names, y = _labels_from_folders(parts or [folder], paths, classes)
+        inferred = classes is None and len(names) > 1
+        notes = ("the set of classes was read from the sub-folders: it is taken as public",) if inferred else ()
     digest = hashlib.sha256()
-    x = np.stack([_picture(path, params, digest) for path in paths])
-    train, test = random_split(len(x), params.test_share, params.split_seed)
+    x = np.stack([_picture(path, params, digest) for part in paths for path in part])
+    if parts:
+        train, test = np.arange(len(paths[0])), np.arange(len(paths[0]), count)
+    else:
+        train, test = random_split(count, params.test_share, params.split_seed)
     file = File(folder, digest.hexdigest())
-    return Data(f"{params.name}:{folder.name}", x[train], y[train], x[test], y[test], classes, str(folder), (file,))
+    return Data(
+        f"{params.name}:{folder.name}", x[train], y[train], x[test], y[test], names, str(folder), (file,), notes
+    )
+
+
+def _parts(folder: Path) -> list[Path]:
+    """Return the folders of training and of test pictures; nothing where the folder is not divided in this way.
+
+    Raises:
+        FaultyRecords: it has other sub-folders beside these two.
+    """
+    try:
+        inner = {path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    except OSError as error:
+        raise FaultyRecords(f"{folder}: cannot be read ({error.strerror or error})") from None
+    if not {"train", "test"} <= inner:
+        return []
+    if others := sorted(inner - {"train", "test"}):
+        raise FaultyRecords(
+            f"{folder / others[0]}: stands beside the folders train and test, and belongs to neither. Move it away, or "
+            f"into one of them"
+        )
+    return [folder / "train", folder / "test"]
+
+
+def _pictures(folder: Path) -> list[Path]:
+    """Return the sorted paths of all pictures below a folder.
+
+    Raises:
+        FaultyRecords: there are none, or one of its sub-folders has none.
+    """
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    if not paths:
+        raise FaultyRecords(f"{folder}: wanted pictures ({', '.join(ENDINGS)}); found none. {GET}")
+    filled = {path.relative_to(folder).parts[0] for path in paths}
+    for inner in sorted(folder.iterdir()):
+        if inner.is_dir() and inner.name not in filled and not inner.name.startswith("."):
+            raise FaultyRecords(f"{inner}: wanted pictures ({', '.join(ENDINGS)}); found none. Remove the folder")
+    return paths
 
 
 def _picture(path: Path, params: Params, digest: hashlib._Hash) -> Array:
@@ -66,34 +122,50 @@ def _picture(path: Path, params: Params, digest: hashlib._Hash) -> Array:
         digest.update(path.read_bytes())
         with Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
-                raise MissingResource(
+                raise FaultyRecords(
                     f"{path}: has {image.width} x {image.height} pixels; at most {MAX_PIXELS:,} are read"
                 )
             side = params.crop or min(image.size)
             if side > min(image.size):
-                raise MissingResource(
+                raise FaultyRecords(
                     f"{path}: {image.width} x {image.height} pixels are too few for a crop of {side}; "
                     "choose a smaller crop"
                 )
             left, top = (image.width - side) // 2, (image.height - side) // 2
             # cropped before it is resized, so that the filter uses no pixels beyond the edges
-            square = image.convert("RGB").crop((left, top, left + side, top + side))
+            square = image.convert("L" if params.grey else "RGB").crop((left, top, left + side, top + side))
             small = square.resize((params.size, params.size), Image.Resampling.BILINEAR)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise MissingResource(f"{path}: not a complete picture ({error})") from None
-    return np.asarray(small, np.uint8).transpose(2, 0, 1)
+        raise FaultyRecords(f"{path}: not a complete picture ({error})") from None
+    pixels = np.asarray(small, np.uint8)
+    return pixels[None] if params.grey else pixels.transpose(2, 0, 1)
 
 
-def _labels_from_folders(folder: Path, paths: list[Path]) -> tuple[tuple[str, ...], Array]:
-    """Return the classes, which are the sub-folders, and the label of each picture."""
-    parts = [path.relative_to(folder).parts for path in paths]
-    subfolders = [part[0] if len(part) > 1 else "" for part in parts]
-    names = sorted(set(subfolders))
-    if len(names) > 1 and "" in names:
-        raise MissingResource(
-            f"{folder}: has pictures beside sub-folders; put all into sub-folders (one a class), or all into one folder"
-        )
-    return tuple(name or "picture" for name in names), np.array([names.index(n) for n in subfolders], dtype=np.int64)
+def _labels_from_folders(
+    folders: list[Path], paths: list[list[Path]], declared: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], Array]:
+    """Return the classes, which are the sub-folders of all parts, and the label of each picture."""
+    words = [
+        [parts[0] if len(parts) > 1 else "" for parts in (path.relative_to(folder).parts for path in part)]
+        for folder, part in zip(folders, paths, strict=True)
+    ]
+    names = sorted(set(words[0]))
+    for folder, part in zip(folders, words, strict=True):
+        if len(set(part)) > 1 and "" in part:
+            raise FaultyRecords(
+                f"{folder}: has pictures beside sub-folders; put all into sub-folders (one a class), or all into one "
+                f"folder"
+            )
+        for word in sorted(set(part)):
+            if word not in (declared or names):
+                known = ", ".join((declared or names)[:12])
+                raise FaultyRecords(
+                    f"{folder / word}: the classes are {'declared as' if declared else 'those of training,'} {known}, "
+                    f"and this folder is none of them. Declare it by classes, or move its pictures"
+                )
+    classes = declared or tuple(name or "picture" for name in names)
+    numbers = {name: number for number, name in enumerate(declared or names)}
+    return classes, np.array([numbers[word] for part in words for word in part], dtype=np.int64)
 
 
 def _labels_from_attribute(root: Path | None, params: Params, paths: list[Path]) -> tuple[tuple[str, ...], Array]:
@@ -105,7 +177,7 @@ def _labels_from_attribute(root: Path | None, params: Params, paths: list[Path])
     try:
         lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise MissingResource(f"{path}: cannot be read ({error})") from None
+        raise FaultyRecords(f"{path}: cannot be read ({error})") from None
     header = lines[1] if len(lines) > 1 else []
     if params.attribute not in header:
         raise UsageError(f"{path}: no attribute called {params.attribute!r}; found {', '.join(header[:40]) or 'none'}")
@@ -113,7 +185,7 @@ def _labels_from_attribute(root: Path | None, params: Params, paths: list[Path])
     values = {line[0]: line[column] for line in lines[2:] if len(line) == len(header) + 1}
     unlabelled = [p.name for p in paths if values.get(p.name) not in ("1", "-1")]
     if unlabelled:
-        raise MissingResource(
+        raise FaultyRecords(
             f"{path}: wanted 1 or -1 for every picture; found none for {len(unlabelled)}, such as {unlabelled[0]}"
         )
     labels = np.array([int(values[p.name] == "1") for p in paths], dtype=np.int64)

@@ -59,6 +59,8 @@ class TaskSpec:
         files: further files that it leaves there.
         publishable: files of these that may be published, with the reason.
         needs_test_records: whether a data set without test records is refused.
+        test_metrics: columns of metrics.csv that are computed from the weights and test records alone.
+        accepts_tokens: whether records may be tokens, [N, T] whole numbers; other tasks take them for quantities.
     """
 
     options: type[StrictModel]
@@ -76,6 +78,8 @@ class TaskSpec:
     files: tuple[str, ...] = ()
     publishable: Mapping[str, str] = field(default_factory=dict)
     needs_test_records: bool = True
+    test_metrics: tuple[str, ...] = ()
+    accepts_tokens: bool = False
 
 
 def load(name: str) -> TaskSpec:

@@ -55,6 +55,29 @@ def pair(given: Any, argument: str) -> tuple[Any, Any]:
     return x, y
 
 
+def vocabulary(model: nn.Module, x: Any, tokens: int | None) -> int:
+    """Return the size of the vocabulary where records are tokens, and 0 where they are quantities.
+
+    Raises:
+        UsageError: the size is none, or it is not given for whole numbers and a network with an embedding.
+    """
+    import numpy as np
+    from torch import nn
+
+    if tokens is None:
+        embeddings = [layer for layer in model.modules() if isinstance(layer, (nn.Embedding, nn.EmbeddingBag))]
+        if not embeddings or getattr(x, "dtype", None) not in (np.int64, np.int32):
+            return 0
+        sizes = " or ".join(dict.fromkeys(str(layer.num_embeddings) for layer in embeddings))
+        raise UsageError(
+            f"the records are whole numbers, and the network has an embedding: say that they are tokens by `tokens`, "
+            f"the size of the vocabulary ({sizes} here), or give x as floats where they are quantities"
+        )
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
+        raise UsageError(f"`tokens` must be the size of the vocabulary, a whole number above 0; found {tokens!r}")
+    return tokens
+
+
 def _gathered(dataset: Any, argument: str) -> tuple[Any, Any]:
     """Read a Dataset of pairs into two arrays."""
     import numpy as np

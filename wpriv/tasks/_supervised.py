@@ -30,6 +30,7 @@ def build_job(
     classes: int,
     adjacency: str,
     measure: Callable[[Tensor, Tensor], dict[str, Tensor]],
+    vocabulary: int = 0,
 ) -> Job:
     """Build the job that trains a model on the sum of its losses.
 
@@ -39,6 +40,7 @@ def build_job(
         train, test: inputs and targets, [N, ...] each.
         classes: number of classes; integer targets are below it.
         measure: (outputs, targets) -> sums over test records by name; their means become metrics.
+        vocabulary: the declared number of tokens, where inputs are tokens; else 0.
     Raises:
         UsageError, Unsupported: the model does not fit the records, or mixes or keeps examples where each one is
             clipped.
@@ -51,7 +53,7 @@ def build_job(
     from wpriv.engine.job import Job
 
     private, (inputs, targets) = recipe.privacy, train
-    _check_fit(model, loss, inputs, targets)
+    _check_fit(model, loss, inputs, targets, vocabulary)
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch omits it
 
@@ -86,8 +88,10 @@ def build_job(
     return Job(model, aggregate, evaluate, observe, method=method, fetch=fetch, with_loss=with_loss)
 
 
-def _check_fit(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, targets: Tensor) -> None:
-    """Refuse a model or a loss that fails on records of this shape; they are made of zeros.
+def _check_fit(
+    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, targets: Tensor, vocabulary: int
+) -> None:
+    """Refuse a model or a loss that fails on records of this shape; they are made of zeros, or of the last token.
 
     Raises:
         UsageError: it fails; the message has torch's own.
@@ -99,11 +103,13 @@ def _check_fit(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], input
     what = "the network"
     with model_state.kept(model), torch.no_grad():
         try:
-            outputs = model.eval()(torch.zeros_like(inputs[:2]))
+            outputs = model.eval()(torch.full_like(inputs[:2], max(vocabulary - 1, 0)))
             what = "the loss"
             losses = loss(outputs, torch.zeros_like(targets[:2]))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             message = (str(error).splitlines() or [type(error).__name__])[0]
+            if what == "the network":
+                message += _advice_on_tokens(model, inputs, vocabulary)
             raise UsageError(
                 f"{what} fails on records of shape {list(inputs.shape[1:])} with targets of shape "
                 f"{list(targets.shape[1:])}: {message}"
@@ -115,8 +121,31 @@ def _check_fit(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], input
         )
 
 
+def _advice_on_tokens(model: nn.Module, inputs: Tensor, vocabulary: int) -> str:
+    """Advice for a network that fails where it has an embedding, or where the records are tokens."""
+    from torch import nn
+
+    if not any(isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) for layer in model.modules()):
+        return ". The records are tokens, which a network takes by an embedding" if vocabulary else ""
+    if inputs.is_floating_point():
+        return ". An embedding takes tokens: give the data set tokens, the size of the vocabulary"
+    return f". The records are tokens from 0 to {vocabulary - 1}: the embedding must have at least {vocabulary} rows"
+
+
 def to_inputs(x: Any, normalise: _normalisation.Normalise | None, device: torch.device) -> Tensor:
-    """Return records as the model takes them: float32 on the device, normalised by public constants if given."""
+    """Return records as the model takes them: float32 on the device, normalised by public constants if given.
+
+    Tokens (int64) stay whole numbers.
+
+    Raises:
+        UsageError: tokens are to be normalised.
+    """
+    if x.dtype == "int64":
+        import torch
+
+        if normalise is not None:
+            raise UsageError("options: normalise: tokens are names of words and no quantities; leave it out")
+        return torch.tensor(x, device=device)
     return _normalisation.normalise(_normalisation.to_floats(x, device), normalise)
 
 

@@ -92,6 +92,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
         test,
         classes=len(data.classes),
         adjacency=adjacency,
+        vocabulary=data.vocabulary,
         measure=count_correct,
     )
 
@@ -107,5 +108,7 @@ TASK = TaskSpec(
     build_job=build_job,
     release=release,
     supports_exact_noise=supports_exact_noise,
+    test_metrics=("accuracy",),
+    accepts_tokens=True,
     estimate_cost=estimate_cost,
 )

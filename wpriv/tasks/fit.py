@@ -97,6 +97,7 @@ def job_of(
         test,
         classes=classes,
         adjacency=adjacency,
+        vocabulary=data.vocabulary,
         measure=functools.partial(_measure, per_record),
     )
 
@@ -172,4 +173,6 @@ TASK = TaskSpec(
     validate=validate,
     release=release,
     supports_exact_noise=supports_exact_noise,
+    test_metrics=("accuracy", "test_loss"),
+    accepts_tokens=True,
 )

@@ -217,3 +217,28 @@ def test_a_loss_in_a_file_trains_like_the_same_loss_by_name(tmp_path):
         (tmp_path / f"{name}.yaml").write_text(json.dumps(recipe))
         rows.append(wpriv.train(tmp_path / f"{name}.yaml", out=tmp_path / name).metrics[-1])
     assert rows[0]["test_loss"] == pytest.approx(rows[1]["test_loss"], rel=1e-5)
+
+
+def test_data_files_may_lie_beside_the_recipe(tmp_path, monkeypatch):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    np.savez(tmp_path / "recipes" / "mine.npz", x=X, y=Y)
+    (tmp_path / "recipes" / "own.yaml").write_text(
+        "kind: train\nsource: a test\ntask: classify\ndata: {name: arrays, file: mine.npz}\n"
+        "model: {name: logistic}\nprivacy: {eps: 3, delta: 1e-5}\noptimizer: {name: sgd, lr: 0.5}\n"
+        "batch: 100\nsteps: 2\n"
+    )
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = load_recipe.recipe("../recipes/own.yaml").training.data.file
+    assert found == str(tmp_path / "recipes" / "mine.npz")
+    # a file in the working directory is taken as before
+    np.savez("mine.npz", x=X, y=Y)
+    assert load_recipe.recipe("../recipes/own.yaml").training.data.file == "mine.npz"
+
+
+def test_a_finished_training_prints_as_one_line(tmp_path):
+    trained = wpriv.train(network(), (X, Y), test=TEST, out=tmp_path / "r", **OPTIONS)
+    line = repr(trained)
+    assert "\n" not in line
+    assert line.startswith("Trained(Sequential: accuracy 0.")
+    assert "eps = 3 at delta = 1e-05" in line

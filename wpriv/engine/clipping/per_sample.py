@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
@@ -35,7 +37,10 @@ def vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: fl
     for at in range(0, len(inputs), size):
         near = slice(at, at + size)
         try:
-            grads, losses = each(trainable, inputs[near], targets[near])
+            with warnings.catch_warnings():
+                # attention and LSTMs are batched one example at a time: slower, and right
+                warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+                grads, losses = each(trainable, inputs[near], targets[near])
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0]
             raise Unsupported(

@@ -123,6 +123,8 @@ def _data_set(
     if colon and part not in PARTS:
         raise UsageError(f"a data set is given as {name}, {name}:train or {name}:test; found {source[:80]!r}")
     loaded = data.read(name, root=root, **parameters)
+    if loaded.vocabulary:
+        raise UsageError(f"{loaded.name} holds tokens, which are names of words and no quantities: noise means nothing")
     x, y = (loaded.x_test, loaded.y_test) if part == "test" else (loaded.x_train, loaded.y_train)
     return x, f"{loaded.name}:{part or 'train'}", y, loaded.notes
 

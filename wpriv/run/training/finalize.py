@@ -132,6 +132,16 @@ def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[
     durable_writes.replace(path / file_names.STATEMENT, content)
 
 
+def add_warning(path: Path, statement: dict[str, Any], warning: str) -> dict[str, Any]:
+    """Add a warning to the statement of a finished run, in its files too, and return it; once is enough."""
+    if warning in statement.get("warnings", []):
+        return statement
+    statement = {**statement, "warnings": [*statement.get("warnings", []), warning]}
+    durable_writes.replace(path / file_names.STATEMENT_TEXT, training_statement.to_markdown(statement))
+    durable_writes.replace(path / file_names.STATEMENT, json.dumps(statement, indent=2) + "\n")
+    return statement
+
+
 def load_statement(path: Path, process: Process | None, entries: list[ledger.Entry]) -> dict[str, Any]:
     """Return the statement of a finished run, after checking it against the ledger and the earlier runs.
 

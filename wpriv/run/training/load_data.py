@@ -87,6 +87,12 @@ def data(recipe: Recipe, root: str | Path | None) -> Any:
             f"{recipe.name}: data: the task {recipe.training.task} is evaluated on test records, "
             f"and {loaded.name} has none; give some"
         )
+    if loaded.vocabulary and (options.privatize is not None or not tasks.load(recipe.training.task).accepts_tokens):
+        fault = "privatize" if options.privatize is not None else f"the task {recipe.training.task}"
+        raise UsageError(
+            f"{recipe.name}: data: {loaded.name} holds tokens, and {fault} takes the numbers of a record for "
+            f"quantities; use the task classify or fit, without privatize"
+        )
     loaded = loaded if options.limit is None else loaded.limited(options.limit)
     loaded = loaded if options.first is None else loaded.limited(options.first, tests=False)
     return loaded if options.privatize is None else privatized_data.privatised(recipe, loaded, folder)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from wpriv.errors import UsageError
-from wpriv.run.training import own_training
+from wpriv.run.training import metric_logs, own_training
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.training_run import Begun, Prepared, TrainingRun
 
@@ -24,6 +24,9 @@ def training_loop(
     *,
     test: Any = None,
     loss: Any = None,
+    tokens: int | None = None,
+    log: str | Sequence[str] | None = None,
+    log_private_losses: bool = False,
     out: str | Path | None = None,
     device: str = "cpu",
     resume: bool = False,
@@ -37,14 +40,17 @@ def training_loop(
     ``for batch in run: run.step()``. Whoever calls it must not look at the records in another way.
 
     Args:
-        model, data, out, device, resume, fork, fresh: as in ``train``.
-        test, loss, options: the keywords of ``train`` for a network.
+        model, data, log, log_private_losses, out, device, resume, fork, fresh: as in ``train``.
+        test, loss, tokens, options: the keywords of ``train`` for a network.
     Raises:
         As ``train``, here or at the beginning of the ``with`` block.
     """
-    own = own_training.own_training(model, data, test=test, loss=loss, options=own_training.options_of(**options))
+    logs = metric_logs.logs_of(log, log_private_losses)
+    own = own_training.own_training(
+        model, data, test=test, loss=loss, tokens=tokens, options=own_training.options_of(**options)
+    )
     folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
-    run = TrainingRun(own.recipe, folder, own.data, device, None, _never, time.time(), own)
+    run = TrainingRun(own.recipe, folder, own.data, device, None, _never, time.time(), own, logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
 
 

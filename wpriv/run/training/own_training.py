@@ -55,6 +55,7 @@ def own_training(
     *,
     test: Any = None,
     loss: Any = None,
+    tokens: int | None = None,
     options: Mapping[str, Any],
 ) -> OwnTraining:
     """Describe a training of a network on records as a recipe.
@@ -64,6 +65,7 @@ def own_training(
         data: (x, y), or a torch Dataset of such pairs. test: the same for testing; a fifth of ``data`` where left out.
         loss: (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, or the name of a
             loss of the task fit; cross-entropy by default.
+        tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it.
         options: the keys of the recipe: ``privacy``, ``optimizer``, ``batch``, ``epochs``, ...
     Raises:
         UsageError: the objects do not fit together, or the options are faulty.
@@ -74,7 +76,9 @@ def own_training(
 
     _given.require_network(model)
     held_out = None if test is None else _given.pair(test, "test")
-    loaded = of_arrays("given", _given.pair(data, "data"), held_out, source="arrays of a Python program")
+    pair = _given.pair(data, "data")
+    vocabulary = _given.vocabulary(model, pair[0], tokens)
+    loaded = of_arrays("given", pair, held_out, source="arrays of a Python program", tokens=vocabulary)
     if loss is None and len(loaded.classes) < 2:
         raise UsageError(
             "the targets are numbers or of one class, and cross-entropy is the loss of classes. Give `loss='squared'`, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from wpriv.config import document, resolve_train
 from wpriv.config.recipe import Recipe, check
 from wpriv.errors import UsageError
 from wpriv.run import load_recipe
-from wpriv.run.training import load_data, own_training, plan, progress, run_folder
+from wpriv.run.training import load_data, metric_logs, own_training, plan, progress, run_folder
+from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import signals
 from wpriv.run.training.run_folder import RunFolder
@@ -40,7 +41,10 @@ def train(
     lr: float | None = None,
     optimizer: str | Mapping[str, Any] | None = None,
     seed: int | None = None,
+    tokens: int | None = None,
     progress: bool | None = None,
+    log: str | Sequence[str] | None = None,
+    log_private_losses: bool = False,
     out: str | Path | None = None,
     device: str = "cpu",
     set: Mapping[str, Any] | None = None,
@@ -69,8 +73,11 @@ def train(
         privacy: further keys of a recipe's ``privacy``, or ``none``.
         batch, epochs, steps: records of a step, and passes over the records or number of steps.
         lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, or the keys of a recipe's ``optimizer``.
+        tokens: the size of the vocabulary, where x holds tokens: whole numbers [N, T] below it, for an embedding.
         seed: makes the noise known to whoever knows it: for tests only.
         progress: print the metrics of every epoch on standard error (default).
+        log: ``mlflow``, ``tensorboard`` or ``wandb``, or several; covered figures are sent at the end.
+        log_private_losses: send the losses of training records as well, which no guarantee covers.
         out: folder for model, metrics, ledger and statement (default ``results/<name>``; with a network the first such
             folder with a number behind it that does not exist).
         device: ``cpu`` or ``cuda``.
@@ -93,23 +100,26 @@ def train(
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
     }  # fmt: skip
+    logs = metric_logs.logs_of(log, log_private_losses)
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     if isinstance(recipe, (str, Path)):
-        objects = {"data": data, "test": test, "loss": loss, "progress": progress}
+        objects = {"data": data, "test": test, "loss": loss, "progress": progress, "tokens": tokens}
         _refuse("a network: change keys of a recipe by `set={'privacy.eps': 2}`", objects | options)
         loaded = recipe_of(recipe, quick=quick, changes=set or {})
         folder = Path(out) if out is not None else default_out(loaded)
-        return run(loaded, folder, device=device, root=data_root, **start)
+        return run(loaded, folder, device=device, root=data_root, logs=logs, **start)
     _refuse(
         "a recipe: give the options of a network by keyword",
         {"set": set, "quick": quick or None, "data_root": data_root},
     )
     given = {name: value for name, value in options.items() if value is not None}
-    own = own_training.own_training(recipe, data, test=test, loss=loss, options=own_training.options_of(**given))
+    own = own_training.own_training(
+        recipe, data, test=test, loss=loss, tokens=tokens, options=own_training.options_of(**given)
+    )
     folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
     say = None if progress is False else _print_lines
     with signals() as stop:
-        return TrainingRun(own.recipe, folder, own.data, device, say, stop, time.time(), own).run(**start)
+        return TrainingRun(own.recipe, folder, own.data, device, say, stop, time.time(), own, logs).run(**start)
 
 
 def _refuse(owner: str, arguments: Mapping[str, Any]) -> None:
@@ -181,11 +191,13 @@ def run(
     root: str | Path | None = None,
     say: progress.Say | None = None,
     stop: Stop | None = None,
+    logs: Logs = metric_logs.NOWHERE,
 ) -> Trained:
     """Train a validated recipe in a folder; see ``train``.
 
     Args:
         say: called with lines of progress, and whether each line stays.
+        logs: where figures are sent at the end.
         stop: called after every step; returns the reason to stop, or None. By default signals are such reasons.
     """
     if recipe.training is not None and recipe.training.sweep is not None:
@@ -197,6 +209,6 @@ def run(
     with progress.signals() if stop is None else contextlib.nullcontext(stop) as stop_reason:
         started = time.time()
         data = load_data.data(recipe, root)
-        return TrainingRun(recipe, out, data, device, say, stop_reason, started).run(
+        return TrainingRun(recipe, out, data, device, say, stop_reason, started, logs=logs).run(
             resume=resume, fork=fork, fresh=fresh
         )

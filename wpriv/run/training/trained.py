@@ -8,6 +8,7 @@ from typing import Any
 
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting.evaluate import Refusal
 from wpriv.run.results import expectations, file_names, read
 from wpriv.run.results.expectations import Verdict
@@ -18,7 +19,7 @@ from wpriv.run.training.run_folder import RunFolder
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trained:
     """A finished training.
 
@@ -43,6 +44,18 @@ class Trained:
     out: Path
     files: tuple[Path, ...] = ()
     model: Any = None
+
+    def __repr__(self) -> str:
+        """The last metrics, the guarantee and the folder, in one line."""
+        last = self.metrics[-1]
+        names = [name for name in ("accuracy", "test_loss", "loss") if isinstance(last.get(name), float)]
+        words = [f"{name} {last[name]:.4g}" for name in names[:1]] + [f"{self.plan.steps} steps"]
+        if self.guarantees:
+            first = self.guarantees[0]
+            words.append(f"eps = {text(first.epsilon.safe, up=True)} at delta = {first.delta.safe:g}")
+        else:
+            words.append("no guarantee")
+        return f"Trained({self.plan.recipe.name}: {', '.join(words)}; {self.out})"
 
     @property
     def guarantee(self) -> Guarantee:

@@ -14,7 +14,8 @@ from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.run.results import expectations, file_names
-from wpriv.run.training import finalize, load_data, plan, progress, run_folder
+from wpriv.run.training import finalize, load_data, metric_logs, plan, progress, run_folder
+from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.own_training import OwnTraining
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.process_group import is_main, together
@@ -53,6 +54,7 @@ class TrainingRun:
     Args:
         out: the folder. device: ``cpu`` or ``cuda``. say, stop: see ``train.run``. started: when it began, in seconds.
         own: network, loss and records of the calling program, in place of what the recipe names.
+        logs: where figures are sent at the end.
     """
 
     recipe: Recipe
@@ -63,6 +65,7 @@ class TrainingRun:
     stop: Stop
     started: float
     own: OwnTraining | None = None
+    logs: Logs = metric_logs.NOWHERE
 
     def run(self, **start: bool) -> Trained:
         """Train unless the folder holds the finished run; ``start`` is as in ``planned``."""
@@ -114,9 +117,18 @@ class TrainingRun:
         if is_main():
             written = expectations.write(folder.path, job.recipe, trained.verdicts)
             trained = replace(trained, files=(*trained.files, *written))
+        if self.logs.names and is_main():
+            trained = self._send(trained)
         if self.own is None:
             return trained
         return replace(trained, model=self.own.with_weights(folder.path, self.device))
+
+    def _send(self, trained: Trained) -> Trained:
+        """Send the figures of a finished training; the statement names private ones before anything is sent."""
+        if (line := metric_logs.warning(self.logs)) is not None:
+            trained = replace(trained, statement=finalize.add_warning(trained.out, trained.statement, line))
+        metric_logs.send(self.logs, trained)
+        return trained
 
     def _warn_of_scales(self) -> None:
         if self.say is not None and is_main():
