@@ -136,6 +136,17 @@ class Repeats:
             return np.asarray(np.minimum(log_ratio / -log_gamma, 1.0))
         return np.asarray(np.clip(np.expm1(-self.eta * log_ratio) / math.expm1(self.eta * log_gamma), 0.0, 1.0))
 
+    def pure_eps(self, eps: float) -> float:
+        """The eps of the best of K runs that are each eps-DP (delta = 0); infinite where eps is.
+
+        eps + ln f'(1 - x) - ln f'(x) at x = 1 / (1 + e^eps): Corollary 4.4 of ``docs/theory/tuning.md``.
+        """
+        if math.isinf(eps):
+            return math.inf
+        x = math.exp(-eps) / (1 + math.exp(-eps))
+        fall = float(np.log(self.slope(x)) - np.log(self.slope(1 / (1 + math.exp(-eps)))))
+        return eps + max(fall, 0.0) * (1 + 1e-12)
+
     def draw(self) -> int:
         """Draw a number of runs from the operating system's randomness.
 
