@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -147,15 +147,17 @@ class Repeats:
         fall = float(np.log(self.slope(x)) - np.log(self.slope(1 / (1 + math.exp(-eps)))))
         return eps + max(fall, 0.0) * (1 + 1e-12)
 
-    def draw(self) -> int:
-        """Draw a number of runs from the operating system's randomness.
+    def draw(self, bits: Callable[[int], int] = secrets.randbits) -> int:
+        """Draw a number of runs.
 
+        Args:
+            bits: returns a number of so many random bits; by default from the operating system.
         Raises:
             Unsupported: the mean exceeds 500.
         """
         if self.mean > MAX_DRAWN_MEAN:
             raise Unsupported(f"runs are drawn for means of up to {MAX_DRAWN_MEAN:g}; found {self.mean:g}")
-        return self.quantile((secrets.randbits(53) + 0.5) / 2**53)
+        return self.quantile((bits(53) + 0.5) / 2**53)
 
     def quantile(self, share: float) -> int:
         """The smallest k with P(K <= k) >= ``share``, for a share in (0, 1)."""

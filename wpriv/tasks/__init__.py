@@ -44,6 +44,8 @@ class TaskSpec:
     Args:
         options: the keys that a recipe may have under ``options``.
         results: columns of metrics.csv that the task measures; ``expect`` rows of recipes may name them.
+        scores: those of these columns that are computed from the weights and test records alone, so that runs may be
+            compared by them (``tune``).
         build_job: the model, its step and its measurements, on a data set. Initial weights come from torch's global
             generator, which the engine has seeded. ``adjacency`` is the relation of the accounting, "" without privacy.
         validate: faults of a recipe whose options are valid in themselves: the key of each, and a message.
@@ -76,6 +78,7 @@ class TaskSpec:
     files: tuple[str, ...] = ()
     publishable: Mapping[str, str] = field(default_factory=dict)
     needs_test_records: bool = True
+    scores: tuple[str, ...] = ()
 
 
 def load(name: str) -> TaskSpec:

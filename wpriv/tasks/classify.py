@@ -104,6 +104,7 @@ def count_correct(scores: Tensor, targets: Tensor) -> dict[str, Tensor]:
 TASK = TaskSpec(
     options=Options,
     results=("accuracy", "loss"),
+    scores=("accuracy",),
     build_job=build_job,
     release=release,
     supports_exact_noise=supports_exact_noise,

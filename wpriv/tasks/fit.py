@@ -168,6 +168,7 @@ def supports_exact_noise(recipe: Train) -> bool:
 TASK = TaskSpec(
     options=Options,
     results=("test_loss", "accuracy", "loss"),
+    scores=("test_loss", "accuracy"),
     build_job=build_job,
     validate=validate,
     release=release,

@@ -42,9 +42,7 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
     return None
 
 
-def attack_bounds(
-    curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False
-) -> dict[str, Any] | None:
+def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False) -> dict[str, Any] | None:
     """Bound the advantage (largest TPR - FPR) and the TPR at each false-positive rate from both sides.
 
     The advantage is delta(0), the total variation distance. The rates are those of the better test of either order of

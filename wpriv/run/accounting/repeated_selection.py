@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ PASSES = 4
 PROFILE_TOL = 1e-5
 # share by which the largest loss of a run is raised for rounding
 LOSS_ROUNDING = 1e-12
+# the same for a mean of deltas
+MEAN_ROUNDING = 1e-12
 # delta at which the profile of one run ends where bounds on attacks are computed
 ATTACK_DELTA = 1e-7
 SELECTED = (
@@ -96,6 +98,43 @@ def of_best(curve: Curve, repeats: str | Repeats | None) -> Curve:
         return _least(best, repeated(evaluate.curve(curve.process, "rdp"), parse(repeats)))
     except Unsupported:
         return best
+
+
+def of_candidates(
+    processes: Sequence[Process], weights: Sequence[float], accountant: str, tol: float, repeats: Repeats
+) -> Curve:
+    """The curve of the best of K runs, each of which draws its process with these probabilities and shows which.
+
+    Args:
+        processes: under one neighbouring relation. weights: their probabilities.
+    Raises:
+        Unsupported: as ``repeated``.
+    """
+    curves = [evaluate.curve(process, accountant, max(tol, PROFILE_TOL)) for process in processes]
+    return repeated(_mixture(curves, weights), repeats, largest_loss(processes))
+
+
+def _mixture(curves: Sequence[Curve], weights: Sequence[float]) -> Curve:
+    """The curve of a run that draws one of several processes: ``docs/theory/tuning.md``, Lemma 5.
+
+    delta is at most the mean of the deltas, and eps at most the largest eps. The lower end of delta is that of one
+    process, times its probability.
+    """
+    if len(curves) == 1:
+        return curves[0]
+    weak = next((curve for curve in curves if not curve.is_proven), curves[0])
+
+    def delta(eps: float) -> Bracket:
+        ends = [_bracket(curve, eps) for curve in curves]
+        high = math.fsum(weight * high for weight, (_, high) in zip(weights, ends, strict=True))
+        low = max(weight * low for weight, (low, _) in zip(weights, ends, strict=True))
+        high = min(high * (1 + MEAN_ROUNDING), 1.0)
+        return Bracket(high, min(low, high), high)
+
+    def epsilon(delta: float) -> Bracket:
+        return Bracket.above(max(curve.epsilon_bracket(delta).safe for curve in curves))
+
+    return dataclasses.replace(weak, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=())
 
 
 def _least(best: Curve, other: Curve) -> Curve:

@@ -10,6 +10,8 @@ CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "p
 METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
 CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"
+# the recipe of the run that a tuned training has kept
+CANDIDATE = "candidate.yaml"
 # the files of every finished training
 TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, DIAGNOSTICS, LEDGER, RECIPE, PROVENANCE)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wpriv.config.recipe import Recipe
+from wpriv.config.train_schema import Axis
 from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
@@ -24,7 +26,7 @@ Row = dict[str, Any]
 MAX_CELLS = 10_000
 # dask and ray need to be installed and registered
 BACKENDS = ("loky", "multiprocessing", "threading", "sequential", "dask", "ray")
-KEYS_OF_SWEEPS = ("sweep", "expect", "figure", "claims", "time")
+KEYS_OF_SWEEPS = ("sweep", "tune", "expect", "figure", "claims", "time")
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,12 @@ def cells(recipe: Recipe) -> list[Cell]:
         UsageError: a cell is no valid recipe, or there are more than 10,000.
     """
     assert recipe.training is not None
-    axes = [[(axis.over, *point) for point in axis.points()] for axis in recipe.training.sweep or []]
+    return grid_of(recipe, recipe.training.sweep or [])
+
+
+def grid_of(recipe: Recipe, over: Sequence[Axis]) -> list[Cell]:
+    """Return the product of axes, each cell a recipe without sweep, tuning and published numbers."""
+    axes = [[(axis.over, *point) for point in axis.points()] for axis in over]
     points = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
     if len(points) > MAX_CELLS:
         raise UsageError(f"{recipe.name} has more than {MAX_CELLS:,} trainings; give fewer values")

@@ -193,6 +193,15 @@ def run(
             f"{recipe.name} is a sweep of several trainings: run it with `wpriv train`, or set its keys to run one of "
             f"them"
         )
+    if recipe.training is not None and recipe.training.tune is not None:
+        from wpriv.run.training import tuned_training
+
+        if fork or fresh:
+            raise UsageError(
+                f"`{'fork' if fork else 'fresh'}` is for one training, and {recipe.name} trains a random number of "
+                f"runs (tune), which is drawn once. Name another folder with `out`, at the cost of both"
+            )
+        return tuned_training.run(recipe, out, device=device, resume=resume, root=root, say=say, stop=stop)
     # a signal while data are read stops the run after its first step; one while results are written is too late
     with progress.signals() if stop is None else contextlib.nullcontext(stop) as stop_reason:
         started = time.time()
