@@ -20,7 +20,7 @@ OFTEN = 0.99
 
 def print_plan(plan: TuningPlan, out: Path, as_json: bool) -> None:
     """Print what a tuned training would do, and what the whole would cost."""
-    rows, refused = plan.guarantees()
+    rows, refused = plan.guarantees
     duration = _duration(plan)
     most = plan.repeats.quantile(OFTEN)
     candidates: list[dict[str, Any]] = [

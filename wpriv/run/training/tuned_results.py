@@ -77,7 +77,7 @@ def load(plan: TuningPlan, out: Path) -> Trained:
         ) from None
     matching = [candidate for candidate in plan.candidates if plain(candidate.labels) == chosen]
     candidate = matching[0] if matching else plan.candidates[0]
-    rows, refused = plan.guarantees()
+    rows, refused = plan.guarantees
     metrics = [] if chosen is None else read.table(out / file_names.METRICS)
     names = (*file_names.of_training(candidate.plan.train.task), file_names.CANDIDATE)
     files = tuple(out / name for name in names if (out / name).is_file())

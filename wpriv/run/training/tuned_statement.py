@@ -17,7 +17,7 @@ from wpriv.run.training.tuning_plan import TuningPlan
 def statement(plan: TuningPlan, best: Trained | None, about: dict[str, Any]) -> dict[str, Any]:
     """The statement on the whole: that of the best run, with the guarantees of the best of K runs."""
     job = plan.candidates[0].plan if best is None else best.plan
-    rows, refused = plan.guarantees()
+    rows, refused = plan.guarantees
     base = training_statement.statement(job, job.process(), rows, refused, about)
     warnings = list(base["warnings"])
     position: dict[str, Any] = {}

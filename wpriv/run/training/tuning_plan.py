@@ -85,8 +85,9 @@ class TuningPlan:
         tol = max(evaluate.answer_tol(process) for process in processes)
         return repeated_selection.of_candidates(processes, weights, accountant, tol, self.repeats)
 
+    @cached_property
     def guarantees(self) -> tuple[list[Guarantee], list[evaluate.Refusal]]:
-        """Return the guarantees of the best of K runs by the accountants of the recipe, and those without an answer.
+        """The guarantees of the best of K runs by the accountants of the recipe, and those without an answer.
 
         ``extra["repeats"]`` has ``one_run``, the eps of one run of the costliest candidate.
         """
