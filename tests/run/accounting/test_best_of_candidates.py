@@ -127,7 +127,7 @@ def test_bounds_on_attacks_have_no_lower_ends_and_exceed_those_of_one_run(capsys
     for low, high in zip(one["tpr_at_fpr"], best["tpr_at_fpr"], strict=True):
         assert high["tpr_lower"] == high["fpr"]
         assert high["tpr_upper"] > low["tpr_lower"]
-    assert main("budget --mech gauss --sigma 4 --delta 1e-5 --repeats geometric:mean=20".split()) == 0
+    assert main(["budget", "--mech", "gauss", "--sigma", "4", "--delta", "1e-5", "--repeats", "geometric:mean=20"]) == 0
     out = capsys.readouterr().out
     assert "attack: advantage over guessing (true- less false-positive rate) at most 0." in out
     assert "[" not in out.partition("attack:")[2]
@@ -156,5 +156,5 @@ def test_why_reads_one_run_in_every_way_and_refuses_estimates(capsys):
 
 
 def test_why_refuses_a_fixed_number_of_runs(capsys):
-    assert main("compare --why --mech gauss --sigma 4 --delta 1e-5 --repeats 5".split()) == 3
+    assert main(["compare", "--why", "--mech", "gauss", "--sigma", "4", "--delta", "1e-5", "--repeats", "5"]) == 3
     assert "--repeats geometric:mean=20" in capsys.readouterr().err

@@ -209,6 +209,7 @@ def _row(
     }
     row |= {"sensitivity": spec.get("sensitivity"), "accountant": reading.accountant, "assumption": reading.assumption}
     row["asked"] = "delta" if eps is None else "epsilon"
+    row |= {} if repeats is None else {"repeats": str(repeats)}
     try:
         process = build_process.process([spec], reading.adjacency, group=reading.group, records=reading.records)
         width = evaluate.answer_tol(process) if tol is None else tol
@@ -219,8 +220,6 @@ def _row(
     except Unsupported as error:
         return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}
     ends = answer.as_dict()
-    if repeats is not None:
-        row["repeats"] = str(repeats)
     if row["sampling"] == "shuffle":
         lower = answer.epsilon.lower if eps is None else answer.delta.lower
         row["assumption"] += f"; at least {text(lower or 0.0, up=False, digits=4)}"
