@@ -6,17 +6,16 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.config import document, resolve_train
-from wpriv.config.recipe import Recipe, check
+from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError
 from wpriv.run import load_recipe
-from wpriv.run.training import load_data, own_training, plan, progress, run_folder
+from wpriv.run.training import load_data, own_training, plan, progress, run_folder, tuned_training
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import signals
+from wpriv.run.training.recipe_grid import changed
 from wpriv.run.training.run_folder import RunFolder
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.training_run import Stop, TrainingRun
@@ -140,16 +139,6 @@ def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, An
     return changed(recipe, changes) if changes else recipe
 
 
-def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with the values at some dotted paths replaced."""
-    data = recipe.data
-    for path, value in changes.items():
-        data = resolve_train.overridden(data, path, value)
-    words = ", ".join(f"{path}={value}" for path, value in changes.items())
-    validated = check(document.of_data(f"{recipe.name} with {words}", data))
-    return replace(validated, name=recipe.name, quick=recipe.quick, changed=True)
-
-
 def default_out(recipe: Recipe) -> Path:
     """Return ``results/<name>``, or a folder of its own for a quick run."""
     return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
@@ -194,8 +183,6 @@ def run(
             f"them"
         )
     if recipe.training is not None and recipe.training.tune is not None:
-        from wpriv.run.training import tuned_training
-
         if fork or fresh:
             raise UsageError(
                 f"`{'fork' if fork else 'fresh'}` is for one training, and {recipe.name} trains a random number of "

@@ -20,7 +20,7 @@ from wpriv.errors import Interrupted, Unsupported, UsageError
 from wpriv.files import durable_writes
 from wpriv.files.file_lock import LOCK, locked
 from wpriv.run.results import file_names
-from wpriv.run.training import load_data, progress, train, tuned_results, tuning_draw
+from wpriv.run.training import load_data, progress, recipe_grid, tuned_results, tuning_draw
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.training_run import Stop, TrainingRun
 from wpriv.run.training.tuning_draw import Draw
@@ -171,7 +171,7 @@ def _recipe_of_run(plan: TuningPlan, choices: Draw, number: int) -> Recipe:
     recipe = plan.candidates[choices.candidates[number]].recipe
     assert recipe.training is not None
     seed = tuning_draw.seed_of_run(recipe.training.seed, number)
-    return recipe if seed is None else train.changed(recipe, {"seed": seed})
+    return recipe if seed is None else recipe_grid.changed(recipe, {"seed": seed})
 
 
 def _best(plan: TuningPlan, choices: Draw, trained: list[Trained]) -> Trained | None:

@@ -17,7 +17,7 @@ from wpriv.errors import Unsupported
 from wpriv.run.accounting import evaluate, repeated_selection
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import solve_for
-from wpriv.run.training import plan, sweep, train
+from wpriv.run.training import plan, recipe_grid
 from wpriv.run.training.plan import Plan
 
 # factor by which all noise is raised at a time where candidates of several costs exceed the target together, and the
@@ -129,7 +129,7 @@ def tuning_plan(recipe: Recipe, sizes: Mapping[str, int]) -> TuningPlan:
             f"{repeats.mean:g}"
         )
     candidates = []
-    for cell in sweep.grid_of(recipe, recipe.training.tune.sweep):
+    for cell in recipe_grid.grid_of(recipe, recipe.training.tune.sweep):
         single = cell.recipe if private.eps is None else with_noise(cell.recipe, 1.0)
         candidates.append(Candidate(cell.labels, single, plan.plan(single, sizes)))
     adjacencies = sorted({candidate.plan.adjacency for candidate in candidates})
@@ -145,7 +145,7 @@ def tuning_plan(recipe: Recipe, sizes: Mapping[str, int]) -> TuningPlan:
 def with_noise(recipe: Recipe, sigma: float) -> Recipe:
     """The recipe of one training with a noise multiplier in place of its target."""
     kept = {key: value for key, value in recipe.data["privacy"].items() if key not in ("eps", "accountant")}
-    return train.changed(replace(recipe, data={**recipe.data, "privacy": {**kept, "sigma": sigma}}), {})
+    return recipe_grid.changed(replace(recipe, data={**recipe.data, "privacy": {**kept, "sigma": sigma}}), {})
 
 
 def _calibrated(draft: TuningPlan, eps: float, sizes: Mapping[str, int]) -> TuningPlan:
