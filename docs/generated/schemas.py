@@ -40,7 +40,7 @@ ANCHORS = {
     "Panel": "[panel](recipe.md#keys-of-a-panel)",
     "Part": "keys of this table",
     "Sweep": "[axis](recipe.md#keys-of-an-axis)",
-    "Expect": "[published number](recipe.md#keys-of-expect)",
+    "Expect": "[expected number](recipe.md#keys-of-expect)",
     "Claim": "[claim](recipe.md#keys-of-claims)",
     "Time": "[time](recipe.md#keys-of-time)",
     "Rows": "[data](recipe.md#keys-of-the-data-of-privatize)",
