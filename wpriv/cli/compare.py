@@ -92,10 +92,11 @@ def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) ->
     from wpriv.cli import comparison_output
     from wpriv.run.comparison import compare
 
+    repeats = others.pop("repeats")
     if given := [name for name, value in others.items() if value]:
         raise UsageError(f"--why chooses the accountants and assumptions for one mechanism; leave out --{given[0]}")
     process = {"mech": job.mech, **job.params(), **job.schedule(), "group": job.group}
-    comparison_output.print_interpretations(compare.readings(process, **job.question()), mode)
+    comparison_output.print_interpretations(compare.readings(process, repeats=repeats, **job.question()), mode)
 
 
 def _recipe(

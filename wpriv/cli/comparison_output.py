@@ -71,6 +71,8 @@ def print_interpretations(rows: list[Row], mode: str) -> None:
         output.emit(csv_text(rows).rstrip("\n"))
     elif mode == "text":
         answer = _answer(rows)
+        if repeats := rows[0].get("repeats"):
+            output.emit_bold(f"the best of K runs ({repeats}), of which one run is read as follows")
         header = [NAMES.get(answer, answer), "claim", "sampling", "n", "neighbours", "accountant", "assumption"]
         body = []
         for row in rows:

@@ -104,6 +104,12 @@ def command(
     if logs.names and (dry_run or loaded.training is None or loaded.training.sweep is not None):
         raise UsageError("--log is for one training that runs; leave it out of a sweep and of --dry-run")
     folder = out or train.default_out(loaded)
+    tuned = loaded.training is not None and loaded.training.tune is not None
+    if certificate is not None and tuned:
+        raise UsageError(
+            "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of "
+            "runs (tune), for which the verifier has no proof. Leave it out"
+        )
     if certificate is not None and (dry_run or loaded.training is None or loaded.training.sweep is not None):
         raise UsageError("--certificate is for one training that runs; leave it out of a sweep and of --dry-run")
     if loaded.training is not None and loaded.training.sweep is not None:
@@ -115,7 +121,18 @@ def command(
         options = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
         _sweep(loaded, folder, data_root, dry_run, as_json, options)
     elif shard is not None or jobs > 1:
-        raise UsageError("--jobs and --shard need a recipe with the key 'sweep'; this recipe has none. Leave them out")
+        raise UsageError(
+            "--jobs and --shard need a recipe with the key 'sweep'; this recipe has none"
+            + (", and the runs of a tuned training are made one after another" if tuned else "")
+            + ". Leave them out"
+        )
+    elif tuned and (fork or fresh):
+        raise UsageError(
+            f"--{'fork' if fork else 'fresh'} is for one training, and the number of runs of a tuned training is drawn "
+            f"once. Name another folder with --out; what was trained in this one is spent all the same"
+        )
+    elif tuned and dry_run:
+        _tuning_plan(loaded, folder, data_root, as_json, resume)
     else:
         _train(
             loaded,
@@ -147,6 +164,13 @@ def _sweep(
     training_output.print_sweep(result, as_json)
 
 
+def _tuning_plan(recipe: LoadedRecipe, out: Path, root: Path | None, as_json: bool, resume: bool) -> None:
+    from wpriv.cli import tuning_output
+    from wpriv.run.training import tuned_training
+
+    tuning_output.print_plan(tuned_training.planned(recipe, out, root=root, resume=resume), out, as_json)
+
+
 def _train(
     recipe: LoadedRecipe,
     out: Path,
@@ -168,6 +192,11 @@ def _train(
     with terminal.training() as say:
         trained = train.run(recipe, out, device=device, root=root, say=say, logs=logs, **start)
     if process_group.is_main():  # only the first of several processes (torchrun) prints
+        if not trained.metrics:
+            from wpriv.cli import tuning_output
+
+            tuning_output.print_nothing(trained, as_json)
+            return
         training_output.print_training(trained, as_json)
         if certificate is not None:
             from wpriv.cli import output

@@ -16,6 +16,7 @@ from wpriv.config.field_types import (
     OwnCode,
     Positive,
     Probability,
+    Repeats,
     StrictModel,
     Time,
     Word,
@@ -177,6 +178,43 @@ class Axis(StrictModel):
         return [(value, {self.over: value}) for value in self.values or []]
 
 
+Axes = Annotated[
+    list[Axis],
+    BeforeValidator(as_list, json_schema_input_type=Axis | list[Axis]),
+    Field(min_length=1, max_length=4),
+]
+
+
+class Score(StrictModel):
+    """The figure by which the best run is chosen."""
+
+    column: Word = Field(
+        "accuracy", description="a column of metrics.csv that the task measures on test records; its last value counts"
+    )
+    best: Literal["highest", "lowest"] = Field("highest", description="which value is the best one")
+    records: Literal["public"] = Field(
+        description="public: the test records are declared public, so that the score costs nothing"
+    )
+
+    @field_validator("records", mode="before")
+    @classmethod
+    def _public(cls, value: Any) -> Any:
+        if value != "public":
+            raise ValueError(
+                "a score on private records is a release of every run, with noise and a cost of its own, which "
+                "training does not have. Hold out records that are public and write records: public"
+            )
+        return value
+
+
+class Tune(StrictModel):
+    """Private tuning: a random number of runs of randomly drawn settings, of which only the best is kept."""
+
+    sweep: Axes = Field(description="the candidate settings: one axis, or a list of axes whose product is the grid")
+    repeats: Repeats = Field(description="distribution of the number of runs, such as geometric:mean=20")
+    score: Score = Field(description="what decides which run is the best")
+
+
 class Train(StrictModel):
     """kind: train. A model trained with or without differential privacy, and its guarantee."""
 
@@ -225,14 +263,10 @@ class Train(StrictModel):
         default_factory=list, description="statements of the paper that do not hold, printed after results"
     )
     time: Time | None = Field(None, description="how long the recipe takes")
-    sweep: (
-        Annotated[
-            list[Axis],
-            BeforeValidator(as_list, json_schema_input_type=Axis | list[Axis]),
-            Field(min_length=1, max_length=4),
-        ]
-        | None
-    ) = Field(None, description="one axis, or a list of axes whose product is the grid")
+    sweep: Axes | None = Field(None, description="one axis, or a list of axes whose product is the grid")
+    tune: Tune | None = Field(
+        None, description="train a random number of runs of settings drawn at random, and keep only the best of them"
+    )
     quick: dict[str, Any] | None = Field(
         None, description="keys that differ in a quick run; mappings are merged, a sweep is replaced"
     )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wpriv.config import resolve_train
+from wpriv.config import resolve_train, validate_tune
 from wpriv.config.diagnostics import abbreviate, form_diagnostics, unknown_name, unknown_parameter
 from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.field_types import OwnCode
@@ -35,6 +35,7 @@ def diagnostics(resolved: Resolved) -> list[Diagnostic]:
     return [
         *_combinations(part, model),
         *_plugins(part, model),
+        *_tuning(part, model),
         *expect_diagnostics(part, model.expect, columns, labels),
     ]
 
@@ -45,6 +46,24 @@ def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
         yield part.diagnostic(("epochs",), "give either epochs or steps: how long to train", at_key=True)
     for path, message in () if model.privacy is None else _privacy(model, model.privacy):
         yield part.diagnostic(path, message, at_key=True)
+
+
+def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:
+    """Faults of ``tune``: keys that it rules out, and scores that the task does not measure on test records."""
+    if model.tune is None:
+        return
+    for message in validate_tune.faults(model):
+        yield part.diagnostic(("tune",), message, at_key=True)
+    if model.task not in registry.names("tasks"):
+        return
+    scores = registry.load("tasks", model.task).TASK.test_metrics
+    if model.tune.score.column not in scores:
+        known = f"Its scores: {', '.join(scores)}" if scores else "It has no such column, so that it cannot be tuned"
+        message = (
+            f"a score is a column that the task {model.task} computes from the weights and test records alone; found "
+            f"{abbreviate(model.tune.score.column)}. {known}"
+        )
+        yield part.diagnostic(("tune", "score", "column"), message)
 
 
 def _privacy(model: Train, private: Privacy) -> Iterator[tuple[Key, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -136,15 +136,28 @@ class Repeats:
             return np.asarray(np.minimum(log_ratio / -log_gamma, 1.0))
         return np.asarray(np.clip(np.expm1(-self.eta * log_ratio) / math.expm1(self.eta * log_gamma), 0.0, 1.0))
 
-    def draw(self) -> int:
-        """Draw a number of runs from the operating system's randomness.
+    def pure_eps(self, eps: float) -> float:
+        """The eps of the best of K runs that are each eps-DP (delta = 0); infinite where eps is.
 
+        eps + ln f'(1 - x) - ln f'(x) at x = 1 / (1 + e^eps): Corollary 4.4 of ``docs/theory/tuning.md``.
+        """
+        if math.isinf(eps):
+            return math.inf
+        x = math.exp(-eps) / (1 + math.exp(-eps))
+        fall = float(np.log(self.slope(x)) - np.log(self.slope(1 / (1 + math.exp(-eps)))))
+        return eps + max(fall, 0.0) * (1 + 1e-12)
+
+    def draw(self, bits: Callable[[int], int] = secrets.randbits) -> int:
+        """Draw a number of runs.
+
+        Args:
+            bits: returns a number of so many random bits; by default from the operating system.
         Raises:
             Unsupported: the mean exceeds 500.
         """
         if self.mean > MAX_DRAWN_MEAN:
             raise Unsupported(f"runs are drawn for means of up to {MAX_DRAWN_MEAN:g}; found {self.mean:g}")
-        return self.quantile((secrets.randbits(53) + 0.5) / 2**53)
+        return self.quantile((bits(53) + 0.5) / 2**53)
 
     def quantile(self, share: float) -> int:
         """The smallest k with P(K <= k) >= ``share``, for a share in (0, 1)."""

@@ -101,6 +101,13 @@ def move(path: Path, folder: Path) -> None:
         _sync_folder(path.parent)
 
 
+def rename(path: Path, name: str) -> None:
+    """Give a file or a folder another name in its folder, in place of a file that has it."""
+    with reported(path):
+        os.replace(path, path.with_name(name))
+        _sync_folder(path.parent)
+
+
 def remove(path: Path) -> None:
     """Delete a file, if it exists."""
     with reported(path):

@@ -59,7 +59,8 @@ class TaskSpec:
         files: further files that it leaves there.
         publishable: files of these that may be published, with the reason.
         needs_test_records: whether a data set without test records is refused.
-        test_metrics: columns of metrics.csv that are computed from the weights and test records alone.
+        test_metrics: columns of metrics.csv that are computed from the weights and test records alone, so that runs
+            may be compared by them (``tune``), and that may be logged.
         accepts_tokens: whether records may be tokens, [N, T] whole numbers; other tasks take them for quantities.
     """
 

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from wpriv.core.attacks.membership import Membership
-from wpriv.core.guarantee import Curve, Guarantee
+from wpriv.core.guarantee import RIGOROUS, Curve, Guarantee
 
 RATES = (1e-3, 1e-2)
 # CPU seconds after which no further point of the curve is computed
@@ -42,7 +42,7 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, Any] | None:
     return None
 
 
-def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, Any] | None:
+def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES, *, from_above: bool = False) -> dict[str, Any] | None:
     """Bound the advantage (largest TPR - FPR) and the TPR at each false-positive rate from both sides.
 
     The advantage is delta(0), the total variation distance. The rates are those of the better test of either order of
@@ -50,10 +50,12 @@ def attack_bounds(curve: Curve, rates: tuple[float, ...] = RATES) -> dict[str, A
 
     Args:
         curve: a curve of notion approximate-dp and claim exact or certified; None is returned for any other.
+        from_above: admit curves of claim upper-bound, whose lower bounds are the trivial ones.
     Source:
         Dong, Roth, Su (2019), Proposition 2.12 (f-DP and its dual); Wasserman and Zhou (2010).
     """
-    if curve.notion != "approximate-dp" or curve.claim not in ("exact", "certified"):
+    claims = RIGOROUS if from_above else ("exact", "certified")
+    if curve.notion != "approximate-dp" or curve.claim not in claims:
         return None
     membership = Membership(curve, seconds=MAX_CPU_SECONDS)
     low, high = membership.advantage()

@@ -164,8 +164,17 @@ def answer(
                 "`adaptive` and `repeats` are two questions: runs that follow on each other, or independent ones "
                 "of which the best is kept; give one of them"
             )
+        if with_mu:
+            raise UsageError(
+                "`repeats` bounds delta at every eps, and no mu is derived from it; leave out `with_mu=True`, or ask "
+                "for the bounds on attacks by `attack=True`"
+            )
         row = repeated_selection.answer(subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol)
-        return row.with_extra(reading=[*subject.notes, *row.extra["reading"]])
+        more: dict[str, Any] = {"reading": [*subject.notes, *row.extra["reading"]]}
+        if attack:
+            best = repeated_selection.curve_for_attacks(subject.process, accountant, repeats, MAX_ATTACK_TOL)
+            more["attack"] = attacks.attack_bounds(best, from_above=True)
+        return row.with_extra(**more)
     if adaptive:
         return _adaptive(subject, accountant, eps, delta, tol)
     start = time.process_time()

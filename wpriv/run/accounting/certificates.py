@@ -150,6 +150,11 @@ def _of_folder(path: Path) -> list[tuple[str, str]]:
         process = statement["process"]
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{file}: wanted the statement of a private training; found no guarantees in it") from None
+    if "tuning" in statement:
+        raise Unsupported(
+            f"{file} is of the best of a random number of runs (tune), and the verifier has no proof for that. "
+            f"Ask `wpriv budget --repeats` with the flags of one run for its bound"
+        )
     steps = build_process.described_process(None, params={}, history=str(ledger)).process.describe()
     for name, described in [("process", process), *((row["accountant"], row["process"]) for row in rows)]:
         if _without_distances(described) != _without_distances(steps):

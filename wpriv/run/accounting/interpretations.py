@@ -10,11 +10,12 @@ from typing import Any
 
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core.adjacency import SAMPLINGS, STANDARD_ADJACENCIES
+from wpriv.core.repeats import Repeats, parse
 from wpriv.core.sampling.kinds import Poisson
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import number, shown, whole
 from wpriv.numerics.safe_rounding import text
-from wpriv.run.accounting import build_process, evaluate
+from wpriv.run.accounting import build_process, evaluate, repeated_selection
 from wpriv.run.accounting.repetition import REPETITION_KEYS, repetition
 
 
@@ -35,13 +36,19 @@ class Interpretation:
 
 
 def compare_interpretations(
-    spec: Mapping[str, Any], *, eps: float | None = None, delta: float | None = None, tol: float | None = None
+    spec: Mapping[str, Any],
+    *,
+    eps: float | None = None,
+    delta: float | None = None,
+    tol: float | None = None,
+    repeats: str | Repeats | None = None,
 ) -> list[dict[str, Any]]:
     """Account for one step specification under every interpretation.
 
     Args:
         spec: ``{mech, <parameters>, n | epochs, rate | batch with records, max_batch, bands, group}``; its ``sampling``
             is one of the interpretations.
+        repeats: the step is one of K runs of which only the best is released, under each interpretation.
     Returns:
         One row for each: sampling, n, rate, adjacency, accountant, both brackets, claim, ``assumption``; ``reason`` is
         set where an accountant has no answer.
@@ -50,7 +57,8 @@ def compare_interpretations(
     """
     if (eps is None) == (delta is None):
         raise UsageError("--why asks at one eps or at one delta; give --eps or --delta")
-    return [_row(reading, eps, delta, tol) for reading in interpretations_of(spec)]
+    chosen = None if repeats is None else parse(repeats)
+    return [_row(reading, eps, delta, tol, chosen) for reading in interpretations_of(spec)]
 
 
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
@@ -190,7 +198,9 @@ def _replaced(base: dict[str, Any]) -> dict[str, Any]:
     return {**base, "sensitivity": 2 * step.describe()["sensitivity"]}
 
 
-def _row(reading: Interpretation, eps: float | None, delta: float | None, tol: float | None) -> dict[str, Any]:
+def _row(
+    reading: Interpretation, eps: float | None, delta: float | None, tol: float | None, repeats: Repeats | None
+) -> dict[str, Any]:
     spec = reading.spec
     row = {
         "sampling": spec.get("sampling", "none"),
@@ -200,10 +210,14 @@ def _row(reading: Interpretation, eps: float | None, delta: float | None, tol: f
     }
     row |= {"sensitivity": spec.get("sensitivity"), "accountant": reading.accountant, "assumption": reading.assumption}
     row["asked"] = "delta" if eps is None else "epsilon"
+    row |= {} if repeats is None else {"repeats": str(repeats)}
     try:
         process = build_process.process([spec], reading.adjacency, group=reading.group, records=reading.records)
         width = evaluate.answer_tol(process) if tol is None else tol
-        answer = evaluate.ask(evaluate.curve(process, reading.accountant, width), eps=eps, delta=delta)
+        # the bound of the best of K runs is wider than the bracket of one run
+        width = width if repeats is None or tol is not None else max(width, evaluate.DEFAULT_TOL)
+        curve = repeated_selection.curve_of(process, reading.accountant, width, repeats)
+        answer = evaluate.ask(curve, eps=eps, delta=delta)
     except Unsupported as error:
         return {**row, "epsilon": eps, "delta": delta, "reason": str(error)}
     ends = answer.as_dict()

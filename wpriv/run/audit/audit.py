@@ -211,6 +211,11 @@ def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) 
     """
     if recipe.training is not None and recipe.training.sweep is not None:
         raise UsageError(f"{recipe.name} is a sweep of several trainings, and an audit is of one: set its keys instead")
+    if recipe.training is not None and recipe.training.tune is not None:
+        raise UsageError(
+            f"{recipe.name} trains a random number of runs and keeps the best (tune), and an audit is of one training. "
+            f"Audit a recipe without tune: its bound holds for one run"
+        )
     audited_training.require_task(recipe)
     if method not in RUNS:
         raise UnknownName("method", method, tuple(RUNS))

@@ -157,9 +157,9 @@ def run(
     return Comparison(recipe, rows, verdicts, out, files, reused)
 
 
-def readings(spec: dict[str, Any], **question: float) -> list[Row]:
+def readings(spec: dict[str, Any], *, repeats: str | None = None, **question: float) -> list[Row]:
     """Answer ``compare --why``: see ``wpriv.run.accounting.interpretations``; the question is eps or delta, and tol."""
-    return compare_interpretations({k: v for k, v in spec.items() if v is not None}, **question)
+    return compare_interpretations({k: v for k, v in spec.items() if v is not None}, repeats=repeats, **question)
 
 
 def _compute_all(

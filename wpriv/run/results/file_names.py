@@ -12,6 +12,8 @@ METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
 CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"
 WEIGHTS = "model.safetensors"
+# the recipe of the run that a tuned training has kept
+CANDIDATE = "candidate.yaml"
 # the files of every finished training
 TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, WEIGHTS, DIAGNOSTICS, LEDGER, RECIPE, PROVENANCE)
 

@@ -136,9 +136,15 @@ def add_warning(path: Path, statement: dict[str, Any], warning: str) -> dict[str
     """Add a warning to the statement of a finished run, in its files too, and return it; once is enough."""
     if warning in statement.get("warnings", []):
         return statement
+    from wpriv.engine import checkpoint
+
     statement = {**statement, "warnings": [*statement.get("warnings", []), warning]}
     durable_writes.replace(path / file_names.STATEMENT_TEXT, training_statement.to_markdown(statement))
-    durable_writes.replace(path / file_names.STATEMENT, json.dumps(statement, indent=2) + "\n")
+    content = json.dumps(statement, indent=2) + "\n"
+    if "model" in statement:  # earlier versions wrote no model.safetensors, whose header has a digest of the statement
+        stored = checkpoint.load(path / file_names.MODEL)
+        portable_weights.write(path, stored["weights"], statement, content)
+    durable_writes.replace(path / file_names.STATEMENT, content)
     return statement
 
 

@@ -83,6 +83,11 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = Fa
         raise UsageError(
             f"{path} holds a sweep of several trainings, each in a folder of its own. Name another folder with --out"
         )
+    if "tune" in (stored or {}):
+        raise UsageError(
+            f"{path} holds a tuned training: its ledger has the steps of the best run alone, and no other training "
+            f"continues from it or replaces it. Name another folder with --out"
+        )
     if fresh:
         return RunFolder(path, fresh=True)
     if fork:

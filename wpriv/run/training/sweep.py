@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +14,15 @@ from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
 from wpriv.run.results import expectations, file_names, write
 from wpriv.run.results.expectations import Verdict
-from wpriv.run.training import merge_sweep, progress, run_folder, train
+from wpriv.run.training import merge_sweep, progress, recipe_grid, run_folder, train
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import Say
+from wpriv.run.training.recipe_grid import Cell
 from wpriv.run.training.trained import load_finished
 
 Row = dict[str, Any]
-MAX_CELLS = 10_000
 # dask and ray need to be installed and registered
 BACKENDS = ("loky", "multiprocessing", "threading", "sequential", "dask", "ray")
-KEYS_OF_SWEEPS = ("sweep", "expect", "figure", "claims", "time")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One training of a sweep: its position in the grid and its recipe, which has no sweep."""
-
-    labels: dict[str, Any]
-    recipe: Recipe
-
-    @property
-    def name(self) -> str:
-        """``privacy.eps=2,seed=0``: the name of its folder."""
-        return ",".join(f"{key}={value}" for key, value in self.labels.items()).replace("/", "_")
 
 
 @dataclass(frozen=True)
@@ -67,17 +52,7 @@ def cells(recipe: Recipe) -> list[Cell]:
         UsageError: a cell is no valid recipe, or there are more than 10,000.
     """
     assert recipe.training is not None
-    axes = [[(axis.over, *point) for point in axis.points()] for axis in recipe.training.sweep or []]
-    points = list(itertools.islice(itertools.product(*axes), MAX_CELLS + 1))
-    if len(points) > MAX_CELLS:
-        raise UsageError(f"{recipe.name} has more than {MAX_CELLS:,} trainings; give fewer values")
-    data = {key: value for key, value in recipe.data.items() if key not in KEYS_OF_SWEEPS}
-    single = replace(recipe, claims=(), time=None, data=data)
-    grid = []
-    for point in points:
-        changes = {path: value for _, _, keys in point for path, value in keys.items()}
-        grid.append(Cell({over: label for over, label, _ in point}, train.changed(single, changes)))
-    return grid
+    return recipe_grid.grid_of(recipe, recipe.training.sweep or [])
 
 
 def shard(text: str, grid: list[Cell]) -> list[Cell]:

@@ -6,18 +6,17 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.config import document, resolve_train
-from wpriv.config.recipe import Recipe, check
+from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError
 from wpriv.run import load_recipe
-from wpriv.run.training import load_data, metric_logs, own_training, plan, progress, run_folder
+from wpriv.run.training import load_data, metric_logs, own_training, plan, progress, run_folder, tuned_training
 from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import signals
+from wpriv.run.training.recipe_grid import changed
 from wpriv.run.training.run_folder import RunFolder
 from wpriv.run.training.trained import Trained
 from wpriv.run.training.training_run import Stop, TrainingRun
@@ -150,16 +149,6 @@ def recipe_of(name: str | Path, *, quick: bool = False, changes: Mapping[str, An
     return changed(recipe, changes) if changes else recipe
 
 
-def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with the values at some dotted paths replaced."""
-    data = recipe.data
-    for path, value in changes.items():
-        data = resolve_train.overridden(data, path, value)
-    words = ", ".join(f"{path}={value}" for path, value in changes.items())
-    validated = check(document.of_data(f"{recipe.name} with {words}", data))
-    return replace(validated, name=recipe.name, quick=recipe.quick, changed=True)
-
-
 def default_out(recipe: Recipe) -> Path:
     """Return ``results/<name>``, or a folder of its own for a quick run."""
     return Path("results") / (f"{recipe.name}-quick" if recipe.quick else recipe.name)
@@ -205,6 +194,18 @@ def run(
             f"{recipe.name} is a sweep of several trainings: run it with `wpriv train`, or set its keys to run one of "
             f"them"
         )
+    if recipe.training is not None and recipe.training.tune is not None:
+        if fork or fresh:
+            raise UsageError(
+                f"`{'fork' if fork else 'fresh'}` is for one training, and {recipe.name} trains a random number of "
+                f"runs (tune), which is drawn once. Name another folder with `out`, at the cost of both"
+            )
+        if logs.names:
+            raise UsageError(
+                f"`log` sends the figures of one training, and {recipe.name} keeps the best of a random number of runs "
+                f"(tune). Leave it out"
+            )
+        return tuned_training.run(recipe, out, device=device, resume=resume, root=root, say=say, stop=stop)
     # a signal while data are read stops the run after its first step; one while results are written is too late
     with progress.signals() if stop is None else contextlib.nullcontext(stop) as stop_reason:
         started = time.time()

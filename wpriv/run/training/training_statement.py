@@ -15,7 +15,7 @@ from wpriv.run.accounting.evaluate import Refusal
 from wpriv.run.accounting.plausibility import weak_figures, weak_guarantee
 from wpriv.run.local import local_statement
 from wpriv.run.results import privacy_statement, publication
-from wpriv.run.training import noise_wording
+from wpriv.run.training import noise_wording, tuning_wording
 from wpriv.run.training.plan import Plan
 
 DRAWN = {
@@ -246,6 +246,8 @@ def _figures(statement: dict[str, Any]) -> list[str]:
     lines = [_figure(row) for row in statement["guarantees"]]
     lines = lines or ["- no accountant of the recipe gives an (eps, delta) guarantee"]
     lines += [f"- {refusal['accountant']} has no answer: {refusal['reason']}" for refusal in statement["refused"]]
+    if "tuning" in statement:
+        lines += [f"- {line}" for line in tuning_wording.figures(statement["tuning"])]
     return lines + [f"- {line}" for line in adaptive_history.lines(statement.get("parameters"))]
 
 

@@ -1,0 +1,210 @@
+"""The plan of a tuned training: its candidates, their noise, and the privacy of the best of K runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from wpriv.config.recipe import Recipe
+from wpriv.config.train_schema import Privacy, Tune
+from wpriv.core.guarantee import Curve, Guarantee
+from wpriv.core.process import Process
+from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
+from wpriv.errors import Unsupported
+from wpriv.run.accounting import evaluate, repeated_selection
+from wpriv.run.accounting.search_parameter import SearchParameter
+from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.training import plan, recipe_grid
+from wpriv.run.training.plan import Plan
+
+# factor by which all noise is raised at a time where candidates of several costs exceed the target together, and the
+# largest number of times
+MORE_NOISE, MAX_RAISES = 1.005, 400
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting: its labels in the sweep, the recipe of a run of it (noise given, no target), and its plan."""
+
+    labels: dict[str, Any]
+    recipe: Recipe
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """A tuned training as planned.
+
+    Args:
+        recipe: with the key ``tune``. repeats: the distribution of the number of runs.
+        candidates: each run draws one of them uniformly. notes: how the recipe was read.
+    """
+
+    recipe: Recipe
+    repeats: Repeats
+    candidates: tuple[Candidate, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tune(self) -> Tune:
+        assert self.recipe.training is not None
+        assert self.recipe.training.tune is not None
+        return self.recipe.training.tune
+
+    @property
+    def private(self) -> Privacy:
+        assert self.recipe.training is not None
+        assert self.recipe.training.privacy is not None
+        return self.recipe.training.privacy
+
+    @cached_property
+    def _processes(self) -> list[tuple[Process, float]]:
+        """The different processes of the candidates, with the probability that a run has each of them."""
+        shares: dict[str, tuple[Process, float]] = {}
+        for candidate in self.candidates:
+            process = candidate.plan.process()
+            before = shares.get(_key(process), (process, 0.0))[1]
+            shares[_key(process)] = process, before + 1
+        return [(process, count / len(self.candidates)) for process, count in shares.values()]
+
+    @property
+    def distinct(self) -> int:
+        """The number of different processes of the candidates."""
+        return len(self._processes)
+
+    def curve(self, accountant: str) -> Curve:
+        """The curve of the best of K runs by one accountant.
+
+        Raises:
+            Unsupported: the accountant has no proven curve of some candidate.
+        """
+        processes, weights = zip(*self._processes, strict=True)
+        tol = max(evaluate.answer_tol(process) for process in processes)
+        return repeated_selection.of_candidates(processes, weights, accountant, tol, self.repeats)
+
+    @cached_property
+    def guarantees(self) -> tuple[list[Guarantee], list[evaluate.Refusal]]:
+        """The guarantees of the best of K runs by the accountants of the recipe, and those without an answer.
+
+        ``extra["repeats"]`` has ``one_run``, the eps of one run of the costliest candidate.
+        """
+        assert self.recipe.training is not None
+        rows, refused = [], []
+        for name in self.recipe.training.accountants:
+            try:
+                row = evaluate.ask(self.curve(name), delta=self.private.delta)
+                one = max(self._one_run(process, name) for process, _ in self._processes)
+                row = repeated_selection.with_note(
+                    replace(row, accountant=name), self.repeats, one_run=one, all_runs=None
+                )
+                rows.append(row)
+            except Unsupported as error:
+                refused.append(evaluate.Refusal(name, str(error)))
+        return rows, refused
+
+    def _one_run(self, process: Process, accountant: str) -> float:
+        tol = evaluate.answer_tol(process)
+        return evaluate.ask(evaluate.curve(process, accountant, tol), delta=self.private.delta).epsilon.safe
+
+
+def tuning_plan(recipe: Recipe, sizes: Mapping[str, int]) -> TuningPlan:
+    """Plan every candidate of a recipe with ``tune``, and solve for the noise that keeps its target for the whole.
+
+    Args:
+        sizes: of the data, as its task reports them.
+    Raises:
+        UsageError: a candidate is no valid recipe. Unsupported: the target cannot be reached, the candidates have
+            different neighbours, or the mean number of runs exceeds 500.
+    """
+    assert recipe.training is not None
+    assert recipe.training.tune is not None
+    repeats, private = parse(recipe.training.tune.repeats), recipe.training.privacy
+    assert private is not None
+    if repeats.mean > MAX_DRAWN_MEAN:
+        raise Unsupported(
+            f"{recipe.name}: tune: repeats: a number of runs is drawn for means of up to {MAX_DRAWN_MEAN:g}; found "
+            f"{repeats.mean:g}"
+        )
+    candidates = []
+    for cell in recipe_grid.grid_of(recipe, recipe.training.tune.sweep):
+        single = cell.recipe if private.eps is None else with_noise(cell.recipe, 1.0)
+        candidates.append(Candidate(cell.labels, single, plan.plan(single, sizes)))
+    adjacencies = sorted({candidate.plan.adjacency for candidate in candidates})
+    if len(adjacencies) > 1:
+        raise Unsupported(
+            f"{recipe.name}: the candidates are accounted for under {' and '.join(adjacencies)} neighbours, and have "
+            f"no common cost. Keep one privacy.sampling for all of them"
+        )
+    draft = TuningPlan(recipe, repeats, tuple(candidates), candidates[0].plan.notes)
+    return draft if private.eps is None else _calibrated(draft, private.eps, sizes)
+
+
+def with_noise(recipe: Recipe, sigma: float) -> Recipe:
+    """The recipe of one training with a noise multiplier in place of its target."""
+    kept = {key: value for key, value in recipe.data["privacy"].items() if key not in ("eps", "accountant")}
+    return recipe_grid.changed(replace(recipe, data={**recipe.data, "privacy": {**kept, "sigma": sigma}}), {})
+
+
+def _calibrated(draft: TuningPlan, eps: float, sizes: Mapping[str, int]) -> TuningPlan:
+    """The plan with the noise of each candidate at which the best of K runs of it alone keeps the target.
+
+    Candidates of several costs are then accounted for together, and all noise is raised until they keep the target.
+
+    Raises:
+        Unsupported: the target cannot be reached.
+    """
+    accountant = draft.private.accountant or plan.ACCOUNTANT
+    noise: dict[str, float] = {}
+    for candidate in draft.candidates:
+        key = _key(candidate.plan.process())
+        if key not in noise:
+            noise[key] = _least_noise(candidate.plan, accountant, eps, draft.repeats)
+    multipliers = [noise[_key(candidate.plan.process())] for candidate in draft.candidates]
+    factor = 1.0
+    for _ in range(MAX_RAISES):
+        final = _with_multipliers(draft, [factor * value for value in multipliers], sizes)
+        row = evaluate.ask(final.curve(accountant), delta=draft.private.delta)
+        if row.epsilon.safe <= eps:
+            note = (
+                f"with {_several(multipliers, factor)} the best of K runs ({draft.repeats}) keeps eps = "
+                f"{row.epsilon.safe:.6g} <= {eps:g}, by {accountant} ({row.claim})"
+            )
+            return replace(final, notes=(*draft.notes, note))
+        factor *= MORE_NOISE if final.distinct > 1 else 1 + 1e-6
+    raise Unsupported(f"no noise was found with which the best of K runs keeps eps = {eps:g} by {accountant}")
+
+
+def _several(multipliers: list[float], factor: float) -> str:
+    low, high = factor * min(multipliers), factor * max(multipliers)
+    return f"sigma = {low:.6g}" if low == high else f"sigma from {low:.6g} to {high:.6g}"
+
+
+def _least_noise(draft: Plan, accountant: str, eps: float, repeats: Repeats) -> float:
+    """The least noise multiplier with which the best of K runs of one candidate keeps the target."""
+    assert draft.private is not None
+    assert draft.private.delta is not None
+
+    def process(sigma: float) -> Process:
+        return replace(draft, multiplier=sigma, _eps={}).process()
+
+    def account(of: Process, tol: float) -> Curve:
+        return repeated_selection.of_candidates([of], [1.0], accountant, tol, repeats)
+
+    tol = max(evaluate.answer_tol(process(1.0)), repeated_selection.PROFILE_TOL)
+    parameter = SearchParameter("sigma", +1, 1e-12, 1e15)
+    return solve_for(parameter, process, accountant, eps, draft.private.delta, tol, account=account).value
+
+
+def _with_multipliers(draft: TuningPlan, multipliers: list[float], sizes: Mapping[str, int]) -> TuningPlan:
+    final = []
+    for candidate, sigma in zip(draft.candidates, multipliers, strict=True):
+        recipe = with_noise(candidate.recipe, sigma)
+        final.append(Candidate(candidate.labels, recipe, plan.plan(recipe, sizes)))
+    return replace(draft, candidates=tuple(final))
+
+
+def _key(process: Process) -> str:
+    return json.dumps(process.describe(), sort_keys=True)
