@@ -271,7 +271,7 @@ class Published(StrictModel):
     process: Annotated[list[Step], Field(min_length=1)] = Field(description="the steps, composed in order")
     adjacency: Word | None = Field(None, description=ADJACENCY)
     group: Count | None = Field(None, description=GROUP)
-    source: Word = Field(description="where the claim and the parameters are printed")
+    source: str = Field(min_length=1, description="where the claim and the parameters are printed")
     verdict: Literal["proved", "refuted", "open"] | None = Field(
         None, description="the expected verdict; another one is exit code 1"
     )
@@ -281,7 +281,7 @@ class Verify(StrictModel):
     """kind: verify. Decides published claims: proved, refuted or open."""
 
     kind: Literal["verify"]
-    source: Word = Field(description="where the claims come from")
+    source: str = Field(min_length=1, description="where the claims come from")
     time: Time | None = Field(None, description="how long the recipe takes")
     published: Annotated[list[Published], Field(min_length=1)] = Field(description="the claims, each with its process")
 

@@ -30,6 +30,8 @@ def described(text: str | Path) -> DescribedProcess:
         UsageError: it names none, or the file is malformed. MissingResource: a file cannot be read.
     """
     word = str(text)
+    if not word.strip():
+        raise UsageError(f"wanted a process: {FORMS}; found an empty text")
     path = Path(word)
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
@@ -39,10 +41,10 @@ def described(text: str | Path) -> DescribedProcess:
         return build_process.described_process(None, params={}, history=str(path / file_names.LEDGER))
     if path.suffix in SUFFIXES and (is_file or " " not in word):
         return _of_json(path)
-    first = word.split()[0] if word.split() else ""
+    first = word.split()[0]
     if first in registry.names("mechanisms"):
         return _of_words(word)
-    if (not first or "=" in word or " " in word.strip()) and not is_file:
+    if ("=" in word or " " in word.strip()) and not is_file:
         registry.mechanism(first)  # an unknown name, with a suggestion
     return _of_recipe(word)
 
