@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +45,5 @@ def test_a_misspelt_key_is_suggested():
 
 @given(st.text(max_size=40))
 def test_no_text_ends_in_another_error(text):
-    try:
-        parse_claim(text)
-    except UsageError as error:
-        assert "\n" not in str(error)
+    with contextlib.suppress(UsageError):
+        assert isinstance(parse_claim(text), Claim)

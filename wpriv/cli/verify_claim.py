@@ -18,7 +18,7 @@ from wpriv.run.accounting import build_process
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.claims import decide as decisions
 from wpriv.run.claims import published, readings, subject
-from wpriv.run.claims.decide import OPEN, REFUTED, Decision, Question
+from wpriv.run.claims.decision import OPEN, REFUTED, Decision, Question
 from wpriv.run.claims.readings import Reading
 
 SCHEMA = "wpriv.decision/1"

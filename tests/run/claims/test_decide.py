@@ -18,7 +18,8 @@ from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.zcdp import Zcdp
-from wpriv.run.claims.decide import Question, decide
+from wpriv.run.claims.decide import decide
+from wpriv.run.claims.decision import Question
 from wpriv.run.claims.readings import decide_readings
 
 

@@ -18,7 +18,7 @@ from wpriv.numerics.conversions import normal_log_delta, rdp_to_log_delta
 from wpriv.numerics.safe_rounding import echo
 from wpriv.numerics.safe_rounding import text as rounded_text
 from wpriv.run.accounting import evaluate, membership_figures
-from wpriv.run.claims.decide import OPEN, PROVED, REFUTED, ROUNDING, Decision, Question, refuting_test
+from wpriv.run.claims.decision import OPEN, PROVED, REFUTED, ROUNDING, Decision, Question, refuting_test
 
 # points at which a claimed curve is compared, up to the eps of this delta; their tolerance
 SCANNED, SMALLEST_DELTA, SCAN_TOL, FARTHEST = 33, 1e-10, 1e-4, 50.0

@@ -14,7 +14,7 @@ from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
 from wpriv.run.accounting import evaluate
-from wpriv.run.claims.decide import order_names
+from wpriv.run.claims.decision import order_names
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
 ORDER_TOL, WITHIN, SMALLEST_DELTA = 1e-5, 1e-2, 1e-10

@@ -12,7 +12,8 @@ from wpriv.config.schema import Verify
 from wpriv.core.claim import parse_claim
 from wpriv.errors import CheckFailed, Unsupported
 from wpriv.run.accounting import build_process
-from wpriv.run.claims.decide import OPEN, Decision, Question, decide
+from wpriv.run.claims.decide import decide
+from wpriv.run.claims.decision import OPEN, Decision, Question
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from wpriv.core.claim import Claim
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process, interpretations
 from wpriv.run.accounting.interpretations import Interpretation
-from wpriv.run.claims.decide import OPEN, Decision, Question, decide
+from wpriv.run.claims.decide import decide
+from wpriv.run.claims.decision import OPEN, Decision, Question
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from wpriv.core.process import Process
 from wpriv.errors import UsageError
 from wpriv.numerics.parse_numbers import shown, whole
 from wpriv.run.accounting import build_process
-from wpriv.run.claims.decide import Decision as Decision
-from wpriv.run.claims.decide import Question, decide
+from wpriv.run.claims.decide import decide
+from wpriv.run.claims.decision import Decision as Decision
+from wpriv.run.claims.decision import Question
 
 # the keywords of ``budget`` that describe a process; all others are parameters of the mechanism
 KEYS = (
@@ -42,9 +43,9 @@ def verify_claim(
     Raises:
         UsageError: an argument is wrong. Unsupported: no accountant with proven bounds answers for this process.
 
-    >>> verify_claim("eps=1,delta=1e-5", "gauss", sigma=4).verdict
+    >>> verify_claim("eps=0.9,delta=1e-5", "gauss", sigma=4).verdict
     'refuted'
-    >>> verify_claim("eps=1.1,delta=1e-5", "gauss", sigma=4).verdict
+    >>> verify_claim("eps=1,delta=1e-5", "gauss", sigma=4).verdict
     'proved'
     """
     if not isinstance(claim, (str, Claim)):
