@@ -263,7 +263,7 @@ class Privatize(LocalNoise):
     dtype: Literal["float32", "float64"] = Field("float32", description="type of the numbers that are written")
 
 
-class Published(StrictModel):
+class PublishedClaim(StrictModel):
     """A published claim, the process that it is about, and the verdict that is expected."""
 
     name: Word = Field(description="a short name, shown in the table")
@@ -283,7 +283,9 @@ class Verify(StrictModel):
     kind: Literal["verify"]
     source: str = Field(min_length=1, description="where the claims come from")
     time: Time | None = Field(None, description="how long the recipe takes")
-    published: Annotated[list[Published], Field(min_length=1)] = Field(description="the claims, each with its process")
+    published: Annotated[list[PublishedClaim], Field(min_length=1)] = Field(
+        description="the claims, each with its process"
+    )
 
 
 MODELS: dict[str, type[StrictModel]] = {

@@ -17,7 +17,7 @@ from wpriv.config.schema import MODELS, PROCESS_TABLES, Budget, Privatize
 from wpriv.config.validate_steps import adjacencies, step_diagnostics
 from wpriv.core import registry
 from wpriv.core.adjacency import STANDARD_ADJACENCIES
-from wpriv.core.claim import parse_claim
+from wpriv.core.attacks.claim import parse_claim
 from wpriv.errors import UsageError
 from wpriv.numerics import ball_projection
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from wpriv.core.claim import Claim, parse_claim
+from wpriv.core.attacks.claim import Claim, parse_claim
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Poisson, Shuffle
 from wpriv.errors import Unsupported

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wpriv.core.adjacency import Adjacency
+from wpriv.core.attacks.claim import Claim
 from wpriv.core.attacks.simulate_losses import Simulation, most_trials, simulate, trials_needed
 from wpriv.core.attacks.threshold_test import ThresholdTest, threshold_test
-from wpriv.core.claim import Claim
 from wpriv.core.guarantee import Bracket, Curve
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported

@@ -9,7 +9,7 @@ from typing import Any
 
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import Verify
-from wpriv.core.claim import parse_claim
+from wpriv.core.attacks.claim import parse_claim
 from wpriv.errors import CheckFailed, Unsupported
 from wpriv.run.accounting import build_process
 from wpriv.run.claims.decide import decide

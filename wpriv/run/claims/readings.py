@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.core.claim import Claim
+from wpriv.core.attacks.claim import Claim
 from wpriv.errors import Unsupported
 from wpriv.run.accounting import build_process, interpretations
 from wpriv.run.accounting.interpretations import Interpretation

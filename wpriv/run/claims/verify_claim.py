@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.core.claim import Claim, parse_claim
+from wpriv.core.attacks.claim import Claim, parse_claim
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
 from wpriv.errors import UsageError
