@@ -42,7 +42,7 @@ ANCHORS = {
     "Panel": "[panel](recipe.md#keys-of-a-panel)",
     "Part": "keys of this table",
     "Sweep": "[axis](recipe.md#keys-of-an-axis)",
-    "Expect": "[published number](recipe.md#keys-of-expect)",
+    "Expect": "[expected number](recipe.md#keys-of-expect)",
     "PublishedClaim": "[published claim](recipe.md#keys-of-a-published-claim)",
     "Claim": "[claim](recipe.md#keys-of-claims)",
     "Time": "[time](recipe.md#keys-of-time)",

@@ -1,4 +1,4 @@
-"""Print comparisons: one table for each panel, published numbers beside ours, the interpretations of one job."""
+"""Print comparisons: one table for each panel, expected numbers beside ours, the interpretations of one job."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def print_interpretations(rows: list[Row], mode: str) -> None:
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print published numbers beside ours; nothing where the recipe expects none."""
+    """Print expected numbers beside ours; nothing where the recipe expects none."""
     body = []
     for verdict in verdicts:
         place = {**({"panel": verdict.panel} if verdict.panel else {}), **verdict.where}
@@ -90,7 +90,8 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
             [
                 ", ".join(f"{NAMES.get(name, name)} {value}" for name, value in place.items()),
                 NAMES.get(verdict.column, verdict.column),
-                f"{verdict.paper:.6g}",
+                verdict.kind,
+                f"{verdict.expected:.6g}",
                 "none" if verdict.ours is None else f"{verdict.ours:.6g}",
                 "" if verdict.difference is None else f"{verdict.difference:+.1e}",
                 f"{verdict.within:g}" + (" absolute" if verdict.absolute else ""),
@@ -99,7 +100,9 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
             ]
         )
     if body:
-        output.emit_table(["expected at", "column", "paper", "ours", "difference", "within", "", "source"], body)
+        output.emit_table(
+            ["expected at", "column", "kind", "expected", "ours", "difference", "within", "", "source"], body
+        )
 
 
 def print_claims(recipe: Recipe) -> None:

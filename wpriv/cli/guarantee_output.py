@@ -11,6 +11,7 @@ from wpriv.cli.guarantee_details import answered, bracket_text, circumstances, d
 from wpriv.core.guarantee import TINY, Bracket, Guarantee, unit_notes
 from wpriv.core.process import Process
 from wpriv.files import csv_tables
+from wpriv.files.json_values import plain
 from wpriv.numerics.safe_rounding import echo, text
 
 TABLE_SCHEMA = "wpriv.table/1"
@@ -115,7 +116,7 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], process: Process, account
         about = {"accountant": accountant, "adjacency": process.adjacency, "process": process.describe()}
         output.emit_rows([{**about, **row} for row in rows], TABLE_SCHEMA)
     else:
-        output.emit(csv_tables.to_text(columns, [output.plain(row) for row in rows]).rstrip("\n"))
+        output.emit(csv_tables.to_text(columns, [plain(row) for row in rows]).rstrip("\n"))
     output.warn(process.caveats())
 
 
@@ -190,7 +191,7 @@ def _csv(rows: Sequence[Guarantee]) -> str:
     columns = CSV_COLUMNS + (MU_COLUMNS if any("mu" in row.extra for row in rows) else ())
     body = []
     for row in rows:
-        data = output.plain(row.as_dict())
+        data = plain(row.as_dict())
         body.append(data | {"process": json.dumps(data["process"]), "warnings": "; ".join(data["warnings"])})
     return csv_tables.to_text(columns, body).rstrip("\n")
 

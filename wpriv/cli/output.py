@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from wpriv.cli import terminal
 from wpriv.cli.flags import as_flags
+from wpriv.files.json_values import plain
 
 
 def emit(line: str) -> None:
@@ -63,17 +63,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; infinities become strings, unknown objects their text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
 def cell(value: Any) -> str:

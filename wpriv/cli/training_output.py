@@ -95,7 +95,7 @@ def print_sweep_plan(recipe: Recipe, planned: list[PlannedCell], out: Path, as_j
 
 
 def print_training(trained: Trained, as_json: bool) -> None:
-    """Print the results of a training beside the published numbers."""
+    """Print the results of a training beside the expected ones."""
     recipe, last = trained.plan.recipe, trained.metrics[-1]
     if as_json:
         output.emit_json(
@@ -132,7 +132,7 @@ def print_sweep(result: SweepResult, as_json: bool) -> None:
     """Print the table of the finished trainings of a sweep.
 
     Raises:
-        CheckFailed: all are finished and a published number was missed.
+        CheckFailed: all are finished and an expected number was missed.
     """
     verdicts = result.verdicts
     if as_json:

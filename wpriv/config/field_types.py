@@ -151,7 +151,7 @@ class OwnCode(PluginRef):
 
 
 class Expect(StrictModel):
-    """A published number: the row (``where``), the columns with their values, the tolerance and the source."""
+    """Expected numbers: the row (``where``), the columns with their values, the tolerance, the kind and the source."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
@@ -159,11 +159,17 @@ class Expect(StrictModel):
         default_factory=dict, description="values of columns that select the row; empty for a single row"
     )
     within: Positive = Field(description="tolerance, relative unless absolute: true")
-    absolute: bool = Field(False, description="take within as a difference, not as a share of the published number")
-    at_least: bool = Field(False, description="one-sided: missed only below the published number minus the tolerance")
+    absolute: bool = Field(False, description="take within as a difference, not as a share of the expected number")
+    at_least: bool = Field(False, description="one-sided: missed only below the expected number minus the tolerance")
     held: bool = Field(
         True, description="false: compared but never missed, for a published number that cannot be reproduced"
     )
+    kind: Literal["published", "reference", "own"] = Field(
+        "reference",
+        description="published: printed in the source; reference: computed apart, such as a closed form or another "
+        "program; own: an earlier run of this recipe",
+    )
+    commit: Word | None = Field(None, description="of an own number: the version of wpriv that gave it")
     source: Word = Field(description="where the number is printed, or how it was computed")
 
 

@@ -18,7 +18,7 @@ from wpriv.config.validate_expect import ALIASES
 
 @dataclass(frozen=True)
 class Check:
-    """A published number to be met, and the panel it belongs to ('' for the whole table)."""
+    """An expected number, and the panel it belongs to ('' for the whole table)."""
 
     panel: str
     expect: Expect
@@ -30,7 +30,7 @@ class Check:
 
     @property
     def columns(self) -> dict[str, float]:
-        """The published numbers by column."""
+        """The expected numbers by column."""
         return {ALIASES.get(k, k): v for k, v in (self.expect.model_extra or {}).items()}
 
 
@@ -41,7 +41,7 @@ class Recipe:
     Args:
         name: of its file, without folder and suffix.
         data: the recipe as resolved, as plain data; recipes with equal data are the same run.
-        panels: of a comparison. checks: published numbers. training: the model of kind train.
+        panels: of a comparison. checks: expected numbers. training: the model of kind train.
         quick: whether ``quick`` overrides were applied.
         claims: statements of the source that do not hold here. time: how long the recipe takes.
         changed: whether keys were changed after it was read, so that ``time`` may be that of another run.

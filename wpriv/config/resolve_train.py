@@ -32,7 +32,7 @@ def resolve(document: Document, *, quick: bool = False, folder: Path | None = No
     if quick:
         written = document.data.get("quick")
         overrides = written if isinstance(written, Mapping) else {}
-        # published numbers, claims and the time are about the full run
+        # expected numbers, claims and the time are about the full run
         dropped = {"expect", "claims", "time", *(key for key in REPLACED if key in overrides)}
         data = merged({key: value for key, value in data.items() if key not in dropped}, overrides)
     data |= {key: _located(data[key], folder) for key in OWN_CODE if _names_code(data.get(key))}

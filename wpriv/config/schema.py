@@ -37,7 +37,7 @@ REPEATS = (
 )
 ADJACENCY = "neighbouring relation; left out, it follows from the sampling and the mechanism"
 GROUP = "largest number of records of one person, who is protected as a whole; 1 where left out"
-# tables of a process, with the columns that a published number may be about; plug-ins of tables name their own
+# tables of a process, with the columns that an expected number may be about; plug-ins of tables name their own
 PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
     "class": ("mean", "variance", "third", "infinity"),
@@ -144,7 +144,7 @@ class Part(StrictModel):
     limits: dict[Literal["x", "y"], Annotated[list[Number], Field(min_length=2, max_length=2)]] | None = Field(
         None, description="ends of the axes of the figure, as {y: [0, 1]}"
     )
-    expect: list[Expect] = Field(default_factory=list, description="published numbers, compared with the results")
+    expect: list[Expect] = Field(default_factory=list, description="numbers to compare the results with")
 
 
 class Panel(Part):

@@ -219,7 +219,7 @@ class Train(StrictModel):
     figure: Word | None = Field(None, description="what draws the metrics, or the table of a sweep (default: training)")
     title: str | None = Field(None, description="title of the figure")
     expect: list[Expect] = Field(
-        default_factory=list, description="published numbers, compared with the last row of metrics.csv or of a sweep"
+        default_factory=list, description="numbers to compare with the last row of metrics.csv or of a sweep"
     )
     claims: list[Claim] = Field(
         default_factory=list, description="statements of the paper that do not hold, printed after results"

@@ -1,4 +1,4 @@
-"""Validate comparisons: keys that belong together, the values of sweeps, and the rows of published numbers."""
+"""Validate comparisons: keys that belong together, the values of sweeps, and the rows of expected numbers."""
 
 from __future__ import annotations
 

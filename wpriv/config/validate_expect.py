@@ -1,4 +1,4 @@
-"""Validate rows of published numbers: the columns they name and the labels they select by."""
+"""Validate rows of expected numbers: the columns they name and the labels they select by."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def expect_diagnostics(
     """Yield what is wrong with rows of ``expect``.
 
     Args:
-        part: the document that holds them under its key ``expect``. columns: that a published number may be about.
+        part: the document that holds them under its key ``expect``. columns: that an expected number may be about.
         labels: columns that ``where`` may select rows by.
     """
     for index, row in enumerate(rows):

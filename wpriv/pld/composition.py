@@ -20,11 +20,13 @@ from wpriv.pld import constants
 from wpriv.pld.adaptive_nodes import TailScan, scan_tails
 from wpriv.pld.chernoff_bound import chernoff_suffices
 from wpriv.pld.lattice.compose_on_lattices import compose_on_lattices
+from wpriv.pld.question_scale import expected_eps, log_delta_guess, refinement_factor
 from wpriv.pld.rare_losses import bracket_rare_losses, rare_losses_delta, rare_losses_epsilon
-from wpriv.pld.saddle_point import ApproximatePmf, Cumulants, log_tail_factor, tilt_for_delta, tilt_for_eps, top_index
+from wpriv.pld.saddle_point import ApproximatePmf, Cumulants, tilt_for_delta, tilt_for_eps, top_index
+from wpriv.pld.single_losses import approximate_single_loss_delta, single_loss_delta
 from wpriv.pld.stacking import group_pairs
 from wpriv.pld.step_groups import Steps
-from wpriv.pld.transform.compose_by_transform import compose_by_transform, single_loss_delta
+from wpriv.pld.transform.compose_by_transform import compose_by_transform
 from wpriv.pld.two_sided import TwoSidedComposition
 
 # the ways to compose, the faster first
@@ -102,11 +104,11 @@ class Composition:
         plain_variance = self.steps.cumulants(0.0).variance
         for _ in range(constants.MAX_REFINEMENTS):
             state = self.steps.cumulants(tilt)
-            guess = math.exp(min(_log_guess(state, tilt, eps), 0.0))
+            guess = math.exp(min(log_delta_guess(state, tilt, eps), 0.0))
             if state.variance > constants.RARE_LOSS_VARIANCE_RATIO * plain_variance:
                 # the saddle point says nothing of an eps between a bulk and far larger rare losses; single losses near
                 # eps do
-                guess = min(guess, constants.RARE_LOSS_DELTA_FACTOR * single_loss_delta(self.steps, eps))
+                guess = min(guess, constants.RARE_LOSS_DELTA_FACTOR * approximate_single_loss_delta(self.steps, eps))
             error = accuracy / (tilt + 1 / math.sqrt(state.variance))
             guess = max(guess, constants.MIN_DELTA_GUESS)
             composition = self._compose_within_limits(state, tilt, eps, error, guess, (eps, sufficient_upper))
@@ -118,7 +120,7 @@ class Composition:
             best = (max(best[0], low), min(best[1], high))
             if best[1] - best[0] <= tol * best[1] or best[1] <= max(sufficient_upper, constants.NEGLIGIBLE_DELTA):
                 break
-            factor = _refinement_factor((high - low) / high, width, tol, composition)
+            factor = refinement_factor((high - low) / high, width, tol, composition)
             if factor is None or self._out_of_time():
                 break
             accuracy = min(accuracy * factor, constants.DISCRETIZATION_SHARE * tol)
@@ -134,7 +136,7 @@ class Composition:
         for _ in range(constants.MAX_SCANS):
             self._scan_tails(max(log_guess, least_log), tol)
             tilt = tilt_for_eps(self.steps.pmfs, self.counts, eps)
-            log_guess = _log_guess(self.steps.cumulants(tilt), tilt, eps)
+            log_guess = log_delta_guess(self.steps.cumulants(tilt), tilt, eps)
             if max(log_guess, least_log) > self._deepest_log_delta - constants.RESCAN_LOG_MARGIN:
                 break
         # a delta too small for a double, or far below the sufficient one, is bounded from the tilt of a larger delta
@@ -148,6 +150,10 @@ class Composition:
     def _bracket_epsilon(self, delta: float, tol: float, sufficient_upper: float) -> tuple[float, float]:
         if delta <= self.mass_at_plus_infinity:
             return (self.max_loss,) * 2 if delta == self.mass_at_plus_infinity else (math.inf, math.inf)
+        # the total variation distance of a composition is at most the sum of those of its steps
+        few = self._distinct_steps <= constants.MAX_DISTANCE_KINDS
+        if few and delta >= single_loss_delta(self.groups, 0.0) * (1 + constants.DISTANCE_ROUNDING):
+            return 0.0, 0.0
         if self.max_loss <= sufficient_upper:
             return 0.0, max(self.max_loss, 0.0)
         if self._chernoff_suffices(sufficient_upper, delta):
@@ -170,7 +176,7 @@ class Composition:
             state = self.steps.cumulants(tilt)
             deviation = math.sqrt(state.variance)
             least_eps = constants.MIN_EPS_DEVIATIONS * deviation
-            eps = _expected_eps(state, tilt, log_delta, guess, best)
+            eps = expected_eps(state, tilt, log_delta, guess, best)
             error = max(accuracy * max(eps, least_eps), self._lenient_error(eps, best, sufficient_upper))
             composition = self._compose_within_limits(state, tilt, eps, error, delta, (sufficient_upper, delta))
             if composition is None:
@@ -188,7 +194,7 @@ class Composition:
             if abs(high - eps) > constants.MAX_GUESS_MISS_DEVIATIONS * deviation:
                 tilt = tilt_for_eps(self.steps.pmfs, self.counts, high)
                 continue
-            factor = _refinement_factor((high - low) / high, width, tol, composition)
+            factor = refinement_factor((high - low) / high, width, tol, composition)
             if factor is None or self._out_of_time():
                 break
             accuracy, width = accuracy * factor, (high - low) / high
@@ -290,42 +296,3 @@ def _ordered(ends: tuple[float, float]) -> tuple[float, float]:
     if low > high * (1 + constants.BRACKET_CROSSING_TOLERANCE):
         raise ArithmeticError(f"two certified brackets exclude each other: lower end {low!r}, upper end {high!r}")
     return min(low, high), high
-
-
-def _log_guess(state: Cumulants, tilt: float, eps: float) -> float:
-    """ln delta at eps by the saddle-point approximation at the given tilt."""
-    return state.cgf - tilt * eps + log_tail_factor(tilt, math.sqrt(state.variance))
-
-
-def _expected_eps(state: Cumulants, tilt: float, log_delta: float, guess: float, best: tuple[float, float]) -> float:
-    """The eps about which to compose: by saddle point, Chernoff's bound or guess; or the middle of a narrow bracket.
-
-    Raises:
-        Unsupported: eps exceeds what is certified.
-    """
-    chernoff = (state.cgf - log_delta) / tilt if tilt > 0 else math.inf
-    # the tilt is right to a percent only: one step of Newton's method from its mean
-    slope = tilt + 1 / math.sqrt(state.variance)
-    near = state.mean + (_log_guess(state, tilt, state.mean) - log_delta) / slope
-    eps = max(min(near, chernoff, guess), 0.0)
-    if best[0] >= constants.NARROW_BRACKET_RATIO * best[1]:
-        eps = (best[0] + best[1]) / 2
-    if eps > constants.MAX_CERTIFIED_EPS:
-        raise Unsupported(
-            f"pld certifies eps up to {constants.MAX_CERTIFIED_EPS:g}; this process needs about {eps:.3g}. "
-            "Increase the noise"
-        )
-    return eps
-
-
-def _refinement_factor(width: float, before: float, tol: float, composition: TwoSidedComposition) -> float | None:
-    """The factor on the allowed error for a refinement; None if it would not fit, or the last one gained little."""
-    cells = composition.cells
-    least = (cells / constants.MAX_REFINED_CELLS) ** 2
-    wanted = constants.BLIND_REFINEMENT_FACTOR
-    if math.isfinite(width):
-        wanted = max(constants.REFINEMENT_AIM * tol / width, constants.MIN_REFINEMENT_FACTOR)
-    unprofitable = cells > constants.CHEAP_REFINEMENT_CELLS and width > constants.UNPROFITABLE_WIDTH_RATIO * before
-    if least > constants.HOPELESS_REFINEMENT_FACTOR or unprofitable:
-        return None
-    return min(constants.MAX_REFINEMENT_FACTOR, max(wanted, least))

@@ -82,6 +82,8 @@ RETAINED_COMPOSITIONS = 4
 # least standard deviation (nats) of a composed loss that is certified, but for rare large losses: below it the rounding
 # of probabilities near 1/2 exceeds what is allowed for
 MIN_COMPOSED_DEVIATION = 1e-9
+# kinds of steps up to which the sum of their total variation distances is asked first, and its relative rounding
+MAX_DISTANCE_KINDS, DISTANCE_ROUNDING = 8, 1e-9
 # largest eps (nats) that is certified
 MAX_CERTIFIED_EPS = 1e6
 # ln of the smallest delta that a tilt is chosen for, and of the delta first assumed where eps is given
@@ -292,7 +294,9 @@ FINEST_NODE_SPACING, ATOM_NODE_DISTANCE = 1e-6, 0.25
 
 # ---- inversion of the transform (transform/inversion.py, atomic_transforms.py): speed and width ----
 # products of a frequency and an atom that one composition may cost, and up to which no frequency is omitted
-MAX_TRANSFORM_WORK, CHEAP_TRANSFORM_WORK = 700_000_000, 20_000_000
+MAX_TRANSFORM_WORK, CHEAP_TRANSFORM_WORK = 1_200_000_000, 20_000_000
+# frequencies that take as long as the waves of an interval, times the square root of its length; longest gap filled
+INTERVAL_WORK, MAX_FILLED_GAP = 40, 150
 # frequencies below the edge of the kernel beyond which a composition is refused
 MAX_KERNEL_FREQUENCIES = 30_000_000
 # tilts at which wrap-around is bounded, relative to the contour's, in units of 1 / standard deviation

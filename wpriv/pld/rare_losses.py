@@ -23,7 +23,7 @@ def rare_losses_delta(steps: Steps, eps: float) -> float | None:
     """The sum of the deltas of all steps at eps, if outcomes without a large loss add nothing to it; else None."""
     if steps.distinct_steps > constants.MAX_RARE_KINDS or not 0 < eps <= constants.MAX_RARE_EPS:
         return None
-    alone = single_loss_delta(steps, eps)
+    alone = single_loss_delta(steps.groups, eps)
     if not constants.MASS_FLOOR < alone < constants.MAX_RARE_DELTA:
         return None
     return None if rare_cut(steps, eps, math.log(alone) + constants.BULK_LOG_MARGIN) is None else alone
@@ -38,7 +38,7 @@ def rare_losses_epsilon(steps: Steps, delta: float) -> float | None:
         return None
     for _ in range(constants.RARE_EPS_BISECTIONS):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if single_loss_delta(steps, middle) > delta else (low, middle)
+        low, high = (middle, high) if single_loss_delta(steps.groups, middle) > delta else (low, middle)
     return high if rare_losses_delta(steps, high) is not None else None
 
 

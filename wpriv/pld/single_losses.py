@@ -6,11 +6,13 @@ All of these only steer the certified composition; no answer depends on their ac
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from wpriv.pld import constants
 from wpriv.pld.saddle_point import tilted_weights
+from wpriv.pld.stacking import StepGroup
 from wpriv.pld.step_groups import Steps
 
 
@@ -37,19 +39,27 @@ def rare_cut(steps: Steps, eps: float, log_allowance: float) -> float | None:
     return None
 
 
-def single_loss_delta(steps: Steps, eps: float) -> float:
-    """The sum of the deltas of all steps at eps."""
+def single_loss_delta(groups: Sequence[StepGroup], eps: float) -> float:
+    """The sum of the deltas of all steps at eps; at eps = 0, of their total variation distances."""
     return sum(
         float(n) * math.exp(float(pair.log_delta(eps)))
-        for group in steps.groups
+        for group in groups
         for pair, n in zip(group.members, group.counts.tolist(), strict=True)
+    )
+
+
+def approximate_single_loss_delta(steps: Steps, eps: float) -> float:
+    """As ``single_loss_delta``, from the approximate PMFs: less accurate, and faster for many kinds of steps."""
+    return sum(
+        float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0)))
+        for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
     )
 
 
 def single_loss_slope(steps: Steps, eps: float) -> float:
     """How fast ln delta falls per nat at eps, where single losses decide."""
     further = eps * 1.01
-    logs = [math.log(max(single_loss_delta(steps, e), constants.MASS_FLOOR)) for e in (eps, further)]
+    logs = [math.log(max(single_loss_delta(steps.groups, e), constants.MASS_FLOOR)) for e in (eps, further)]
     return max((logs[0] - logs[1]) / (further - eps), 1.0 / eps)
 
 

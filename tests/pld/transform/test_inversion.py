@@ -19,7 +19,7 @@ from wpriv.mechanisms.gauss import GaussPair
 from wpriv.mechanisms.laplace import LaplacePair
 from wpriv.pld import composition, constants
 from wpriv.pld.composition import Composition
-from wpriv.pld.transform import inversion
+from wpriv.pld.transform import inversion, negligible_frequencies
 from wpriv.pld.transform.atomic_transforms import TiltedAtoms, even_sums
 from wpriv.pld.transform.inversion import invert_transform
 from wpriv.pld.transform.negligible_frequencies import significant_frequencies
@@ -178,11 +178,11 @@ def test_sampled_discrete_gauss_is_as_narrow_as_gauss(sigma, q, n, delta, order)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", [{"delta": 1e-12}, {"eps": 0.2}])
+@pytest.mark.parametrize("target", [{"delta": 1e-9}, {"eps": 0.9}])
 def test_a_question_that_takes_too_long_gets_the_best_bracket_so_far(target, monkeypatch):
     from wpriv import budget
 
-    asked = {"mech": "gauss", "sigma": 0.5, "rate": 1e-6, "n": 100, "sampling": "poisson", **target}
+    asked = {"mech": "gauss", "sigma": 0.5, "rate": 1e-5, "n": 1000, "sampling": "poisson", **target}
     monkeypatch.setattr(constants, "QUESTION_CPU_SECONDS", 0.0)
     found = budget(**asked)
     bracket = found.epsilon if "delta" in target else found.delta
@@ -201,3 +201,10 @@ def test_a_question_after_others_have_taken_all_the_time_is_still_answered(monke
     assert 0 < low <= high < math.inf
     assert oracles.contour_delta([(log_m, 65536)], low) >= 1e-9 * (1 - 1e-8)
     assert oracles.contour_delta([(log_m, 65536)], high) <= 1e-9 * (1 + 1e-8)
+
+
+def test_gaps_between_runs_of_frequencies_are_filled_where_they_are_short():
+    t = np.array([1.0, 2.0, 3.0, 4.0, 400.0, 401.0])
+    runs = negligible_frequencies._runs(t, np.array([True, False, True, False, True]), 1.0)
+    # the gap from 2 to 3 is filled, the one from 4 to 400 is not
+    assert runs == [(0, 4), (400, 401)]

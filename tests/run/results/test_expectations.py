@@ -1,7 +1,8 @@
-"""Verdicts on published numbers, against differences worked out by hand."""
+"""Verdicts on expected numbers, against differences worked out by hand."""
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -47,3 +48,19 @@ def test_a_row_that_is_not_there_or_not_the_only_one_is_a_miss():
 
 def test_a_quick_run_leaves_out_what_is_not_on_its_grid():
     assert [v.source for v in verdicts([{"epsilon": 0.3, "delta": 0.5}], quick=True)] == ["x"]
+
+
+def test_the_verdicts_in_a_folder_say_of_each_number_what_it_is(tmp_path):
+    text = TEXT.replace('source: "x"', 'kind: published, source: "x"').replace('source: "y"', 'kind: own, source: "y"')
+    made = recipe.check(yaml_document.parse(text, "r.yaml"))
+    rows = [{"epsilon": 0.3, "delta": 0.5}, {"epsilon": 0.1, "delta": math.inf}]
+    (path,) = expectations.write(tmp_path, made, expectations.verdicts(made, rows))
+    kept = json.loads(path.read_text(), parse_constant=pytest.fail)  # strict JSON: no NaN, no Infinity
+    assert [row["kind"] for row in kept["expect"]] == ["published", "own", "reference"]
+    assert [row["ours"] for row in kept["expect"]] == [0.5, "inf", None]
+
+
+def test_a_folder_of_a_recipe_without_expected_numbers_has_no_verdicts(tmp_path):
+    made = recipe.check(yaml_document.parse(TEXT.partition("expect:")[0], "r.yaml"))
+    assert expectations.write(tmp_path, made, []) == ()
+    assert list(tmp_path.iterdir()) == []

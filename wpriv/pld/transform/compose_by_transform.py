@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from wpriv.pld import constants
 from wpriv.pld.lattice.step_nodes import split_by_node_count
 from wpriv.pld.saddle_point import Cumulants, tilt_for_contour
+from wpriv.pld.single_losses import approximate_single_loss_delta
 from wpriv.pld.step_groups import Steps
 from wpriv.pld.transform.atomic_transforms import TiltedAtoms
 from wpriv.pld.transform.inversion import TransformComposition, invert_transform
@@ -33,7 +32,7 @@ def compose_by_transform(
     # where rare large losses decide, it may be a single one, whose weight at the saddle point's tilt vanishes beside
     # larger ones
     rare = state.variance > constants.RARE_LOSS_VARIANCE_RATIO * plain
-    if rare and single_loss_delta(steps, eps) > constants.MIN_SINGLE_LOSS_SHARE * delta:
+    if rare and approximate_single_loss_delta(steps, eps) > constants.MIN_SINGLE_LOSS_SHARE * delta:
         focus = (eps / constants.FOCUS_RATIO, eps * constants.FOCUS_RATIO)
     log_range = math.log(max(relative / (constants.TRANSFORM_ROUNDING * math.sqrt(steps.total)), 1.0))
     log_allowance = math.log(delta * relative) - constants.WRAPAROUND_LOG_MARGIN
@@ -52,11 +51,3 @@ def compose_by_transform(
     upper = compose([upper for upper, _ in sides])
     slack = steps.rounding_shift(state)
     return TwoSidedComposition(upper, lambda: compose([lower() for _, lower in sides]), slack, slack, deviation)
-
-
-def single_loss_delta(steps: Steps, eps: float) -> float:
-    """About what outcomes with a single loss above eps, the others being zero, contribute to delta at eps."""
-    return sum(
-        float(n @ pmf.mass @ -np.expm1(np.minimum(eps - pmf.y, 0.0)))
-        for n, pmf in zip(steps.counts, steps.pmfs, strict=True)
-    )

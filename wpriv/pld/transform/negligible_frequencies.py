@@ -102,14 +102,14 @@ def significant_frequencies(
     count: int,
     kernel: SmoothingKernel,
     allowance: float,
-    max_work: int,
+    max_work: float,
 ) -> SignificantFrequencies:
     """The frequencies among ``count`` multiples of a spacing that must be computed.
 
     Args:
         deviation: standard deviation of the composed tilted loss.
         allowance: what all others may contribute to the sum for delta.
-        max_work: largest number of products of a computed frequency and an atom.
+        max_work: largest number of products of a computed frequency and an atom, or work that takes as long.
     Raises:
         Unsupported: there are too many of them, or it would take too long to tell.
     """
@@ -138,8 +138,9 @@ def significant_frequencies(
     omitted = np.zeros(value_terms.size, dtype=bool)
     omitted[order[np.cumsum(value_terms[order]) <= allowance]] = True
     runs = _runs(t, ~omitted, spacing)
-    number = sum(last - first for first, last in runs)
-    if number > constants.MAX_FREQUENCIES or number * atoms > max_work:
+    lengths = [last - first for first, last in runs]
+    work = sum(length + constants.INTERVAL_WORK * math.sqrt(length) for length in lengths) * atoms
+    if sum(lengths) > constants.MAX_FREQUENCIES or work > max_work:
         raise Unsupported(TOO_MANY_FREQUENCIES)
     return SignificantFrequencies(runs, float(value_terms[omitted].sum()), float(density_terms[omitted].sum()))
 
@@ -193,11 +194,14 @@ def _divide(
 
 
 def _runs(t: Array, significant: Array, spacing: float) -> list[tuple[int, int]]:
-    """The multiples of a spacing below the first sample, and in the significant intervals between samples."""
+    """The multiples of a spacing below the first sample, and in the significant intervals between samples.
+
+    Short gaps are filled, as every interval begins with as much work as some more frequencies.
+    """
     runs = [(0, math.ceil(t[0] / spacing))]
     for i in np.flatnonzero(significant):
         low, high = math.floor(t[i] / spacing), math.ceil(t[i + 1] / spacing)
-        if low <= runs[-1][1]:
+        if low <= runs[-1][1] + constants.MAX_FILLED_GAP:
             runs[-1] = (runs[-1][0], max(high, runs[-1][1]))
         else:
             runs.append((low, high))

@@ -1,4 +1,4 @@
-"""The verb ``compare``: accountants over a grid, to a table, a figure and a verdict on published numbers."""
+"""The verb ``compare``: accountants over a grid, to a table, a figure and a verdict on expected numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Comparison:
     Args:
         recipe: as it was understood.
         rows: of the table, one mapping for each cell of the grid.
-        verdicts: on the published numbers of the recipe.
+        verdicts: on the expected numbers of the recipe.
         out: the folder of the results, if there is one.
         files: those that were written.
         reused: number of cells that an earlier run had finished.
@@ -50,7 +50,7 @@ class Comparison:
     reused: int = 0
 
     def require(self) -> None:
-        """Raise CheckFailed if a published number was missed."""
+        """Raise CheckFailed if an expected number was missed."""
         expectations.require(self.verdicts)
 
 
@@ -73,7 +73,7 @@ def compare(
             ``sweep``, ``eps`` or ``delta``.
     Returns:
         The Comparison; its ``rows`` are one per cell of the grid, with ``reason`` where an accountant has no answer.
-        ``Comparison.require()`` raises if a published number was missed.
+        ``Comparison.require()`` raises if an expected number was missed.
     Raises:
         UsageError: the recipe is faulty, or ``out`` holds other results.
         Unsupported: no cell of the grid has an answer.
@@ -149,6 +149,7 @@ def run(
         about = _provenance(recipe, rows, cells=len(cells), reused=reused)
         write.results(out, rows, {**about, "wall_seconds": round(time.perf_counter() - started, 3)})
         files = (out / file_names.TABLE, out / file_names.RECIPE, out / file_names.PROVENANCE)
+        files += expectations.write(out, recipe, verdicts)
         if draw:
             from wpriv.run.results import plot  # loads matplotlib
 

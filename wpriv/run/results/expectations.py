@@ -1,16 +1,22 @@
-"""Compare published numbers with ours: the ``expect`` rows of a recipe, the results, and the stated tolerance."""
+"""Compare expected numbers with ours: the ``expect`` rows of a recipe, the results, and the stated tolerance."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from wpriv.config.recipe import Check, Recipe
 from wpriv.errors import CheckFailed
+from wpriv.files import durable_writes
+from wpriv.files.json_values import plain
+from wpriv.run.results import file_names
 
 # a grid point and the number that names it may differ by rounding: linspace(0, 4, 81) holds 0.30000000000000004
 ROUNDING = 1e-9
+SCHEMA = "wpriv.expect/1"
 MAX_SHOWN = 5  # missed numbers in an error
 
 
@@ -18,13 +24,15 @@ MAX_SHOWN = 5  # missed numbers in an error
 class Verdict:
     """One expected number: ``difference`` is relative unless ``absolute``; ``ours`` is None without a row or an answer.
 
-    ``ok`` is whether it is within the tolerance; a number that is only shown (``held`` is false) is never missed.
+    ``kind`` is published (printed in the source), reference (computed apart) or own (an earlier run). ``ok`` is whether
+    it is within the tolerance; a number that is only shown (``held`` is false) is never missed.
     """
 
     panel: str
     where: dict[str, Any]
     column: str
-    paper: float
+    kind: str
+    expected: float
     ours: float | None
     difference: float | None
     within: float
@@ -43,7 +51,7 @@ class Verdict:
 
 
 def require(verdicts: list[Verdict]) -> None:
-    """Raise CheckFailed if a published number was missed."""
+    """Raise CheckFailed if an expected number was missed."""
     missed = [verdict for verdict in verdicts if verdict.held and not verdict.ok]
     if missed:
         words = "; ".join(_missed(verdict) for verdict in missed[:MAX_SHOWN])
@@ -63,10 +71,27 @@ def verdicts(recipe: Recipe, rows: list[dict[str, Any]], *, first: bool = False)
         matches = matches[:1] if first else matches
         if not matches and recipe.quick:
             continue
-        for column, paper in check.columns.items():
+        for column, expected in check.columns.items():
             ours = matches[0].get(column) if len(matches) == 1 else None
-            results.append(_verdict(check, column, float(paper), ours))
+            results.append(_verdict(check, column, float(expected), ours))
     return results
+
+
+def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...]:
+    """Write the verdicts to ``expect.json`` and return its path; nothing where the recipe expects no numbers.
+
+    Raises:
+        MissingResource: it cannot be written.
+    """
+    if not recipe.checks:
+        return ()
+    path = out / file_names.EXPECT
+    rows = plain([verdict.as_dict() for verdict in verdicts])
+    text = json.dumps({"schema": SCHEMA, "recipe": recipe.name, "quick": recipe.quick, "expect": rows}, indent=2) + "\n"
+    # a finished folder that may no longer be written to is still read
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        durable_writes.replace(path, text)
+    return (path,)
 
 
 def is_same(value: Any, expected: Any) -> bool:
@@ -80,9 +105,8 @@ def _missed(verdict: Verdict) -> str:
     place = ", ".join(f"{key}={value}" for key, value in verdict.where.items()) or "the only row"
     if verdict.ours is None:
         return f"{verdict.column} at {place} has no such row, or no answer there"
-    return (
-        f"{verdict.column} at {place} should be {verdict.paper:g} within {verdict.within:g}, found {verdict.ours:.6g}"
-    )
+    wanted = f"{verdict.expected:g} within {verdict.within:g}"
+    return f"{verdict.column} at {place} should be {wanted}, found {verdict.ours:.6g}"
 
 
 def _matches(check: Check, row: dict[str, Any]) -> bool:
@@ -91,17 +115,18 @@ def _matches(check: Check, row: dict[str, Any]) -> bool:
     return all(is_same(row.get(name), value) for name, value in check.where.items())
 
 
-def _verdict(check: Check, column: str, paper: float, ours: float | None) -> Verdict:
+def _verdict(check: Check, column: str, expected: float, ours: float | None) -> Verdict:
     expect = check.expect
     difference, ok = None, False
     if ours is not None and math.isfinite(ours):
-        difference = ours - paper if expect.absolute else _relative(ours - paper, paper)
+        difference = ours - expected if expect.absolute else _relative(ours - expected, expected)
         ok = (-difference if expect.at_least else abs(difference)) <= expect.within
     return Verdict(
         check.panel,
         check.where,
         column,
-        paper,
+        expect.kind,
+        expected,
         ours,
         difference,
         expect.within,
@@ -112,7 +137,7 @@ def _verdict(check: Check, column: str, paper: float, ours: float | None) -> Ver
     )
 
 
-def _relative(difference: float, paper: float) -> float:
-    if paper:
-        return difference / abs(paper)
+def _relative(difference: float, expected: float) -> float:
+    if expected:
+        return difference / abs(expected)
     return math.copysign(math.inf, difference) if difference else 0.0

@@ -7,6 +7,7 @@ from pathlib import Path
 from wpriv import tasks
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
+EXPECT = "expect.json"  # where the recipe has expected numbers
 METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
 CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"

@@ -29,6 +29,7 @@ METRICS = (
     "from what 'Not covered' names"
 )
 FIGURE = "it shows what was measured, without noise, on test records or on what 'Not covered' names"
+EXPECT = "where there is one, it repeats metrics, which were measured without noise"
 PROVENANCE = "its fingerprint of the training records lets anyone test a guess of the whole set"
 CHECKPOINT = "it holds the key of future noise and the state of the sampler; it is deleted when the run ends"
 EARLIER_RUNS = (
@@ -107,6 +108,7 @@ def _common_files(broken: bool) -> dict[str, tuple[str, str]]:
         file_names.METRICS: ("no", METRICS),
         file_names.FIGURE: ("no", FIGURE),
         file_names.PROVENANCE: ("no", PROVENANCE),
+        file_names.EXPECT: ("no", EXPECT),
     }
 
 

@@ -212,6 +212,8 @@ def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str) -> SweepRes
     }
     durable_writes.replace(out / file_names.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
     verdicts = expectations.verdicts(recipe, rows) if len(rows) == len(grid) else []
+    if len(rows) == len(grid):
+        expectations.write(out, recipe, verdicts)
     return SweepResult(recipe, rows, len(grid), verdicts, table)
 
 

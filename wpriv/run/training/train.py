@@ -81,7 +81,7 @@ def train(
         fresh: begin again; earlier results in ``out`` are moved aside.
         data_root: folder of the data sets.
     Returns:
-        The Trained: metrics, guarantees and the statement. ``Trained.require()`` raises if a published number was
+        The Trained: metrics, guarantees and the statement. ``Trained.require()`` raises if an expected number was
         missed.
     Raises:
         UsageError: the recipe is faulty, or ``out`` holds another run.

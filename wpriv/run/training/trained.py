@@ -27,7 +27,7 @@ class Trained:
         metrics: rows of metrics.csv, one an epoch.
         guarantees: one for each accountant that answered; none without privacy.
         refused: accountants without an answer, with the reason.
-        verdicts: on the published numbers of the recipe.
+        verdicts: on the expected numbers of the recipe.
         statement: the privacy statement as plain data.
         out: the folder of the results.
         files: those that were written.
@@ -64,7 +64,7 @@ class Trained:
         return [{**row, **_bounds(guarantee)} for guarantee in self.guarantees] or [self.metrics[-1]]
 
     def require(self) -> None:
-        """Raise CheckFailed if a published number was missed."""
+        """Raise CheckFailed if an expected number was missed."""
         expectations.require(self.verdicts)
 
 

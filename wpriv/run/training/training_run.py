@@ -13,7 +13,7 @@ from typing import Any
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files.file_lock import LOCK, locked
-from wpriv.run.results import file_names
+from wpriv.run.results import expectations, file_names
 from wpriv.run.training import finalize, load_data, plan, progress, run_folder
 from wpriv.run.training.own_training import OwnTraining
 from wpriv.run.training.plan import Plan
@@ -111,6 +111,9 @@ class TrainingRun:
         """The training whose results the folder holds, with the network that was trained."""
         _require_records(folder, self.data)
         trained = load_finished(job, folder)
+        if is_main():
+            written = expectations.write(folder.path, job.recipe, trained.verdicts)
+            trained = replace(trained, files=(*trained.files, *written))
         if self.own is None:
             return trained
         return replace(trained, model=self.own.with_weights(folder.path, self.device))
