@@ -73,7 +73,7 @@ def simulate(pairs: WeightedPairs, eps: float, trials: int, seed: int) -> Simula
 
 def most_trials(pairs: WeightedPairs) -> int:
     """The most trials that can be simulated; 0 where some pair is not known exactly, or has too many compositions."""
-    if sandwich(pairs, 1.0) is not None and closed_form(pairs) is None:
+    if sandwich(pairs, 1.0) is not None:
         return 0
     draws = [(_draw(pair), n) for pair, n in _parts(pairs)]
     inverted = sum(n for (_, is_inverted), n in draws if is_inverted)

@@ -15,7 +15,7 @@ import numpy as np
 
 from wpriv.core.attacks.trade_off import PROFILE_ROUNDING, DeltaEnds, Line
 from wpriv.core.loss_pair import LossPair
-from wpriv.core.process import WeightedPairs, closed_form
+from wpriv.core.process import WeightedPairs, closed_form, sandwich
 
 # distances in eps at which the profile is evaluated beside the threshold; each gives a bound, and the best is taken
 DISTANCES = (0.1, 0.02)
@@ -51,7 +51,8 @@ def threshold_test(pairs: WeightedPairs, delta_ends: DeltaEnds, eps: float, orde
         eps: the threshold, at least 0.
     """
     low, high = delta_ends(eps)
-    exact = closed_form(pairs)
+    # the tails of a pair that is only known between two others are not its own
+    exact = closed_form(pairs) if sandwich(pairs, 1.0) is None else None
     if exact is not None:
         fpr, tpr = _exact_rates(exact, eps)
     else:
