@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from wpriv.run.accounting.budget import budget, curve
     from wpriv.run.accounting.calibrate import Calibration, calibrate
     from wpriv.run.audit.audit import audit
+    from wpriv.run.claims.order import PrivacyOrder, privacy_order
+    from wpriv.run.claims.verify_claim import Decision, verify_claim
     from wpriv.run.comparison.compare import compare
     from wpriv.run.local.privatize import privatize
     from wpriv.run.results.report import report
@@ -76,6 +78,8 @@ _HOMES = {
     "wpriv.run.accounting.budget": ("budget", "curve"),
     "wpriv.run.audit.audit": ("audit",),
     "wpriv.run.accounting.calibrate": ("Calibration", "calibrate"),
+    "wpriv.run.claims.order": ("PrivacyOrder", "privacy_order"),
+    "wpriv.run.claims.verify_claim": ("Decision", "verify_claim"),
     "wpriv.run.comparison.compare": ("compare",),
     "wpriv.run.local.privatize": ("privatize",),
     "wpriv.run.results.report": ("report",),
@@ -88,6 +92,7 @@ __all__ = [
     "Bracket",
     "Calibration",
     "Curve",
+    "Decision",
     "DiscreteGauss",
     "DiscreteLaplace",
     "Dp",
@@ -105,6 +110,7 @@ __all__ = [
     "MatrixGauss",
     "Mechanism",
     "Poisson",
+    "PrivacyOrder",
     "Process",
     "Projection",
     "RandomizedResponse",
@@ -123,10 +129,12 @@ __all__ = [
     "calibrate",
     "compare",
     "curve",
+    "privacy_order",
     "privatize",
     "report",
     "train",
     "training_loop",
+    "verify_claim",
 ]
 
 

@@ -10,6 +10,7 @@ from tests.points import ROOT
 from wpriv.config.schema import PROCESS_TABLES
 from wpriv.core import registry
 from wpriv.run import load_recipe, recipe_duration, recipe_files
+from wpriv.run.claims import published
 from wpriv.run.comparison import compare, grid
 from wpriv.run.results import expectations, plot
 from wpriv.run.training import sweep, train
@@ -20,6 +21,7 @@ RECIPES = ROOT / "recipes"
 EVERY = sorted(RECIPES.rglob("*.yaml"))
 FILES = [path for path in EVERY if load_recipe.recipe(path).kind == "compare"]
 TRAININGS = [path for path in EVERY if load_recipe.recipe(path).kind == "train"]
+VERIFYING = [path for path in EVERY if load_recipe.recipe(path).kind == "verify"]
 CLAIMING = [path for path in EVERY if load_recipe.recipe(path).claims]
 # no numbers are published for comparison: only pictures, or the data are synthetic
 WITHOUT_NUMBERS = {
@@ -36,6 +38,7 @@ def test_recipes_are_found():
     assert len(FILES) >= 27
     assert len(TRAININGS) >= 12
     assert len(CLAIMING) >= 8
+    assert len(VERIFYING) >= 1
     assert {path.resolve() for path in EVERY} == {path.resolve() for path in recipe_files.shipped().values()}
 
 
@@ -63,7 +66,7 @@ def test_the_first_line_of_a_comparison_is_its_command_with_time_and_memory(path
 def test_the_duration_of_a_recipe_agrees_with_its_first_line(path):
     made = load_recipe.recipe(path)
     first = path.read_text(encoding="utf-8").splitlines()[0]
-    if made.kind == "compare":
+    if made.kind in ("compare", "verify"):
         assert made.time.seconds == int(re.search(r"\((\d+) s, ", first)[1])
     else:
         assert f"{recipe_duration.words(made.time.seconds)} of one core" in first
@@ -85,6 +88,18 @@ def test_numbers_quoted_by_claims_are_expected_by_the_recipe(path):
         known += [*values, *(one / other for one in values for other in values if other)]
     for number in quoted:
         assert any(abs(number - value) <= 3e-3 * abs(value) + 5e-4 for value in known), number
+
+
+@pytest.mark.parametrize("path", VERIFYING, ids=lambda p: p.stem)
+def test_every_published_claim_has_a_source_and_the_expected_verdict(path):
+    made = load_recipe.recipe(path)
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert re.fullmatch(rf"# wpriv verify recipes/{path.parent.name}/{path.name} +\(\d+ s, \d+ MB\)", first)
+    rows = published.decide_published(made, simulated=False)
+    assert len(rows) >= 15
+    assert {row.verdict for row in rows} == {"proved", "refuted", "open"}
+    assert all(row.expected and row.source for row in rows)
+    published.require_expected(path, rows)
 
 
 def may_hold(cell, where):

@@ -33,10 +33,7 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     Raises:
         Unsupported: some step has neither a known rho without sampling nor a bounded loss.
     """
-    directions = process.renyi_directions()
-    forward, backward = directions[0], directions[-1]
-    parts = zip(process.steps, forward, backward, strict=True)
-    rho = math.fsum(step.n * _rho(step, pair, other) for step, (pair, _), (other, _) in parts)
+    rho = total_rho(process)
 
     def delta(eps: float) -> Bracket:
         return Bracket.above(safe_exp(zcdp_to_log_delta(rho, eps)))
@@ -45,6 +42,14 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         return Bracket.above(zcdp_to_epsilon(rho, math.log(delta)))
 
     return Curve(process, "zcdp", NOTION, CLAIM, SOURCE, delta, epsilon)
+
+
+def total_rho(process: Process) -> float:
+    """A proven rho of the whole process; raises as ``account``."""
+    directions = process.renyi_directions()
+    forward, backward = directions[0], directions[-1]
+    parts = zip(process.steps, forward, backward, strict=True)
+    return math.fsum(step.n * _rho(step, pair, other) for step, (pair, _), (other, _) in parts)
 
 
 def _rho(step: Step, forward: LossPair, backward: LossPair) -> float:

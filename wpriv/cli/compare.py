@@ -32,6 +32,19 @@ Why = Annotated[
 Figure = Annotated[
     str | None, typer.Option("--figure", metavar="NAME", help="The figure to draw instead of the default one.")
 ]
+Other = Annotated[flags.Text, typer.Argument(metavar="B", help="With --order: the second process.")]
+Order = Annotated[
+    bool,
+    typer.Option(
+        "--order",
+        help="Tell which of two processes is more private: RECIPE and B are then recipes of kind budget, guarantees "
+        "(--json), folders of trainings, or words such as 'gauss sigma=4 n=10'.",
+    ),
+]
+Within = Annotated[
+    flags.Text,
+    typer.Option("--within", metavar="X", help="With --order: relative difference of equal curves (default 0.01)."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no table, only write files and set the exit code.")]
 
 
@@ -39,6 +52,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print no table, only write
 def command(
     job: flags.Job,
     recipe: flags.Recipe = None,
+    other: Other = None,
     history: flags.History = None,
     observed: flags.Observed = None,
     repeats: flags.Repeats = None,
@@ -48,13 +62,17 @@ def command(
     quick: Quick = False,
     fresh: Fresh = False,
     why: Why = False,
+    order: Order = False,
+    within: Within = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare accountants over a grid, from a recipe or from flags; or one job under every interpretation (--why).
+    """Compare accountants over a grid; one job under every interpretation (--why); or two processes (--order).
 
     wpriv compare plc/fig7-dpsgd
+
+    wpriv compare --order "gauss sigma=1" "laplace scale=1"
 
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,65536 --accountant
     all
@@ -65,6 +83,15 @@ def command(
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     source = {"history": history, "observed": observed, "repeats": repeats, "sweep": sweep, "figure": figure}
+    if order:
+        from wpriv.cli.compare_order import compare_order
+
+        others = {**source, "out": out, "quick": quick, "fresh": fresh, "why": why}
+        compare_order(recipe, other, job, others, within, mode)
+        return
+    if other is not None or within is not None:
+        name = "--within" if other is None else "a second process"
+        raise UsageError(f"{name} is for --order, which tells the more private of two processes; add --order")
     if recipe is not None:
         flags.no_flags(recipe, job, **source, why=why)
         loaded = load_recipe.recipe(recipe, quick=quick, kind="compare")

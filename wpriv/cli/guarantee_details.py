@@ -18,12 +18,7 @@ MAX_STEPS = 20  # lines of --explain and text output on the steps of a process
 
 def details(row: Guarantee) -> list[str]:
     """Return lines on the steps, on how flags were read, and on the attacks that the guarantee bounds."""
-    lines = [
-        f"process: {_mechanism(step)}, n = {step['n']}, {_sampling(step)}"
-        for step in row.process.describe()[:MAX_STEPS]
-    ]
-    hidden = len(row.process.steps) - len(lines)
-    lines += [f"process: and {hidden} more kinds of step"] if hidden > 0 else []
+    lines = steps_of(row.process)
     lines += [f"read as: {note}" for note in row.extra.get("reading", [])]
     return [
         *lines,
@@ -35,6 +30,14 @@ def details(row: Guarantee) -> list[str]:
         *_attacks(row),
         *_classical_formulas(row),
     ]
+
+
+def steps_of(process: Process) -> list[str]:
+    """One line for each kind of step, up to ``MAX_STEPS``."""
+    steps = process.describe()
+    lines = [f"process: {_mechanism(step)}, n = {step['n']}, {_sampling(step)}" for step in steps[:MAX_STEPS]]
+    hidden = len(steps) - len(lines)
+    return [*lines, *([f"process: and {hidden} more kinds of step"] if hidden > 0 else [])]
 
 
 def circumstances(process: Process) -> str:

@@ -16,28 +16,76 @@ if TYPE_CHECKING:
 
 SCHEMA = "wpriv.verification/1"
 Source = Annotated[
-    Path, typer.Argument(metavar="FILE|RUN-DIR", help="A certificate, a guarantee (--json), or a finished training.")
+    Path | None,
+    typer.Argument(
+        metavar="FILE|RUN-DIR|RECIPE",
+        help="A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
+        "recipe of kind budget, or words such as 'gauss sigma=4 n=10'.",
+    ),
 ]
 Width = Annotated[
     str | None,
     typer.Option("--width", metavar="X", help="Move the claimed ends outwards by this share before proving them."),
 ]
+ClaimText = Annotated[
+    str | None,
+    typer.Option(
+        "--claim",
+        metavar="CLAIM",
+        help="Decide this claim about a process: eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5.",
+    ),
+]
+Why = Annotated[bool, typer.Option("--why", help="With --claim: decide it under every interpretation of the flags.")]
+Seed = Annotated[
+    str | None, typer.Option("--seed", metavar="N", help="With --claim: seed of the simulation (default 0).")
+]
 
 
-def command(source: Source, width: Width = None, as_json: flags.Json = False) -> None:
-    """Re-prove the ends of a certificate by an independent program, in exact integers and ball arithmetic.
+@flags.with_job
+def command(
+    job: flags.Job,
+    source: Source = None,
+    history: flags.History = None,
+    claim: ClaimText = None,
+    why: Why = False,
+    seed: Seed = None,
+    width: Width = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Re-prove the ends of a certificate by an independent program, or decide a claim about a process (--claim).
 
     Of a training, also compare model.safetensors and model.pt with the statement.
 
-    Exit codes: 0 all ends are proved; 1 an end is refuted, or not proved; 2 malformed; 4 python-flint is missing.
+    Exit codes: 0 proved; 1 refuted, or an end of a certificate is not proved; 2 malformed; 3 a claim is open; 4
+    python-flint is missing.
 
     wpriv verify certificate.json
+
+    wpriv verify --claim eps=3,delta=1e-5 --mech gauss --sigma 4 --sampling poisson --rate 0.01 --n 65536
+
+    wpriv verify claims/published
     """
-    from wpriv.cli import output
+    from wpriv.cli import output, verify_claim
     from wpriv.errors import UsageError
     from wpriv.run.accounting import certificates
     from wpriv.run.results import model_check
 
+    if claim is not None:
+        verify_claim.decide(claim, job, source, history, why=why, seed=seed, width=width, as_json=as_json)
+        return
+    for name, value in {**vars(job), "history": history, "why": why, "seed": seed}.items():
+        if value and (name != "seed" or not verify_claim.is_recipe(source)):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} describes a process, about which --claim says something: give --claim, or leave out {option}"
+            )
+    if source is None:
+        raise UsageError(
+            "verify needs a certificate, the folder of a training or a recipe of kind verify, or --claim with a process"
+        )
+    if verify_claim.is_recipe(source):
+        verify_claim.decide_recipe(source, seed=seed, width=width, as_json=as_json)
+        return
     share = flags.numbers(width=width)["width"]
     if share is not None and not 0 <= share < 1:
         raise UsageError(f"--width must be at least 0 and below 1; found {width}")

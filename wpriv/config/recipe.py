@@ -78,7 +78,8 @@ def check(document: Document, *, quick: bool = False, folder: Path | None = None
         return _comparison(name, resolved)
     if kind == "train":
         return _training(name, resolved)
-    return Recipe(name, kind, document.data.get("source") or "", document.data)
+    time = None if document.data.get("time") is None else Time.model_validate(document.data["time"])
+    return Recipe(name, kind, document.data.get("source") or "", document.data, quick=quick, time=time)
 
 
 def _comparison(name: str, resolved: Resolved) -> Recipe:

@@ -263,18 +263,44 @@ class Privatize(LocalNoise):
     dtype: Literal["float32", "float64"] = Field("float32", description="type of the numbers that are written")
 
 
+class PublishedClaim(StrictModel):
+    """A published claim, the process that it is about, and the verdict that is expected."""
+
+    name: Word = Field(description="a short name, shown in the table")
+    claim: Word = Field(description="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; or rho=0.5")
+    process: Annotated[list[Step], Field(min_length=1)] = Field(description="the steps, composed in order")
+    adjacency: Word | None = Field(None, description=ADJACENCY)
+    group: Count | None = Field(None, description=GROUP)
+    source: str = Field(min_length=1, description="where the claim and the parameters are printed")
+    verdict: Literal["proved", "refuted", "open"] | None = Field(
+        None, description="the expected verdict; another one is exit code 1"
+    )
+
+
+class Verify(StrictModel):
+    """kind: verify. Decides published claims: proved, refuted or open."""
+
+    kind: Literal["verify"]
+    source: str = Field(min_length=1, description="where the claims come from")
+    time: Time | None = Field(None, description="how long the recipe takes")
+    published: Annotated[list[PublishedClaim], Field(min_length=1)] = Field(
+        description="the claims, each with its process"
+    )
+
+
 MODELS: dict[str, type[StrictModel]] = {
     "budget": Budget,
     "calibrate": Calibrate,
     "compare": Compare,
     "privatize": Privatize,
     "train": Train,
+    "verify": Verify,
 }
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of all kinds of recipe, discriminated by ``kind``."""
-    kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train, Field(discriminator="kind")]
+    kinds = Annotated[Budget | Calibrate | Compare | Privatize | Train | Verify, Field(discriminator="kind")]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "wpriv recipe",

@@ -17,6 +17,7 @@ from wpriv.config.schema import MODELS, PROCESS_TABLES, Budget, Privatize
 from wpriv.config.validate_steps import adjacencies, step_diagnostics
 from wpriv.core import registry
 from wpriv.core.adjacency import STANDARD_ADJACENCIES
+from wpriv.core.attacks.claim import parse_claim
 from wpriv.errors import UsageError
 from wpriv.numerics import ball_projection
 
@@ -40,7 +41,7 @@ def validate(resolved: Resolved) -> list[Diagnostic]:
     elif not form and kind == "compare":
         combinations = validate_compare.diagnostics(resolved, names_known=not names)
     elif not form:
-        combinations = _privatize(document) if kind == "privatize" else _single(document)
+        combinations = {"privatize": _privatize, "verify": _verify}.get(kind, _single)(document)
     return sorted({*form, *names, *combinations})
 
 
@@ -113,6 +114,17 @@ def _single(document: Document) -> list[Diagnostic]:
     if len(model.accountants or ["pld"]) != 1 or model.accountants == ["all"]:
         message = f"calibrate solves by one accountant; found {abbreviate(model.accountants)}"
         diagnostics.append(document.diagnostic(("accountants",), message))
+    return diagnostics
+
+
+def _verify(document: Document) -> list[Diagnostic]:
+    """Published claims that cannot be read."""
+    diagnostics = []
+    for index, entry in enumerate(document.data["published"]):
+        try:
+            parse_claim(entry["claim"])
+        except UsageError as error:
+            diagnostics.append(document.diagnostic(("published", index, "claim"), str(error)))
     return diagnostics
 
 

@@ -133,14 +133,14 @@ class Membership:
             raise UsageError(
                 f"`fpr` is the smallest false-positive rate for which mu holds, above 0 and at most 0.5; found {fpr:g}"
             )
-        mu = _exact_mu(self.curve)
+        mu = exact_mu(self.curve)
         if mu is not None:
             return GaussianMu(fpr, mu, mu, (("both", mu, mu),), exact=True)
         advantage = self.advantage()[1]
         for index, trade_off in enumerate(self.trade_offs):
             trade_off.evaluate(self._kinks(index))
         ends = [least_mu(trade_off, advantage, fpr, tol) for trade_off in self.trade_offs]
-        unsampled = _mu_without_sampling(self.curve.process)
+        unsampled = mu_without_sampling(self.curve.process)
         ends = [(low, max(min(high, unsampled), low)) for low, high in ends]
         ends = [(0.0 if self.curve.claim == "upper-bound" else low, high) for low, high in ends]
         orders = tuple((name, *pair) for name, pair in zip(self.names, ends, strict=True))
@@ -240,7 +240,7 @@ def _between(known: Mapping[float, tuple[float, float]], eps: float) -> tuple[fl
     )
 
 
-def _exact_mu(curve: ProvenCurve) -> float | None:
+def exact_mu(curve: ProvenCurve) -> float | None:
     """mu of a process that is one Gaussian release in closed form, which is then exact at every false-positive rate."""
     if curve.claim != "exact":
         return None
@@ -248,7 +248,7 @@ def _exact_mu(curve: ProvenCurve) -> float | None:
     return None if pair is None else gaussian_mu(pair)
 
 
-def _mu_without_sampling(process: Process) -> float:
+def mu_without_sampling(process: Process) -> float:
     """mu of Gaussian steps if all records took part, which bounds that of the sampled steps; inf for other steps.
 
     A sampled pair is a mixture, whose hockey-stick divergences are at most those of the whole pair in either order. A

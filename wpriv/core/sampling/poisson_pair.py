@@ -43,6 +43,11 @@ def poisson(base: LossPair, rate: float) -> LossPair:
     return _Poisson(base, rate)
 
 
+def poisson_parts(pair: LossPair) -> tuple[LossPair, float] | None:
+    """Return the base pair and the rate of a pair that ``poisson`` has made of a pair with a density, else None."""
+    return (pair.base, pair.rate) if isinstance(pair, _Poisson) else None
+
+
 class _Poisson(KeyedPair):
     """The pair ((1-q) Q + q P, Q) of a base pair (P, Q)."""
 

@@ -1,0 +1,151 @@
+"""Verdicts on claims: proved and refuted against closed forms, never contradicted by the truth."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from wpriv.core.attacks.claim import Claim, parse_claim
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Poisson, Shuffle
+from wpriv.errors import Unsupported
+from wpriv.mechanisms.dp import Dp
+from wpriv.mechanisms.gauss import Gauss
+from wpriv.mechanisms.laplace import Laplace
+from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.mechanisms.zcdp import Zcdp
+from wpriv.run.claims.decide import decide
+from wpriv.run.claims.decision import Question
+from wpriv.run.claims.readings import decide_readings
+
+
+def one(mechanism, n=1, **more):
+    return Process((Step(mechanism, n, **more),))
+
+
+def verdict(claim, process, **more):
+    return decide(Question(parse_claim(claim), process, simulated=False, **more)).verdict
+
+
+def gauss_delta(eps, mu):
+    """Balle and Wang 2018, Theorem 8, in mpmath."""
+    with mpmath.workdps(50):
+        eps, mu = mpmath.mpf(eps), mpmath.mpf(mu)
+        return mpmath.ncdf(mu / 2 - eps / mu) - mpmath.exp(eps) * mpmath.ncdf(-mu / 2 - eps / mu)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(0.05, 3), st.floats(0, 5), st.floats(0.5, 2), st.integers(1, 50))
+def test_a_claim_about_gaussian_noise_is_decided_as_the_closed_form_says(mu, eps, factor, n):
+    truth = gauss_delta(eps, mu)
+    claimed = float(truth) * factor
+    assume(1e-200 < claimed < 1)
+    assume(abs(factor - 1) > 1e-6)
+    decision = decide(
+        Question(Claim("approximate-dp", eps=eps, delta=claimed), one(Gauss(math.sqrt(n) / mu), n), simulated=False)
+    )
+    assert decision.verdict == ("proved" if factor > 1 else "refuted")
+    assert (decision.test is not None) == (factor < 1)
+
+
+@pytest.mark.parametrize(
+    ("claim", "process", "expected"),
+    [
+        # largest losses: n sensitivity / scale, and eps0
+        ("eps=1", one(Laplace(10.0), 10), "proved"),
+        ("eps=0.999", one(Laplace(10.0), 10), "refuted"),
+        ("eps=2", one(RandomizedResponse(0.5), 4), "proved"),
+        ("eps=1.99", one(RandomizedResponse(0.5), 4), "refuted"),
+        ("eps=5", one(Gauss(1.0)), "refuted"),
+        # sqrt(n) / sigma
+        ("mu=2", one(Gauss(1.0), 4), "proved"),
+        ("mu=1.999", one(Gauss(1.0), 4), "refuted"),
+        # n / (2 sigma^2)
+        ("rho=2", one(Gauss(1.0), 4), "proved"),
+        ("rho=1.999", one(Gauss(1.0), 4), "refuted"),
+        # eps^2 / 2 of pure DP (Bun, Steinke 2016, Proposition 1.4)
+        ("rho=0.5", one(Laplace(1.0)), "proved"),
+        # total variation 1 - e^-1/2 = 0.393 of Laplace, 2 Phi(1/2) - 1 = 0.383 of 1-GDP
+        ("mu=1", one(Laplace(1.0)), "refuted"),
+        # every record in every step: mu = sqrt(100) / 10
+        ("mu=1", one(Gauss(10.0), 100, sampling=Poisson(0.1)), "proved"),
+        ("mu=0.5", one(Gauss(1.0), 10, sampling=Poisson(0.01)), "open"),
+        # rho + 2 sqrt(rho ln(1/delta)) is 12.6 at delta = 1e-5
+        ("eps=13,delta=1e-5", one(Zcdp(2.0)), "proved"),
+        ("eps=1,delta=1e-5", one(Zcdp(2.0)), "open"),
+        ("rho=1", one(Zcdp(2.0)), "open"),
+    ],
+)
+def test_known_claims(claim, process, expected):
+    assert verdict(claim, process) == expected
+
+
+def test_the_claim_of_the_central_limit_is_refuted_and_that_of_the_moments_is_proved():
+    """Bu et al. 2020, Figure 4; the certified eps was checked against other programs in the tutorial on claims."""
+    rate, n = 256 / 60000, 16407
+    assert verdict("eps=8.68,delta=1e-5", one(Gauss(0.638), n, sampling=Poisson(rate))) == "refuted"
+    assert verdict("eps=8.68,delta=1e-5", one(Gauss(0.7), n, sampling=Poisson(rate))) == "proved"
+
+
+def test_a_refuted_claim_is_shown_by_a_simulation_that_exceeds_it():
+    decision = decide(Question(parse_claim("eps=1,delta=0.1"), one(Gauss(1.0))))
+    seen = decision.simulation
+    assert seen.advantage - 2 * seen.standard_error > 0.1
+    # Phi(-1/2) and Phi(-3/2)
+    assert abs(seen.tpr - 0.308538) < 0.02
+    assert abs(seen.fpr - 0.066807) < 0.01
+    again = decide(Question(parse_claim("eps=1,delta=0.1"), one(Gauss(1.0)), seed=1))
+    assert again.simulation != seen
+
+
+def test_a_rare_violation_is_not_simulated_and_says_why():
+    decision = decide(Question(parse_claim("eps=1,delta=1e-9"), one(Gauss(1.0), 10, sampling=Poisson(0.01))))
+    assert decision.verdict == "refuted"
+    assert decision.simulation is None
+    assert "trials" in decision.not_simulated
+    assert decision.test.delta_lower > 1e-9
+
+
+def test_a_refutation_of_a_given_guarantee_is_about_the_worst_release():
+    decision = decide(Question(parse_claim("eps=1,delta=1e-5"), one(Dp(0.6), 3)))
+    assert decision.verdict == "refuted"
+    assert any("worst release" in line for line in decision.caveats)
+
+
+def test_shuffled_batches_are_refuted_from_below_and_proved_from_above():
+    process = one(Gauss(1.0), 20, sampling=Shuffle(0.1))
+    assert verdict("eps=30,delta=1e-5", process) == "proved"
+    assert verdict("eps=0.5,delta=1e-5", process) == "refuted"
+
+
+def test_an_upper_bound_alone_never_refutes():
+    assert verdict("eps=0.1,delta=1e-9", one(Gauss(1.0), 10), accountant="rdp") == "open"
+    assert verdict("eps=30,delta=1e-5", one(Gauss(1.0), 10), accountant="rdp") == "proved"
+
+
+def test_an_estimate_decides_nothing():
+    with pytest.raises(Unsupported, match="accountant='pld'"):
+        verdict("eps=1,delta=1e-5", one(Gauss(1.0)), accountant="clt")
+
+
+def test_mu_for_tests_of_some_rate_is_decided_by_its_bracket():
+    process = one(Laplace(1.0))
+    assert verdict("mu=3,fpr=0.01", process) == "proved"
+    assert verdict("mu=0.5,fpr=0.01", process) == "refuted"
+
+
+@pytest.mark.slow
+def test_every_reading_has_a_verdict_and_a_larger_eps_keeps_what_is_proved():
+    spec = {"mech": "gauss", "sigma": 1.12, "batch": 256, "records": 60000, "epochs": 1, "sampling": "poisson"}
+    small, large = (decide_readings(spec, parse_claim(f"eps={eps},delta=1e-5")) for eps in (2, 8))
+    assert len(small) >= 6
+    kinds = {(row.interpretation.spec.get("sampling", "none"), row.interpretation.adjacency) for row in small}
+    assert {("poisson", "add-remove"), ("fixed", "replace-one"), ("none", "add-remove")} <= kinds
+    assert any(row.interpretation.adjacency == "zero-out" for row in small)
+    for before, after in zip(small, large, strict=True):
+        assert before.verdict != "proved" or after.verdict == "proved"
+        assert after.verdict != "refuted" or before.verdict == "refuted"

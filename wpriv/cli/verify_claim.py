@@ -1,0 +1,196 @@
+"""Print verdicts on claims: one claim about a process, one claim under every interpretation, or those of a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wpriv.cli import flags, output
+from wpriv.cli.flags import as_flags
+from wpriv.cli.guarantee_details import bracket_text, circumstances, steps_of
+from wpriv.core.attacks.claim import Claim, parse_claim
+from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.numerics.parse_numbers import whole
+from wpriv.numerics.safe_rounding import echo, text
+from wpriv.run import load_recipe
+from wpriv.run.accounting import build_process
+from wpriv.run.accounting.build_process import DescribedProcess
+from wpriv.run.claims import decide as decisions
+from wpriv.run.claims import published, readings, subject
+from wpriv.run.claims.decision import OPEN, REFUTED, Decision, Question
+from wpriv.run.claims.readings import Reading
+
+SCHEMA = "wpriv.decision/1"
+RECIPE_SUFFIXES = (".yaml", ".yml")
+
+
+def is_recipe(source: Path | None) -> bool:
+    """Tell whether the argument of ``verify`` names a recipe and not a certificate or a folder."""
+    if source is None or source.is_dir():
+        return False
+    return source.suffix in RECIPE_SUFFIXES or (not source.suffix and not source.exists())
+
+
+def decide(
+    claim_text: str,
+    job: flags.Job,
+    source: Path | None,
+    history: str | None,
+    *,
+    why: bool,
+    seed: str | None,
+    width: str | None,
+    as_json: bool,
+) -> None:
+    """Decide one claim about the process of the flags or of ``source``, print the verdict, and set the exit code.
+
+    Raises:
+        CheckFailed: the claim is refuted. Unsupported: it is open. UsageError: the flags are wrong.
+    """
+    claim = parse_claim(claim_text)
+    refused = {"width": width, "eps": job.eps, "delta": job.delta}
+    if given := [name for name, value in refused.items() if value is not None]:
+        reason = "moves the ends of a certificate" if given[0] == "width" else "is part of the claim itself"
+        raise UsageError(f"--{given[0]} {reason}; leave it out beside --claim")
+    if len(job.accountant or []) > 1 or job.accountant == ["all"]:
+        raise UsageError("a claim is decided by one accountant; give --accountant once, or leave it out")
+    described = _described(job, source, history)
+    accountant, tol = (job.accountant or [""])[0], job.question().get("tol")
+    question = Question(claim, described.process, described.notes, accountant, tol, seed=_seed(seed))
+    rows = _readings(job, source, history, claim, tol) if why else []
+    decision = decisions.decide(question)
+    if as_json:
+        more = {"readings": [row.as_dict() for row in rows]} if why else {}
+        output.emit_json({"schema": SCHEMA, **decision.as_dict(), **more, **_version()})
+    else:
+        _print_decision(decision)
+        _print_readings(rows)
+    output.warn(decision.caveats)
+    _set_exit_code(decision)
+
+
+def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json: bool) -> None:
+    """Decide the claims of a recipe of kind verify.
+
+    Raises:
+        CheckFailed: a verdict is not the expected one, or a claim without an expected verdict is refuted.
+    """
+    from wpriv.cli import terminal
+
+    if width is not None:
+        raise UsageError("--width moves the ends of a certificate; leave it out beside a recipe")
+    recipe = load_recipe.recipe(str(source), kind="verify")
+    with terminal.counting("claims") as progress:
+        rows = published.decide_published(recipe, seed=_seed(seed), progress=progress)
+    if as_json:
+        output.emit_rows([row.as_dict() for row in rows], SCHEMA, source=recipe.source)
+    else:
+        output.emit_bold(recipe.source)
+        body = [
+            [row.name, row.claim, row.verdict, "" if row.expected is None else row.expected, as_flags(row.reason)]
+            for row in rows
+        ]
+        output.emit_table(["claim of", "claim", "verdict", "expected", "reason"], body)
+    published.require_expected(source, rows)
+    refuted = [row.name for row in rows if row.expected is None and row.verdict == REFUTED]
+    if refuted:
+        raise CheckFailed(f"{source}: refuted: {', '.join(refuted)}")
+
+
+def _described(job: flags.Job, source: Path | None, history: str | None) -> DescribedProcess:
+    if source is not None:
+        about = {name: value for name, value in vars(job).items() if name not in ("accountant", "tol")}
+        flags.no_flags(str(source), flags.Job(**about), history=history)
+        return subject.described(source)
+    return build_process.described_process(
+        job.mech,
+        params=job.params(),
+        **job.schedule(),
+        adjacency=job.adjacency,
+        group=job.group,
+        history=history,
+    )
+
+
+def _readings(
+    job: flags.Job, source: Path | None, history: str | None, claim: Claim, tol: float | None
+) -> Sequence[Reading]:
+    if source is not None or history is not None:
+        raise UsageError("--why reads the flags of one mechanism in several ways; give them instead of a file")
+    spec = {"mech": job.mech, **job.params(), **job.schedule(), "group": job.group}
+    return readings.decide_readings(spec, claim, tol=tol)
+
+
+def _seed(seed: str | None) -> int:
+    value = 0 if seed is None else whole(seed, "--seed")
+    if value < 0:
+        raise UsageError(f"--seed is a whole number of at least 0; found {seed}")
+    return value
+
+
+def _print_decision(decision: Decision) -> None:
+    """The verdict, what it is about, and the test that breaks a refuted claim."""
+    output.emit_bold(f"{decision.claim} is {decision.verdict}: {as_flags(decision.reason)}")
+    output.emit(f"reading: {circumstances(decision.process)}")
+    for line in steps_of(decision.process):
+        output.emit(line)
+    for note in decision.notes:
+        output.emit(f"read as: {note}")
+    if decision.epsilon is not None and decision.claim.notion == "approximate-dp" and decision.claim.delta > 0:
+        output.emit(f"eps at delta = {echo(decision.claim.delta)}: {bracket_text(decision.epsilon)}")
+    if decision.delta is not None and decision.at_eps is not None:
+        output.emit(f"delta at eps = {echo(decision.at_eps)}: {bracket_text(decision.delta)}")
+    if decision.accountant:
+        output.emit(f"by {decision.accountant}: {decision.source}")
+    if decision.verdict == REFUTED:
+        _print_test(decision)
+
+
+def _print_test(decision: Decision) -> None:
+    """The test, its rates, and the simulation of the two worlds."""
+    test, seen = decision.test, decision.simulation
+    if test is not None:
+        output.emit(
+            f'test: say "in" where the privacy loss exceeds {echo(test.threshold)} (order of the neighbours: '
+            f"{decision.order}); false-positive rate in {_interval(test.fpr_lower, test.fpr_upper)}, true-positive "
+            f"rate in {_interval(test.tpr_lower, test.tpr_upper)}, and TPR - e^eps FPR at least "
+            f"{text(test.delta_lower, up=False)}"
+        )
+    if seen is not None and decision.allowed is not None:
+        deviations = (seen.advantage - decision.allowed) / seen.standard_error if seen.standard_error else 0.0
+        output.emit(
+            f"simulation: {seen.trials} runs in each world (seed {seen.seed}): TPR {seen.tpr:.6g}, FPR {seen.fpr:.6g}, "
+            f"TPR - e^eps FPR = {seen.advantage:.4g} with a standard error of {seen.standard_error:.2g}, which is "
+            f"{deviations:.1f} standard errors above the claimed {decision.allowed:.6g}"
+        )
+    elif decision.not_simulated:
+        output.emit(f"not simulated: {as_flags(decision.not_simulated)}")
+
+
+def _interval(low: float, high: float) -> str:
+    return f"[{text(low, up=False, digits=4)}, {text(high, up=True, digits=4)}]"
+
+
+def _print_readings(rows: Sequence[Reading]) -> None:
+    if not rows:
+        return
+    body = []
+    for row in rows:
+        about = row.interpretation
+        words = [about.spec.get("sampling", "none"), str(about.spec["n"]), str(about.adjacency)]
+        body.append([row.verdict, *words, as_flags(row.reason), about.assumption])
+    output.emit_table(["verdict", "sampling", "n", "neighbours", "reason", "assumption"], body, above="\n")
+
+
+def _set_exit_code(decision: Decision) -> None:
+    if decision.verdict == REFUTED:
+        raise CheckFailed(f"the claim {decision.claim} is refuted: {decision.reason}")
+    if decision.verdict == OPEN:
+        raise Unsupported(f"the claim {decision.claim} is open: {decision.reason}")
+
+
+def _version() -> dict[str, Any]:
+    from wpriv._version import __version__
+
+    return {"version": __version__}

@@ -1,0 +1,226 @@
+"""Which of two privacy profiles is smaller, decided between the points at which both are bracketed.
+
+A profile f(t) = H_t(P||Q) is convex and decreasing in t = e^eps. So f is at most its chords between upper ends, and at
+least the largest of three lines: the lower end on the right, and the chords of both neighbouring cells, continued. If
+the first is below the second on a cell, the order of the two profiles is proven there, and not only at the points.
+docs/theory/order-of-curves.md has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wpriv.core.attacks.trade_off import PROFILE_ROUNDING
+from wpriv.numerics.arrays import Array
+
+DOMINATES, DOMINATED, EQUAL, CROSSES, UNDECIDED = "dominates", "dominated", "equal", "crosses", "undecided"
+# cells at the beginning; the most points; the width in eps up to which a crossing is narrowed
+FIRST_CELLS, MAX_POINTS, CROSSING_WIDTH = 16, 500, 1e-3
+# relative rounding of lines and chords, with a margin
+LINE_ROUNDING = 1e-12
+
+Ends = Callable[[float], tuple[float, float]]
+# one entry for each cell
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """An interval of eps in which the two curves change places, with bounds of delta there.
+
+    Args:
+        eps_lower, eps_upper: certified at both ends: before, the curve ``first`` is lower, and after it the other.
+        delta_lower, delta_upper: both curves at the crossing lie between these.
+        first: "A" or "B", the curve that is lower at ``eps_lower``.
+    """
+
+    eps_lower: float
+    eps_upper: float
+    delta_lower: float
+    delta_upper: float
+    first: str
+
+
+@dataclass(frozen=True)
+class CurveOrder:
+    """The order of two curves on [0, top].
+
+    Args:
+        verdict: of A beside B. ``dominates``: delta of A is at most that of B at every eps of the range; ``dominated``:
+            the reverse; ``equal``: each is at most (1 + within) times the other; ``crosses``: each is certified to be
+            larger somewhere; ``undecided``.
+        points: number of eps at which both were bracketed. crossings: at least these.
+        open_eps: an interval in which the order is not proven, of an undecided comparison.
+    """
+
+    verdict: str
+    points: int
+    crossings: tuple[Crossing, ...] = ()
+    open_eps: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Both curves at increasing eps: [k] each."""
+
+    eps: Array
+    a: tuple[Array, Array]
+    b: tuple[Array, Array]
+
+    def signs(self) -> Array:
+        """-1 where A is certified to be below B, +1 where above, 0 elsewhere."""
+        return np.where(self.a[1] < self.b[0], -1, np.where(self.a[0] > self.b[1], 1, 0))
+
+
+def order_curves(
+    a: Ends, b: Ends, top: float, within: float, *, kinks: tuple[float, ...] = (), seconds: float = math.inf
+) -> CurveOrder:
+    """Decide the order of two curves on 0 <= eps <= top.
+
+    Args:
+        a, b: lower and upper end of delta at eps >= 0, of profiles that are convex in e^eps.
+        within: the relative difference up to which curves that cannot be ordered are called equal.
+        kinks: eps at which a curve may have a kink; they become points.
+        seconds: CPU time after which no further point is added.
+    """
+    end = time.process_time() + seconds
+    known: dict[float, tuple[float, float, float, float]] = {}
+
+    def evaluate(values: list[float]) -> None:
+        for eps in values:
+            if eps not in known and (len(known) < FIRST_CELLS or time.process_time() < end):
+                known[eps] = (*_outward(a(eps)), *_outward(b(eps)))
+
+    evaluate([top * k / FIRST_CELLS for k in range(FIRST_CELLS + 1)])
+    evaluate([eps for eps in kinks if 0 < eps < top])
+    while True:
+        points = _points(known)
+        signs = points.signs()
+        if (signs < 0).any() and (signs > 0).any():
+            return CurveOrder(CROSSES, len(known), _crossings(points, evaluate, known))
+        below, above = lies_below(points.eps, points.a[1], points.b), lies_below(points.eps, points.b[1], points.a)
+        if below.all() and above.all():
+            return CurveOrder(EQUAL, len(known))
+        if below.all():
+            return CurveOrder(DOMINATES, len(known))
+        if above.all():
+            return CurveOrder(DOMINATED, len(known))
+        equal = _near(points, within)
+        proven = below if (signs < 0).any() else above if (signs > 0).any() else equal
+        if proven.all():
+            return CurveOrder(EQUAL, len(known))
+        split = [
+            (left + right) / 2 for (left, right), done in zip(pairwise(points.eps), proven, strict=True) if not done
+        ]
+        count = len(known)
+        if len(known) + len(split) <= MAX_POINTS:
+            evaluate([float(eps) for eps in split])
+        if len(known) == count:
+            if equal.all():
+                return CurveOrder(EQUAL, count)
+            at = int(np.flatnonzero(~proven)[0])
+            return CurveOrder(UNDECIDED, count, open_eps=(float(points.eps[at]), float(points.eps[at + 1])))
+
+
+def lies_below(eps: Array, upper: Array, other: tuple[Array, Array]) -> Mask:
+    """Tell for every cell between neighbouring points whether one curve is proven to be below another.
+
+    Args:
+        eps: [k] increasing.
+        upper: [k] upper ends of the one curve. other: lower and upper ends of the other, [k] each.
+    Returns:
+        [k-1] booleans.
+    """
+    low, high = other
+    # t in units of the right end of each cell: ratios of exponentials of differences, so that nothing overflows
+    t = np.exp(eps - eps[-1])
+    width = np.diff(t)
+    chord = (low[1:] - high[:-1]) / width
+    left_slope = np.concatenate([[-np.inf], chord[:-1]])
+    chord_right = (high[1:] - low[:-1]) / width
+    right_slope = np.concatenate([chord_right[1:], [np.inf]])
+    with np.errstate(invalid="ignore"):
+        lines = [
+            (low[1:], low[1:]),
+            (low[:-1], low[:-1] + left_slope * width),
+            (low[1:] - right_slope * width, low[1:]),
+        ]
+        excess = [(p - upper[:-1], q - upper[1:]) for p, q in lines]
+    scale = LINE_ROUNDING * (upper[:-1] + np.abs(high[:-1]))
+    proven: Mask = (_least(excess) >= scale) | ((upper[:-1] == 0) & (upper[1:] == 0))
+    return proven
+
+
+def _least(lines: list[tuple[Array, Array]]) -> Array:
+    """The least value over each cell of the largest of some lines, which are given by their values at both ends."""
+    finite = [np.isfinite(p) & np.isfinite(q) for p, q in lines]
+    lines = [(np.where(ok, p, -np.inf), np.where(ok, q, -np.inf)) for (p, q), ok in zip(lines, finite, strict=True)]
+    shares = [np.zeros(lines[0][0].shape), np.ones(lines[0][0].shape)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for k, (p, q) in enumerate(lines):
+            for r, s in lines[k + 1 :]:
+                share = (r - p) / ((q - p) - (s - r))
+                shares.append(np.where((share > 0) & (share < 1), share, 0.0))
+        values = [
+            np.max([np.where(np.isneginf(p), -np.inf, (1 - share) * p + share * q) for p, q in lines], axis=0)
+            for share in shares
+        ]
+    return np.asarray(np.min(values, axis=0))
+
+
+def _near(points: _Points, within: float) -> Mask:
+    """The cells on which each curve is proven to be at most (1 + within) times the other."""
+    factor = 1 + within
+    first = lies_below(points.eps, points.a[1], (factor * points.b[0], factor * points.b[1]))
+    return first & lies_below(points.eps, points.b[1], (factor * points.a[0], factor * points.a[1]))
+
+
+def _outward(ends: tuple[float, float]) -> tuple[float, float]:
+    """Both ends, moved outwards by the rounding of a profile in closed form."""
+    return max(ends[0], 0.0) * (1 - PROFILE_ROUNDING), min(ends[1] * (1 + PROFILE_ROUNDING), 1.0)
+
+
+def _points(known: dict[float, tuple[float, float, float, float]]) -> _Points:
+    """The known points by increasing eps, with ends made monotone: both curves decrease."""
+    eps = np.array(sorted(known))
+    values = np.array([known[float(e)] for e in eps]).T
+    lows = [np.maximum.accumulate(row[::-1])[::-1] for row in (values[0], values[2])]
+    highs = [np.minimum.accumulate(row) for row in (values[1], values[3])]
+    return _Points(eps, (lows[0], highs[0]), (lows[1], highs[1]))
+
+
+def _crossings(
+    points: _Points, evaluate: Callable[[list[float]], None], known: dict[float, tuple[float, float, float, float]]
+) -> tuple[Crossing, ...]:
+    """The places where neighbouring certified signs differ, narrowed by bisection as far as the brackets allow."""
+    signs = points.signs()
+    certain = np.flatnonzero(signs)
+    crossings = []
+    for left, right in pairwise(certain):
+        if signs[left] == signs[right]:
+            continue
+        low, high = float(points.eps[left]), float(points.eps[right])
+        while high - low > CROSSING_WIDTH:
+            middle = (low + high) / 2
+            evaluate([middle])
+            sign = _sign(known.get(middle))
+            if sign == 0:
+                break
+            low, high = (middle, high) if sign == signs[left] else (low, middle)
+        ends = known[high], known[low]
+        delta = max(min(ends[0][0], ends[0][2]), 0.0), max(ends[1][1], ends[1][3])
+        crossings.append(Crossing(low, high, *delta, "A" if signs[left] < 0 else "B"))
+    return tuple(crossings)
+
+
+def _sign(ends: tuple[float, float, float, float] | None) -> int:
+    if ends is None:
+        return 0
+    return -1 if ends[1] < ends[2] else 1 if ends[0] > ends[3] else 0

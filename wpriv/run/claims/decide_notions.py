@@ -1,0 +1,185 @@
+"""Decide claims of Gaussian DP (mu) and of zero-concentrated DP (rho)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wpriv.accountants.zcdp import total_rho
+from wpriv.core.attacks.membership import exact_mu, mu_without_sampling
+from wpriv.core.guarantee import Bracket, Curve, safe_exp
+from wpriv.core.process import Process, sandwich
+from wpriv.errors import Unsupported
+from wpriv.numerics.conversions import normal_log_delta, rdp_to_log_delta
+from wpriv.numerics.safe_rounding import echo
+from wpriv.numerics.safe_rounding import text as rounded_text
+from wpriv.run.accounting import evaluate, membership_figures
+from wpriv.run.claims.decision import OPEN, PROVED, REFUTED, ROUNDING, Decision, Question, refuting_test
+
+# points at which a claimed curve is compared, up to the eps of this delta; their tolerance
+SCANNED, SMALLEST_DELTA, SCAN_TOL, FARTHEST = 33, 1e-10, 1e-4, 50.0
+# orders of the Renyi divergence; whole numbers, for which sampled steps have closed forms; relative rounding of them
+ORDERS, RENYI_ROUNDING = np.arange(2.0, 257.0), 1e-9
+
+
+def gaussian(question: Question) -> Decision:
+    """Decide mu-GDP, for all tests, or for those with both error rates at least ``fpr``."""
+    process, mu, fpr = question.process, question.claim.mu, question.claim.fpr
+    curve = _pld(question)
+    exact = exact_mu(curve)
+    if exact is not None:
+        reason = f"the process is {exact:.6g}-GDP and no less, by closed form"
+        if exact <= mu * (1 + ROUNDING):
+            return question.decision(PROVED, reason, accountant="pld", source=curve.source)
+        return _refuted(question, curve, reason, gaussian_delta(mu))
+    if fpr > 0:
+        value = membership_figures.membership(process, "pld", question.tol).mu(fpr)
+        ends = f"mu is at least {_down(value.lower, mu)} and at most {_up(value.upper, mu)} for these tests"
+        if value.upper <= mu:
+            return question.decision(PROVED, ends, accountant="pld", source=curve.source)
+        if value.lower > mu:
+            refuted = _refuted(question, curve, ends, gaussian_delta(mu))
+            rates = refuted.test and (refuted.test.fpr_lower, 1 - refuted.test.tpr_upper)
+            if rates and min(rates) < fpr:
+                return question.decision(REFUTED, ends, not_simulated="its test has a smaller error rate than fpr")
+            return refuted
+        return question.decision(OPEN, ends, accountant="pld", source=curve.source)
+    bound = mu_without_sampling(process)
+    if bound <= mu * (1 + ROUNDING):
+        reason = f"the steps are {bound:.6g}-GDP even if every record takes part in each of them"
+        return question.decision(PROVED, reason, accountant="pld", source=curve.source)
+    return _scan(
+        question,
+        curve,
+        gaussian_delta(mu),
+        f"no delta above that of {echo(mu)}-GDP was found, and no proof for all tests is known; with "
+        f"mu={echo(mu)},fpr=1e-9 the claim about tests of these rates is decided",
+    )
+
+
+def concentrated(question: Question) -> Decision:
+    """Decide rho-zCDP."""
+    process, rho = question.process, question.claim.rho
+    bound = _rho_bound(process)
+    if bound <= rho * (1 + ROUNDING):
+        reason = f"the rhos of the steps add up to {bound:.6g}"
+        return question.decision(PROVED, reason, accountant="zcdp", source="Bun, Steinke 2016")
+    try:
+        curve, worst = _pld(question), _largest_ratio(process)
+    except Unsupported as error:
+        if math.isinf(bound):
+            raise
+        return question.decision(OPEN, f"the least rho that is proven is {bound:.6g}; {error}", accountant="zcdp")
+    if worst is not None and worst[1] > rho * (1 + RENYI_ROUNDING):
+        order, ratio = worst
+        reason = f"the Renyi divergence of order {order:g} is {rounded_text(ratio, up=False)} times its order"
+        return _refuted(question, curve, reason, concentrated_delta(rho))
+    return _scan(
+        question,
+        curve,
+        concentrated_delta(rho),
+        f"no delta above that of {echo(rho)}-zCDP was found, nor a Renyi divergence above it at the orders 2 to "
+        f"{ORDERS[-1]:g}; the least rho that is proven is {bound:.6g}",
+    )
+
+
+def gaussian_delta(mu: float) -> Callable[[float], float]:
+    """delta(eps) of mu-GDP (Dong, Roth, Su 2019, Corollary 1)."""
+    return lambda eps: safe_exp(normal_log_delta(eps, mu * mu / 2, mu * mu))
+
+
+def concentrated_delta(rho: float) -> Callable[[float], float]:
+    """An upper bound of delta(eps) of every rho-zCDP release (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+    lam = np.geomspace(1e-3, 1e4, 400)
+    moments = lam * (lam + 1) * rho
+    return lambda eps: safe_exp(min(float(np.min(rdp_to_log_delta(lam, moments, eps))), 0.0))
+
+
+def _pld(question: Question) -> Curve:
+    return evaluate.curve(question.process, "pld", max(question.tol or 0.0, SCAN_TOL))
+
+
+def _rho_bound(process: Process) -> float:
+    """The least rho that is proven; inf where none is."""
+    bounds = [mu_without_sampling(process) ** 2 / 2]
+    with contextlib.suppress(Unsupported):
+        bounds.append(total_rho(process))
+    return min(bounds)
+
+
+def _largest_ratio(process: Process) -> tuple[float, float] | None:
+    """The order at which D_alpha / alpha is largest, and that ratio; None where no divergence is known exactly."""
+    best: tuple[float, float] | None = None
+    for pairs in process.directions():
+        if sandwich(pairs, 1.0) is not None:
+            continue
+        divergences = [pair.renyi(ORDERS) for pair, _ in pairs]
+        if any(divergence is None for divergence in divergences):
+            continue
+        total = sum(n * np.asarray(d) for d, (_, n) in zip(divergences, pairs, strict=True)) / ORDERS
+        index = int(np.argmax(total))
+        if best is None or total[index] > best[1]:
+            best = float(ORDERS[index]), float(total[index])
+    return best
+
+
+def _refuted(question: Question, curve: Curve, reason: str, allowed_at: Callable[[float], float]) -> Decision:
+    """The refutation, with the (eps, delta) at which it is easiest to see, where one was found."""
+    point = _widest(curve, allowed_at)
+    if point is None:
+        why = "at none of the points that were tried is delta above that of the claim"
+        return question.decision(REFUTED, reason, accountant="pld", source=curve.source, not_simulated=why)
+    return question.decision(REFUTED, reason, accountant="pld", source=curve.source, **_shown(question, *point))
+
+
+def _scan(question: Question, curve: Curve, allowed_at: Callable[[float], float], why_open: str) -> Decision:
+    """Refute a claim by one point of the curve, or leave it open."""
+    point = _widest(curve, allowed_at)
+    if point is None:
+        return question.decision(OPEN, why_open, accountant="pld", source=curve.source)
+    eps, allowed, delta = point
+    reason = (
+        f"the claim allows delta({echo(eps)}) = {rounded_text(allowed, up=True)}, which is at least "
+        f"{rounded_text(delta.lower or 0.0, up=False)}"
+    )
+    return question.decision(REFUTED, reason, accountant="pld", source=curve.source, **_shown(question, *point))
+
+
+def _shown(question: Question, eps: float, allowed: float, delta: Bracket) -> dict[str, Any]:
+    return {"at_eps": eps, "allowed": allowed, "delta": delta, **refuting_test(question, eps, allowed)}
+
+
+def _widest(curve: Curve, allowed_at: Callable[[float], float]) -> tuple[float, float, Bracket] | None:
+    """The eps at which delta exceeds the claimed curve most, in standard errors of a simulation; None if at none."""
+    if curve.claim == "upper-bound":
+        return None
+    try:
+        top = min(curve.epsilon_bracket(SMALLEST_DELTA).safe, FARTHEST)
+    except Unsupported:
+        top = FARTHEST
+    best: tuple[float, tuple[float, float, Bracket]] | None = None
+    for k in range(SCANNED):
+        eps = round(top * k / (SCANNED - 1), 3)
+        try:
+            delta = curve.delta_bracket(eps)
+        except Unsupported:
+            continue
+        low, allowed = delta.lower or 0.0, allowed_at(eps)
+        if low <= allowed * (1 + RENYI_ROUNDING):
+            continue
+        score = (low - allowed) / math.sqrt(low * math.exp(eps))
+        if best is None or score > best[0]:
+            best = score, (eps, allowed, delta)
+    return None if best is None else best[1]
+
+
+def _up(x: float, limit: float) -> str:
+    return rounded_text(x, up=True, limit=limit)
+
+
+def _down(x: float, limit: float) -> str:
+    return rounded_text(x, up=False, limit=limit)

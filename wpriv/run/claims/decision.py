@@ -1,0 +1,189 @@
+"""The verdict on one claim, and the question that it answers: a claim, a process, and the accountants to ask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from wpriv.core.adjacency import Adjacency
+from wpriv.core.attacks.claim import Claim
+from wpriv.core.attacks.simulate_losses import Simulation, most_trials, simulate, trials_needed
+from wpriv.core.attacks.threshold_test import ThresholdTest, threshold_test
+from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.process import Process
+from wpriv.errors import Unsupported
+from wpriv.run.accounting import evaluate
+
+PROVED, REFUTED, OPEN = "proved", "refuted", "open"
+# accountants asked in this order where none is named: the first that answers decides
+ACCOUNTANTS = ("pld", "rdp", "zcdp")
+# relative width of the points beside a threshold
+POINT_TOL = 1e-5
+# relative difference that counts as the rounding of a closed form
+ROUNDING = 1e-12
+# a simulation is made if the claim would be missed by at least so many standard errors; the fewest trials
+DEVIATIONS, MIN_TRIALS = 6.0, 10_000
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The verdict on one claim.
+
+    Args:
+        claim: what was claimed. verdict: proved, refuted or open. reason: why, in a sentence.
+        process: what the claim is about. notes: how it was read.
+        accountant: the accountant whose bracket decided, and ``source`` its source.
+        at_eps: the eps at which ``delta`` was computed; ``allowed`` is the delta that the claim allows there.
+        delta: delta at ``at_eps``. epsilon: eps at the claimed delta, where there is one.
+        test: the test that breaks a refuted claim. order: the order of the neighbours in which it does.
+        simulation: counts of a simulation of the two worlds. not_simulated: why there is none.
+        caveats: what must be said beside the verdict.
+    """
+
+    claim: Claim
+    verdict: str
+    reason: str
+    process: Process
+    notes: tuple[str, ...] = ()
+    accountant: str = ""
+    source: str = ""
+    at_eps: float | None = None
+    allowed: float | None = None
+    delta: Bracket | None = None
+    epsilon: Bracket | None = None
+    test: ThresholdTest | None = None
+    order: str = ""
+    simulation: Simulation | None = None
+    not_simulated: str = ""
+    caveats: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of the command line (schema ``wpriv.decision/1``), with infinities still floats."""
+        ends = {}
+        for name, bracket in (("epsilon", self.epsilon), ("delta", self.delta)):
+            ends[f"{name}_lower"] = None if bracket is None else bracket.lower
+            ends[f"{name}_upper"] = None if bracket is None else bracket.upper
+        return {
+            "claim": self.claim.as_dict(),
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "adjacency": str(self.process.adjacency),
+            "group": self.process.group,
+            "process": self.process.describe(),
+            "reading": list(self.notes),
+            "accountant": self.accountant,
+            "source": self.source,
+            "at_epsilon": self.at_eps,
+            "allowed_delta": self.allowed,
+            **ends,
+            "test": None if self.test is None else {**asdict(self.test), "order": self.order},
+            "simulation": None if self.simulation is None else asdict(self.simulation),
+            "not_simulated": self.not_simulated or None,
+            "warnings": list(self.caveats),
+        }
+
+
+@dataclass(frozen=True)
+class Question:
+    """A claim about a process, with what is needed to decide it.
+
+    Args:
+        accountant: a name, or "" for the first of ``ACCOUNTANTS`` that answers. tol: relative width of brackets.
+        simulated: whether a refuted claim is simulated. seed: of the simulation.
+    """
+
+    claim: Claim
+    process: Process
+    notes: tuple[str, ...] = ()
+    accountant: str = ""
+    tol: float | None = None
+    simulated: bool = True
+    seed: int = 0
+
+    def curves(self, tol: float | None = None) -> Iterator[Curve]:
+        """The proven curves of the accountants that do not refuse the process.
+
+        Raises:
+            Unsupported: every accountant refuses it, or the one that is named proves nothing.
+        """
+        width = tol or self.tol or evaluate.answer_tol(self.process)
+        refusal, count = None, 0
+        for name in (self.accountant,) if self.accountant else ACCOUNTANTS:
+            try:
+                curve = evaluate.curve(self.process, name, width)
+            except Unsupported as error:
+                refusal = refusal or error
+                continue
+            if not curve.is_proven:
+                raise Unsupported(
+                    f"a claim is decided by proven bounds of (eps, delta)-DP; {name} gives {curve.notion} figures of "
+                    f"the claim {curve.claim}. Use `accountant='pld'`"
+                )
+            count += 1
+            yield curve
+        if not count and refusal is not None:
+            raise refusal
+
+    def decision(self, verdict: str, reason: str, **more: Any) -> Decision:
+        return Decision(self.claim, verdict, reason, self.process, self.notes, caveats=self.caveats(), **more)
+
+    def caveats(self) -> tuple[str, ...]:
+        """The reservations about the process, and about mechanisms of which only a guarantee is known."""
+        given = [s.mechanism.name for s in self.process.steps if set(s.mechanism.adjacencies) > {Adjacency.ANY_TWO}]
+        lines = [
+            f"only a guarantee of {name} is given: a refutation is about the worst release that has it, not about "
+            f"each one"
+            for name in dict.fromkeys(given)
+        ]
+        return (*self.process.caveats(), *lines)
+
+
+def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, Any]:
+    """The test "loss > eps" in the order of the neighbours in which it breaks the claim, and its simulation."""
+    try:
+        curve = evaluate.curve(question.process, "pld", max(question.tol or 0.0, POINT_TOL))
+        directions = question.process.directions()
+    except Unsupported as error:
+        return {"not_simulated": str(error)}
+    ends = [_ends(order) for order in curve.orders]
+    lowers = [order(eps)[0] for order in ends]
+    index = lowers.index(max(lowers)) if lowers else 0
+    if not lowers or lowers[index] <= allowed:
+        return {"not_simulated": "the lower bound is not that of one order of the neighbours, and so of no single test"}
+    test = threshold_test(directions[index], ends[index], eps, index)
+    names = order_names(question.process, len(lowers))
+    shown: dict[str, Any] = {"test": test, "order": names[index]}
+    if not question.simulated:
+        return {**shown, "not_simulated": "a simulation was not asked for"}
+    most = most_trials(directions[index])
+    needed = trials_needed(test.tpr_upper, test.fpr_upper, eps, test.delta_lower - allowed, DEVIATIONS)
+    if most < MIN_TRIALS or needed > most:
+        why = (
+            "the exact privacy loss distribution of some step is not known"
+            if most == 0
+            else f"about {needed:.1e} trials in each world would show it, and at most {most:,} are drawn"
+        )
+        return {**shown, "not_simulated": why}
+    trials = min(most, max(MIN_TRIALS, math.ceil(needed)))
+    return {**shown, "simulation": simulate(directions[index], eps, trials, question.seed)}
+
+
+def _ends(order: Callable[[float], Bracket]) -> Callable[[float], tuple[float, float]]:
+    known: dict[float, tuple[float, float]] = {}
+
+    def ends(eps: float) -> tuple[float, float]:
+        if eps not in known:
+            bracket = order(eps)
+            known[eps] = bracket.lower or 0.0, bracket.safe
+        return known[eps]
+
+    return ends
+
+
+def order_names(process: Process, count: int) -> tuple[str, ...]:
+    """Names of the orders of the neighbours: which world the claim calls P."""
+    if count == 1:
+        return ("both",)
+    return ("remove", "add") if process.adjacency == Adjacency.ADD_REMOVE else ("P over Q", "Q over P")
