@@ -63,7 +63,9 @@ def test_what_is_neither_a_recipe_nor_the_keys_of_one_is_refused(keys):
 def test_a_recipe_leaves_table_figure_resolved_recipe_and_provenance(recipe):
     done = wpriv.compare(recipe)
     assert done.out.as_posix() == "results/r"
-    assert {path.name for path in done.files} == {"table.csv", "figure.png", "recipe.yaml", "provenance.json"}
+    assert {path.name for path in done.files} == {
+        *("table.csv", "figure.png", "recipe.yaml", "provenance.json", "expect.json"),
+    }
     assert all(path.stat().st_size > 0 for path in done.files)
     done.require()
 
