@@ -147,7 +147,7 @@ def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, A
         directions = question.process.directions()
     except Unsupported as error:
         return {"not_simulated": str(error)}
-    ends = [_ends(order) for order in curve.orders]
+    ends = [delta_ends(order) for order in curve.orders]
     lowers = [order(eps)[0] for order in ends]
     index = lowers.index(max(lowers)) if lowers else 0
     if not lowers or lowers[index] <= allowed:
@@ -170,7 +170,8 @@ def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, A
     return {**shown, "simulation": simulate(directions[index], eps, trials, question.seed)}
 
 
-def _ends(order: Callable[[float], Bracket]) -> Callable[[float], tuple[float, float]]:
+def delta_ends(order: Callable[[float], Bracket]) -> Callable[[float], tuple[float, float]]:
+    """Both ends of delta at an eps, each computed once, for one order of the neighbours."""
     known: dict[float, tuple[float, float]] = {}
 
     def ends(eps: float) -> tuple[float, float]:
