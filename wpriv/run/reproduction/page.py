@@ -216,13 +216,17 @@ def _word(verdict: str) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = ()) -> str:
-    head = "".join(f"<th>{_text(name)}</th>" for name in header)
-    body = "".join(
-        "<tr>" + "".join(f'<td class="number">{c}</td>' if i in numbers else f"<td>{c}</td>" for i, c in enumerate(row))
-        + "</tr>\n"
-        for row in rows
-    )  # fmt: skip
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
+    """A table of cells that are HTML already; columns of ``numbers`` are set flush right."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        marks = (' class="number"' if place in numbers else "" for place in range(len(cells)))
+        return (
+            "<tr>" + "".join(f"<{tag}{mark}>{cell}</{tag}>" for mark, cell in zip(marks, cells, strict=True)) + "</tr>"
+        )
+
+    head = line("th", [_text(name) for name in header])
+    body = "\n".join(line("td", row) for row in rows)
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
 def _number(value: Any, digits: int = 6) -> str:
