@@ -11,9 +11,10 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.attacks.claim import Claim
 from wpriv.core.attacks.simulate_losses import Simulation, most_trials, simulate, trials_needed
 from wpriv.core.attacks.threshold_test import ThresholdTest, threshold_test
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import evaluate
 
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
