@@ -22,8 +22,9 @@ from wpriv.engine.model_checks.repeatable_draws import SameDraws, repeated
 from wpriv.errors import Unsupported
 
 METHODS = {"ghost": ghost, "vmap": vmap, "loop": loop}
-COUNTS = range(4, 20)
-"""Sizes of a made-up batch: the first one is taken for which neither it nor one less is a dimension of the examples."""
+COUNTS = range(4, 40)
+"""Sizes of a made-up batch: the first one is taken for which neither it nor one less is a dimension of the examples or
+a number that a layer has been given, such as its heads: ``SameDraws`` finds the dimension of the records by its size."""
 UNCLIPPED = 1e20
 SUM_TOLERANCE, NORM_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
 """Relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards."""
@@ -62,7 +63,7 @@ def method_for(
     cache = _methods.setdefault(model, {})
     if key not in cache:
         probed = Probed(model, loss, scores)
-        dimensions = set(inputs.shape[1:])
+        dimensions = set(inputs.shape[1:]) | _sizes(model)
         count = next((count for count in COUNTS if dimensions.isdisjoint((count, count - 1))), COUNTS[0])
         with _full_precision(inputs.device.type):
             try:
@@ -273,6 +274,12 @@ def _structure(model: nn.Module) -> Any:
     return modules, tuple(
         (parameter.requires_grad, parameter.dtype, parameter.device) for parameter in model.parameters()
     )
+
+
+def _sizes(model: nn.Module) -> set[int]:
+    """Return the whole numbers among the settings of a model's layers, and the dimensions of its parameters."""
+    settings = {value for module in model.modules() for value in vars(module).values() if isinstance(value, int)}
+    return settings | {size for parameter in model.parameters() for size in parameter.shape}
 
 
 def _kind(tensor: Tensor | None) -> Any:

@@ -1,14 +1,17 @@
 """Ghost clipping: one forward pass, one backward pass to the outputs of the layers, and the rules of the layers.
 
 The input of a layer and the gradient at its output determine the norms, and with the clip factors the clipped sum;
-the gradients of single examples are formed only where they are small.
+the gradients of single examples are formed only where they are small. Where a parameter takes part in several calls,
+its gradient is the sum over these calls, of which the norm is taken.
 
 Source: Lee and Kifer (2021); Li et al. (2022), ghost clipping; Bu et al. (2023), book-keeping.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +20,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from wpriv.engine.clipping.common import Loss, Summed, clip_factors, losses_of
-from wpriv.engine.clipping.layer_rules import RULES, Share
+from wpriv.engine.clipping.layer_rules import MIN_DIMENSIONS, RULES
+from wpriv.engine.clipping.projections import PROJECTIONS
+from wpriv.engine.clipping.shares import Rule, Share, together
 from wpriv.errors import Unsupported
 
 INSTEAD = "use the clipping method 'vmap'"
@@ -26,11 +31,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Call:
-    """The only call of a layer on a batch.
+    """One call of a layer on a batch, or one linear map within it (projections.py).
 
     Args:
         name: of the layer in the model. input: [B, ...]. version: of the input at the call.
         output: its edge in the graph.
+        rule: (input, gradient at the output) -> shares of parameters, by their names in the layer.
     """
 
     name: str
@@ -38,10 +44,11 @@ class Call:
     input: Tensor
     version: int
     output: GradientEdge
+    rule: Rule
 
 
 def ghost(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
-    """Return the clipped sum of a model whose trainable layers all have a rule and are called once.
+    """Return the clipped sum of a model whose trainable layers all have a rule.
 
     Raises:
         Unsupported: see ``forward``.
@@ -54,12 +61,13 @@ def ghost(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: f
     # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
     with torch.no_grad(), torch.autocast(inputs.device.type, enabled=False):
         by_parameter = shares(_drained(calls), _drained(deltas))
-        squares = {name: share.squares for name, share in by_parameter.items()}
+        names = {parameter: name for name, parameter in model.named_parameters()}
+        squares = {names[parameter]: share.squares for parameter, share in by_parameter.items()}
         factors = clip_factors(squares, norm, weights)
         parts = []
-        for name, parameter in model.named_parameters():
+        for parameter in names:
             if parameter.requires_grad:
-                share = by_parameter.pop(name, None)
+                share = by_parameter.pop(parameter, None)
                 parts.append(torch.zeros_like(parameter) if share is None else share.weighted(factors))
     return Summed(parts, squares, losses.detach())
 
@@ -68,94 +76,124 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     """Return the model's outputs for a batch, with the calls of its trainable layers.
 
     Raises:
-        Unsupported: a layer has no rule, shares a parameter with another, is called more than once or not at all, has
-            its input changed in place, or has another first dimension than the batch; the message names it.
+        Unsupported: a layer has no rule, is not called at all, has its input changed in place, or has another first
+            dimension than the batch; the message names it.
     """
     names = trainable_layers(model)
-    calls: dict[nn.Module, Call] = {}
+    calls: list[Call] = []
+    batch = len(inputs)
+
+    def note(layer: nn.Module, h: Tensor, output: Tensor, rule: Rule) -> None:
+        if h.shape[:1] != inputs.shape[:1]:
+            _refuse_shape(names[layer], layer, h, batch)
+        # the edge of the output, which later changes in place do not move
+        calls.append(Call(names[layer], layer, h.detach(), h._version, get_gradient_edge(output), rule))
 
     def record(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        name = names[layer]
-        if layer in calls:
-            raise Unsupported(
-                f"{_named(name, layer)} is called more than once, and its gradient is not that of one call; {INSTEAD}"
-            )
-        if not args or args[0].shape[:1] != inputs.shape[:1] or args[0].dim() < _min_dimensions(layer):
-            shape = tuple(args[0].shape) if args else "no positional input"
-            raise Unsupported(
-                f"the input of {_named(name, layer)} must have the {len(inputs)} examples of the batch in its first "
-                f"dimension; found {shape}; {INSTEAD}"
-            )
-        # the edge of the output, which later changes in place do not move
-        calls[layer] = Call(name, layer, args[0].detach(), args[0]._version, get_gradient_edge(output))
+        if not args or args[0].dim() < MIN_DIMENSIONS.get(type(layer), 2):
+            _refuse_shape(names[layer], layer, args[0] if args else None, batch)
+        note(layer, args[0], output, functools.partial(RULES[type(layer)], layer))
 
-    handles = [layer.register_forward_hook(record, prepend=True) for layer in names]
-    try:
-        outputs: Tensor = model(inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with _projected(names, note):
+        handles = [layer.register_forward_hook(record, prepend=True) for layer in names if type(layer) in RULES]
+        try:
+            outputs: Tensor = model(inputs)
+        finally:
+            for handle in handles:
+                handle.remove()
+    seen = {call.layer for call in calls}
     for layer, name in names.items():
-        if layer not in calls:
+        if layer not in seen:
             raise Unsupported(
                 f"{_named(name, layer)} was not called: its parameters are unused or accessed outside its forward(); "
                 f"{INSTEAD}"
             )
-        if calls[layer].input._version != calls[layer].version:
+    for call in calls:
+        if call.input._version != call.version:
             raise Unsupported(
-                f"the input of {_named(name, layer)} was changed in place after the call; write the change to a new "
-                f"tensor, or {INSTEAD}"
+                f"the input of {_named(call.name, call.layer)} was changed in place after the call; write the change "
+                f"to a new tensor, or {INSTEAD}"
             )
-    return outputs, list(calls.values())
+    return outputs, calls
 
 
-def shares(calls: Iterable[Call], deltas: Iterable[Tensor | None]) -> dict[str, Share]:
-    """Return the examples' gradients of each trainable parameter, by name, given the gradients at the calls' outputs.
+def shares(calls: Iterable[Call], deltas: Iterable[Tensor | None]) -> dict[nn.Parameter, Share]:
+    """Return the examples' gradients of each trainable parameter, given the gradients at the calls' outputs.
 
     Parameters of layers whose output does not influence the losses are left out.
     """
-    by_parameter = {}
+    by_parameter: dict[nn.Parameter, list[Share]] = {}
     for call, delta in zip(calls, deltas, strict=True):
         if delta is not None:
             dtype = next(call.layer.parameters()).dtype
             h = call.input.to(dtype) if call.input.is_floating_point() else call.input
-            for name, share in RULES[type(call.layer)](call.layer, h, delta.to(dtype)).items():
-                by_parameter[f"{call.name}.{name}" if call.name else name] = share
-    return by_parameter
+            for name, share in call.rule(h, delta.to(dtype)).items():
+                by_parameter.setdefault(call.layer.get_parameter(name), []).append(share)
+    return {parameter: together(several) for parameter, several in by_parameter.items()}
+
+
+def groups(calls: list[Call]) -> list[list[int]]:
+    """Return the places of the calls, those that share a parameter together: most groups have one call."""
+    result: list[tuple[set[nn.Parameter], list[int]]] = []
+    for place, call in enumerate(calls):
+        parameters, places = set(call.layer.parameters()), [place]
+        apart = [group for group in result if not group[0] & parameters]
+        for other in result:
+            if other[0] & parameters:
+                parameters, places = parameters | other[0], other[1] + places
+        result = [*apart, (parameters, places)]
+    return [places for _, places in result]
 
 
 def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
     """Return the modules that hold trainable parameters, with their names.
 
     Raises:
-        Unsupported: one has no rule, or shares a parameter with another.
+        Unsupported: one has no rule.
     """
     layers: dict[nn.Module, str] = {}
-    owners: dict[Tensor, str] = {}
+    within: set[nn.Module] = set()
     for name, module in model.named_modules():
+        if type(module) in PROJECTIONS:
+            within.update(child for child in module.modules() if child is not module)
+            if any(p.requires_grad for p in module.parameters()):
+                layers[module] = name
+            continue
         parameters = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
-        if not parameters:
+        if not parameters or module in within:
             continue
         if type(module) not in RULES or not parameters.keys() <= {"weight", "bias"}:
-            known = ", ".join(sorted(kind.__name__ for kind in RULES))
+            known = ", ".join(sorted(kind.__name__ for kind in [*RULES, *PROJECTIONS]))
             raise Unsupported(
                 f"{_named(name, module)} has no rule for its parameters {', '.join(parameters)}; known are {known}; "
                 f"{INSTEAD}"
             )
-        for p in parameters.values():
-            if p in owners:
-                raise Unsupported(
-                    f"{name!r} and {owners[p]!r} share a parameter, so that its gradient is not that of one layer; "
-                    f"{INSTEAD}"
-                )
-            owners[p] = name
         layers[module] = name
     return layers
 
 
-def _min_dimensions(layer: nn.Module) -> int:
-    """Return the number of dimensions of a batch; with fewer, the layer takes its input for a single example."""
-    return {nn.Conv1d: 3, nn.Conv2d: 4, nn.Embedding: 1}.get(type(layer), 2)
+@contextmanager
+def _projected(names: dict[nn.Module, str], note: Callable[..., None]) -> Iterator[None]:
+    """Let layers of several linear maps record these within the block."""
+    layers = [layer for layer in names if type(layer) in PROJECTIONS]
+    for layer in layers:
+        if "forward" in vars(layer):
+            raise Unsupported(f"{_named(names[layer], layer)} has another forward function; {INSTEAD}")
+    try:
+        for layer in layers:
+            layer.forward = functools.partial(PROJECTIONS[type(layer)], layer, functools.partial(note, layer))
+        yield
+    finally:
+        for layer in layers:
+            vars(layer).pop("forward", None)
+
+
+def _refuse_shape(name: str, layer: nn.Module, h: Tensor | None, batch: int) -> None:
+    shape = "no positional input" if h is None else tuple(h.shape)
+    raise Unsupported(
+        f"the input of {_named(name, layer)} must have the {batch} examples of the batch in its first dimension; "
+        f"found {shape}; {INSTEAD}"
+    )
 
 
 def _named(name: str, layer: nn.Module) -> str:

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 from torch.func import vmap as batched
 
-from wpriv.engine.clipping.common import clip_factors, roughness, total
-from wpriv.engine.clipping.ghost import Call, shares
-from wpriv.engine.clipping.layer_rules import explicit
+from wpriv.engine.clipping.common import clip_factors, roughness
+from wpriv.engine.clipping.ghost import Call, groups, shares
 from wpriv.engine.clipping.per_sample import MAX_VALUES
+from wpriv.engine.clipping.shares import explicit
 from wpriv.errors import Unsupported
 
 Deltas = list[Tensor | None]
@@ -34,11 +34,14 @@ def back(numbers: Tensor, column: int, calls: list[Call]) -> Deltas:
 
 def row_squares(numbers: Tensor, calls: list[Call]) -> Tensor:
     """Return the squared norms [B, d] of the rows of the Jacobians of ``numbers`` [B, d], one pass at a time."""
-    units = [_unit(call) for call in calls]
+    places = groups(calls)
+    grouped = [[calls[place] for place in group] for group in places]
+    units = [_unit(group) for group in grouped]
     columns = []
     for column in range(numbers.shape[1]):
         deltas = back(numbers, column, calls)
-        squares = [_squares(*layer) for layer in zip(calls, units, deltas, strict=True)]
+        rows = [[deltas[place] for place in group] for group in places]
+        squares = [_squares(*layer) for layer in zip(grouped, units, rows, strict=True)]
         columns.append(torch.stack(squares).sum(dim=0))
     return torch.stack(columns, dim=1)
 
@@ -46,50 +49,60 @@ def row_squares(numbers: Tensor, calls: list[Call]) -> Tensor:
 def grams(numbers: Tensor, calls: list[Call]) -> Tensor:
     """Return J_i J_i^T [B, d, d] of the Jacobians of ``numbers`` [B, d]: the sum over layers of products of rows."""
     deltas = [back(numbers, column, calls) for column in range(numbers.shape[1])]
-    products = [_products(call, _unit(call), list(layer)) for call, *layer in zip(calls, *deltas, strict=True)]
+    products = []
+    for places in groups(calls):
+        group = [calls[place] for place in places]
+        products.append(_products(group, _unit(group), [[row[place] for place in places] for row in deltas]))
     return torch.stack(products).sum(dim=0)
 
 
-def _unit(call: Call) -> Tensor | None:
+def _unit(group: list[Call]) -> Tensor | None:
     """Return the product [B] of two gradients of a linear layer over that of its output gradients; None for others."""
-    layer = call.layer
-    if not isinstance(layer, nn.Linear) or call.input.dim() > 2:
+    call, layer = group[0], group[0].layer
+    if len(group) > 1 or not isinstance(layer, nn.Linear) or call.input.dim() > 2:
         return None
     trained = layer.weight.requires_grad
     unit = explicit(call.input.to(layer.weight.dtype)).squares if trained else call.input.new_zeros(len(call.input))
     return unit + 1 if layer.bias is not None and layer.bias.requires_grad else unit
 
 
-def _squares(call: Call, unit: Tensor | None, delta: Tensor | None) -> Tensor:
-    """Return the squared norms [B] of the gradients of a layer's parameters, from the gradients at its output."""
-    with torch.no_grad(), torch.autocast(call.input.device.type, enabled=False):
-        like = next(call.layer.parameters())
-        if delta is None:
-            return like.new_zeros(len(call.input))
-        if unit is not None:
+def _squares(group: list[Call], unit: Tensor | None, deltas: Deltas) -> Tensor:
+    """Return the squared norms [B] of the gradients of the parameters of calls, from the gradients at their outputs."""
+    first, delta = group[0], deltas[0]
+    with torch.no_grad(), torch.autocast(first.input.device.type, enabled=False):
+        like = next(first.layer.parameters())
+        if all(each is None for each in deltas):
+            return like.new_zeros(len(first.input))
+        if unit is not None and delta is not None:
             return unit * explicit(delta.to(like.dtype)).squares
-        return total({name: share.squares for name, share in shares([call], [delta]).items()})
+        by_parameter = shares(group, deltas).values()
+        return torch.stack([share.squares for share in by_parameter]).sum(dim=0)
 
 
-def _products(call: Call, unit: Tensor | None, deltas: Deltas) -> Tensor:
-    """Return the products [B, d, d] of d gradients of a layer's parameters.
+def _products(group: list[Call], unit: Tensor | None, deltas: list[Deltas]) -> Tensor:
+    """Return the products [B, d, d] of d gradients of the parameters of calls.
 
     Without a unit they come from 2 <a, b> = |a + b|^2 - |a|^2 - |b|^2, so that the rules of the layers need to compute
     norms only. Rules that pair positions add their rounding error where positions cancel; if nearly all digits cancel,
     the products are inaccurate, and only the norms, which per-coordinate clipping uses, remain bounds.
     """
-    out = torch.diag_embed(torch.stack([_squares(call, unit, delta) for delta in deltas], dim=1))
-    with torch.no_grad(), torch.autocast(call.input.device.type, enabled=False):
+    out = torch.diag_embed(torch.stack([_squares(group, unit, delta) for delta in deltas], dim=1))
+    with torch.no_grad(), torch.autocast(group[0].input.device.type, enabled=False):
         for i, first in enumerate(deltas):
             for j, second in enumerate(deltas[:i]):
-                if first is None or second is None:
-                    continue
                 if unit is None:
-                    pair = (_squares(call, None, first + second) - out[:, i, i] - out[:, j, j]) / 2
+                    sums = [_plus(a, b) for a, b in zip(first, second, strict=True)]
+                    pair = (_squares(group, None, sums) - out[:, i, i] - out[:, j, j]) / 2
+                elif first[0] is None or second[0] is None:
+                    continue
                 else:
-                    pair = unit * (first * second).to(out.dtype).sum(dim=1)
+                    pair = unit * (first[0] * second[0]).to(out.dtype).sum(dim=1)
                 out[:, i, j] = out[:, j, i] = pair
     return out
+
+
+def _plus(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return second if first is None else first if second is None else first + second
 
 
 Read = Callable[[Any, Tensor | None], tuple[Tensor, Tensor | None]]

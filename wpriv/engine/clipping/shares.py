@@ -1,0 +1,104 @@
+"""Gradients of one parameter for each example, as norms, weighted sums, or explicitly; and sums of several of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from wpriv.engine.clipping.common import roughness
+
+
+@dataclass(frozen=True)
+class Share:
+    """Gradients g_i of a parameter by example, as one call of a layer contributes to them.
+
+    Args:
+        squares: [B] upper bounds of |g_i|^2.
+        weighted: gives sum_i f_i g_i for factors f [B].
+        each: gives the g_i themselves, [B, *parameter].
+        factors: h [B, T, D] and d [B, T, p] where g_i is the sum over t of d_it h_it^T.
+    """
+
+    squares: Tensor
+    weighted: Callable[[Tensor], Tensor]
+    each: Callable[[], Tensor]
+    factors: tuple[Tensor, Tensor] | None = None
+
+
+Rule = Callable[[Tensor, Tensor], dict[str, Share]]
+"""(input [B, ...], gradient at the output [B, ...]) of a call -> shares of parameters, by name."""
+Record = Callable[[Tensor, Tensor, Rule], None]
+"""Notes a linear map within a layer: its input [B, ...], its output in the graph, and its rule."""
+INSTEAD = "use the clipping method 'auto'"
+
+
+def together(shares: Sequence[Share]) -> Share:
+    """Return the share of the sum of several gradients of one parameter, such as those of several calls of a layer."""
+    if len(shares) == 1:
+        return shares[0]
+    pairs = [share.factors for share in shares if share.factors is not None]
+    if len(pairs) == len(shares):
+        h, d = (torch.cat(parts, dim=1) for parts in zip(*pairs, strict=True))
+        return products(h, d)
+    return explicit(torch.stack([share.each() for share in shares]).sum(dim=0))
+
+
+def explicit(grads: Tensor) -> Share:
+    """Return the share of gradients [B, ...] that are given explicitly."""
+    flat = grads.flatten(1)
+    return Share(squares_of(flat), lambda factors: torch.mv(flat.T, factors).view(grads.shape[1:]), lambda: grads)
+
+
+def outer(h: Tensor, d: Tensor) -> Share:
+    """Return the share of d_i h_i^T, of norm |d_i| |h_i|, for h [B, D] and d [B, p], without forming it."""
+    return Share(
+        squares_of(h) * squares_of(d),
+        lambda factors: (d * factors.unsqueeze(1)).T @ h,
+        lambda: d.unsqueeze(2) * h.unsqueeze(1),
+        (h.unsqueeze(1), d.unsqueeze(1)),
+    )
+
+
+def products(h: Tensor, d: Tensor) -> Share:
+    """Return the share of the sums over t of d_it h_it^T, for h [B, T, D] and d [B, T, p]."""
+    if pairing_is_cheaper(h.shape[1], h.shape[2], d.shape[2]):
+        return Share(
+            paired_squares(h, d),
+            lambda factors: (d * factors.view(-1, 1, 1)).flatten(0, 1).T @ h.flatten(0, 1),
+            lambda: d.transpose(1, 2) @ h,
+            (h, d),
+        )
+    share = explicit(d.transpose(1, 2) @ h)
+    return Share(share.squares, share.weighted, share.each, (h, d))
+
+
+def paired_squares(h: Tensor, d: Tensor) -> Tensor:
+    """Return |sum_t d_t h_t^T|^2 [B] of h [B, T, D] and d [B, T, p] without forming the sums.
+
+    It is the sum over t and s of (h_t . h_s)(d_t . d_s). The terms have both signs; a bound on their rounding error,
+    from the sum of their sizes, is added.
+    """
+    inputs, deltas = h @ h.transpose(1, 2), d @ d.transpose(1, 2)
+    sizes = (inputs.diagonal(dim1=1, dim2=2) * deltas.diagonal(dim1=1, dim2=2)).sqrt().sum(dim=1)
+    rough = roughness(h.dtype) * math.sqrt(h.shape[2] + d.shape[2])
+    return (inputs * deltas).sum(dim=(1, 2)).clamp(min=0.0) + sizes.square() * rough
+
+
+def pairing_is_cheaper(positions: int, inputs: int, outputs: int) -> bool:
+    """Return whether a sum over positions has more than twice the size of its factors, so that pairing is cheaper."""
+    return 2 * positions * (inputs + outputs) < inputs * outputs
+
+
+def squares_of(rows: Tensor) -> Tensor:
+    """Return the squared norms [B] of rows [B, k], plus a bound on what underflow may have removed."""
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms.square() + rows.shape[1] * torch.finfo(rows.dtype).tiny
+
+
+def trains(parameter: Tensor | None) -> bool:
+    """Return whether a layer has this parameter and it is trained."""
+    return parameter is not None and parameter.requires_grad
