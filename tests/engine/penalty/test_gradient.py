@@ -240,6 +240,31 @@ def test_dropout_is_the_same_draw_in_every_pass_of_ghost_and_is_refused_by_vmap(
         penalised_gradient(model, None, batch(2), None, penalty, directions=axes(3), method="vmap")
 
 
+def test_autocast_is_refused_since_it_rounds_the_sum_over_the_batch():
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(Unsupported, match=r"outside torch\.autocast"):
+        penalised_gradient(mlp(2), None, batch(4), None, Penalty(1.0, 0.5, 0.5, ((2, 2),)), directions=axes(2))
+
+
+def test_layers_called_twice_and_recurrent_ones_have_the_jacobians_that_vmap_forms():
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.down, self.cells, self.up = nn.Linear(5, 5), nn.GRUCell(5, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            state = None
+            for _ in range(2):
+                x = torch.tanh(self.down(x))
+                state = self.cells(x, state)
+            out: Tensor = self.up(state)
+            return out
+
+    torch.manual_seed(0)
+    agrees(
+        Twice().double(), None, batch(9), None, Penalty(1.0, 0.5, 0.8, ((4, 5),)), directions=axes(2), method="ghost"
+    )
+
+
 def test_without_a_penalty_it_is_the_mean_of_the_clipped_gradients():
     penalty = Penalty(0.0, 1.0, 1.0, ((4, 5),), clip=0.3)
     found = agrees(mlp(1), lambda out, y: squared(out[:, 0], y), batch(9), batch(9, 3)[:, 0], penalty)

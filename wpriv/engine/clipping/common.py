@@ -52,6 +52,12 @@ def roughness(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps + coarse
 
 
+def full_convolutions() -> bool:
+    """Return whether torch computes convolutions on a CPU in the precision of their inputs, as it does by default."""
+    settings = getattr(torch.backends.mkldnn, "conv", None)
+    return getattr(settings, "fp32_precision", "none") in ("none", "ieee")
+
+
 def clip_factors(squares: dict[str, Tensor], norm: float, weights: Tensor | None = None) -> Tensor:
     """Return min(1, norm / length) [B], times the weight, rounded down: the scaled length is at most ``norm``.
 

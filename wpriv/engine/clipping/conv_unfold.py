@@ -18,6 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.grad import conv2d_weight, conv3d_weight
 
+from wpriv.engine.clipping.common import full_convolutions
+
 CPU_VALUES, GPU_VALUES = 2**18, 2**28
 """The largest number of values in the windows of a chunk: for the cache of a CPU, and for the memory of a GPU."""
 Sizes = tuple[int, ...]
@@ -123,7 +125,7 @@ class Windows:
 
     def weighted(self, factors: Tensor) -> Tensor:
         """Return the gradient of the kernel, summed over the batch with factors [B]."""
-        if self.on_cpu():
+        if self.on_cpu() and full_convolutions():
             delta = self.delta * factors.view(-1, *[1] * (self.delta.dim() - 1))
             return self._summed(self.h, delta.contiguous(memory_format=self.layout))
         total = self.h.new_zeros(self.groups, self.channels, self.size)
@@ -139,7 +141,7 @@ class Windows:
         return grad.view(-1, *self.geometry.kernel, self.inputs).movedim(-1, 1)
 
     def on_cpu(self) -> bool:
-        """Return whether torch's gradient of a convolution is used: on a GPU it may compute in TF32."""
+        """Return whether to use torch's gradient of a convolution: on a GPU it computes in TF32 by default."""
         return self.h.device.type == "cpu"
 
     def _summed(self, h: Tensor, delta: Tensor) -> Tensor:

@@ -46,9 +46,12 @@ def vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: fl
             raise Unsupported(
                 f"torch.func cannot batch this model ({reason}); use the clipping method 'loop'"
             ) from error
-        squares = {name: grad.flatten(1).square().sum(dim=1) for name, grad in grads.items()}
-        factors = clip_factors(squares, norm, None if weights is None else weights[near])
-        pieces.append(Summed([torch.tensordot(factors, grads[name], dims=1) for name in trainable], squares, losses))
+        # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
+        with torch.autocast(inputs.device.type, enabled=False):
+            squares = {name: grad.flatten(1).square().sum(dim=1) for name, grad in grads.items()}
+            factors = clip_factors(squares, norm, None if weights is None else weights[near])
+            parts = [torch.tensordot(factors, grads[name], dims=1) for name in trainable]
+        pieces.append(Summed(parts, squares, losses))
     return _joined(pieces)
 
 

@@ -24,7 +24,7 @@ from wpriv.engine.penalty import score_pass
 from wpriv.engine.penalty.jacobian import row_factors, spectral_factors
 from wpriv.engine.penalty.penalty import Penalty
 from wpriv.engine.release import Bounded
-from wpriv.errors import UsageError
+from wpriv.errors import Unsupported, UsageError
 from wpriv.transport import line
 
 METHODS = ("auto", "ghost", "vmap")
@@ -86,13 +86,18 @@ def penalised_gradient(
     Raises:
         UsageError: sizes, shapes or directions do not fit, or a score or gradient is not finite.
         Unsupported: the model, the loss or the scores mix examples, the model keeps state between calls, or it has
-            layers without a rule and cannot be batched by torch.func; the message names the place.
+            layers without a rule and cannot be batched by torch.func; the message names the place. Or autocast is on.
     Source:
         Rodriguez-Vitores, Lalanne, Loubes (2025), (3) with (5) or (6), Algorithm 1 without the noise, which
         ``release.add_noise`` adds.
     """
     if method not in METHODS:
         raise UsageError(f"no method called {method!r} for this gradient. Known: {', '.join(METHODS)}")
+    if torch.is_autocast_enabled(inputs.device.type):
+        raise Unsupported(
+            "the gradient of a penalty is one sum over the batch, which autocast rounds to half precision, so that its "
+            "sensitivity does not hold; call penalised_gradient outside torch.autocast"
+        )
     _check(penalty, loss, inputs, targets, points)
     loss = loss if penalty.alpha < 1 else None
     method = method_for(model, loss, inputs, targets, scores=scores, method=method)
