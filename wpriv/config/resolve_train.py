@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.config.document import Document
+from wpriv.config.technique_schema import AVERAGE_PREFIX
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
@@ -122,9 +123,21 @@ def essence(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in COSMETIC}
 
 
-def results(task: str) -> tuple[str, ...]:
-    """Return the columns of numbers that a task measures; none where there is no such task."""
-    if task not in registry.names("tasks"):
+def results(model: Train) -> tuple[str, ...]:
+    """Return the columns of numbers that a training measures; none where there is no such task."""
+    if model.task not in registry.names("tasks"):
         return ()
-    columns: tuple[str, ...] = registry.load("tasks", task).TASK.results
-    return columns
+    columns: tuple[str, ...] = registry.load("tasks", model.task).TASK.results
+    adapted = ("clip_norm",) if model.privacy is not None and model.privacy.adapt is not None else ()
+    return (*columns, *_averaged(model, columns), *adapted)
+
+
+def test_metrics(model: Train) -> tuple[str, ...]:
+    """Return the columns that a training computes from its weights and test records alone."""
+    columns: tuple[str, ...] = registry.load("tasks", model.task).TASK.test_metrics
+    return (*columns, *_averaged(model, columns))
+
+
+def _averaged(model: Train, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that are measured with averaged weights as well."""
+    return () if model.average is None else tuple(AVERAGE_PREFIX + column for column in columns)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from wpriv.engine.clipping import scaling
+from wpriv.engine.clipping.scaling import Scaling
 from wpriv.errors import UsageError
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -52,8 +54,10 @@ def roughness(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps + coarse
 
 
-def clip_factors(squares: dict[str, Tensor], norm: float, weights: Tensor | None = None) -> Tensor:
+def clip_factors(squares: dict[str, Tensor], norm: Scaling, weights: Tensor | None = None) -> Tensor:
     """Return min(1, norm / length) [B], times the weight, rounded down: the scaled length is at most ``norm``.
+
+    With automatic clipping it is 1 / (length + stability), and the scaled length at most 1.
 
     A squared length is a sum of terms of one sign, which torch adds pairwise, so that its relative error, and that of
     scaling and summing the gradient, is a few units in the last place; 64 are allowed for. Where products are computed
@@ -61,5 +65,5 @@ def clip_factors(squares: dict[str, Tensor], norm: float, weights: Tensor | None
     """
     length = total(squares).sqrt()
     slack = 63 * torch.finfo(length.dtype).eps + roughness(length.dtype)
-    factors = (norm / (length * (1 + slack))).clamp(max=1.0)
+    factors = scaling.factors(length * (1 + slack), norm)
     return factors if weights is None else factors * weights.to(factors.dtype)

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from wpriv.engine.clipping.common import Loss, Summed, clip_factors, losses_of
+from wpriv.engine.clipping.copies import count_of, shares_of_sums
 from wpriv.engine.clipping.layer_rules import RULES, Share
+from wpriv.engine.clipping.scaling import Scaling
 from wpriv.errors import Unsupported
 
 INSTEAD = "use the clipping method 'vmap'"
@@ -40,7 +42,9 @@ class Call:
     output: GradientEdge
 
 
-def ghost(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
+def ghost(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+) -> Summed:
     """Return the clipped sum of a model whose trainable layers all have a rule and are called once.
 
     Raises:
@@ -53,7 +57,7 @@ def ghost(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: f
     )
     # under autocast the layers may compute in half precision; norms and sums stay in that of the parameters
     with torch.no_grad(), torch.autocast(inputs.device.type, enabled=False):
-        by_parameter = shares(_drained(calls), _drained(deltas))
+        by_parameter = shares(_drained(calls), _drained(deltas), count_of(model))
         squares = {name: share.squares for name, share in by_parameter.items()}
         factors = clip_factors(squares, norm, weights)
         parts = []
@@ -73,6 +77,7 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     """
     names = trainable_layers(model)
     calls: dict[nn.Module, Call] = {}
+    rows = len(inputs) * count_of(model)
 
     def record(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         name = names[layer]
@@ -80,10 +85,10 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
             raise Unsupported(
                 f"{_named(name, layer)} is called more than once, and its gradient is not that of one call; {INSTEAD}"
             )
-        if not args or args[0].shape[:1] != inputs.shape[:1] or args[0].dim() < _min_dimensions(layer):
+        if not args or args[0].shape[:1] != (rows,) or args[0].dim() < _min_dimensions(layer):
             shape = tuple(args[0].shape) if args else "no positional input"
             raise Unsupported(
-                f"the input of {_named(name, layer)} must have the {len(inputs)} examples of the batch in its first "
+                f"the input of {_named(name, layer)} must have the {rows} examples of the batch in its first "
                 f"dimension; found {shape}; {INSTEAD}"
             )
         # the edge of the output, which later changes in place do not move
@@ -109,8 +114,10 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     return outputs, list(calls.values())
 
 
-def shares(calls: Iterable[Call], deltas: Iterable[Tensor | None]) -> dict[str, Share]:
+def shares(calls: Iterable[Call], deltas: Iterable[Tensor | None], copies: int = 1) -> dict[str, Share]:
     """Return the examples' gradients of each trainable parameter, by name, given the gradients at the calls' outputs.
+
+    Where an example has several ``copies``, which follow each other in the first dimension, its gradient is their sum.
 
     Parameters of layers whose output does not influence the losses are left out.
     """
@@ -119,7 +126,7 @@ def shares(calls: Iterable[Call], deltas: Iterable[Tensor | None]) -> dict[str, 
         if delta is not None:
             dtype = next(call.layer.parameters()).dtype
             h = call.input.to(dtype) if call.input.is_floating_point() else call.input
-            for name, share in RULES[type(call.layer)](call.layer, h, delta.to(dtype)).items():
+            for name, share in shares_of_sums(call.layer, h, delta.to(dtype), copies).items():
                 by_parameter[f"{call.name}.{name}" if call.name else name] = share
     return by_parameter
 

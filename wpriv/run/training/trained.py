@@ -33,6 +33,7 @@ class Trained:
         out: the folder of the results.
         files: those that were written.
         model: the trained network, in evaluation mode; None where the run was over already and its recipe names it.
+        averaged: a copy of it with the averaged weights, where ``average`` was asked for.
     """
 
     plan: Plan
@@ -44,6 +45,7 @@ class Trained:
     out: Path
     files: tuple[Path, ...] = ()
     model: Any = None
+    averaged: Any = None
 
     def __repr__(self) -> str:
         """The last metrics, the guarantee and the folder, in one line."""
@@ -88,7 +90,7 @@ def load_finished(job: Plan, folder: RunFolder) -> Trained:
     process = None if job.private is None else finalize.process_from_ledger(job, folder, entries)
     statement = finalize.load_statement(folder.path, process, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
-    paths = (folder.path / name for name in file_names.of_training(job.train.task))
+    paths = (folder.path / name for name in file_names.of_training(job.train.task, averaged=True))
     files = tuple(path for path in paths if path.is_file())
     trained = Trained(job, metrics, rows, refused, [], statement, folder.path, files)
     return replace(trained, verdicts=expectations.verdicts(job.recipe, trained.results(), first=True))
