@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,24 @@ def resolve(document: Document, *, quick: bool = False, folder: Path | None = No
     data |= {key: _located(data[key], folder) for key in OWN_CODE if _names_code(data.get(key))}
     if isinstance(data.get("data"), dict) and folder is not None:
         data["data"] = {key: _beside(key, value, folder) for key, value in data["data"].items()}
+    if data.get("init") is not None:
+        data["init"] = _with_digest(data["init"], folder)
     return Document(document.name, document.lines, data, document.keys, document.values)
+
+
+def _with_digest(init: Any, folder: Path | None) -> Any:
+    """A file of weights with its path as found beside the recipe, and with its digest if it can be read."""
+    entry = {"file": init} if isinstance(init, str) else init
+    if not isinstance(entry, dict) or not isinstance(entry.get("file"), str) or "\0" in entry["file"]:
+        return init
+    path = Path(entry["file"])
+    if folder is not None and (folder / path).is_file():
+        path = (folder / path).resolve()
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return init
+    return {"sha256": digest, **entry, "file": str(path)}
 
 
 def _beside(key: str, value: Any, folder: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from wpriv.config.train_schema import Privacy, Train
@@ -21,10 +22,12 @@ def faults(model: Train, task: Any) -> Iterator[Fault]:
     private = model.privacy
     if private is not None:
         yield from _clipping(model, private)
+    if model.init is not None and not Path(model.init.file).is_file():
+        yield ("init",), f"init: no file of weights {model.init.file}; give the path of one"
     if task.clips_single_records:
         return
     sums = f"it needs a task that trains one network on a sum of losses, such as classify or fit; found {model.task}"
-    for name in ("augment", "average"):
+    for name in ("augment", "average", "init", "freeze", "lora"):
         if getattr(model, name) is not None:
             yield (name,), f"{name}: {sums}. Leave {name} out"
     if private is not None and private.clip == "automatic":
@@ -44,11 +47,13 @@ def _clipping(model: Train, private: Privacy) -> Iterator[Fault]:
         yield ("privacy", "adapt"), message
     elif not private.adapt.smallest <= private.clip <= private.adapt.largest:
         ends = f"{private.adapt.smallest:g} and {private.adapt.largest:g}"
-        yield ("privacy", "clip"), f"the norm at the first step must lie between {ends}; found {private.clip:g}"
+        yield ("privacy", "clip"), f"clip, the norm at the first step, must lie between {ends}; found {private.clip:g}"
     if private.exact:
         message = "exact noise needs one grid for all steps, and adapt changes the norm and so the grid. Use rounded"
         yield ("privacy", "noise"), message
     observing = [name for name in model.accountants if name.partition(":")[0] in OBSERVING]
     if observing:
-        message = f"{observing[0]} compares gradients under one clipping norm, which adapt changes; use pld"
+        message = (
+            f"accountants: {observing[0]} compares gradients under one clipping norm, which adapt changes; use pld"
+        )
         yield ("accountants",), message

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from wpriv.config.field_types import Positive, StrictModel
+from wpriv.config.field_types import Count, Positive, StrictModel, Word
 
 MAX_COPIES = 64
 AVERAGE_PREFIX = "average_"
@@ -69,3 +69,34 @@ class Adapt(StrictModel):
         if self.smallest >= self.largest:
             raise ValueError(f"smallest must be below largest; found {self.smallest:g} and {self.largest:g}")
         return self
+
+
+Patterns = Annotated[
+    list[Word], BeforeValidator(lambda value: [value] if isinstance(value, str) else value), Field(min_length=1)
+]
+"""Names of parameters or layers, in which ``*`` stands for any characters; one word is a list of one."""
+
+
+class Weights(StrictModel):
+    """A file of weights from which a network begins, which are taken as public."""
+
+    file: Word = Field(description="a file in the safetensors format, or a state_dict or model.pt of torch")
+    sha256: Word | None = Field(None, description="the digest of the file; another file is refused")
+    skip: Patterns | None = Field(
+        None, description="parameters that begin at random all the same, such as those of a new last layer: head.*"
+    )
+
+
+def _weights(value: Any) -> Any:
+    return {"file": value} if isinstance(value, str) else value
+
+
+Init = Annotated[Weights | None, BeforeValidator(_weights, json_schema_input_type=Weights | str)]
+
+
+class LowRank(StrictModel):
+    """Low-rank adaptation: linear layers are frozen, and a product of two small matrices is trained beside each."""
+
+    rank: Count = Field(description="the smaller dimension of both matrices")
+    alpha: Positive | None = Field(None, description="the product is multiplied by alpha / rank; by default by 1")
+    layers: Patterns = Field(default=["*"], description="the linear layers that are adapted, by name")

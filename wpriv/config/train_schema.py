@@ -22,7 +22,7 @@ from wpriv.config.field_types import (
     Word,
     as_list,
 )
-from wpriv.config.technique_schema import Adapt, Augment, Average
+from wpriv.config.technique_schema import Adapt, Augment, Average, Init, LowRank, Patterns
 
 
 class DataSet(OwnCode):
@@ -250,6 +250,14 @@ class Train(StrictModel):
     model: OwnCode = Field(description="the network")
     options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
     privacy: NoPrivacy
+    init: Init = Field(
+        None,
+        description="a file of weights from which the network begins: its path, or a mapping. They count as public",
+    )
+    freeze: Patterns | None = Field(None, description="parameters that are not trained, by name, such as features.*")
+    lora: LowRank | None = Field(
+        None, description="train low-rank changes of linear layers in the place of their weights"
+    )
     optimizer: Optimizer = Field(description="how noisy gradients change the weights")
     augment: Augment | None = Field(
         None, description="average each record's gradient over randomly changed copies of its image before clipping"

@@ -57,7 +57,7 @@ class AdaptiveNorm:
             gradient = aggregate(indices, self.norm)
             count, _, over = gradient.diagnostics
             # the bits of the records that are not clipped are 1: their sum, less 1/2 for each record
-            bits = count / 2 - over
+            bits = (count / 2 - over).double()
             like = gradient.total.parts[0]
             part = (2 * self.share * self.norm * bits).to(like.dtype).reshape(1)
             total = gradient.total

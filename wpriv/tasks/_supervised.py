@@ -49,11 +49,12 @@ def build_job(
     import numpy as np
     import torch
 
-    from wpriv.engine import adaptive_norm, batch_gradient, copied_records, distance_observer, memory
+    from wpriv.engine import adaptive_norm, batch_gradient, copied_records, distance_observer, fine_tuning, memory
     from wpriv.engine.clipping import clip
     from wpriv.engine.job import Job
 
     private, (inputs, targets) = recipe.privacy, train
+    model = fine_tuning.prepared(model, recipe)
     _check_fit(model, loss, inputs, targets, vocabulary)
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch omits it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,12 @@ class OwnTraining:
 
     def with_weights(self, folder: Path, device: str) -> Any:
         """Return the network with the weights of a finished training, in evaluation mode."""
-        from wpriv.engine import launch
+        from wpriv.engine import fine_tuning, launch
         from wpriv.engine.training_state import inherit
 
         target = launch.device_of(device)
+        assert self.recipe.training is not None
+        fine_tuning.adapted(self.model, self.recipe.training.lora)
         inherit(self.model.to(target), folder, target)
         return self.model.eval()
 
@@ -126,6 +128,8 @@ def options_of(
     seed: int | None = None,
     augment: Mapping[str, Any] | None = None,
     average: Mapping[str, Any] | None = None,
+    freeze: str | Sequence[str] | None = None,
+    lora: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> dict[str, Any]:
     """Return the keys of a recipe from the keyword arguments of ``wpriv.train``.
@@ -162,6 +166,8 @@ def options_of(
         "seed": seed,
         "augment": augment,
         "average": average,
+        "freeze": freeze if freeze is None or isinstance(freeze, str) else list(freeze),
+        "lora": lora,
     }
 
 

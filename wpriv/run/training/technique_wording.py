@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from wpriv.config.train_schema import Train
@@ -21,6 +22,24 @@ ADAPTED = (
     "the clipping norms: each is computed from the counts of the steps before it, which are released with noise in the "
     "same releases as the gradients and are part of the same figures"
 )
+
+
+INITIAL = (
+    "the weights that the training began from, {source}, which are taken as public: nothing here covers what they show "
+    "of the records that they were trained on, and those must not be the records of this training"
+)
+
+
+def not_covered(train: Train) -> list[str]:
+    """Return the statement's lines on what a training began from."""
+    if train.init is not None:
+        digest = f" (SHA-256 {train.init.sha256})" if train.init.sha256 is not None else ""
+        return [INITIAL.format(source=f"those in {Path(train.init.file).name}{digest}")]
+    return [INITIAL.format(source="those of the network that the calling program gave")] if _is_given(train) else []
+
+
+def _is_given(train: Train) -> bool:
+    return train.model.name == "given"
 
 
 def clipping(plan: Plan) -> dict[str, Any]:

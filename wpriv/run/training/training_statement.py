@@ -200,7 +200,7 @@ def _guaranteed(
             *noise_wording.covered(private),
             *release.covered,
         ],
-        "not_covered": [*NOT_COVERED, *release.not_covered, *observed],
+        "not_covered": [*NOT_COVERED, *technique_wording.not_covered(plan.train), *release.not_covered, *observed],
         "not_assessed": [*noise_wording.not_assessed(private), *NOT_ASSESSED, buffers],
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(line for row in rows for line in row.warnings)])),
     }
