@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from wpriv.config.field_types import Count, Positive, StrictModel, Word
 
 MAX_COPIES = 64
+STABILITY = 0.01
+"""The stability constant of automatic clipping in Bu et al. (2023)."""
 AVERAGE_PREFIX = "average_"
 """Before the names of figures that are measured with the averaged weights."""
 

@@ -22,7 +22,7 @@ from wpriv.config.field_types import (
     Word,
     as_list,
 )
-from wpriv.config.technique_schema import Adapt, Augment, Average, Init, LowRank, Patterns
+from wpriv.config.technique_schema import STABILITY, Adapt, Augment, Average, Init, LowRank, Patterns
 
 
 class DataSet(OwnCode):
@@ -91,7 +91,7 @@ class Privacy(StrictModel):
         "its norm plus stability; or batch-mean",
     )
     stability: Positive | None = Field(
-        None, description="with clip: automatic, the number that is added to each norm (default 0.01)"
+        None, description=f"with clip: automatic, the number that is added to each norm (default {STABILITY:g})"
     )
     adapt: Adapt | None = Field(
         None, description="let the clipping norm follow a quantile of the gradients' norms, from clip on"

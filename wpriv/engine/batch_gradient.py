@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from wpriv.config.technique_schema import STABILITY
 from wpriv.config.train_schema import Privacy
 from wpriv.engine import exact_sums
 from wpriv.engine.clipping.clip import clipped_sum, method_of
-from wpriv.engine.clipping.defaults import STABILITY
-from wpriv.engine.clipping.scaling import Automatic, Scaling
+from wpriv.engine.clipping.scale_factors import Automatic, Scaling
 from wpriv.engine.release import Bounded
 from wpriv.engine.sampler import Indices, chunks
 from wpriv.errors import UsageError

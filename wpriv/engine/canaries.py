@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from wpriv.engine import batch_gradient
 from wpriv.engine.batch_gradient import BatchGradient
-from wpriv.engine.clipping.scaling import Automatic, Scaling, bound
+from wpriv.engine.clipping.scale_factors import Automatic, Scaling, bound
 from wpriv.engine.job import Job
 from wpriv.engine.loop import Engine
 from wpriv.engine.sampler import Indices

@@ -31,9 +31,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from wpriv.engine.clipping import scaling
+from wpriv.engine.clipping import scale_factors
 from wpriv.engine.clipping.common import Loss, losses_of
-from wpriv.engine.clipping.scaling import Scaling
+from wpriv.engine.clipping.scale_factors import Scaling
 from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
 
@@ -58,7 +58,7 @@ class ExactSum:
     """
 
     def __init__(self, like: Sequence[Tensor], norm: Scaling):
-        self.like, self.norm, self.bound = like, norm, scaling.bound(norm)
+        self.like, self.norm, self.bound = like, norm, scale_factors.bound(norm)
         self.grid = grid_of(self.bound)
         count = sum(part.numel() for part in like)
         self.slack = (count + SLACK) * 2.0**-52
@@ -76,7 +76,7 @@ class ExactSum:
             raise UsageError(f"noise: exact sums up to {MAX_RECORDS} records per step; use a smaller batch")
         vector = torch.cat([part.detach().reshape(-1) for part in parts]).double()
         length = vector.square().sum().sqrt()
-        factor = scaling.factors(length * (1 + self.slack), self.norm)
+        factor = scale_factors.factors(length * (1 + self.slack), self.norm)
         # division by a power of two is exact
         self.flat += vector.mul_(factor / self.grid).trunc_()
         return length

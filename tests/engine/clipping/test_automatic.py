@@ -14,7 +14,7 @@ from tests.engine.models import EXAMPLES, case, cross_entropy
 from wpriv.config.train_schema import Privacy
 from wpriv.engine.batch_gradient import scaling_of
 from wpriv.engine.clipping.clip import clipped_sum
-from wpriv.engine.clipping.scaling import Automatic, factors
+from wpriv.engine.clipping.scale_factors import Automatic, factors
 from wpriv.errors import UsageError
 
 

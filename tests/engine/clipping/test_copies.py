@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.engine.models import CLASSES, EXAMPLES, MODELS, cross_entropy
 from wpriv.engine.clipping.clip import choose, clipped_sum
 from wpriv.engine.clipping.copies import Copies, mean_loss
-from wpriv.engine.clipping.scaling import Automatic, Scaling
+from wpriv.engine.clipping.scale_factors import Automatic, Scaling
 from wpriv.errors import Unsupported, UsageError
 
 COPIES = 3

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from wpriv.config.train_schema import Privacy
 from wpriv.engine.clipping.choose_method import METHODS, method_for
 from wpriv.engine.clipping.common import Loss, total
-from wpriv.engine.clipping.scaling import Scaling, bound
+from wpriv.engine.clipping.scale_factors import Scaling, bound
 from wpriv.engine.exact_sums import ExactSum, sum_of_gradients
 from wpriv.engine.model_checks.validate_model import check
 from wpriv.engine.release import Bounded

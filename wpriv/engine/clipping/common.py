@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from wpriv.engine.clipping import scaling
-from wpriv.engine.clipping.scaling import Scaling
+from wpriv.engine.clipping import scale_factors
+from wpriv.engine.clipping.scale_factors import Scaling
 from wpriv.errors import UsageError
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -65,5 +65,5 @@ def clip_factors(squares: dict[str, Tensor], norm: Scaling, weights: Tensor | No
     """
     length = total(squares).sqrt()
     slack = 63 * torch.finfo(length.dtype).eps + roughness(length.dtype)
-    factors = scaling.factors(length * (1 + slack), norm)
+    factors = scale_factors.factors(length * (1 + slack), norm)
     return factors if weights is None else factors * weights.to(factors.dtype)

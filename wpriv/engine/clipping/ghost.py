@@ -19,7 +19,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from wpriv.engine.clipping.common import Loss, Summed, clip_factors, losses_of
 from wpriv.engine.clipping.copies import count_of, shares_of_sums
 from wpriv.engine.clipping.layer_rules import RULES, Share
-from wpriv.engine.clipping.scaling import Scaling
+from wpriv.engine.clipping.scale_factors import Scaling
 from wpriv.errors import Unsupported
 
 INSTEAD = "use the clipping method 'vmap'"

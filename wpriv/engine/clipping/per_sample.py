@@ -10,7 +10,7 @@ from torch.func import functional_call, grad_and_value
 from torch.func import vmap as batched
 
 from wpriv.engine.clipping.common import Loss, Summed, clip_factors, losses_of
-from wpriv.engine.clipping.scaling import Scaling
+from wpriv.engine.clipping.scale_factors import Scaling
 from wpriv.errors import Unsupported
 
 MAX_VALUES = 2**26

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from wpriv.config.technique_schema import STABILITY
 from wpriv.config.train_schema import Train
-from wpriv.engine.clipping.defaults import STABILITY
 from wpriv.numerics.count_noise import default_count_noise, gradient_multiplier
 from wpriv.run.training.plan import Plan
 

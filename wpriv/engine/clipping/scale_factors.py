@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from wpriv.engine.clipping.defaults import STABILITY
+from wpriv.config.technique_schema import STABILITY
 from wpriv.errors import UsageError
 
 
