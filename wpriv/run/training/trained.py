@@ -74,7 +74,8 @@ class Trained:
     def results(self) -> list[Row]:
         """Return the last metrics and the noise, once for each guarantee; the last metrics alone without privacy."""
         row = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
-        if self.plan.release is not None:
+        adapted = self.plan.private is not None and self.plan.private.adapt is not None
+        if self.plan.release is not None and not adapted:
             row["noise"] = self.plan.multiplier * self.plan.release.sensitivity
         return [{**row, **_bounds(guarantee)} for guarantee in self.guarantees] or [self.metrics[-1]]
 
