@@ -49,7 +49,10 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
                 "guess": estimate,
                 "time": None if duration is None else duration.as_dict(),
                 "folder": str(folder.path),
-                "files": [str(folder.path / name) for name in file_names.of_training(plan.train.task)],
+                "files": [
+                    str(folder.path / name)
+                    for name in file_names.of_training(plan.train.task, averaged=plan.train.average is not None)
+                ],
                 "notes": list(plan.notes),
                 "warnings": warnings,
             }
@@ -65,7 +68,8 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
     for note in plan.notes:
         output.emit(f"read as: {note}")
     output.emit(_cost_line(duration, estimate, plan))
-    output.emit(f"writes: {folder.path}{os.sep} {', '.join(file_names.of_training(plan.train.task))}")
+    names = file_names.of_training(plan.train.task, averaged=plan.train.average is not None)
+    output.emit(f"writes: {folder.path}{os.sep} {', '.join(names)}")
     for line in warnings:
         output.say("warning", line)
 
@@ -125,7 +129,8 @@ def print_training(trained: Trained, as_json: bool) -> None:
     output.say("wrote", f"{trained.out}{os.sep} {', '.join(path.name for path in trained.files)}")
     path = json.dumps(str(trained.out / file_names.MODEL), ensure_ascii=False)
     load = f'torch.load({path}, weights_only=True)["weights"]'
-    output.say("note", f"the weights of {trained.plan.train.model.name}: {load}, a state_dict")
+    average = "; their average is the entry 'average'" if trained.plan.train.average is not None else ""
+    output.say("note", f"the weights of {trained.plan.train.model.name}: {load}, a state_dict{average}")
 
 
 def print_sweep(result: SweepResult, as_json: bool) -> None:
@@ -165,7 +170,8 @@ def _print_privacy(plan: Plan, rows: list[dict[str, Any]]) -> None:
     eps = plan.eps()
     cost = "no finite eps" if eps is None else f"eps = {text(eps, up=True)}"
     output.emit(f"privacy: {cost} at delta = {private.delta:g} after the last step, {plan.adjacency} neighbours")
-    clip = "batch-mean" if private.clip == "batch-mean" else f"{plan.release.clip:g}"
+    clip = private.clip if isinstance(private.clip, str) else f"{plan.release.clip:g}"
+    clip += " at first" if private.adapt is not None else ""
     multiplier = f"multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity)"
     output.emit(f"noise: {multiplier}, clipping {clip}")
     body = []

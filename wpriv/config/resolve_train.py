@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from wpriv.config.document import Document
+from wpriv.config.technique_schema import AVERAGE_PREFIX
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
@@ -41,7 +43,24 @@ def resolve(document: Document, *, quick: bool = False, folder: Path | None = No
     data |= {key: _located(data[key], folder) for key in OWN_CODE if _names_code(data.get(key))}
     if isinstance(data.get("data"), dict) and folder is not None:
         data["data"] = {key: _beside(key, value, folder) for key, value in data["data"].items()}
+    if data.get("init") is not None:
+        data["init"] = _with_digest(data["init"], folder)
     return Document(document.name, document.lines, data, document.keys, document.values)
+
+
+def _with_digest(init: Any, folder: Path | None) -> Any:
+    """A file of weights with its path as found beside the recipe, and with its digest if it can be read."""
+    entry = {"file": init} if isinstance(init, str) else init
+    if not isinstance(entry, dict) or not isinstance(entry.get("file"), str) or "\0" in entry["file"]:
+        return init
+    path = Path(entry["file"])
+    if folder is not None and (folder / path).is_file():
+        path = (folder / path).resolve()
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return init
+    return {"sha256": digest, **entry, "file": str(path)}
 
 
 def _beside(key: str, value: Any, folder: Path) -> Any:
@@ -122,9 +141,21 @@ def essence(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in COSMETIC}
 
 
-def results(task: str) -> tuple[str, ...]:
-    """Return the columns of numbers that a task measures; none where there is no such task."""
-    if task not in registry.names("tasks"):
+def results(model: Train) -> tuple[str, ...]:
+    """Return the columns of numbers that a training measures; none where there is no such task."""
+    if model.task not in registry.names("tasks"):
         return ()
-    columns: tuple[str, ...] = registry.load("tasks", task).TASK.results
-    return columns
+    columns: tuple[str, ...] = registry.load("tasks", model.task).TASK.results
+    adapted = ("clip_norm",) if model.privacy is not None and model.privacy.adapt is not None else ()
+    return (*columns, *_averaged(model, columns), *adapted)
+
+
+def test_metrics(model: Train) -> tuple[str, ...]:
+    """Return the columns that a training computes from its weights and test records alone."""
+    columns: tuple[str, ...] = registry.load("tasks", model.task).TASK.test_metrics
+    return (*columns, *_averaged(model, columns))
+
+
+def _averaged(model: Train, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that are measured with averaged weights as well."""
+    return () if model.average is None else tuple(AVERAGE_PREFIX + column for column in columns)

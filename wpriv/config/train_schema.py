@@ -22,6 +22,7 @@ from wpriv.config.field_types import (
     Word,
     as_list,
 )
+from wpriv.config.technique_schema import STABILITY, Adapt, Augment, Average, Init, LowRank, Patterns
 
 
 class DataSet(OwnCode):
@@ -51,15 +52,15 @@ class DataSet(OwnCode):
 
 
 def _clip(value: Any) -> Any:
-    if value == "batch-mean" or (type(value) in (int, float) and 0 < value < float("inf")):
+    if value in ("batch-mean", "automatic") or (type(value) in (int, float) and 0 < value < float("inf")):
         return value
-    raise ValueError("must be a number above 0 (the norm of one example's gradient), or batch-mean")
+    raise ValueError("must be a number above 0 (the norm of one example's gradient), automatic, or batch-mean")
 
 
 Clip = Annotated[
     Any,
     BeforeValidator(_clip),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "batch-mean"}]}),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"enum": ["automatic", "batch-mean"]}]}),
 ]
 
 
@@ -84,7 +85,17 @@ class Privacy(StrictModel):
         None, description="neighbouring relation; left out, it follows from the sampling and the task"
     )
     group: Count = Field(1, description="largest number of records of one person, who is protected as a whole")
-    clip: Clip = Field(1.0, description="l2 norm to which each example's gradient is clipped, or batch-mean")
+    clip: Clip = Field(
+        1.0,
+        description="l2 norm to which each example's gradient is clipped; automatic, which divides each gradient by "
+        "its norm plus stability; or batch-mean",
+    )
+    stability: Positive | None = Field(
+        None, description=f"with clip: automatic, the number that is added to each norm (default {STABILITY:g})"
+    )
+    adapt: Adapt | None = Field(
+        None, description="let the clipping norm follow a quantile of the gradients' norms, from clip on"
+    )
     norm: Positive = Field(
         1.0, description="with clip: batch-mean, the norm to which the mean gradient of a batch is clipped"
     )
@@ -115,6 +126,13 @@ class Privacy(StrictModel):
         return value
 
     @property
+    def bound(self) -> float:
+        """The norm that no clipped gradient exceeds (at the first step, where it is adapted); 1 if automatic."""
+        if self.clip == "batch-mean":
+            return self.norm
+        return 1.0 if self.clip == "automatic" else float(self.clip)
+
+    @property
     def exact(self) -> bool:
         """Tell whether sums and noise have no floating-point error."""
         return self.noise == "exact"
@@ -123,17 +141,24 @@ class Privacy(StrictModel):
 class Optimizer(StrictModel):
     """Plain SGD or Adam on the noisy gradients."""
 
-    name: Literal["sgd", "adam"] = Field("sgd", description="stochastic gradient descent, or Adam")
+    name: Literal["sgd", "adam", "adamw"] = Field(
+        "sgd", description="stochastic gradient descent, Adam, or Adam with decoupled weight decay"
+    )
     lr: Positive = Field(description="learning rate")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="of sgd")
     nesterov: bool = Field(False, description="Nesterov's form of the momentum of sgd")
     betas: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(
-        default=[0.9, 0.999], description="decay of the two averages of adam"
+        default=[0.9, 0.999], description="decay of the two averages of adam and adamw"
     )
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.0, description="multiple of the weights that is added to their gradient"
+        0.0,
+        description="multiple of the weights that is added to their gradient; with adamw, share of the weights that "
+        "each step takes away, times lr",
     )
-    decay: Literal["none", "linear", "cosine"] = Field("none", description="how lr falls to 0 over the run")
+    decay: Literal["none", "linear", "cosine"] = Field(
+        "none", description="how lr falls to 0 over the run, or after the warm-up"
+    )
+    warmup: Count | None = Field(None, description="number of first steps over which lr rises linearly to its value")
 
 
 def _no_privacy(value: Any) -> Any:
@@ -225,7 +250,21 @@ class Train(StrictModel):
     model: OwnCode = Field(description="the network")
     options: dict[str, Any] = Field(default_factory=dict, description="options of the task")
     privacy: NoPrivacy
+    init: Init = Field(
+        None,
+        description="a file of weights from which the network begins: its path, or a mapping. They count as public",
+    )
+    freeze: Patterns | None = Field(None, description="parameters that are not trained, by name, such as features.*")
+    lora: LowRank | None = Field(
+        None, description="train low-rank changes of linear layers in the place of their weights"
+    )
     optimizer: Optimizer = Field(description="how noisy gradients change the weights")
+    augment: Augment | None = Field(
+        None, description="average each record's gradient over randomly changed copies of its image before clipping"
+    )
+    average: Average | None = Field(
+        None, description="measure and release an exponential moving average of the weights as well"
+    )
     batch: Count | None = Field(
         None,
         description="records of a step, on average under Poisson sampling and random allocation (a pass then has "

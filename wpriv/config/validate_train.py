@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wpriv.config import resolve_train, validate_tune
+from wpriv.config import resolve_train, technique_rules, validate_tune
 from wpriv.config.diagnostics import abbreviate, form_diagnostics, unknown_name, unknown_parameter
 from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.field_types import OwnCode
@@ -30,7 +30,7 @@ def diagnostics(resolved: Resolved) -> list[Diagnostic]:
     if resolved.quick and (form := form_diagnostics(part, Train)):
         return [part.diagnostic(("quick",), f"in a quick run: {each.text}") for each in form]
     model = Train.model_validate(part.data)
-    columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *resolve_train.results(model.task))
+    columns = (*BOUND_COLUMNS, "sigma", "noise", "n", *resolve_train.results(model))
     labels = {"accountant", *(axis.over for axis in model.sweep or [])}
     return [
         *_combinations(part, model),
@@ -56,7 +56,7 @@ def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:
         yield part.diagnostic(("tune",), message, at_key=True)
     if model.task not in registry.names("tasks"):
         return
-    scores = registry.load("tasks", model.task).TASK.test_metrics
+    scores = resolve_train.test_metrics(model)
     if model.tune.score.column not in scores:
         known = f"Its scores: {', '.join(scores)}" if scores else "It has no such column, so that it cannot be tuned"
         message = (
@@ -137,6 +137,7 @@ def _task(part: Document, model: Train, *, plugins_known: bool) -> list[Diagnost
     task = registry.load("tasks", model.task).TASK
     options = Document(part.name, part.lines, {"options": model.options}, part.keys, part.values)
     result = form_diagnostics(options, task.options, ("options",))
+    result += [part.diagnostic(path, message, at_key=True) for path, message in technique_rules.faults(model, task)]
     if not result and plugins_known:
         result = [part.diagnostic(path, message) for path, message in task.validate(model)]
     if not result and model.privacy is not None and model.privacy.exact and not task.supports_exact_noise(model):

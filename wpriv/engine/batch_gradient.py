@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from wpriv.config.technique_schema import STABILITY
 from wpriv.config.train_schema import Privacy
 from wpriv.engine import exact_sums
 from wpriv.engine.clipping.clip import clipped_sum, method_of
+from wpriv.engine.clipping.scale_factors import Automatic, Scaling
 from wpriv.engine.release import Bounded
 from wpriv.engine.sampler import Indices, chunks
 from wpriv.errors import UsageError
@@ -88,12 +90,26 @@ def make_aggregator(
     return functools.partial(
         per_example,
         batches,
-        norm=float(private.clip),
+        norm=scaling_of(private),
         adjacency=adjacency,
         divisor=float(batch),
         method=method or method_of(private),
         exact=private.exact,
     )
+
+
+def at_norm(
+    batches: Batches, private: Privacy, adjacency: str, batch: float, method: str, indices: Indices, norm: float
+) -> BatchGradient:
+    """Return the sum of a step with a clipping norm of that step, where the recipe adapts it."""
+    return make_aggregator(batches, private.model_copy(update={"clip": norm}), adjacency, batch, method)(indices)
+
+
+def scaling_of(private: Privacy) -> Scaling:
+    """Return how the gradients of single records are clipped."""
+    if private.clip == "automatic":
+        return Automatic(private.stability or STABILITY)
+    return float(private.clip)
 
 
 def joined(parts: list[Bounded]) -> Bounded:
@@ -113,13 +129,13 @@ def per_example(
     batches: Batches,
     indices: Indices,
     *,
-    norm: float,
+    norm: Scaling,
     adjacency: str,
     divisor: float,
     method: str = "auto",
     exact: bool = False,
 ) -> BatchGradient:
-    """Sum the records' gradients, each clipped to ``norm``.
+    """Sum the records' gradients, each clipped to ``norm`` or by automatic clipping.
 
     The divisor is the expected batch, which does not depend on the draw.
 
@@ -138,7 +154,8 @@ def per_example(
         )
         parts.append(clipped.total)
         losses = clipped.losses.detach()
-        diagnostics.append(torch.stack([losses.new_tensor(len(chunk)), losses.sum(), (clipped.norms > norm).sum()]))
+        over = losses.new_tensor(math.nan) if isinstance(norm, Automatic) else (clipped.norms > norm).sum()
+        diagnostics.append(torch.stack([losses.new_tensor(len(chunk)), losses.sum(), over]))
     # the diagnostics stay on the device: reading them at every step would stall it
     return BatchGradient(joined(parts), divisor, torch.stack(diagnostics).sum(dim=0))
 
@@ -175,7 +192,7 @@ def clip(parts: list[Tensor], norm: float) -> list[Tensor]:
     return [part * factor for part in parts]
 
 
-def single_distances(batches: Batches, indices: Indices, *, norm: float, adjacency: str) -> Tensor:
+def single_distances(batches: Batches, indices: Indices, *, norm: Scaling, adjacency: str) -> Tensor:
     """Return [pairs] distances between the clipped sums that lack one or another of some records.
 
     They are the distances between the records' clipped gradients.

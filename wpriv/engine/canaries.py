@@ -18,13 +18,14 @@ from torch import Tensor, nn
 
 from wpriv.engine import batch_gradient
 from wpriv.engine.batch_gradient import BatchGradient
+from wpriv.engine.clipping.scale_factors import Automatic, Scaling, bound
 from wpriv.engine.job import Job
 from wpriv.engine.loop import Engine
 from wpriv.engine.sampler import Indices
 from wpriv.errors import Unsupported, UsageError
 
 LENGTH = 10.0
-"""Length of a canary's gradient before clipping, in clipping norms."""
+"""Length of a canary's gradient before clipping to a norm, in clipping norms."""
 IDLE = 500
 """The largest number of coordinates without a canary that are observed, which show the noise alone."""
 
@@ -54,7 +55,7 @@ class Canaries:
         count: of canaries; ``fewer`` allows for as many as the model has weights.
         absent: what a canary that does not take part adds in its place, as a multiple of its gradient: 0, or -1 where
             neighbours replace one record by another.
-        norm: the clipping norm. exact: sums without floating-point error.
+        norm: the clipping norm, or automatic clipping. exact: sums without floating-point error.
         subtract: whether the other records' sum is subtracted from what is observed, see docs/theory/audits.md.
         generator: of the coins and of the canaries' coordinates.
         coins: [m] whether each canary takes part; drawn by ``insert``. steps: the observations.
@@ -64,7 +65,7 @@ class Canaries:
     count: int
     fewer: bool
     absent: float
-    norm: float
+    norm: Scaling
     exact: bool
     subtract: bool
     generator: np.random.Generator
@@ -96,7 +97,7 @@ class Canaries:
     ) -> Callable[[Indices], BatchGradient]:
         """Return the aggregation of records and canaries."""
         batches = batch_gradient.Batches(
-            Coordinates(model, LENGTH * self.norm), lambda outputs, signs: outputs * signs, self._fetch, len(self.coins)
+            Coordinates(model, _length(self.norm)), lambda outputs, signs: outputs * signs, self._fetch, len(self.coins)
         )
 
         def both(indices: Indices) -> BatchGradient:
@@ -134,7 +135,7 @@ class Canaries:
         def observe(optimizer: Any, arguments: Any, keywords: Any) -> None:
             noisy = self._observed([weight.grad for weight in engine.weights if weight.grad is not None])
             sums = noisy * self._divisor
-            self.steps.append(((sums if self._others is None else sums - self._others) / self.norm).cpu())
+            self.steps.append(((sums if self._others is None else sums - self._others) / bound(self.norm)).cpu())
 
         for optimizer in engine.optimizers.values():
             optimizer.register_step_pre_hook(observe)
@@ -143,6 +144,11 @@ class Canaries:
         """Return the noisy sums along each canary [steps, m], and along other coordinates, in clipping norms."""
         sums = torch.stack(self.steps).numpy()
         return sums[:, : len(self.coins)], sums[:, len(self.coins) :]
+
+
+def _length(norm: Scaling) -> float:
+    """Return the length of a canary's gradient: by automatic clipping it keeps 0.999 of the largest share."""
+    return 999 * norm.stability if isinstance(norm, Automatic) else LENGTH * norm
 
 
 def _flat(parts: Any) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wpriv.config.field_types import PluginRef
 from wpriv.errors import UsageError
@@ -81,6 +81,11 @@ def estimate(
     seconds = START_SECONDS + steps * (STEP_SECONDS + batch * per_record + cost.weights / WEIGHTS)
     memory = min(batch, limit) * OVERHEAD * 4 * cost.kept + 5 * 4 * cost.weights
     return CostEstimate(cost, seconds, PROGRAM_BYTES + data + memory, min(batch, limit))
+
+
+def of_copies(cost: ModelCost, copies: int) -> ModelCost:
+    """Return the cost of a record that passes through the model in several copies."""
+    return replace(cost, products=copies * cost.products, kept=copies * cost.kept)
 
 
 def largest_batch(kept: float, weights: int, budget: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from wpriv.config.train_schema import Privacy, Train
-from wpriv.engine.batch_gradient import Batches, left_out_distances, single_distances
+from wpriv.engine.batch_gradient import Batches, left_out_distances, scaling_of, single_distances
 from wpriv.engine.sampler import Indices
 from wpriv.errors import UsageError
 
@@ -44,7 +44,7 @@ def _left_out(batches: Batches, private: Privacy, indices: Indices, mask: list[T
 
 def _singles(batches: Batches, private: Privacy, adjacency: str, indices: Indices, mask: list[Tensor]) -> Tensor:
     chosen = indices[_evenly_spaced(len(indices), private.pairs)]
-    return single_distances(batches, chosen, norm=float(private.clip), adjacency=adjacency)
+    return single_distances(batches, chosen, norm=scaling_of(private), adjacency=adjacency)
 
 
 def _evenly_spaced(size: int, count: int) -> Indices:

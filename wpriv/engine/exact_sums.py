@@ -10,7 +10,8 @@ record differently in a batch of another size. Here none of these errors remains
 - That gradient g, in floating point, is taken as it is. Its norm is computed in float64, where each square of a float32
   is exact and a sum of d of them, in any order, has a relative error of at most d 2^-53; ``SLACK`` more covers the
   root, the quotient and the products.
-- f g, with f = min(1, C / (|g| (1 + slack))), is rounded towards zero to multiples of the grid: its norm is at most C.
+- f g, with f = min(1, C / (|g| (1 + slack))), or by automatic clipping 1 / (|g| (1 + slack) + stability) with C = 1,
+  is rounded towards zero to multiples of the grid: its norm is at most C.
 - Multiples of the grid are added without rounding in float64, in any order, while they stay below 2^53 of it.
 
 So the sum is an exact function of the records. It changes by at most C when one is added or removed, and by at most
@@ -30,7 +31,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from wpriv.engine.clipping import scale_factors
 from wpriv.engine.clipping.common import Loss, losses_of
+from wpriv.engine.clipping.scale_factors import Scaling
 from wpriv.engine.release import Bounded
 from wpriv.errors import UsageError
 
@@ -50,11 +53,13 @@ class ExactSum:
     """The exact sum of vectors, each given in parts and clipped to ``norm`` when it is added.
 
     Args:
-        like: tensors with the shapes, device and precision of the parts of a release. norm: C > 0.
+        like: tensors with the shapes, device and precision of the parts of a release.
+        norm: C > 0, or automatic clipping, whose C is 1.
     """
 
-    def __init__(self, like: Sequence[Tensor], norm: float):
-        self.like, self.norm, self.grid = like, norm, grid_of(norm)
+    def __init__(self, like: Sequence[Tensor], norm: Scaling):
+        self.like, self.norm, self.bound = like, norm, scale_factors.bound(norm)
+        self.grid = grid_of(self.bound)
         count = sum(part.numel() for part in like)
         self.slack = (count + SLACK) * 2.0**-52
         self.flat = torch.zeros(count, dtype=torch.float64, device=like[0].device)
@@ -71,21 +76,21 @@ class ExactSum:
             raise UsageError(f"noise: exact sums up to {MAX_RECORDS} records per step; use a smaller batch")
         vector = torch.cat([part.detach().reshape(-1) for part in parts]).double()
         length = vector.square().sum().sqrt()
-        factor = (self.norm / (length * (1 + self.slack))).clamp(max=1.0)
+        factor = scale_factors.factors(length * (1 + self.slack), self.norm)
         # division by a power of two is exact
         self.flat += vector.mul_(factor / self.grid).trunc_()
         return length
 
     def bounded(self, adjacency: str) -> Bounded:
         """Return the sum so far with its sensitivity: C under add-remove, otherwise 2 C."""
-        sensitivity = self.norm if adjacency == "add-remove" else 2 * self.norm
+        sensitivity = self.bound if adjacency == "add-remove" else 2 * self.bound
         flat = torch.split(self.flat * self.grid, [part.numel() for part in self.like])
         parts = [part.view(like.shape) for part, like in zip(flat, self.like, strict=True)]
         return Bounded(parts, sensitivity, adjacency, self.grid, self.like[0].dtype)
 
 
 def sum_of_gradients(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None = None
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None = None
 ) -> tuple[ExactSum, Tensor, Tensor]:
     """Return the exact sum of the records' clipped gradients, their norms [B] before clipping, and their losses [B].
 

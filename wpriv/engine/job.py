@@ -10,9 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from wpriv.config.technique_schema import Average
 from wpriv.config.train_schema import Optimizer
 from wpriv.core.process import Step
 from wpriv.core.sampling.kinds import Sampling
+from wpriv.engine.adaptive_norm import AdaptiveNorm
+from wpriv.engine.augmentation import Augmentation
 from wpriv.engine.batch_gradient import BatchGradient, Fetch, Loss
 from wpriv.engine.noise_stream import Noise
 from wpriv.engine.release import Bounded, add_noise
@@ -38,6 +41,7 @@ class Schedule:
         once: only the first step releases something.
         run: the number of the run in its ledger, which a fork increases. every: seconds between checkpoints.
         exact: sums and noise without floating-point error, see ``release.add_noise``.
+        average: the average of the weights that is kept, if any.
     Raises:
         UsageError: sampling or noise differ from those that are accounted for.
     """
@@ -55,6 +59,7 @@ class Schedule:
     run: int = 1
     every: float = 60.0
     exact: bool = False
+    average: Average | None = None
 
     def __post_init__(self) -> None:
         if self.step is None:
@@ -140,6 +145,8 @@ class Job:
         conclude: further figures, or better ones, that are measured once at the end.
         fetch: inputs and targets of the records at some places. with_loss: ``aggregate`` with another loss. Only jobs
             that train on the sum of a loss have them; the loops of callers need them.
+        augmentation: of the records of ``aggregate``; the engine sets its key and its step.
+        adaptive: the clipping norm of ``aggregate``, where it follows the gradients.
     """
 
     model: nn.Module
@@ -154,13 +161,15 @@ class Job:
     conclude: Callable[[], dict[str, float]] | None = None
     fetch: Fetch | None = None
     with_loss: Callable[[Loss], Callable[[Indices], BatchGradient]] | None = None
+    augmentation: Augmentation | None = None
+    adaptive: AdaptiveNorm | None = None
 
 
 def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:
     """Return the optimizer of a recipe for some weights."""
-    if plan.name == "adam":
-        betas = (plan.betas[0], plan.betas[1])
-        return torch.optim.Adam(weights, lr=plan.lr, betas=betas, weight_decay=plan.weight_decay)
+    if plan.name in ("adam", "adamw"):
+        betas, kind = (plan.betas[0], plan.betas[1]), torch.optim.Adam if plan.name == "adam" else torch.optim.AdamW
+        return kind(weights, lr=plan.lr, betas=betas, weight_decay=plan.weight_decay)
     return torch.optim.SGD(
         weights, lr=plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay, nesterov=plan.nesterov
     )

@@ -14,6 +14,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from wpriv.config.technique_schema import AVERAGE_PREFIX
+from wpriv.config.train_schema import Optimizer
 from wpriv.engine import distributed
 from wpriv.engine.job import ReleaseGate
 from wpriv.engine.release import add_noise
@@ -92,9 +94,13 @@ class Engine(TrainingState):
         if self.ledger is not None and plan.step is not None and self._is_release():
             self.ledger.spend(self.steps_done + 1, plan.step)
         self._set_rates()
+        if self.job.augmentation is not None:
+            self.job.augmentation.step = self.steps_done
         run_step = self._gradient_step if self.job.custom_step is None else self._custom_step
         self.diagnostics += run_step(indices)
         self.steps_done += 1
+        if self.average is not None:
+            self.average.update(self.steps_done)
 
     def _is_release(self) -> bool:
         """Return whether the next step releases something."""
@@ -122,10 +128,13 @@ class Engine(TrainingState):
         # one process adds the noise, to the sum of all processes: sums of noisy parts would leave the grid
         total = replace(batch.total, parts=distributed.all_reduce_sum(batch.total.parts))
         diagnostics = distributed.all_reduce_sum([batch.diagnostics])[0]
-        parts = [weight.new_empty(weight.shape) for weight in self.weights]
+        further = batch.total.parts[len(self.weights) :]
+        parts = [part.new_empty(part.shape) for part in (*self.weights, *further)]
         if distributed.is_main():
             parts = add_noise(total, plan.multiplier, self.noise, private=plan.step is not None, exact=plan.exact)
         parts = distributed.broadcast_tensors(parts)
+        if self.job.adaptive is not None:
+            parts = self.job.adaptive.detach(parts)
         torch._foreach_div_(parts, batch.divisor or max(float(diagnostics[0]), 1.0))
         mask = self._mask(parts)
         if mask:
@@ -142,7 +151,7 @@ class Engine(TrainingState):
             optimizer.step()
 
     def _set_rates(self) -> None:
-        factor = _decay(self.schedule.optimizer.decay, self.steps_done / self.schedule.steps)
+        factor = rate_factor(self.schedule.optimizer, self.steps_done, self.schedule.steps)
         for name, optimizer in self.optimizers.items():
             for group, rate in zip(optimizer.param_groups, self.rates[name], strict=True):
                 group["lr"] = rate * factor
@@ -164,12 +173,25 @@ class Engine(TrainingState):
         training = self.job.model.training
         self.job.model.eval()
         figures = self.job.evaluate()
+        if self.job.adaptive is not None:
+            figures["clip_norm"] = self.job.adaptive.norm
         if self.steps_done == self.schedule.steps and self.job.conclude is not None:
             figures |= self.job.conclude()
+        if self.average is not None:
+            with self.average.in_use():
+                figures |= {AVERAGE_PREFIX + name: figure for name, figure in self.job.evaluate().items()}
         self.job.model.train(training)
         return {"epoch": epoch, "step": self.steps_done, **means, **figures}
 
 
-def _decay(kind: str, share: float) -> float:
-    """Return the factor of the learning rate after a share of the steps."""
-    return {"none": 1.0, "linear": 1.0 - share, "cosine": (1 + math.cos(math.pi * share)) / 2}[kind]
+def rate_factor(plan: Optimizer, step: int, steps: int) -> float:
+    """Return the factor of the learning rate in the step that follows ``step`` finished ones, of ``steps`` in all.
+
+    In a warm-up of w steps it rises linearly: 1/w in the first step, 1 in step w. Then it falls as the plan says, from
+    1 to 0 over the other steps.
+    """
+    warmup = min(plan.warmup or 0, steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    share = (step - warmup) / (steps - warmup)
+    return {"none": 1.0, "linear": 1.0 - share, "cosine": (1 + math.cos(math.pi * share)) / 2}[plan.decay]

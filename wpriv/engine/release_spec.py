@@ -96,8 +96,8 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
     mean = private.clip == "batch-mean"
     # sensitivity in units of the clipping norm: of the clipped sum to one record, or of the clipped mean to any batch
     unit = 2.0 if adjacency == "replace-one" or mean else 1.0
-    norm = private.norm if mean else float(private.clip)
-    words = ("the mean gradient of a batch", "the clipped mean") if mean else ("each record's gradient", ReleaseSpec.of)
+    norm = private.bound
+    words = ("the mean gradient of a batch", "the clipped mean") if mean else (_clipped(train), ReleaseSpec.of)
     return ReleaseSpec(
         lambda multiplier: Gauss(multiplier * unit, unit),
         sampling,
@@ -108,6 +108,13 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
         *words,
         persons=not mean,
     )
+
+
+def _clipped(train: Train) -> str:
+    """What is clipped, in words for the statement."""
+    copies = train.augment.copies if train.augment is not None else 1
+    each = "each record's gradient"
+    return each if copies == 1 else f"{each}, the mean over {copies} randomly changed copies of the record"
 
 
 def penalised(train: Train, penalty: Penalty, records: Sequence[tuple[int, int]], **words: object) -> ReleaseSpec:

@@ -14,9 +14,10 @@ from wpriv.engine.job import Job, Schedule, optimizer_of
 from wpriv.engine.ledger import Ledger
 from wpriv.engine.noise_stream import Noise
 from wpriv.engine.sampler import Sampler, sampler
+from wpriv.engine.weight_average import WeightAverage
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import durable_writes
-from wpriv.randomness.seeds import Seeds, sampling_generator, stream_digest
+from wpriv.randomness.seeds import Seeds, augmentation_key, sampling_generator, stream_digest
 
 CHECKPOINT, LEDGER, MODEL, DIAGNOSTICS = "checkpoint.pt", "ledger.jsonl", "model.pt", "diagnostics.pt"
 Row = dict[str, Any]
@@ -63,15 +64,23 @@ class TrainingState:
         self.rows: list[Row] = []
         self.diagnostics = torch.zeros(3, device=device)
         self.distances: list[Tensor] = []
+        if job.augmentation is not None:
+            job.augmentation.key = augmentation_key(seeds)
+        if job.adaptive is not None:
+            job.adaptive.begin(schedule.multiplier, schedule.adjacency)
+        self.average: WeightAverage | None = None
         self.ledger: Ledger | None = None
         if distributed.is_main():
             planned, words = self._releases(schedule.steps), {"adjacency": schedule.adjacency, "stream": self.stream}
             self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words)
-        if resume:
-            self._restore()
+        stored = self._restore() if resume else {}
         if fork:
             self._inherit()
         distributed.broadcast_weights(job.model)
+        if schedule.average is not None:
+            self.average = WeightAverage(schedule.average, self.weights)
+            if resume:
+                self.average.load(stored["average"])
 
     def save(self) -> None:
         """Write a checkpoint of everything; the ledger is forced to disk first."""
@@ -101,11 +110,19 @@ class TrainingState:
             **self._position(),
             "weights": self.job.model.state_dict(),
             "clipping": self.job.method,
+            **self._averaged(),
         }
         checkpoint.save(self.folder / MODEL, model)
         if self.job.save_artifacts is not None:
             self.job.save_artifacts(self.folder)
         durable_writes.remove(self.folder / CHECKPOINT)
+
+    def _averaged(self) -> dict[str, Any]:
+        """Return the ``state_dict`` with the averaged weights, as an entry of the model's file."""
+        if self.average is None:
+            return {}
+        with self.average.in_use():
+            return {"average": {name: value.clone() for name, value in self.job.model.state_dict().items()}}
 
     def _releases(self, steps: int) -> int:
         """Return the number of releases in the first ``steps`` steps."""
@@ -140,9 +157,13 @@ class TrainingState:
             "rows": json.dumps(self.rows),
             "distances": torch.stack(self.distances) if self.distances else torch.zeros(0),
             "device": self.device.type,
+            **({} if self.average is None else {"average": self.average.values}),
+            **({} if self.job.augmentation is None else {"augmentation": self.job.augmentation.key}),
+            **({} if self.job.adaptive is None else {"clip_norm": self.job.adaptive.norm}),
         }
 
-    def _restore(self) -> None:
+    def _restore(self) -> dict[str, Any]:
+        """Continue from the checkpoint, and return its content."""
         stored = self._load_checkpoint()
         self.job.model.load_state_dict(stored["weights"])
         for name, each in self.optimizers.items():
@@ -155,6 +176,10 @@ class TrainingState:
         self.diagnostics, self.steps_done, self.rows = stored["seen"], stored["step"], json.loads(stored["rows"])
         self.distances = list(stored["distances"].cpu())
         self.without_noise, self.stream = stored["clear"], stored["stream"]
+        if self.job.augmentation is not None:
+            self.job.augmentation.key = stored["augmentation"]
+        if self.job.adaptive is not None:
+            self.job.adaptive.norm = stored["clip_norm"]
         if self.ledger is not None:
             self.ledger.stream = self.stream
         self._require_ledger(stored, CHECKPOINT)
@@ -165,13 +190,17 @@ class TrainingState:
                     f"the checkpoint in {self.folder} was changed: its steps are not those of its ledger. "
                     f"Begin again with --fresh"
                 )
+        return stored
 
     def _load_checkpoint(self) -> dict[str, Any]:
         path = self.folder / CHECKPOINT
         stored = checkpoint.load(path, self.device)
         if "sampler" not in stored:
             raise UsageError(f"{path} is a finished model, not a checkpoint. Put the right one back, or use --fork")
-        checkpoint.require(stored, path, checkpoint.METRICS)
+        averaged = {} if self.schedule.average is None else {"average": list}
+        augmented = {} if self.job.augmentation is None else {"augmentation": int}
+        adapted = {} if self.job.adaptive is None else {"clip_norm": float}
+        checkpoint.require(stored, path, checkpoint.METRICS | averaged | augmented | adapted)
         if (stored["identity"], stored["run"]) != (self.identity, self.schedule.run):
             raise UsageError(
                 f"the checkpoint in {self.folder} is of another recipe; give that one, "

@@ -32,6 +32,18 @@ def encode(weights: Mapping[str, Any], header: Mapping[str, str] | None = None) 
         raise Unsupported(f"the format safetensors does not hold these tensors: {str(error)[:160]}") from None
 
 
+def decode(content: bytes) -> dict[str, torch.Tensor]:
+    """Return the tensors in the content of a safetensors file.
+
+    Raises:
+        Unsupported: it is damaged, or in another format.
+    """
+    try:
+        return safetensors.torch.load(content)
+    except SafetensorError as error:
+        raise Unsupported(f"it is no safetensors file: {str(error)[:160]}") from None
+
+
 def _in_order(content: bytes) -> bytes:
     """The content with its metadata in the order of their names, which the library leaves to chance.
 

@@ -7,7 +7,7 @@ from typing import Any
 from wpriv.figures import _draw
 
 # not drawn: positions, and what is computed from training records without noise
-OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped"}
+OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm"}
 
 
 def measured(row: dict[str, Any]) -> list[str]:

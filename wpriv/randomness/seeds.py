@@ -52,5 +52,11 @@ def stream_digest(seeds: Seeds) -> str:
     return hashlib.sha256(b"wpriv.stream" + seeds.noise).hexdigest()[:16]
 
 
+def augmentation_key(seeds: Seeds) -> int:
+    """Return the key of 64 bits from which the random changes of records are drawn; no privacy depends on it."""
+    digest = hashlib.sha256(b"wpriv.augmentation" + seeds.model.to_bytes(8, "little")).digest()
+    return int.from_bytes(digest[:8], "little") >> 1  # as large as the integers of checkpoints
+
+
 def _number(sequence: np.random.SeedSequence, size: int) -> int:
     return int.from_bytes(sequence.generate_state(size // 8, np.uint64).tobytes(), "little")

@@ -61,6 +61,8 @@ class TaskSpec:
         needs_test_records: whether a data set without test records is refused.
         test_metrics: columns of metrics.csv that are computed from the weights and test records alone, so that runs
             may be compared by them (``tune``), and that may be logged.
+        clips_single_records: whether a step sums the clipped gradients of single records of one network, so that the
+            techniques of wpriv/config/technique_schema.py apply (``augment``, ``average``, other ways of clipping).
         accepts_tokens: whether records may be tokens, [N, T] whole numbers; other tasks take them for quantities.
     """
 
@@ -80,6 +82,7 @@ class TaskSpec:
     publishable: Mapping[str, str] = field(default_factory=dict)
     needs_test_records: bool = True
     test_metrics: tuple[str, ...] = ()
+    clips_single_records: bool = False
     accepts_tokens: bool = False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -48,14 +49,16 @@ def build_job(
     import numpy as np
     import torch
 
-    from wpriv.engine import batch_gradient, distance_observer, memory
+    from wpriv.engine import adaptive_norm, batch_gradient, copied_records, distance_observer, fine_tuning, memory
     from wpriv.engine.clipping import clip
     from wpriv.engine.job import Job
 
     private, (inputs, targets) = recipe.privacy, train
+    model = fine_tuning.prepared(model, recipe)
     _check_fit(model, loss, inputs, targets, vocabulary)
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch omits it
+    copied = copied_records.of(recipe.augment, inputs)
 
     def fetch(indices: Any) -> tuple[Tensor, Tensor]:
         rows = torch.from_numpy(indices).to(inputs.device)
@@ -67,25 +70,47 @@ def build_job(
     def evaluate() -> dict[str, float]:
         return _means(model, test, measure)
 
+    batches = copied.batches(batch_gradient.Batches(model, loss, fetch, 1))
     method = ""
     if private is not None and private.clip != "batch-mean":
         # before any record passes through the model
+        empty = copied.empty(inputs)
         method = clip.choose(
-            model, loss, inputs[:0], targets[:0], method=clip.method_of(private), classes=max(classes, 1)
+            batches.model, batches.loss, empty, targets[:0], method=clip.method_of(private), classes=max(classes, 1)
         )
     probe_indices = np.arange(min(2, len(inputs)))
-    physical = recipe.physical or memory.physical_batch(model, loss, fetch, probe_indices, recipe.memory)
-    batches = batch_gradient.Batches(model, loss, fetch, physical)
+    physical = recipe.physical or memory.physical_batch(
+        batches.model, batches.loss, batches.fetch, probe_indices, recipe.memory
+    )
+    batches = replace(batches, physical=physical)
     expected = release_spec.expected_batch(recipe, len(inputs))
-    aggregate = batch_gradient.make_aggregator(batches, private, adjacency, expected, method)
+    adaptive = None
+    if private is not None and private.adapt is not None:
+        adaptive = adaptive_norm.AdaptiveNorm(private.adapt, private.bound, expected)
+
+    def aggregator(of: batch_gradient.Batches, method: str = "") -> Any:
+        if private is None or adaptive is None:
+            return batch_gradient.make_aggregator(of, private, adjacency, expected, method)
+        at_norm = functools.partial(batch_gradient.at_norm, of, private, adjacency, expected, method)
+        return adaptive.attach(at_norm)
+
     observe = distance_observer.make_observer(batches, recipe, adjacency)
 
     def with_loss(other: Callable[[Tensor, Tensor], Tensor]) -> Any:
         # how this loss is clipped is tried anew, at its first batch
-        changed = replace(batches, loss=other)
-        return batch_gradient.make_aggregator(changed, private, adjacency, expected)
+        return aggregator(replace(batches, loss=copied.loss(other)))
 
-    return Job(model, aggregate, evaluate, observe, method=method, fetch=fetch, with_loss=with_loss)
+    return Job(
+        model,
+        aggregator(batches, method),
+        evaluate,
+        observe,
+        method=method,
+        fetch=fetch,
+        with_loss=with_loss,
+        augmentation=copied.augmentation,
+        adaptive=adaptive,
+    )
 
 
 def _check_fit(

@@ -55,6 +55,8 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
         from wpriv.engine.model_checks import validate_model
 
         validate_model.check(model_cost.without_numbers(recipe.model, shape, len(source.CLASSES)))
+    if recipe.augment is not None:
+        cost = cost_estimate.of_copies(cost, recipe.augment.copies)
     return cost_estimate.estimate(
         cost,
         steps=steps,
@@ -109,6 +111,7 @@ TASK = TaskSpec(
     release=release,
     supports_exact_noise=supports_exact_noise,
     test_metrics=("accuracy",),
+    clips_single_records=True,
     accepts_tokens=True,
     estimate_cost=estimate_cost,
 )

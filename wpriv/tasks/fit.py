@@ -174,5 +174,6 @@ TASK = TaskSpec(
     release=release,
     supports_exact_noise=supports_exact_noise,
     test_metrics=("accuracy", "test_loss"),
+    clips_single_records=True,
     accepts_tokens=True,
 )

@@ -8,7 +8,6 @@ first of them that is correct for the model, as a trial on made-up examples deci
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from wpriv.config.train_schema import Privacy
 from wpriv.engine.clipping.choose_method import METHODS, method_for
 from wpriv.engine.clipping.common import Loss, total
+from wpriv.engine.clipping.scale_factors import Scaling, bound
 from wpriv.engine.exact_sums import ExactSum, sum_of_gradients
 from wpriv.engine.model_checks.validate_model import check
 from wpriv.engine.release import Bounded
@@ -44,7 +44,7 @@ def clipped_sum(
     inputs: Tensor,
     targets: Tensor,
     *,
-    norm: float,
+    norm: Scaling,
     adjacency: str,
     method: str = "auto",
     weights: Tensor | None = None,
@@ -63,7 +63,7 @@ def clipped_sum(
         model: its output for an example must depend on that example alone.
         loss: (outputs [B, ...], targets [B, ...]) -> losses [B], each of its own example alone.
         inputs, targets: [B, ...]; B may be 0.
-        norm: the bound C > 0, in units of the gradient.
+        norm: the bound C > 0, in units of the gradient; or automatic clipping, whose bound is 1.
         adjacency: ``add-remove`` (sensitivity C) or ``replace-one`` (2 C).
         method: ``auto``, ``ghost``, ``vmap`` or ``loop``.
         weights: [B] of zeros and ones; examples of weight 0 are padding and add nothing.
@@ -77,8 +77,7 @@ def clipped_sum(
     Source:
         Abadi et al. (2016), Algorithm 1, without the noise, which ``release.add_noise`` adds.
     """
-    if not 0 < norm < math.inf:
-        raise UsageError(f"the clipping norm must be finite and above 0; found {norm}")
+    longest = bound(norm)
     candidates = _candidates(exact_method(method) if exact else method)
     if len(inputs) != len(targets) or (weights is not None and weights.shape != inputs.shape[:1]):
         other = "" if weights is None else f" and weights of shape {tuple(weights.shape)}"
@@ -86,7 +85,7 @@ def clipped_sum(
             f"each example needs one target and one weight; found {len(inputs)} inputs, {len(targets)} targets{other}"
         )
     check(model)
-    sensitivity = norm if adjacency == "add-remove" else 2 * norm
+    sensitivity = longest if adjacency == "add-remove" else 2 * longest
     trainable = [p for p in model.parameters() if p.requires_grad]
     if len(inputs) == 0:
         if exact:

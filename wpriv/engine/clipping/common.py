@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from wpriv.engine.clipping import scale_factors
+from wpriv.engine.clipping.scale_factors import Scaling
 from wpriv.errors import UsageError
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -58,8 +60,10 @@ def full_convolutions() -> bool:
     return getattr(settings, "fp32_precision", "none") in ("none", "ieee")
 
 
-def clip_factors(squares: dict[str, Tensor], norm: float, weights: Tensor | None = None) -> Tensor:
+def clip_factors(squares: dict[str, Tensor], norm: Scaling, weights: Tensor | None = None) -> Tensor:
     """Return min(1, norm / length) [B], times the weight, rounded down: the scaled length is at most ``norm``.
+
+    With automatic clipping it is 1 / (length + stability), and the scaled length at most 1.
 
     A squared length is a sum of terms of one sign, which torch adds pairwise, so that its relative error, and that of
     scaling and summing the gradient, is a few units in the last place; 64 are allowed for. Where products are computed
@@ -67,5 +71,5 @@ def clip_factors(squares: dict[str, Tensor], norm: float, weights: Tensor | None
     """
     length = total(squares).sqrt()
     slack = 63 * torch.finfo(length.dtype).eps + roughness(length.dtype)
-    factors = (norm / (length * (1 + slack))).clamp(max=1.0)
+    factors = scale_factors.factors(length * (1 + slack), norm)
     return factors if weights is None else factors * weights.to(factors.dtype)

@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from wpriv.engine.clipping.common import Loss, Summed, clip_factors, losses_of
+from wpriv.engine.clipping.copies import count_of, shares_of_sums
 from wpriv.engine.clipping.layer_rules import MIN_DIMENSIONS, RULES
 from wpriv.engine.clipping.projections import PROJECTIONS
+from wpriv.engine.clipping.scale_factors import Scaling
 from wpriv.engine.clipping.shares import Rule, Share, together
 from wpriv.errors import Unsupported
 
@@ -47,7 +49,9 @@ class Call:
     rule: Rule
 
 
-def ghost(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
+def ghost(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+) -> Summed:
     """Return the clipped sum of a model whose trainable layers all have a rule.
 
     Raises:
@@ -81,20 +85,21 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     """
     names = trainable_layers(model)
     calls: list[Call] = []
-    batch = len(inputs)
+    copies = count_of(model)
+    rows = len(inputs) * copies
 
     def note(layer: nn.Module, h: Tensor, output: Tensor, rule: Rule) -> None:
-        if h.shape[:1] != inputs.shape[:1]:
-            _refuse_shape(names[layer], layer, h, batch)
+        if h.shape[:1] != (rows,):
+            _refuse_shape(names[layer], layer, h, rows)
         # the edge of the output, which later changes in place do not move
         calls.append(Call(names[layer], layer, h.detach(), h._version, get_gradient_edge(output), rule))
 
     def record(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         if not args or args[0].dim() < MIN_DIMENSIONS.get(type(layer), 2):
-            _refuse_shape(names[layer], layer, args[0] if args else None, batch)
-        note(layer, args[0], output, functools.partial(RULES[type(layer)], layer))
+            _refuse_shape(names[layer], layer, args[0] if args else None, rows)
+        note(layer, args[0], output, functools.partial(shares_of_sums, layer, count=copies))
 
-    with _projected(names, note):
+    with _projected(names, note, copies):
         handles = [layer.register_forward_hook(record, prepend=True) for layer in names if type(layer) in RULES]
         try:
             outputs: Tensor = model(inputs)
@@ -120,6 +125,7 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Call]]:
 def shares(calls: Iterable[Call], deltas: Iterable[Tensor | None]) -> dict[nn.Parameter, Share]:
     """Return the examples' gradients of each trainable parameter, given the gradients at the calls' outputs.
 
+    Where an example has several copies, which follow each other in the first dimension, its gradient is their sum.
     Parameters of layers whose output does not influence the losses are left out.
     """
     by_parameter: dict[nn.Parameter, list[Share]] = {}
@@ -173,10 +179,12 @@ def trainable_layers(model: nn.Module) -> dict[nn.Module, str]:
 
 
 @contextmanager
-def _projected(names: dict[nn.Module, str], note: Callable[..., None]) -> Iterator[None]:
+def _projected(names: dict[nn.Module, str], note: Callable[..., None], copies: int) -> Iterator[None]:
     """Let layers of several linear maps record these within the block."""
     layers = [layer for layer in names if type(layer) in PROJECTIONS]
     for layer in layers:
+        if copies > 1:
+            raise Unsupported(f"{_named(names[layer], layer)} has no rule for several copies of a record; {INSTEAD}")
         if "forward" in vars(layer):
             raise Unsupported(f"{_named(names[layer], layer)} has another forward function; {INSTEAD}")
     try:

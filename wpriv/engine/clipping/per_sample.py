@@ -10,13 +10,16 @@ from torch.func import functional_call, grad_and_value
 from torch.func import vmap as batched
 
 from wpriv.engine.clipping.common import Loss, Summed, clip_factors, losses_of
+from wpriv.engine.clipping.scale_factors import Scaling
 from wpriv.errors import Unsupported
 
 MAX_VALUES = 2**26
 """The largest number of gradient values in memory at a time: 256 MiB in float32."""
 
 
-def vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
+def vmap(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+) -> Summed:
     """Return the clipped sum by torch.func, over as many examples at a time as fit into memory.
 
     Raises:
@@ -55,7 +58,9 @@ def vmap(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: fl
     return _joined(pieces)
 
 
-def loop(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: float, weights: Tensor | None) -> Summed:
+def loop(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, norm: Scaling, weights: Tensor | None
+) -> Summed:
     """Return the clipped sum by definition, one example after another. Slow; for tests and unusual models."""
     trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
     pieces = []

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from wpriv.engine.clipping.copies import count_of
+
 SEED = 20_011
 
 
@@ -96,7 +98,7 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.unknown = True
                 return func(*args, **given)
             one = torch.empty_like(self._one(args[0]), memory_format=torch.contiguous_format)
-            args[0].copy_(func(one, *args[1:], **given))
+            args[0].copy_(self._repeat(func(one, *args[1:], **given), args[0].shape))
             return args[0]
         self.unknown = True
         return func(*args, **given)
@@ -108,19 +110,20 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         along = self._along(shape)
         if place is None or along is None:
             return func(*args, **given)
-        small = [*shape[:along], 1, *shape[along + 1 :]]
+        small = [*shape[:along], shape[along] // self.size, *shape[along + 1 :]]
         return self._repeat(func(*args[:place], small, *args[place + 1 :], **given), shape)
 
     def _one(self, tensor: Tensor) -> Tensor:
-        """Return the part of the first record, along the first dimension that has the size of the batch."""
+        """Return the part of the first record, along the first dimension of the batch or of all its copies."""
         along = self._along(tensor.shape)
-        return tensor if along is None else tensor.narrow(along, 0, 1)
+        return tensor if along is None else tensor.narrow(along, 0, tensor.shape[along] // self.size)
 
     def _along(self, shape: Sequence[int]) -> int | None:
-        return next((place for place, size in enumerate(shape) if size == self.size), None)
+        rows = (self.size, self.size * count_of(self.model))
+        return next((place for place, size in enumerate(shape) if size in rows), None)
 
     def _repeat(self, one: Tensor, shape: Sequence[int]) -> Tensor:
-        return one.expand(tuple(shape)).clone()
+        return one.repeat([size // part for size, part in zip(shape, one.shape, strict=True)])
 
 
 def _attends_without_dropout(func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> bool:

@@ -31,12 +31,16 @@ def differs(one: Tensor, two: Tensor, size: int, left_out: bool) -> bool:
         if (first, second) == (size, reduced)
         and one.shape[:place] + one.shape[place + 1 :] == two.shape[:place] + two.shape[place + 1 :]
     ]
-    if not places and one.shape[0] % size == 0 and one.shape[0] * reduced == two.shape[0] * size and one.numel():
-        # positions folded into the batch
-        one, two, places = one.reshape(size, -1), two.reshape(reduced, -1), [0]
+    arranged = [(one, two, place) for place in places]
+    if 0 not in places and one.shape[0] % size == 0 and one.shape[0] * reduced == two.shape[0] * size and one.numel():
+        # positions or copies folded into the batch
+        arranged.append((one.reshape(size, -1), two.reshape(reduced, -1), 0))
     tolerance = RESIZED.get(one.dtype, 0.05) if left_out else exact(one)
     start = 0 if left_out else 1
-    pairs = [(one.narrow(place, start, size - 1), two.narrow(place, start, size - 1)) for place in places]
+    pairs = [
+        (first.narrow(place, start, size - 1), second.narrow(place, start, size - 1))
+        for first, second, place in arranged
+    ]
     return bool(pairs) and all(not near(mine, theirs, tolerance) for mine, theirs in pairs)
 
 

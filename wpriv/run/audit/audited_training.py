@@ -68,6 +68,11 @@ def require_auditable(plan: Plan) -> None:
             f"{recipe}: clip: batch-mean clips the mean of a batch, and canaries test the clipping of each record. "
             f"Give clip a number"
         )
+    if private.adapt is not None:
+        raise Unsupported(
+            f"{recipe}: adapt releases a count beside the gradients, which canaries do not test. Audit the recipe "
+            f"without privacy.adapt, at a fixed norm"
+        )
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise Unsupported("an audit reads the sums of one process; run it without torchrun")
     if private.delta is None:
@@ -97,8 +102,8 @@ def train(
         UsageError: there are more canaries than weights, or the ledger is not that of the plan.
         MissingResource: the device is missing.
     """
+    from wpriv.engine import batch_gradient, launch, training_state
     from wpriv.engine import canaries as engine_canaries
-    from wpriv.engine import launch, training_state
 
     private = plan.private
     assert private is not None
@@ -108,7 +113,7 @@ def train(
         canaries,
         fewer,
         absent=-1.0 if replaces else 0.0,
-        norm=float(private.clip),
+        norm=batch_gradient.scaling_of(private),
         exact=private.exact,
         subtract=plan.sampling.kind != "fixed",
         generator=np.random.default_rng([seed, run]),

@@ -12,14 +12,20 @@ METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
 CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"
 WEIGHTS = "model.safetensors"
+AVERAGE = "model-average.safetensors"  # where the recipe averages the weights
 # the recipe of the run that a tuned training has kept
 CANDIDATE = "candidate.yaml"
 # the files of every finished training
 TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, WEIGHTS, DIAGNOSTICS, LEDGER, RECIPE, PROVENANCE)
 
 
-def of_training(task: str) -> tuple[str, ...]:
-    """Return the files of a finished training: those of every task, those of this task, and their figures."""
+def of_training(task: str, *, averaged: bool) -> tuple[str, ...]:
+    """Return the files of a finished training: those of every task, those of this task, and their figures.
+
+    Args:
+        averaged: the recipe averages the weights.
+    """
     spec = tasks.load(task)
     tables = tuple(spec.figures)
-    return (*TRAINING, *spec.files, *tables, *(f"{Path(name).stem}.png" for name in tables))
+    average = (AVERAGE,) if averaged else ()
+    return (*TRAINING, *average, *spec.files, *tables, *(f"{Path(name).stem}.png" for name in tables))

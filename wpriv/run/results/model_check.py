@@ -43,14 +43,22 @@ def check(folder: Path, *, thorough: bool = False) -> ModelCheck:
     if stated is None:
         why = model.get("why") if isinstance(model, dict) else "it is of an earlier version"
         return ModelCheck(UNNAMED, f"{file.name} names no {path.name}: {why}")
-    if thorough and (difference := _other_weights(folder / file_names.MODEL, stated)):
+    average = statement.get("average")
+    averaged = average.get("weights_sha256") if isinstance(average, dict) else None
+    for entry, digest in (("weights", stated), ("average", averaged)):
+        if thorough and digest and (difference := _other_weights(folder / file_names.MODEL, digest, entry)):
+            return ModelCheck(DIFFERS, difference)
+    beside = folder / file_names.AVERAGE
+    if averaged and beside.is_file() and (difference := _difference(beside, statement, content, averaged, "average")):
         return ModelCheck(DIFFERS, difference)
     if not path.is_file():
         return ModelCheck(MISSING, f"{path.name} is not in this folder")
     difference = _difference(path, statement, content, stated)
     if difference:
         return ModelCheck(DIFFERS, difference)
-    return ModelCheck(FITS, f"{path.name} fits {file.name}: weights, figures and digests agree")
+    also = f" and {beside.name}" if averaged and beside.is_file() else ""
+    verb = "fit" if also else "fits"
+    return ModelCheck(FITS, f"{path.name}{also} {verb} {file.name}: weights, figures and digests agree")
 
 
 def require(folder: Path, *, thorough: bool = False) -> ModelCheck:
@@ -83,7 +91,7 @@ def read_statement(file: Path) -> tuple[dict[str, Any], str]:
     return statement, content
 
 
-def _difference(path: Path, statement: dict[str, Any], content: str, stated: str) -> str:
+def _difference(path: Path, statement: dict[str, Any], content: str, stated: str, entry: str = "model") -> str:
     """What shows that a file of weights is not that of a statement; empty if nothing does."""
     try:
         stored = weight_files.read(path)
@@ -92,7 +100,7 @@ def _difference(path: Path, statement: dict[str, Any], content: str, stated: str
     if stored.digest != stated:
         return f"the weights in {path.name} are not those of {file_names.STATEMENT}, whose digest is {stated[:16]}..."
     try:
-        expected = model_header.header(statement, content)
+        expected = model_header.header(statement, content, entry)
     except (KeyError, TypeError, ValueError, StopIteration):
         return f"{file_names.STATEMENT} was changed: entries that {path.name} repeats are missing in it"
     wrong = [key for key in model_header.COPIED if stored.header.get(key) != expected.get(key)]
@@ -102,11 +110,18 @@ def _difference(path: Path, statement: dict[str, Any], content: str, stated: str
     return ""
 
 
-def _other_weights(path: Path, stated: str) -> str:
-    """What shows that the weights in model.pt are not those of a statement; empty if nothing does, or it is missing."""
+def _other_weights(path: Path, stated: str, entry: str) -> str:
+    """What shows that the weights in model.pt are not those of a statement; empty if nothing does, or it is missing.
+
+    Args:
+        entry: ``weights``, or ``average`` for their average.
+    """
     if not path.is_file():
         return ""
     from wpriv.engine import checkpoint, weight_export
 
-    digest = weight_files.digest(weight_export.encode(checkpoint.load(path)["weights"]))
-    return "" if digest == stated else f"the weights in {path.name} are not those of {file_names.STATEMENT}"
+    stored = checkpoint.load(path, fields=checkpoint.POSITION | {entry: dict})[entry]
+    if weight_files.digest(weight_export.encode(stored)) == stated:
+        return ""
+    name = "weights" if entry == "weights" else "averaged weights"
+    return f"the {name} in {path.name} are not those of {file_names.STATEMENT}"

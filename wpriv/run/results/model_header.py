@@ -21,11 +21,12 @@ COPIED = (
 )
 
 
-def header(statement: dict[str, Any], content: str) -> dict[str, str]:
+def header(statement: dict[str, Any], content: str, entry: str = "model") -> dict[str, str]:
     """Return the header of the weights that a statement is about.
 
     Args:
         statement: of a training, with the digest of its weights. content: the text of statement.json.
+        entry: of the statement on these weights: ``model``, or ``average`` for the average of the weights.
     Returns:
         Text by name: numbers as JSON writes them, lists as JSON.
     """
@@ -36,14 +37,12 @@ def header(statement: dict[str, Any], content: str) -> dict[str, str]:
         "recipe": statement["recipe"],
         **_promise(statement),
         "publish": next(
-            f"{entry['publish']}: {entry['why']}"
-            for entry in statement["publish"]
-            if entry["file"] == file_names.WEIGHTS
+            f"{row['publish']}: {row['why']}" for row in statement["publish"] if row["file"] == statement[entry]["file"]
         ),
         "warnings": statement.get("warnings", []),
         "statement": file_names.STATEMENT,
         "statement_sha256": hashlib.sha256(content.encode()).hexdigest(),
-        "weights_sha256": statement["model"]["weights_sha256"],
+        "weights_sha256": statement[entry]["weights_sha256"],
     }
     return {key: _text(value) for key, value in entries.items() if value not in (None, [])}
 

@@ -15,6 +15,9 @@ GENERATOR = (
 SETTINGS = "settings only, none of them computed from a record"
 MODEL = "the trained weights, computed from noisy releases only, with settings and the position in the ledger"
 WEIGHTS = "the trained weights alone, computed from noisy releases only; its header repeats this statement in short"
+AVERAGE = (
+    "the average of the weights after each step, computed from them alone; its header repeats this statement in short"
+)
 DIAGNOSTICS = (
     "it holds the metrics, distances of gradients where they were observed, and a fingerprint of the training records: "
     "all computed without noise"
@@ -45,24 +48,30 @@ REPORTS = "computed from reports only: post-processing"
 Entry = dict[str, str]
 
 
-def of_training(task: str, *, private: bool, reports: bool, seed: int | None, broken: bool = False) -> list[Entry]:
+def of_training(
+    task: str, *, private: bool, reports: bool, seed: int | None, broken: bool = False, averaged: bool = False
+) -> list[Entry]:
     """Return which files of a training may be published.
 
     Args:
         task: the task. private: the training added the noise. reports: its records were privatised before.
         seed: the fixed seed of the training or of the reports; None where there is none.
         broken: the training ran the published procedure that clips the mean gradient of a batch.
+        averaged: the training also wrote averaged weights.
     Returns:
         For each file ``file``, ``publish`` (``yes`` or ``no``) and ``why``.
     """
     answers = _common_files(broken)
+    if averaged:
+        answers[file_names.AVERAGE] = ("no", BROKEN) if broken else ("yes", AVERAGE)
     spec = tasks.load(task)
     publishable = dict(spec.publishable)
     if reports:
         answers |= {file_names.MODEL: ("yes", REPORTS), file_names.WEIGHTS: ("yes", REPORTS)}
+        answers |= {file_names.AVERAGE: ("yes", REPORTS)} if averaged else {}
         answers |= {file_names.METRICS: ("no", FIGURE)}
         publishable = {name: why for name, why in publishable.items() if name in spec.files}
-    for name in file_names.of_training(task):
+    for name in file_names.of_training(task, averaged=averaged):
         if name not in answers:
             source = next((file for file in publishable if Path(file).stem == Path(name).stem), None)
             answers[name] = ("no", TEST_RECORDS) if source is None else ("yes", publishable[source])

@@ -8,7 +8,7 @@ from typing import Any
 from wpriv.errors import Unsupported
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import adaptive_history
-from wpriv.run.results import file_names, model_header
+from wpriv.run.results import clipping_words, file_names, model_header
 
 LOCAL, CENTRAL = "Local", "Central"
 
@@ -75,8 +75,12 @@ class Facts:
             distribution = "Gauss" if name == "sigma" else "Laplace"
             bound = f"every record is clipped to an {clip['norm']} norm of {clip['radius']:g}"
             return f"{bound}; {distribution} noise of {name} {noise[name]:g} on {noise['on']}"
-        bound = f"{noise['clipped']} is clipped to an l2 norm of {noise['clip']:g}"
-        deviation = f"standard deviation {noise['standard_deviation']:g}, multiplier {noise['multiplier']:g}"
+        if "rule" in noise:
+            bound, deviation = clipping_words.clipped(noise), clipping_words.deviation(noise, "")
+        else:
+            bound = f"{noise['clipped']} is clipped to an l2 norm of {noise['clip']:g}"
+            deviation = f"standard deviation {noise['standard_deviation']:g}"
+        deviation = f"{deviation}, multiplier {noise['multiplier']:g}"
         return f"{bound}; Gaussian noise ({deviation}) on {noise['of']}"
 
     @property

@@ -75,7 +75,7 @@ def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entr
     stored = load_diagnostics(folder.path, checkpoint.load(folder.model_path))
     observed = of_distances(
         stored["distances"].double().numpy(),
-        unit=private.norm if private.clip == "batch-mean" else float(private.clip),
+        unit=private.bound,
         coordinates=int(stored["coordinates"]),
         origin="observed in this run",
         records=private.pairs,
@@ -121,14 +121,18 @@ def conclude(job: Plan, folder: RunFolder, about: dict[str, Any], reports: dict[
             statement["cut_passes"] = [each.as_dict() for each in cut]
         warnings = [*warnings, *more, *others]
     warnings = warnings + task.warnings(metrics)
+    plan_of_average = job.train.average
+    average = {} if plan_of_average is None else portable_weights.describe_average(plan_of_average, stored)
     statement = json.loads(
-        json.dumps({**statement, "model": portable_weights.describe(stored["weights"]), "warnings": warnings})
+        json.dumps(
+            {**statement, "model": portable_weights.describe(stored["weights"]), **average, "warnings": warnings}
+        )
     )
     durable_writes.replace(path / file_names.STATEMENT_TEXT, training_statement.to_markdown(statement))
     plot.draw(metrics, [plot.View(figure=job.train.figure or "training", title=job.train.title)], path, ("png",))
     plot.task_files(path, job.train.task, ("png",))
     content = json.dumps(statement, indent=2) + "\n"
-    portable_weights.write(path, stored["weights"], statement, content)
+    portable_weights.write_all(path, stored, statement, content)
     durable_writes.replace(path / file_names.STATEMENT, content)
 
 
@@ -143,7 +147,7 @@ def add_warning(path: Path, statement: dict[str, Any], warning: str) -> dict[str
     content = json.dumps(statement, indent=2) + "\n"
     if "model" in statement:  # earlier versions wrote no model.safetensors, whose header has a digest of the statement
         stored = checkpoint.load(path / file_names.MODEL)
-        portable_weights.write(path, stored["weights"], statement, content)
+        portable_weights.write_all(path, stored, statement, content)
     durable_writes.replace(path / file_names.STATEMENT, content)
     return statement
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wpriv import tasks
+from wpriv.config import resolve_train
 from wpriv.errors import MissingResource, UnknownName, UsageError
 from wpriv.run.training.trained import Trained
 
@@ -111,7 +111,7 @@ def figures(trained: Trained, *, private: bool) -> Figures:
         parameters |= {"statement.accountant": guarantee.accountant, "statement.claim": guarantee.claim}
     if protected or "reports" in statement:
         # without privacy no metric is covered: the weights themselves are computed without noise
-        final |= _numbers({key: row.get(key) for key in tasks.load(training.task).test_metrics})
+        final |= _numbers({key: row.get(key) for key in resolve_train.test_metrics(training)})
     rows = tuple((int(each["step"]), _numbers(each)) for each in trained.metrics) if private else ()
     return Figures(trained.plan.recipe.name, trained.out, parameters, final, int(row["step"]), rows)
 

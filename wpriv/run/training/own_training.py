@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from wpriv.config import document
 from wpriv.config.recipe import Recipe, check
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
+from wpriv.run.results import file_names
 
 SOURCE = "trained from Python by wpriv.train"
 
@@ -39,12 +41,22 @@ class OwnTraining:
         loss = fit.loss_of("cross-entropy") if self.loss is None else self.loss
         return fit.job_of(recipe, data, device, adjacency=adjacency, model=self.model, loss=loss)
 
+    def averaged(self, folder: Path) -> Any:
+        """Return a copy of the trained network with the averaged weights."""
+        from wpriv.engine import checkpoint
+
+        network = copy.deepcopy(self.model)
+        network.load_state_dict(checkpoint.load(folder / file_names.MODEL)["average"])
+        return network.eval()
+
     def with_weights(self, folder: Path, device: str) -> Any:
         """Return the network with the weights of a finished training, in evaluation mode."""
-        from wpriv.engine import launch
+        from wpriv.engine import fine_tuning, launch
         from wpriv.engine.training_state import inherit
 
         target = launch.device_of(device)
+        assert self.recipe.training is not None
+        fine_tuning.adapted(self.model, self.recipe.training.lora)
         inherit(self.model.to(target), folder, target)
         return self.model.eval()
 
@@ -105,7 +117,7 @@ def options_of(
     eps: float | None = None,
     delta: float | None = None,
     sigma: float | None = None,
-    clip: float = 1.0,
+    clip: float | str = 1.0,
     sampling: str = "poisson",
     privacy: str | Mapping[str, Any] | None = None,
     batch: int | None = None,
@@ -114,6 +126,10 @@ def options_of(
     lr: float | None = None,
     optimizer: str | Mapping[str, Any] = "sgd",
     seed: int | None = None,
+    augment: Mapping[str, Any] | None = None,
+    average: Mapping[str, Any] | None = None,
+    freeze: str | Sequence[str] | None = None,
+    lora: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> dict[str, Any]:
     """Return the keys of a recipe from the keyword arguments of ``wpriv.train``.
@@ -148,6 +164,10 @@ def options_of(
         "epochs": epochs,
         "steps": steps,
         "seed": seed,
+        "augment": augment,
+        "average": average,
+        "freeze": freeze if freeze is None or isinstance(freeze, str) else list(freeze),
+        "lora": lora,
     }
 
 

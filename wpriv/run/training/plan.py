@@ -17,6 +17,7 @@ from wpriv.engine import release_spec
 from wpriv.engine.cost_estimate import CostEstimate
 from wpriv.engine.release_spec import ReleaseSpec
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.count_noise import count_share, default_count_noise
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.repetition import repetition
@@ -162,7 +163,13 @@ def plan(recipe: Recipe, sizes: Mapping[str, int], before: Process | None = None
     steps, notes = _steps(recipe.name, train, sampling, batch, sizes["records"])
     earlier = () if before is None else before.steps
     draft = Plan(recipe, sizes, batch, steps, sampling, release, 0.0, earlier, notes=notes)
-    return draft if train.privacy is None else _truncate(_with_noise(draft, train.privacy), train.privacy)
+    if train.privacy is None:
+        return draft
+    result = _truncate(_with_noise(draft, train.privacy), train.privacy)
+    if train.privacy.adapt is not None:
+        # refuse a count with too little noise before anything runs
+        count_share(result.multiplier, train.privacy.adapt.count_noise or default_count_noise(batch), result.adjacency)
+    return result
 
 
 def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[evaluate.Refusal]]:

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from wpriv.config.technique_schema import Average
 from wpriv.errors import Unsupported
 from wpriv.files import durable_writes, weight_files
 from wpriv.run.results import file_names, model_header
 
 
-def describe(weights: Mapping[str, Any]) -> dict[str, Any]:
+def describe(weights: Mapping[str, Any], file: str = file_names.WEIGHTS) -> dict[str, Any]:
     """Return the entry of a statement on the file of its weights.
 
     Args:
-        weights: the ``state_dict`` of the trained network.
+        weights: the ``state_dict`` of the trained network. file: the name of their file.
     Returns:
         ``file`` and ``weights_sha256`` (``weight_files.digest``); or ``file`` None and ``why`` where the format does
         not hold the weights.
@@ -26,24 +27,35 @@ def describe(weights: Mapping[str, Any]) -> dict[str, Any]:
         content = weight_export.encode(weights)
     except Unsupported as error:
         return {"file": None, "why": str(error)}
-    return {"file": file_names.WEIGHTS, "weights_sha256": weight_files.digest(content)}
+    return {"file": file, "weights_sha256": weight_files.digest(content)}
 
 
-def write(folder: Path, weights: Mapping[str, Any], statement: dict[str, Any], content: str) -> None:
-    """Write the file of the weights, after statement.md and before statement.json, which marks a finished run.
+def describe_average(plan: Average, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry ``average`` of a statement, on the averaged weights in the content of a model's file."""
+    return {"average": {**plan.model_dump(), **describe(stored["average"], file_names.AVERAGE)}}
 
-    A run that is killed between the two is concluded again, and so the file is written again.
+
+def write_all(folder: Path, stored: Mapping[str, Any], statement: dict[str, Any], content: str) -> None:
+    """Write the files of the weights, after statement.md and before statement.json, which marks a finished run.
+
+    A run that is killed between the two is concluded again, and so the files are written again.
 
     Args:
-        statement: with the entry ``model`` by ``describe``. content: the text of statement.json.
+        stored: the content of the model's file. content: the text of statement.json.
+        statement: with the entry ``model`` by ``describe``, and ``average`` where the weights were averaged.
     Raises:
-        MissingResource: the file cannot be written.
+        MissingResource: a file cannot be written.
     """
+    _write(folder / file_names.WEIGHTS, stored["weights"], statement, content, "model")
+    if "average" in statement:
+        _write(folder / file_names.AVERAGE, stored["average"], statement, content, "average")
+
+
+def _write(path: Path, weights: Mapping[str, Any], statement: dict[str, Any], content: str, entry: str) -> None:
     from wpriv.engine import weight_export
 
-    path = folder / file_names.WEIGHTS
-    if statement["model"]["file"] is None:
+    if statement[entry]["file"] is None:
         durable_writes.remove(path)
         return
-    encoded = weight_export.encode(weights, model_header.header(statement, content))
+    encoded = weight_export.encode(weights, model_header.header(statement, content, entry))
     durable_writes.replace(path, encoded, mode=0o600)  # as readable as model.pt

@@ -154,8 +154,10 @@ def claim(folder: RunFolder, recipe: Recipe, provenance: dict[str, Any]) -> None
         weights = {file_names.CHECKPOINT, file_names.MODEL, file_names.DIAGNOSTICS}
         kept = {file_names.LEDGER, *weights} if folder.fork else set()
         # at every moment a statement is beside model.safetensors, here or where it was moved
-        first = (file_names.STATEMENT, file_names.WEIGHTS)
-        names = dict.fromkeys((*first, *file_names.of_training(recipe.training.task), file_names.CHECKPOINT))
+        first = (file_names.STATEMENT, file_names.WEIGHTS, file_names.AVERAGE)
+        names = dict.fromkeys(
+            (*first, *file_names.of_training(recipe.training.task, averaged=True), file_names.CHECKPOINT)
+        )
         _move_aside(
             path, [name for name in names if name not in {*kept, file_names.RECIPE} and (path / name).is_file()]
         )

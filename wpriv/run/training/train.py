@@ -31,7 +31,7 @@ def train(
     eps: float | None = None,
     delta: float | None = None,
     sigma: float | None = None,
-    clip: float | None = None,
+    clip: float | str | None = None,
     sampling: str | None = None,
     privacy: str | Mapping[str, Any] | None = None,
     batch: int | None = None,
@@ -39,6 +39,10 @@ def train(
     steps: int | None = None,
     lr: float | None = None,
     optimizer: str | Mapping[str, Any] | None = None,
+    augment: Mapping[str, Any] | None = None,
+    average: Mapping[str, Any] | None = None,
+    freeze: str | Sequence[str] | None = None,
+    lora: Mapping[str, Any] | None = None,
     seed: int | None = None,
     tokens: int | None = None,
     progress: bool | None = None,
@@ -67,11 +71,14 @@ def train(
         loss: a function (outputs, targets) -> losses [B], a loss of torch.nn, or a name such as ``squared``;
             cross-entropy by default.
         eps, delta, sigma: the target (eps and delta), or the noise multiplier and the delta of the statement.
-        clip: l2 norm to which each record's gradient is clipped (default 1).
+        clip: l2 norm to which each record's gradient is clipped (default 1), or ``automatic``.
         sampling: ``poisson`` (default), ``allocation``, ``fixed`` or ``none``.
         privacy: further keys of a recipe's ``privacy``, or ``none``.
         batch, epochs, steps: records of a step, and passes over the records or number of steps.
-        lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, or the keys of a recipe's ``optimizer``.
+        lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, ``adamw``, or a recipe's ``optimizer``.
+        augment, average: these keys of a recipe: ``{"copies": 8, "flip": "horizontal"}``, ``{"decay": 0.999}``.
+        freeze, lora: names of parameters that are not trained, ``features.*``, and low-rank changes, ``{"rank": 4}``;
+            the network that is given holds them afterwards, and its first weights are taken as public.
         tokens: the size of the vocabulary, where x holds tokens: whole numbers [N, T] below it, for an embedding.
         seed: makes the noise known to whoever knows it: for tests only.
         progress: print the metrics of every epoch on standard error (default).
@@ -98,6 +105,7 @@ def train(
     options: dict[str, Any] = {
         "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "seed": seed,
+        "augment": augment, "average": average, "freeze": freeze, "lora": lora,
     }  # fmt: skip
     logs = metric_logs.logs_of(log, log_private_losses)
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}

@@ -33,6 +33,7 @@ class Trained:
         out: the folder of the results.
         files: those that were written.
         model: the trained network, in evaluation mode; None where the run was over already and its recipe names it.
+        averaged: a copy of it with the averaged weights, where ``average`` was asked for.
     """
 
     plan: Plan
@@ -44,6 +45,7 @@ class Trained:
     out: Path
     files: tuple[Path, ...] = ()
     model: Any = None
+    averaged: Any = None
 
     def __repr__(self) -> str:
         """The last metrics, the guarantee and the folder, in one line."""
@@ -72,7 +74,8 @@ class Trained:
     def results(self) -> list[Row]:
         """Return the last metrics and the noise, once for each guarantee; the last metrics alone without privacy."""
         row = {**self.metrics[-1], "sigma": self.plan.multiplier, "n": self.plan.steps}
-        if self.plan.release is not None:
+        adapted = self.plan.private is not None and self.plan.private.adapt is not None
+        if self.plan.release is not None and not adapted:
             row["noise"] = self.plan.multiplier * self.plan.release.sensitivity
         return [{**row, **_bounds(guarantee)} for guarantee in self.guarantees] or [self.metrics[-1]]
 
@@ -88,7 +91,7 @@ def load_finished(job: Plan, folder: RunFolder) -> Trained:
     process = None if job.private is None else finalize.process_from_ledger(job, folder, entries)
     statement = finalize.load_statement(folder.path, process, entries)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
-    paths = (folder.path / name for name in file_names.of_training(job.train.task))
+    paths = (folder.path / name for name in file_names.of_training(job.train.task, averaged=True))
     files = tuple(path for path in paths if path.is_file())
     trained = Trained(job, metrics, rows, refused, [], statement, folder.path, files)
     return replace(trained, verdicts=expectations.verdicts(job.recipe, trained.results(), first=True))

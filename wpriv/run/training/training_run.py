@@ -44,6 +44,7 @@ def schedule(job: Plan, run: int = 1) -> Any:
         run=run,
         every=job.train.checkpoint,
         exact=private is not None and private.exact,
+        average=job.train.average,
     )
 
 
@@ -121,7 +122,10 @@ class TrainingRun:
             trained = self._send(trained)
         if self.own is None:
             return trained
-        return replace(trained, model=self.own.with_weights(folder.path, self.device))
+        trained = replace(trained, model=self.own.with_weights(folder.path, self.device))
+        if job.train.average is None:
+            return trained
+        return replace(trained, averaged=self.own.averaged(folder.path))
 
     def _send(self, trained: Trained) -> Trained:
         """Send the figures of a finished training; the statement names private ones before anything is sent."""

@@ -14,8 +14,8 @@ from wpriv.run.accounting import adaptive_history, evaluate
 from wpriv.run.accounting.evaluate import Refusal
 from wpriv.run.accounting.plausibility import weak_figures, weak_guarantee
 from wpriv.run.local import local_statement
-from wpriv.run.results import privacy_statement, publication
-from wpriv.run.training import noise_wording, tuning_wording
+from wpriv.run.results import clipping_words, privacy_statement, publication
+from wpriv.run.training import noise_wording, technique_wording, tuning_wording
 from wpriv.run.training.plan import Plan
 
 DRAWN = {
@@ -114,6 +114,7 @@ def statement(
             reports=on_reports,
             seed=reports["seed"] if reports is not None and on_reports else train.seed,
             broken=private is not None and private.clip == "batch-mean",
+            averaged=train.average is not None,
         ),
         "remarks": remarks,
         **guarantee,
@@ -183,6 +184,7 @@ def _guaranteed(
             "clipped": release.clipped,
             **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
             "sensitivity": release.sensitivity,
+            **technique_wording.clipping(plan),
             **noise_wording.deviation(private, plan.multiplier * release.sensitivity),
             "of": release.of,
         },
@@ -192,8 +194,13 @@ def _guaranteed(
         "for_comparison": [row.as_dict() for row in rows if evaluate.no_guarantee(row) is not None],
         "delta": privacy_statement.share(private.delta, plan.records),
         "refused": [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in refused],
-        "covered": [*COVERED, *noise_wording.covered(private), *release.covered],
-        "not_covered": [*NOT_COVERED, *release.not_covered, *observed],
+        "covered": [
+            *COVERED,
+            *technique_wording.covered(plan.train),
+            *noise_wording.covered(private),
+            *release.covered,
+        ],
+        "not_covered": [*NOT_COVERED, *technique_wording.not_covered(plan.train), *release.not_covered, *observed],
         "not_assessed": [*noise_wording.not_assessed(private), *NOT_ASSESSED, buffers],
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(line for row in rows for line in row.warnings)])),
     }
@@ -270,7 +277,7 @@ def _facts(statement: dict[str, Any]) -> list[tuple[str, str]]:
     rate = "" if sampling["kind"] == "none" else f", rate {sampling['rate']:.6g} {batch}"
     method = f" (computed by {noise['clipped_by']})" if "clipped_by" in noise else ""
     largest = f" to {noise['standard_deviation_at_most']:g}" if "standard_deviation_at_most" in noise else ""
-    deviation = f"standard deviation {noise['standard_deviation']:g}{largest}"
+    deviation = clipping_words.deviation(noise, largest)
     return [
         ("protected", statement["unit"]),
         ("neighbours", f"{statement['adjacency']}: {statement['adjacency_means']}"),
@@ -278,6 +285,6 @@ def _facts(statement: dict[str, Any]) -> list[tuple[str, str]]:
         ("sampling run", sampling["implemented"]),
         ("steps", f"{statement['steps']}{''.join(cut)}"),
         ("delta", f"{delta['value']:g} = {delta['meaning']}"),
-        ("clipped", f"{noise['clipped']}, to an l2 norm of {noise['clip']:g}{method}"),
+        ("clipped", f"{clipping_words.clipped(noise)}{method}"),
         ("noise", f"{deviation} on {noise['of']} (multiplier {noise['multiplier']:g})"),
     ]

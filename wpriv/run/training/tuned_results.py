@@ -57,11 +57,11 @@ def publish(plan: TuningPlan, best: Trained | None, out: Path, data: Any, device
         about |= {"clipping": method} if method else {}
     durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(plan.recipe.data))
     durable_writes.replace(out / file_names.PROVENANCE, json.dumps(about, indent=2) + "\n")
-    statement = plain({**tuned_statement.statement(plan, best, about), "model": _weights_entry(best)})
+    statement = plain({**tuned_statement.statement(plan, best, about), **_weights_entries(best)})
     durable_writes.replace(out / file_names.STATEMENT_TEXT, training_statement.to_markdown(statement))
     content = json.dumps(statement, indent=2) + "\n"
     if best is not None:
-        portable_weights.write(out, _weights(best), statement, content)
+        portable_weights.write_all(out, _stored(best), statement, content)
     durable_writes.replace(out / PENDING, content)
 
 
@@ -83,7 +83,7 @@ def load(plan: TuningPlan, out: Path) -> Trained:
     candidate = matching[0] if matching else plan.candidates[0]
     rows, refused = plan.guarantees
     metrics = [] if chosen is None else read.table(out / file_names.METRICS)
-    names = (*file_names.of_training(candidate.plan.train.task), file_names.CANDIDATE)
+    names = (*file_names.of_training(candidate.plan.train.task, averaged=True), file_names.CANDIDATE)
     files = tuple(out / name for name in names if (out / name).is_file())
     trained = Trained(candidate.plan, metrics, rows, refused, [], statement, out, files)
     if not metrics:
@@ -97,24 +97,26 @@ def plain(data: Any) -> Any:
     return json.loads(json.dumps(data))
 
 
-def _weights(best: Trained) -> dict[str, Any]:
+def _stored(best: Trained) -> dict[str, Any]:
     from wpriv.engine import checkpoint
 
-    weights: dict[str, Any] = checkpoint.load(best.out / file_names.MODEL)["weights"]
-    return weights
+    return checkpoint.load(best.out / file_names.MODEL)
 
 
-def _weights_entry(best: Trained | None) -> dict[str, Any]:
+def _weights_entries(best: Trained | None) -> dict[str, Any]:
+    """The entries of the statement on the files of the weights."""
     if best is None:
-        return {"file": None, "why": "the number of runs was 0"}
-    return portable_weights.describe(_weights(best))
+        return {"model": {"file": None, "why": "the number of runs was 0"}}
+    stored, average = _stored(best), best.plan.train.average
+    averaged = {} if average is None else portable_weights.describe_average(average, stored)
+    return {"model": portable_weights.describe(stored["weights"]), **averaged}
 
 
 def _keep_files(plan: TuningPlan, best: Trained, out: Path) -> None:
     """Write the files of the best run anew, without what shows when it ran."""
     assert plan.recipe.training is not None
     train = plan.recipe.training
-    for name in file_names.of_training(train.task):
+    for name in file_names.of_training(train.task, averaged=False):
         if name not in REWRITTEN and (best.out / name).is_file():
             durable_writes.replace(out / name, (best.out / name).read_bytes())
     rows = [{key: value for key, value in row.items() if key not in RUN_COLUMNS} for row in best.metrics]

@@ -1,0 +1,104 @@
+"""The schema of techniques that raise the accuracy of private training: augmentation, averages, adaptive norms."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from wpriv.config.field_types import Count, Positive, StrictModel, Word
+
+MAX_COPIES = 64
+STABILITY = 0.01
+"""The stability constant of automatic clipping in Bu et al. (2023)."""
+AVERAGE_PREFIX = "average_"
+"""Before the names of figures that are measured with the averaged weights."""
+
+
+class Augment(StrictModel):
+    """Augmentation multiplicity: a record's gradient is the mean over several randomly changed copies of its image."""
+
+    copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] = Field(
+        description="number of copies of a record in each step; their mean gradient is clipped, at no cost in privacy"
+    )
+    flip: Literal["none", "horizontal", "vertical", "both"] = Field(
+        "none", description="directions in which a copy is mirrored, each with probability 1/2"
+    )
+    shift: Annotated[int, Field(ge=0, le=1024)] = Field(
+        0, description="largest number of pixels by which a copy is moved in each direction (padding, then a crop)"
+    )
+    fill: Literal["zeros", "reflect", "edge"] = Field(
+        "zeros", description="what stands beyond the border of a moved image: zeros, its reflection, or its last pixels"
+    )
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Augment:
+        if self.flip == "none" and self.shift == 0:
+            raise ValueError("the copies would all be the same: give flip (horizontal, for example) or shift (pixels)")
+        return self
+
+
+class Average(StrictModel):
+    """An exponential moving average of the weights, which is released beside the last weights."""
+
+    decay: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.999, description="share of the average that a step keeps; the weights after the step have the remaining share"
+    )
+    ramp: bool = Field(
+        True, description="keep only (1 + t) / (10 + t) after step t where that is less, so that early weights fade"
+    )
+
+
+class Adapt(StrictModel):
+    """A clipping norm that follows a quantile of the gradients' norms, by noisy counts that are accounted for."""
+
+    quantile: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.5, description="share of the gradients that should be no longer than the clipping norm"
+    )
+    rate: Positive = Field(
+        0.2, description="step of the logarithm of the norm for each unit of difference between the two shares"
+    )
+    count_noise: Positive | None = Field(
+        None,
+        description="standard deviation of the noise on the number of such gradients, in records; by default a "
+        "twentieth of the batch",
+    )
+    smallest: Positive = Field(1e-6, description="the norm never falls below this")
+    largest: Positive = Field(1e6, description="the norm never rises above this")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Adapt:
+        if self.smallest >= self.largest:
+            raise ValueError(f"smallest must be below largest; found {self.smallest:g} and {self.largest:g}")
+        return self
+
+
+Patterns = Annotated[
+    list[Word], BeforeValidator(lambda value: [value] if isinstance(value, str) else value), Field(min_length=1)
+]
+"""Names of parameters or layers, in which ``*`` stands for any characters; one word is a list of one."""
+
+
+class Weights(StrictModel):
+    """A file of weights from which a network begins, which are taken as public."""
+
+    file: Word = Field(description="a file in the safetensors format, or a state_dict or model.pt of torch")
+    sha256: Word | None = Field(None, description="the digest of the file; another file is refused")
+    skip: Patterns | None = Field(
+        None, description="parameters that begin at random all the same, such as those of a new last layer: head.*"
+    )
+
+
+def _weights(value: Any) -> Any:
+    return {"file": value} if isinstance(value, str) else value
+
+
+Init = Annotated[Weights | None, BeforeValidator(_weights, json_schema_input_type=Weights | str)]
+
+
+class LowRank(StrictModel):
+    """Low-rank adaptation: linear layers are frozen, and a product of two small matrices is trained beside each."""
+
+    rank: Count = Field(description="the smaller dimension of both matrices")
+    alpha: Positive | None = Field(None, description="the product is multiplied by alpha / rank; by default by 1")
+    layers: Patterns = Field(default=["*"], description="the linear layers that are adapted, by name")
