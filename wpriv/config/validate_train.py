@@ -44,6 +44,9 @@ def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
     """Keys that must or must not stand together."""
     if (model.epochs is None) == (model.steps is None):
         yield part.diagnostic(("epochs",), "give either epochs or steps: how long to train", at_key=True)
+    if model.cluster is not None and model.sweep is None:
+        message = "'cluster' says where the trainings of a sweep run, and this recipe has no sweep. Leave it out"
+        yield part.diagnostic(("cluster",), message, at_key=True)
     for path, message in () if model.privacy is None else _privacy(model, model.privacy):
         yield part.diagnostic(path, message, at_key=True)
 

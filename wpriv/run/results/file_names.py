@@ -12,6 +12,8 @@ METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
 CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"
 WEIGHTS = "model.safetensors"
+# of a training with shard_weights, beside its checkpoint
+CHECKPOINT_PARTS = "checkpoint-*-of-*.pt"
 # the recipe of the run that a tuned training has kept
 CANDIDATE = "candidate.yaml"
 # the files of every finished training
