@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from wpriv.config.train_schema import Optimizer
 from wpriv.core.process import Step
 from wpriv.core.sampling.kinds import Sampling
-from wpriv.engine.batch_gradient import BatchGradient, Fetch, Loss
+from wpriv.engine.batch_gradient import Batches, BatchGradient, Fetch, Loss
 from wpriv.engine.noise_stream import Noise
 from wpriv.engine.release import Bounded, add_noise
 from wpriv.engine.sampler import Indices
@@ -140,6 +140,9 @@ class Job:
         conclude: further figures, or better ones, that are measured once at the end.
         fetch: inputs and targets of the records at some places. with_loss: ``aggregate`` with another loss. Only jobs
             that train on the sum of a loss have them; the loops of callers need them.
+        batches: the model and the records that ``aggregate`` sums over, where it clips the records of a loss.
+        divided: the weights are divided among the processes (sharding.py), and so are the parts that ``aggregate``
+            returns: the rows that this process keeps of the sum over all processes.
     """
 
     model: nn.Module
@@ -154,6 +157,8 @@ class Job:
     conclude: Callable[[], dict[str, float]] | None = None
     fetch: Fetch | None = None
     with_loss: Callable[[Loss], Callable[[Indices], BatchGradient]] | None = None
+    batches: Batches | None = None
+    divided: bool = False
 
 
 def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:

@@ -85,7 +85,7 @@ def build_job(
         changed = replace(batches, loss=other)
         return batch_gradient.make_aggregator(changed, private, adjacency, expected)
 
-    return Job(model, aggregate, evaluate, observe, method=method, fetch=fetch, with_loss=with_loss)
+    return Job(model, aggregate, evaluate, observe, method=method, fetch=fetch, with_loss=with_loss, batches=batches)
 
 
 def _check_fit(
