@@ -52,6 +52,13 @@ Jobs = Annotated[
 Shard = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Run only part I of N of a sweep, such as 3/16.")
 ]
+ShardWeights = Annotated[
+    bool,
+    typer.Option(
+        "--shard-weights",
+        help="Divide the weights of the network among the processes of torchrun; sets the key shard_weights.",
+    ),
+]
 Log = Annotated[
     list[str] | None,
     typer.Option(
@@ -93,6 +100,7 @@ def command(
     jobs: Jobs = None,
     shard: Shard = None,
     backend: Backend = "loky",
+    shard_weights: ShardWeights = False,
     log: Log = None,
     log_private_losses: LogPrivate = False,
     certificate: flags.Certificate = None,
@@ -111,7 +119,13 @@ def command(
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     sweep.check_backend(backend)
-    loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []))
+    if shard_weights and not dry_run and int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        raise UsageError(
+            "--shard-weights divides the weights among several processes, and this is the only one. Start the command "
+            "by torchrun --nproc-per-node 2 -m wpriv train, or leave --shard-weights out"
+        )
+    divided = {"shard_weights": True} if shard_weights else {}
+    loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []) | divided)
     logs = metric_logs.logs_of(log, log_private_losses)
     if logs.names and (dry_run or loaded.training is None or loaded.training.sweep is not None):
         raise UsageError("--log is for one training that runs; leave it out of a sweep and of --dry-run")
