@@ -70,7 +70,7 @@ def train(
 
 def divided(physical: int, *, private: bool = True) -> Job:
     recipe = Train.model_validate(RECIPE if private else {**RECIPE, "privacy": "none"})
-    return sharding.divided(job(physical, private=private), recipe, "add-remove", toys.BATCH)
+    return sharding.divided(job(physical, private=private), recipe)
 
 
 def flat(model: nn.Module) -> Tensor:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.engine import sharded_toys, toys
+from tests.engine import sharded_toys
 from tests.points import ROOT
 from wpriv.cli.main import main
 from wpriv.config.train_schema import Train
@@ -141,7 +141,7 @@ def test_a_part_of_an_exact_release_is_refused():
 
 def test_one_process_divides_nothing():
     own = sharded_toys.job(12)
-    assert sharding.divided(own, Train.model_validate(sharded_toys.RECIPE), "add-remove", toys.BATCH) is own
+    assert sharding.divided(own, Train.model_validate(sharded_toys.RECIPE)) is own
 
 
 @pytest.mark.parametrize(
@@ -155,18 +155,21 @@ def test_keys_that_need_whole_weights_are_refused(monkeypatch, changes, text):
     monkeypatch.setattr("wpriv.engine.distributed.size", lambda: 2)
     recipe = Train.model_validate({**sharded_toys.RECIPE, **changes})
     with pytest.raises(Unsupported, match=text):
-        sharding.divided(sharded_toys.job(12), recipe, "add-remove", toys.BATCH)
+        sharding.divided(sharded_toys.job(12), recipe)
 
 
 def test_methods_and_tasks_that_need_whole_weights_are_refused(monkeypatch):
     monkeypatch.setattr("wpriv.engine.distributed.size", lambda: 2)
     recipe = Train.model_validate(sharded_toys.RECIPE)
     with pytest.raises(Unsupported, match="clipping method vmap"):
-        sharding.divided(sharded_toys.job(12, method="vmap"), recipe, "add-remove", toys.BATCH)
+        sharding.divided(sharded_toys.job(12, method="vmap"), recipe)
     own = sharded_toys.job(12)
+    own.aggregate = lambda indices: None
+    with pytest.raises(Unsupported, match="sums something else"):
+        sharding.divided(own, recipe)
     own.batches = None
     with pytest.raises(Unsupported, match="the task classify needs"):
-        sharding.divided(own, recipe, "add-remove", toys.BATCH)
+        sharding.divided(own, recipe)
 
 
 def test_a_checkpoint_of_another_number_of_processes_is_refused(tmp_path, monkeypatch):

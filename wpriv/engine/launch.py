@@ -72,7 +72,7 @@ def prepare(
     if fork:
         inherit(job.model, folder, torch_device)
     if recipe.shard_weights:
-        job = sharding.divided(job, recipe, schedule.adjacency, float(schedule.batch))
+        job = sharding.divided(job, recipe)
     begin()
     return Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)
 

@@ -143,7 +143,7 @@ class Engine(TrainingState):
 
     def _update_weights(self, parts: list[Tensor]) -> None:
         for weight, part in zip(self.weights, parts, strict=True):
-            weight.grad = sharding.like(part, weight)
+            weight.grad = sharding.like(part, weight) if self.job.divided else part
         for optimizer in self.optimizers.values():
             optimizer.step()
 

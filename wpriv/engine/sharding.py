@@ -14,6 +14,7 @@ and keeps the numbers of its own coordinates: the noise is that of one process.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -23,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from wpriv.config.train_schema import Optimizer, Privacy, Train
-from wpriv.engine import distributed
+from wpriv.engine import batch_gradient, distributed
 from wpriv.engine.batch_gradient import Batches, BatchGradient
 from wpriv.engine.clipping import clip, ghost
 from wpriv.engine.clipping.common import clip_factors, losses_of, total
@@ -70,32 +71,58 @@ class Rows:
         return Part(first + self.begin * width, (self.end - self.begin) * width) if self.shape else Part(first, 1)
 
 
-def divided(job: Job, recipe: Train, adjacency: str, expected: float) -> Job:
+def divided(job: Job, recipe: Train) -> Job:
     """Return a job whose model is divided among the processes; in one process, the job as it is.
 
     Args:
-        job: of this process, with the same weights in all. expected: the expected batch, which divides the noisy sum.
+        job: of this process, with the same weights in all.
     Raises:
         Unsupported: the task, an option or the clipping method needs whole weights.
     """
     if distributed.size() == 1:
         return job
     _refuse(job, recipe)
-    batches, private = job.batches, recipe.privacy
+    batches, form = job.batches, _form(job)
     assert batches is not None
     empty = batches.fetch(np.arange(0))
     method = job.method or clip.choose(batches.model, batches.loss, *empty, method="ghost")
     distributed.broadcast_weights(batches.model)
     _divide(batches.model)
-    norm = math.inf if private is None else float(private.clip)
-    sensitivity = 0.0 if private is None else norm if adjacency == "add-remove" else 2 * norm
 
     def aggregate(indices: Indices) -> BatchGradient:
-        parts, diagnostics = _clipped_sum(batches, indices, norm)
-        bounded = Bounded(parts, sensitivity, adjacency)
-        return BatchGradient(bounded, None if private is None else expected, diagnostics)
+        parts, diagnostics = _clipped_sum(batches, indices, form.norm)
+        return BatchGradient(Bounded(parts, form.sensitivity, form.adjacency), form.divisor, diagnostics)
 
     return replace(job, aggregate=aggregate, method=method, divided=True, with_loss=None)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is summed: gradients clipped to ``norm`` (infinite without privacy), and what divides the noisy sum."""
+
+    norm: float
+    sensitivity: float
+    adjacency: str
+    divisor: float | None
+
+
+def _form(job: Job) -> Form:
+    """Return what a job sums.
+
+    Raises:
+        Unsupported: something other than gradients, each clipped or none.
+    """
+    function = job.aggregate.func if isinstance(job.aggregate, functools.partial) else None
+    options = job.aggregate.keywords if isinstance(job.aggregate, functools.partial) else {}
+    if function is batch_gradient.plain and not options:
+        return Form(math.inf, 0.0, "replace-one", None)
+    if function is batch_gradient.per_example and options.keys() == {"norm", "adjacency", "divisor", "method", "exact"}:
+        factor = 1 if options["adjacency"] == "add-remove" else 2
+        return Form(options["norm"], factor * options["norm"], options["adjacency"], options["divisor"])
+    raise Unsupported(
+        "shard_weights sums gradients of records, each clipped by itself, and this training sums something else. Leave "
+        "shard_weights out"
+    )
 
 
 def rows_of(parameter: Tensor) -> Rows:

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,7 @@ def test_local_tasks_that_are_killed_or_interrupted_go_on_with_the_same_command(
     checkpoint = Path("grid/privacy.sigma=2/checkpoint.pt")
 
     def kill() -> None:
-        (number,) = json.loads(Path("grid/tasks/jobs.json").read_text()).values()
+        (number,) = json.loads(Path("grid/tasks/jobs.json").read_text())["jobs"].values()
         child = Path(f"/proc/{number}/task/{number}/children").read_text().split()[0]
         os.kill(int(child), signal.SIGKILL)
 
@@ -171,12 +172,25 @@ def test_ctrl_c_leaves_tasks_of_slurm_in_the_queue_and_the_same_command_waits_fo
     assert [cell.name for cell in queue.waiting] == ["privacy.sigma=4"]
 
 
+def test_commands_for_two_parts_of_a_sweep_keep_the_jobs_of_each_other(folder, slurm):
+    slurm(idle=True)
+    for place, name in enumerate(("privacy.sigma=2", "privacy.sigma=4")):
+        whole = plan("two.yaml")
+        part = TaskQueue(replace(whole, cells=whole.cells[place : place + 1]))
+        part.attach(part.plan.cells)
+        assert part.submit() == 1
+        assert name in json.loads(Path("grid/tasks/jobs.json").read_text())["jobs"]
+    assert len(json.loads(Path("grid/tasks/jobs.json").read_text())["jobs"]) == 2
+
+
 def plan(name: str = "grid.yaml") -> Submission:
     recipe = train.recipe_of(name)
     return Submission(sweep.cells(recipe), Path("grid"), sweep.asked_of_cluster(recipe), "cpu", None, None)
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]", '{"a": 3, "b": "no number"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[1, 2]", '{"system": "slurm", "jobs": {"a": 3, "b": "no number"}}', '{"system": "slurm", "jobs": 1}']
+)
 def test_a_damaged_record_of_jobs_is_as_none(folder, slurm, text):
     slurm(idle=True)
     Path("grid/tasks").mkdir(parents=True)
@@ -197,7 +211,7 @@ def test_what_sbatch_refuses_is_told_in_its_words(folder, slurm, capsys):
     slurm(refuse="Batch job submission failed: Invalid partition name specified")
     assert submit() == ENVIRONMENT
     captured = capsys.readouterr()
-    assert "the cluster refused the 1 tasks: sbatch: error: Batch job submission failed: Invalid" in captured.err
+    assert "the cluster refused the tasks: sbatch: error: Batch job submission failed: Invalid" in captured.err
     assert "cluster.partition=NAME" in captured.err
     assert not captured.out
 

@@ -70,11 +70,10 @@ class TaskQueue:
         self.submitit, self.plan = submitit, plan
         self.waiting: list[Cell] = []
         self.running: dict[str, tuple[Cell, Any]] = {}
-        self.ended = 0
 
     def attach(self, cells: Sequence[Cell]) -> int:
         """Take over the cells, and those of their tasks that are in Slurm's queue; return the number of these."""
-        ids = _recorded(self.plan.folder / JOBS) if self.plan.cluster.system == "slurm" else {}
+        ids = _recorded(self.plan.folder / JOBS, "slurm") if self.plan.cluster.system == "slurm" else {}
         queued = _queued() if ids else set()
         for cell in cells:
             number = ids.get(cell.name)
@@ -99,8 +98,10 @@ class TaskQueue:
         with _environment({"OMP_NUM_THREADS": str(cluster.cpus)}), _ctrl_c_ignored():
             jobs = _accepted(executor, [self.plan.task(cell) for cell in batch])
         self.running |= {cell.name: (cell, job) for cell, job in zip(batch, jobs, strict=True)}
-        record = {name: job.job_id for name, (_, job) in self.running.items()}
-        durable_writes.replace(self.plan.folder / JOBS, json.dumps(record, indent=2) + "\n")
+        path, numbers = self.plan.folder / JOBS, {name: job.job_id for name, (_, job) in self.running.items()}
+        # other commands submit other parts of the sweep
+        record = {"system": cluster.system, "jobs": _recorded(path, cluster.system) | numbers}
+        durable_writes.replace(path, json.dumps(record, indent=2) + "\n")
         return len(batch)
 
     def collect(self) -> list[tuple[Cell, Outcome]]:
@@ -108,7 +109,6 @@ class TaskQueue:
         over = [(cell, job) for cell, job in self.running.values() if job.done()]
         for cell, _ in over:
             del self.running[cell.name]
-        self.ended += len(over)
         return [(cell, self._outcome(cell, job)) for cell, job in over]
 
     def leave(self, reason: str) -> str:
@@ -202,24 +202,21 @@ def _accepted(executor: Any, tasks: Sequence[Callable[[], Outcome]]) -> list[Any
     except (FailedJobError, FailedSubmissionError) as error:
         reason = " ".join(str(error).split())[:300]
         raise MissingResource(
-            f"the cluster refused the {len(tasks)} tasks: {reason}. Change the key 'cluster' of the recipe (or "
+            f"the cluster refused the tasks: {reason}. Change the key 'cluster' of the recipe (or "
             f"--set cluster.partition=NAME), or submit a part of the sweep by --shard"
         ) from None
 
 
-def _recorded(path: Path) -> dict[str, str]:
-    """Return the jobs of an earlier command by the names of their cells; none where the file cannot be read."""
+def _recorded(path: Path, system: str) -> dict[str, str]:
+    """Return the jobs that were submitted to a system, by the names of their cells; none in a file of another kind."""
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(stored, dict):
+    jobs = stored.get("jobs") if isinstance(stored, dict) and stored.get("system") == system else None
+    if not isinstance(jobs, dict):
         return {}
-    return {
-        name: number
-        for name, number in stored.items()
-        if isinstance(number, str) and re.fullmatch(r"\d+(_\d+)?", number)
-    }
+    return {name: job for name, job in jobs.items() if isinstance(job, str) and re.fullmatch(r"\d+(_\d+)?", job)}
 
 
 def _queued() -> set[str]:
