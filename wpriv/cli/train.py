@@ -41,10 +41,23 @@ Root = Annotated[
     Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
 ]
 Jobs = Annotated[
-    int, typer.Option("--jobs", metavar="N", min=1, help="Number of trainings of a sweep that run at the same time.")
+    int | None,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        min=1,
+        help="Number of trainings of a sweep that run at the same time (default 1; on a cluster no limit).",
+    ),
 ]
 Shard = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Run only part I of N of a sweep, such as 3/16.")
+]
+ShardWeights = Annotated[
+    bool,
+    typer.Option(
+        "--shard-weights",
+        help="Divide the weights of the network among the processes of torchrun; sets the key shard_weights.",
+    ),
 ]
 Log = Annotated[
     list[str] | None,
@@ -63,7 +76,13 @@ LogPrivate = Annotated[
     ),
 ]
 Backend = Annotated[
-    str, typer.Option("--backend", metavar="NAME", help="joblib's backend for --jobs: loky, dask, ray.")
+    str,
+    typer.Option(
+        "--backend",
+        metavar="NAME",
+        help="What runs the trainings of a sweep: joblib's loky, dask or ray, with --jobs; or submitit, each training "
+        "as a task of a Slurm cluster.",
+    ),
 ]
 
 
@@ -78,9 +97,10 @@ def command(
     fresh: Fresh = False,
     dry_run: Dry = False,
     data_root: Root = None,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
     shard: Shard = None,
     backend: Backend = "loky",
+    shard_weights: ShardWeights = False,
     log: Log = None,
     log_private_losses: LogPrivate = False,
     certificate: flags.Certificate = None,
@@ -99,7 +119,13 @@ def command(
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     sweep.check_backend(backend)
-    loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []))
+    if shard_weights and not dry_run and int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        raise UsageError(
+            "--shard-weights divides the weights among several processes, and this is the only one. Start the command "
+            "by torchrun --nproc-per-node 2 -m wpriv train, or leave --shard-weights out"
+        )
+    divided = {"shard_weights": True} if shard_weights else {}
+    loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []) | divided)
     logs = metric_logs.logs_of(log, log_private_losses)
     if logs.names and (dry_run or loaded.training is None or loaded.training.sweep is not None):
         raise UsageError("--log is for one training that runs; leave it out of a sweep and of --dry-run")
@@ -120,9 +146,9 @@ def command(
             )
         options = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
         _sweep(loaded, folder, data_root, dry_run, as_json, options)
-    elif shard is not None or jobs > 1:
+    elif shard is not None or (jobs or 1) > 1 or backend == "submitit":
         raise UsageError(
-            "--jobs and --shard need a recipe with the key 'sweep'; this recipe has none"
+            "--jobs, --shard and --backend submitit need a recipe with the key 'sweep'; this recipe has none"
             + (", and the runs of a tuned training are made one after another" if tuned else "")
             + ". Leave them out"
         )
@@ -157,7 +183,8 @@ def _sweep(
 
     if dry_run:
         planned = sweep.planned(recipe, out, part=options["part"], root=root)
-        training_output.print_sweep_plan(recipe, planned, out, as_json)
+        tasks = sweep.tasks_in_words(recipe, options["backend"], options["device"])
+        training_output.print_sweep_plan(recipe, planned, out, as_json, tasks)
         return
     with terminal.training() as say:
         result = sweep.run(recipe, out, **options, root=root, say=say)

@@ -74,8 +74,10 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
         output.say("warning", line)
 
 
-def print_sweep_plan(recipe: Recipe, planned: list[PlannedCell], out: Path, as_json: bool) -> None:
-    """Print what the trainings of a sweep would do, one line each."""
+def print_sweep_plan(
+    recipe: Recipe, planned: list[PlannedCell], out: Path, as_json: bool, tasks: str | None = None
+) -> None:
+    """Print what the trainings of a sweep would do, one line each, and what ``tasks`` of a cluster ask for."""
     open_plans = [cell.plan for cell in planned if not cell.done]
     duration = recipe_duration.of_sweep(recipe, open_plans, len(sweep.cells(recipe)))
     rows = []
@@ -86,7 +88,7 @@ def print_sweep_plan(recipe: Recipe, planned: list[PlannedCell], out: Path, as_j
         rows.append({**cell.cell.labels, **numbers, "seconds": seconds, "done": cell.done})
     if as_json:
         time = None if duration is None else duration.as_dict()
-        output.emit_json({"schema": "wpriv.plans/1", "rows": rows, "time": time, "folder": str(out)})
+        output.emit_json({"schema": "wpriv.plans/1", "rows": rows, "time": time, "folder": str(out), "tasks": tasks})
         return
     output.emit_bold(f"{recipe.name}: {len(rows)} trainings, {sum(row['done'] for row in rows)} of them done")
     if not rows:
@@ -95,6 +97,8 @@ def print_sweep_plan(recipe: Recipe, planned: list[PlannedCell], out: Path, as_j
     columns = [key for key in rows[0] if key != "seconds" or any(row[key] for row in rows)]
     output.emit_table(columns, [[output.cell(row[key]) for key in columns] for row in rows])
     output.emit(f"takes: {'not known' if duration is None else duration} (the trainings that are not done)")
+    if tasks is not None:
+        output.emit(f"submits: {len(open_plans)} tasks to {tasks}")
     output.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
 
 

@@ -17,7 +17,7 @@ from wpriv.files import python_file
 # keys that only the published procedure (clip: batch-mean) has
 BATCH_MEAN = ("norm", "mask")
 # keys that describe a run without changing its results
-COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "quick")
+COSMETIC = ("source", "title", "figure", "expect", "claims", "time", "checkpoint", "cluster", "quick")
 # keys whose override replaces them as a whole: parts of two sweeps make no sense together
 REPLACED = ("sweep",)
 # keys whose value may name a Python file of the user's
@@ -101,6 +101,8 @@ def written_out(model: Train) -> dict[str, Any]:
     if model.privacy is not None and model.privacy.noise == "rounded":
         # this default is left out, so that a run is the same under recipes from before there was a choice
         del plain["privacy"]["noise"]
+    if not model.shard_weights:
+        del plain["shard_weights"]  # for the same reason
     return {key: plain[key] for key in Train.model_fields if key in plain}
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
+from wpriv.config.cluster_schema import Cluster
 from wpriv.config.field_types import (
     MAX_POINTS,
     Claim,
@@ -287,6 +288,11 @@ class Train(StrictModel):
     memory: Annotated[int, Field(ge=16)] = Field(
         1000, description="megabytes that the activations of one physical batch may take"
     )
+    shard_weights: bool = Field(
+        False,
+        description="divide weights, sums of gradients, noise and optimizer among the processes of torchrun (FSDP); "
+        "needs layers with clipping rules",
+    )
     checkpoint: Annotated[float, Field(ge=0)] = Field(
         60.0, description="seconds between checkpoints; there is one an epoch as well"
     )
@@ -303,6 +309,9 @@ class Train(StrictModel):
     )
     time: Time | None = Field(None, description="how long the recipe takes")
     sweep: Axes | None = Field(None, description="one axis, or a list of axes whose product is the grid")
+    cluster: Cluster | None = Field(
+        None, description="what the tasks of a sweep ask of a cluster, where --backend submitit submits them"
+    )
     tune: Tune | None = Field(
         None, description="train a random number of runs of settings drawn at random, and keep only the best of them"
     )

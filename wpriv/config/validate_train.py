@@ -44,8 +44,29 @@ def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
     """Keys that must or must not stand together."""
     if (model.epochs is None) == (model.steps is None):
         yield part.diagnostic(("epochs",), "give either epochs or steps: how long to train", at_key=True)
+    if model.cluster is not None and model.sweep is None:
+        message = "'cluster' says where the trainings of a sweep run, and this recipe has no sweep. Leave it out"
+        yield part.diagnostic(("cluster",), message, at_key=True)
+    if model.shard_weights and (path := _whole_weights(model)) is not None:
+        message = "shard_weights clips by the rules of layers (ghost), and this key needs each weight as a whole"
+        yield part.diagnostic(path, f"{message}. Leave one of them out", at_key=True)
     for path, message in () if model.privacy is None else _privacy(model, model.privacy):
         yield part.diagnostic(path, message, at_key=True)
+
+
+def _whole_weights(model: Train) -> Key | None:
+    """Return a key that rules out ``shard_weights``; None where there is none."""
+    if model.tune is not None:
+        return ("tune",)
+    if model.privacy is None:
+        return None
+    faults = {
+        "clip": model.privacy.clip == "batch-mean",
+        "mask": model.privacy.mask > 0,
+        "method": model.privacy.method not in ("auto", "ghost"),
+        "noise": model.privacy.exact,
+    }
+    return next((("privacy", key) for key, fault in faults.items() if fault), None)
 
 
 def _tuning(part: Document, model: Train) -> Iterator[Diagnostic]:

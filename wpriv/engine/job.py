@@ -16,7 +16,7 @@ from wpriv.core.process import Step
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.engine.adaptive_norm import AdaptiveNorm
 from wpriv.engine.augmentation import Augmentation
-from wpriv.engine.batch_gradient import BatchGradient, Fetch, Loss
+from wpriv.engine.batch_gradient import Batches, BatchGradient, Fetch, Loss
 from wpriv.engine.noise_stream import Noise
 from wpriv.engine.release import Bounded, add_noise
 from wpriv.engine.sampler import Indices
@@ -147,6 +147,9 @@ class Job:
             that train on the sum of a loss have them; the loops of callers need them.
         augmentation: of the records of ``aggregate``; the engine sets its key and its step.
         adaptive: the clipping norm of ``aggregate``, where it follows the gradients.
+        batches: the model and the records that ``aggregate`` sums over, where it clips the records of a loss.
+        divided: the weights are divided among the processes (sharding.py), and so are the parts that ``aggregate``
+            returns: the rows that this process keeps of the sum over all processes.
     """
 
     model: nn.Module
@@ -163,6 +166,8 @@ class Job:
     with_loss: Callable[[Loss], Callable[[Indices], BatchGradient]] | None = None
     augmentation: Augmentation | None = None
     adaptive: AdaptiveNorm | None = None
+    batches: Batches | None = None
+    divided: bool = False
 
 
 def optimizer_of(weights: Iterable[nn.Parameter], plan: Optimizer) -> torch.optim.Optimizer:

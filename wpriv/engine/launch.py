@@ -11,7 +11,7 @@ import torch
 
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
-from wpriv.engine import distributed
+from wpriv.engine import distributed, sharding
 from wpriv.engine.job import Job, Schedule
 from wpriv.engine.loop import Engine
 from wpriv.engine.training_state import inherit
@@ -71,6 +71,8 @@ def prepare(
         raise Unsupported(f"the task {recipe.task} needs each whole batch in one process; run it without torchrun")
     if fork:
         inherit(job.model, folder, torch_device)
+    if recipe.shard_weights:
+        job = sharding.divided(job, recipe)
     begin()
     return Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)
 

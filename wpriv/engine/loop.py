@@ -16,7 +16,7 @@ from torch import Tensor
 
 from wpriv.config.technique_schema import AVERAGE_PREFIX
 from wpriv.config.train_schema import Optimizer
-from wpriv.engine import distributed
+from wpriv.engine import distributed, sharding
 from wpriv.engine.job import ReleaseGate
 from wpriv.engine.release import add_noise
 from wpriv.engine.sampler import Indices
@@ -124,17 +124,23 @@ class Engine(TrainingState):
         """Aggregate the gradients of some records, add noise and update the weights."""
         plan = self.schedule
         assert self.job.aggregate is not None
-        batch = self.job.aggregate(distributed.own_share(indices))
-        # one process adds the noise, to the sum of all processes: sums of noisy parts would leave the grid
-        total = replace(batch.total, parts=distributed.all_reduce_sum(batch.total.parts))
-        diagnostics = distributed.all_reduce_sum([batch.diagnostics])[0]
-        further = batch.total.parts[len(self.weights) :]
-        parts = [part.new_empty(part.shape) for part in (*self.weights, *further)]
-        if distributed.is_main():
-            parts = add_noise(total, plan.multiplier, self.noise, private=plan.step is not None, exact=plan.exact)
-        parts = distributed.broadcast_tensors(parts)
-        if self.job.adaptive is not None:
-            parts = self.job.adaptive.detach(parts)
+        private = plan.step is not None
+        if self.job.divided:
+            batch = self.job.aggregate(indices)
+            diagnostics, places = batch.diagnostics, sharding.coordinates(self.weights)
+            parts = add_noise(batch.total, plan.multiplier, self.noise, private=private, coordinates=places)
+        else:
+            batch = self.job.aggregate(distributed.own_share(indices))
+            # one process adds the noise, to the sum of all processes: sums of noisy parts would leave the grid
+            total = replace(batch.total, parts=distributed.all_reduce_sum(batch.total.parts))
+            diagnostics = distributed.all_reduce_sum([batch.diagnostics])[0]
+            further = batch.total.parts[len(self.weights) :]
+            parts = [part.new_empty(part.shape) for part in (*self.weights, *further)]
+            if distributed.is_main():
+                parts = add_noise(total, plan.multiplier, self.noise, private=private, exact=plan.exact)
+            parts = distributed.broadcast_tensors(parts)
+            if self.job.adaptive is not None:
+                parts = self.job.adaptive.detach(parts)
         torch._foreach_div_(parts, batch.divisor or max(float(diagnostics[0]), 1.0))
         mask = self._mask(parts)
         if mask:
@@ -146,7 +152,7 @@ class Engine(TrainingState):
 
     def _update_weights(self, parts: list[Tensor]) -> None:
         for weight, part in zip(self.weights, parts, strict=True):
-            weight.grad = part
+            weight.grad = sharding.like(part, weight) if self.job.divided else part
         for optimizer in self.optimizers.values():
             optimizer.step()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -93,6 +93,25 @@ class Noise:
             pass
         return numbers[:count].to(dtype)
 
+    def normal_at(self, places: Sequence[tuple[int, int]], count: int, scale: float = 1.0) -> Tensor:
+        """Return some of the numbers of ``normal(count, scale)`` in float64, one place after another.
+
+        All numbers are drawn, a piece at a time, and so the state afterwards is that after ``normal``.
+
+        Args:
+            places: the first number and how many, for each run of numbers.
+        """
+        result = torch.empty(sum(length for _, length in places), dtype=torch.float64, device=self.device)
+        buffer = self._buffer("pairs", torch.float64, 2 * PAIRS, self.device)
+        for piece in self._pieces(buffer, scale, self._key, self._next_stream(), (count + 1) // 2):
+            numbers, start, at = piece.numbers.reshape(-1), 2 * piece.start, 0
+            for first, length in places:
+                low, high = max(first, start), min(first + length, start + len(numbers))
+                if low < high:
+                    result[at + low - first : at + high - first] = numbers[low - start : high - start]
+                at += length
+        return result
+
     def rounded_normal(self, count: int, deviation: float, error_bound: float = ERROR_BOUND) -> Tensor:
         """Return [count] independent integers in float64, exactly distributed as round(deviation * Z), Z ~ N(0, 1).
 
@@ -143,16 +162,21 @@ class Noise:
             part.copy_(self._words(stream, len(part)))
         return numbers.mul_(2.0**-32).add_(0.5)
 
-    def _pieces(self, numbers: Tensor, scale: float, key: bytes, stream: Keystream) -> Iterator[Piece]:
-        """Fill ``numbers`` with normal ones a piece at a time: the first numbers of its pairs, then the second ones."""
-        fine_stream = Keystream(key, FINE)
-        for start in range(0, len(numbers) // 2, PAIRS):
-            n = min(PAIRS, len(numbers) // 2 - start)
+    def _pieces(
+        self, numbers: Tensor, scale: float, key: bytes, stream: Keystream, count: int | None = None
+    ) -> Iterator[Piece]:
+        """Fill ``numbers`` with normal ones a piece at a time: the first numbers of its pairs, then the second ones.
+
+        With a ``count`` of pairs, ``numbers`` has room for one piece, and each piece overwrites the one before.
+        """
+        fine_stream, total = Keystream(key, FINE), len(numbers) // 2 if count is None else count
+        for start in range(0, total, PAIRS):
+            n, place = min(PAIRS, total - start), 2 * start if count is None else 0
             fine = self._buffer("fine", torch.int32, PAIRS, self.device)[:n].copy_(self._words(fine_stream, n))
             words = self._words(stream, 3 * n).view(3, n)
             # U in (0, 1) of 62 bits, in the middle of the interval that the bits not drawn leave
             words[:2].bitwise_and_(2**31 - 1)
-            pairs = numbers[2 * start : 2 * (start + n)].view(2, n)
+            pairs = numbers[place : place + 2 * n].view(2, n)
             radius, low, angle = self._buffer("numbers", torch.float64, 3 * PAIRS, self.device)[: 3 * n].view(3, n)
             low.copy_(words[1]).add_(0.5)
             radius.copy_(words[0]).add_(low, alpha=2.0**-31).mul_(2.0**-31).log_().mul_(-2).sqrt_().mul_(scale)

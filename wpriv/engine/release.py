@@ -7,7 +7,9 @@ bounded by the sum of their bounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +24,13 @@ PIECE = 2**15
 """Numbers that a CPU adds and rounds at a time, so that they stay in its cache."""
 MAX_ROUNDING_SHARE = 2.0**-6
 """The largest share of the sensitivity that rounding the sum to the grid of an exact release may add."""
+
+
+class Part(NamedTuple):
+    """Some coordinates of a vector: ``length`` of them from the place ``first`` on."""
+
+    first: int
+    length: int
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,13 @@ class Bounded:
 
 
 def add_noise(
-    total: Bounded, sigma: float, noise: Noise | None = None, *, private: bool = True, exact: bool = False
+    total: Bounded,
+    sigma: float,
+    noise: Noise | None = None,
+    *,
+    private: bool = True,
+    exact: bool = False,
+    coordinates: tuple[Sequence[Part], int] | None = None,
 ) -> list[Tensor]:
     """Return the sum plus normal noise of standard deviation ``sigma`` times its sensitivity on each coordinate.
 
@@ -97,6 +112,8 @@ def add_noise(
         sigma: the noise multiplier, > 0; 0 is allowed where ``private`` is false, for training without privacy.
         noise: its source, on the device of the parts; by default under a new key from the operating system.
         exact: release the Gaussian mechanism without any floating-point error.
+        coordinates: where the parts are only some coordinates of the released vector: their places in it, and its
+            length. The noise is that of these coordinates in a release of the whole vector.
     Returns:
         New tensors in the order and shapes of ``total.parts``.
     Raises:
@@ -122,8 +139,14 @@ def add_noise(
         return [part.to(dtype, copy=True) for part in total.parts]
     # one draw for all parts: a launch for each would take longer than making the numbers
     sizes = [part.numel() for part in total.parts]
-    draw = _exact_noise if exact else _real_noise
-    grid, numbers = draw(total, sigma, source, sum(sizes))
+    if coordinates is not None:
+        if exact:
+            raise Unsupported("noise: exact draws the noise of a whole vector; found a part of one. Use noise: rounded")
+        deviation = sigma * total.sensitivity
+        grid, numbers = grid_of(deviation), source.normal_at(*coordinates, deviation)
+    else:
+        draw = _exact_noise if exact else _real_noise
+        grid, numbers = draw(total, sigma, source, sum(sizes))
     shares = torch.split(numbers, sizes)
     return [_rounded_sum(share, part, grid, exact, dtype) for share, part in zip(shares, total.parts, strict=True)]
 

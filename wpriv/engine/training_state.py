@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wpriv.engine import checkpoint, distributed, ledger
+from wpriv.engine import checkpoint, distributed, ledger, shard_files, sharding
 from wpriv.engine.job import Job, Schedule, optimizer_of
 from wpriv.engine.ledger import Ledger
 from wpriv.engine.noise_stream import Noise
@@ -76,7 +76,8 @@ class TrainingState:
         stored = self._restore() if resume else {}
         if fork:
             self._inherit()
-        distributed.broadcast_weights(job.model)
+        if not job.divided:
+            distributed.broadcast_weights(job.model)
         if schedule.average is not None:
             self.average = WeightAverage(schedule.average, self.weights)
             if resume:
@@ -85,8 +86,13 @@ class TrainingState:
     def save(self) -> None:
         """Write a checkpoint of everything; the ledger is forced to disk first."""
         self._force()
+        if self.job.divided:
+            position = {"identity": self.identity, **self._position()} if distributed.is_main() else None
+            shard_files.save(self.folder, self.steps_done, position, self.job.model, self.optimizers)
         if distributed.is_main():
             checkpoint.save(self.folder / CHECKPOINT, self._content())
+            if self.job.divided:
+                shard_files.delete(self.folder, but_step=self.steps_done)
 
     def finish(self) -> None:
         """Write the model and the diagnostics, and delete the checkpoint, from which noise could be drawn again.
@@ -96,6 +102,7 @@ class TrainingState:
         noise is in the diagnostics.
         """
         self._force()
+        weights = sharding.whole_weights(self.job.model) if self.job.divided else self.job.model.state_dict()
         if not distributed.is_main():
             return
         diagnostics: dict[str, Any] = {"identity": self.identity, **self._position(), "rows": json.dumps(self.rows)}
@@ -108,7 +115,7 @@ class TrainingState:
             "identity": checkpoint.recipe_digest(self.identity),
             "step": self.steps_done,
             **self._position(),
-            "weights": self.job.model.state_dict(),
+            "weights": weights,
             "clipping": self.job.method,
             **self._averaged(),
         }
@@ -116,6 +123,8 @@ class TrainingState:
         if self.job.save_artifacts is not None:
             self.job.save_artifacts(self.folder)
         durable_writes.remove(self.folder / CHECKPOINT)
+        if self.job.divided:
+            shard_files.delete(self.folder)
 
     def _averaged(self) -> dict[str, Any]:
         """Return the ``state_dict`` with the averaged weights, as an entry of the model's file."""
@@ -146,8 +155,7 @@ class TrainingState:
             "identity": self.identity,
             "step": self.steps_done,
             **self._position(),
-            "weights": self.job.model.state_dict(),
-            "optimizers": {name: each.state_dict() for name, each in self.optimizers.items()},
+            **self._weights(),
             "sampler": self.sampler.state(),
             "noise": self.noise.state(),
             "stream": self.stream,
@@ -162,12 +170,26 @@ class TrainingState:
             **({} if self.job.adaptive is None else {"clip_norm": self.job.adaptive.norm}),
         }
 
-    def _restore(self) -> dict[str, Any]:
-        """Continue from the checkpoint, and return its content."""
-        stored = self._load_checkpoint()
+    def _weights(self) -> dict[str, Any]:
+        """Return weights and optimizers; or where each process has written its part, the number of parts."""
+        if self.job.divided:
+            return {"weights": {}, "optimizers": {}, "divided": distributed.size()}
+        optimizers = {name: each.state_dict() for name, each in self.optimizers.items()}
+        return {"weights": self.job.model.state_dict(), "optimizers": optimizers}
+
+    def _restore_weights(self, stored: dict[str, Any]) -> None:
+        shard_files.require_processes(stored, self.job.divided, self.folder)
+        if self.job.divided:
+            shard_files.load(self.folder, stored, self.job.model, self.optimizers)
+            return
         self.job.model.load_state_dict(stored["weights"])
         for name, each in self.optimizers.items():
             each.load_state_dict(stored["optimizers"][name])
+
+    def _restore(self) -> dict[str, Any]:
+        """Continue from the checkpoint, and return its content."""
+        stored = self._load_checkpoint()
+        self._restore_weights(stored)
         self.sampler.restore(stored["sampler"])
         self.noise.restore(stored["noise"])
         torch.set_rng_state(stored["torch"].cpu())
@@ -216,7 +238,8 @@ class TrainingState:
 
     def _inherit(self) -> None:
         """Begin from the weights of the run before, whatever its recipe; its steps stay in the ledger."""
-        name, stored = inherit(self.job.model, self.folder, self.device)
+        # divided weights were loaded before they were divided
+        name, stored = inherit(None if self.job.divided else self.job.model, self.folder, self.device)
         self._require_ledger(stored, name)
         if stored["clear"] and not self.without_noise:
             raise Unsupported(
@@ -232,14 +255,21 @@ class TrainingState:
             ledger.require(self.ledger.entries, position, self.ledger.path, f"{self.folder / name}")
 
 
-def inherit(model: nn.Module, folder: Path, device: torch.device) -> tuple[str, dict[str, Any]]:
-    """Load the weights in a folder into a model; return the name and the content of the file that holds them.
+def inherit(model: nn.Module | None, folder: Path, device: torch.device) -> tuple[str, dict[str, Any]]:
+    """Load the weights in a folder into a model, if one is given; return name and content of the file that holds them.
 
     Raises:
         UsageError: they do not fit the model, or cannot be read.
     """
     path = folder / CHECKPOINT if (folder / CHECKPOINT).is_file() else folder / MODEL
     stored = checkpoint.load(path, device)
+    if "divided" in stored:
+        raise UsageError(
+            f"the weights in {path} are divided among {stored['divided']} processes; finish this run with --resume, or "
+            f"begin again with --fresh"
+        )
+    if model is None:
+        return path.name, stored
     try:
         model.load_state_dict(stored["weights"])
     except RuntimeError as error:

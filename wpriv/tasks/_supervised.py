@@ -110,6 +110,7 @@ def build_job(
         with_loss=with_loss,
         augmentation=copied.augmentation,
         adaptive=adaptive,
+        batches=batches,
     )
 
 

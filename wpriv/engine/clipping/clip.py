@@ -98,11 +98,11 @@ def clipped_sum(
     if exact:
         with torch.enable_grad():
             exact_sum, lengths, losses = sum_of_gradients(model, loss, inputs, targets, norm, weights)
-        _refuse_nonfinite({"all parameters": lengths}, weights)
+        refuse_nonfinite({"all parameters": lengths}, weights)
         return Clipped(exact_sum.bounded(adjacency), lengths, losses)
     with torch.enable_grad():
         summed = clip(model, loss, inputs, targets, norm, weights)
-    _refuse_nonfinite(summed.squares, weights)
+    refuse_nonfinite(summed.squares, weights)
     return Clipped(Bounded(summed.parts, sensitivity, adjacency), total(summed.squares).sqrt(), summed.losses)
 
 
@@ -162,7 +162,7 @@ def _candidates(method: str) -> tuple[str, ...]:
     return tuple(METHODS) if method == "auto" else (method,)
 
 
-def _refuse_nonfinite(squares: dict[str, Tensor], weights: Tensor | None) -> None:
+def refuse_nonfinite(squares: dict[str, Tensor], weights: Tensor | None) -> None:
     """Check that every gradient is finite and every weight 0 or 1; synchronises with the device once."""
     valid = total(squares).isfinite().all()
     if weights is not None:

@@ -13,6 +13,8 @@ STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"
 CHECKPOINT, MODEL, DIAGNOSTICS = "checkpoint.pt", "model.pt", "diagnostics.pt"
 WEIGHTS = "model.safetensors"
 AVERAGE = "model-average.safetensors"  # where the recipe averages the weights
+# of a training with shard_weights, beside its checkpoint
+CHECKPOINT_PARTS = "checkpoint-*-of-*.pt"
 # the recipe of the run that a tuned training has kept
 CANDIDATE = "candidate.yaml"
 # the files of every finished training

@@ -155,8 +155,14 @@ def claim(folder: RunFolder, recipe: Recipe, provenance: dict[str, Any]) -> None
         kept = {file_names.LEDGER, *weights} if folder.fork else set()
         # at every moment a statement is beside model.safetensors, here or where it was moved
         first = (file_names.STATEMENT, file_names.WEIGHTS, file_names.AVERAGE)
+        parts = sorted(part.name for part in path.glob(file_names.CHECKPOINT_PARTS))
         names = dict.fromkeys(
-            (*first, *file_names.of_training(recipe.training.task, averaged=True), file_names.CHECKPOINT)
+            (
+                *first,
+                *file_names.of_training(recipe.training.task, averaged=True),
+                file_names.CHECKPOINT,
+                *parts,
+            )
         )
         _move_aside(
             path, [name for name in names if name not in {*kept, file_names.RECIPE} and (path / name).is_file()]

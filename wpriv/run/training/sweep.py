@@ -8,21 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wpriv.config.cluster_schema import Cluster
 from wpriv.config.recipe import Recipe
 from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
 from wpriv.run.results import expectations, file_names, write
 from wpriv.run.results.expectations import Verdict
-from wpriv.run.training import merge_sweep, progress, recipe_grid, run_folder, train
+from wpriv.run.training import cluster, merge_sweep, progress, recipe_grid, run_folder, train
+from wpriv.run.training.cell_task import Outcome
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import Say
 from wpriv.run.training.recipe_grid import Cell
+from wpriv.run.training.task_queue import Submission
 from wpriv.run.training.trained import load_finished
 
 Row = dict[str, Any]
-# dask and ray need to be installed and registered
-BACKENDS = ("loky", "multiprocessing", "threading", "sequential", "dask", "ray")
+# dask and ray need to be installed and registered; submitit gives each cell to a cluster as a task
+BACKENDS = ("loky", "multiprocessing", "threading", "sequential", "dask", "ray", cluster.BACKEND)
 
 
 @dataclass(frozen=True)
@@ -68,14 +71,16 @@ def shard(text: str, grid: list[Cell]) -> list[Cell]:
 
 
 def check_backend(name: str) -> None:
-    """Refuse an unknown backend of joblib.
+    """Refuse an unknown backend.
 
     Raises:
-        UsageError: the name is not known; the message lists those that are.
+        UsageError: the name is not known; the message lists those that are. MissingResource: submitit is not installed.
     """
     if name not in BACKENDS:
         hint = did_you_mean(name, list(BACKENDS)) or "."
         raise UsageError(f"--backend: no backend called {name[:60]!r}{hint} Known: {', '.join(BACKENDS)}")
+    if name == cluster.BACKEND:
+        cluster.require_package()
 
 
 def planned(recipe: Recipe, out: Path, *, part: str = "1/1", root: str | Path | None = None) -> list[PlannedCell]:
@@ -91,7 +96,7 @@ def run(
     recipe: Recipe,
     out: Path,
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
     part: str = "1/1",
     backend: str = "loky",
     device: str = "cpu",
@@ -101,11 +106,11 @@ def run(
     """Train the unfinished cells of one shard, and merge all finished cells of the sweep.
 
     Args:
-        jobs: number of processes. part: the shard. backend: of joblib, if jobs > 1. device, root, say: as in
-            ``train.run``.
+        jobs: number of trainings at the same time, by default 1, or with submitit as many as a cluster starts.
+        part: the shard. backend: of joblib, if jobs > 1; or submitit. device, root, say: as in ``train.run``.
     Raises:
         Interrupted: a signal arrived; the same command continues. UsageError: no such backend, or ``out`` holds a
-            single training. MissingResource: the backend is not installed.
+            single training. MissingResource: the backend is not installed, or the cluster is not there.
     """
     check_backend(backend)
     if any((out / name).is_file() for name in (file_names.LEDGER, file_names.MODEL, file_names.CHECKPOINT)):
@@ -115,11 +120,29 @@ def run(
     grid = cells(recipe)
     selected = shard(part, grid)
     options: dict[str, Any] = {"device": device, "resume": True, "root": root}
-    if jobs == 1:
+    failed: list[tuple[str, Outcome]] = []
+    if backend == cluster.BACKEND:
+        plan = Submission(selected, out, asked_of_cluster(recipe), device, None if root is None else Path(root), jobs)
+        failed = cluster.train_cells(plan, say)
+    elif jobs is None or jobs == 1:
         _sequential(selected, out, options, say)
     else:
         _parallel(selected, out, jobs, backend, options, say if isinstance(say, progress.Meter) else None)
-    return _merge(recipe, grid, out, device)
+    result = _merge(recipe, grid, out, device)
+    cluster.require(failed, len(selected))
+    return result
+
+
+def asked_of_cluster(recipe: Recipe) -> Cluster:
+    """Return what the tasks of a sweep ask of a cluster, by default if the recipe does not say."""
+    assert recipe.training is not None
+    return recipe.training.cluster or Cluster.model_validate({})
+
+
+def tasks_in_words(recipe: Recipe, backend: str, device: str) -> str | None:
+    """Return the cluster and what each task asks of it, in words; None with other backends than submitit."""
+    asked = asked_of_cluster(recipe)
+    return f"{asked.system}: {cluster.words(asked, device)} each" if backend == cluster.BACKEND else None
 
 
 def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: Say | None) -> None:

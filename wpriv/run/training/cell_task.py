@@ -1,0 +1,85 @@
+"""The task of a cluster that trains one cell of a sweep: what submitit runs there, and what it reports."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wpriv.errors import Interrupted, WprivError
+from wpriv.run.training import progress, train
+from wpriv.run.training.recipe_grid import Cell
+
+PREEMPTION = signal.SIGUSR1
+"""The signal that comes before the time of a task is over: it is saved and put into the queue again."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a task ended: the message and the exit code of its error, or neither where the cell is trained."""
+
+    message: str = ""
+    exit_code: int = 0
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """Trains one cell in its folder, from its last checkpoint where there is one.
+
+    Args:
+        cell: the training. out: the folder of the sweep, absolute. device, root: as in ``train.run``.
+    """
+
+    cell: Cell
+    out: Path
+    device: str
+    root: Path | None
+
+    def __call__(self) -> Outcome:
+        """Train; where a signal stops it, the task is queued again or ends with exit code 75, and all is saved."""
+        with progress.signals() as stop:
+            try:
+                train.run(
+                    self.cell.recipe,
+                    self.out / self.cell.name,
+                    device=self.device,
+                    resume=True,
+                    root=self.root,
+                    say=_print,
+                    stop=stop,
+                )
+                return Outcome()
+            except Interrupted as error:
+                _print(str(error), True)
+            except WprivError as error:
+                _print(str(error), True)
+                return Outcome(str(error), error.exit_code)
+        if stop() == PREEMPTION.name:
+            return self._queue_again()
+        raise SystemExit(Interrupted.exit_code)
+
+    def checkpoint(self) -> Any:
+        """Return what runs when this task is queued again: the same task, since its state is in the folder."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+    def _queue_again(self) -> Outcome:
+        """Give the signal to submitit, whose handler puts this task into the queue again and ends the process."""
+        from submitit.core.utils import UncompletedJobError
+
+        with contextlib.suppress(UncompletedJobError):
+            signal.raise_signal(PREEMPTION)
+        return Outcome(
+            "reached its time limit as often as cluster.requeues allows; it is saved. Give the same command again, "
+            "which continues it, or more time by cluster.time",
+            Interrupted.exit_code,
+        )
+
+
+def _print(line: str, stays: bool) -> None:
+    """Print lines of progress that stay to the log of the task."""
+    if stays:
+        print(f"wpriv: {line}", flush=True)
