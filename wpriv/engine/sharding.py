@@ -215,8 +215,10 @@ def _clipped_sum(batches: Batches, indices: Indices, norm: Scaling) -> tuple[lis
         inputs, targets = batches.fetch(places if len(places) else chunk[:1])
         losses, norms = _add_clipped(batches, inputs, targets, norm, parts, counted=len(places) > 0)
         if len(places):
-            counts = not isinstance(norm, Automatic) and norm < math.inf
-            clipped = (norms > norm).sum() if counts else norms.new_tensor(math.nan)
+            if isinstance(norm, Automatic) or math.isinf(norm):
+                clipped = norms.new_tensor(math.nan)
+            else:
+                clipped = (norms > norm).sum()
             diagnostics += torch.stack([losses.new_tensor(len(places)), losses.sum(), clipped])
     return parts, distributed.all_reduce_sum([diagnostics])[0]
 
