@@ -24,7 +24,7 @@ from wpriv.errors import Unsupported
 METHODS = {"ghost": ghost, "vmap": vmap, "loop": loop}
 COUNTS = range(4, 40)
 """Sizes of a made-up batch: the first one is taken for which neither it nor one less is a dimension of the examples or
-a number that a layer has been given, such as its heads: ``SameDraws`` finds the records by the size."""
+a number that a layer has been given, such as its heads: ``SameDraws`` finds the dimension of records by its size."""
 UNCLIPPED = 1e20
 SUM_TOLERANCE, NORM_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
 """Relative differences allowed between two methods, in a sum of gradients and in a norm, which is rounded upwards."""
