@@ -31,6 +31,7 @@ def test_an_adapted_layer_begins_as_the_layer_itself_and_is_base_plus_the_scaled
         layer.up.weight.normal_()
     weight = base.weight + 0.5 * layer.up.weight @ layer.down.weight
     torch.testing.assert_close(layer(x), x @ weight.T + base.bias, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(layer.weight, weight)
 
 
 def test_only_the_low_rank_matrices_and_the_layers_left_out_are_trained():

@@ -7,7 +7,7 @@ moves by one record's share where one record differs (docs/theory/clipping.md).
 
 Source:
     De, Berrada, Hayes, Smith, Balle (2022), "Unlocking High-Accuracy Differentially Private Image Classification
-    through Scale", Section 3.2.
+    through Scale".
 """
 
 from __future__ import annotations

@@ -43,6 +43,15 @@ class AdaptedLinear(nn.Module):
         nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
         nn.init.zeros_(self.up.weight)
 
+    @property
+    def weight(self) -> Tensor:
+        """The weight of a plain layer that does the same, for networks that read it."""
+        return self.base.weight + self.scale * self.up.weight @ self.down.weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.base.bias
+
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.base(x) + self.scale * self.up(self.down(x))
         return out

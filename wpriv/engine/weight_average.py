@@ -1,7 +1,7 @@
 """An exponential moving average of the released weights: post-processing, which costs no privacy.
 
 Source:
-    Polyak, Juditsky (1992) on averages of iterates; De et al. (2022), Section 3.2, for private training.
+    Polyak, Juditsky (1992) on averages of iterates; De et al. (2022) for private training.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from torch import nn
 import wpriv
 from wpriv.cli.main import main
 from wpriv.config import recipe as recipes
-from wpriv.config import yaml_document
+from wpriv.config import resolve_train, yaml_document
 from wpriv.config.document import Document
 from wpriv.errors import Unsupported, UsageError
 from wpriv.run import recipe_files
@@ -157,6 +157,13 @@ def test_a_task_of_another_kind_refuses_each_technique(key, value):
         data[key] = value
     with pytest.raises(UsageError, match=rf"{key}.*such as classify or fit"):
         recipes.check(Document("a.yaml", [], data))
+
+
+def test_recipes_without_techniques_are_the_same_runs_as_before_there_were_any():
+    written = resolve_train.written_out(recipe().training)
+    assert not {"augment", "average", "init", "freeze", "lora"} & written.keys()
+    assert not {"stability", "adapt"} & written["privacy"].keys()
+    assert "warmup" not in written["optimizer"]
 
 
 def test_records_that_are_no_images_refuse_copies(tmp_path):

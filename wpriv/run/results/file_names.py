@@ -21,7 +21,7 @@ CANDIDATE = "candidate.yaml"
 TRAINING = (STATEMENT, STATEMENT_TEXT, METRICS, FIGURE, MODEL, WEIGHTS, DIAGNOSTICS, LEDGER, RECIPE, PROVENANCE)
 
 
-def of_training(task: str, *, averaged: bool) -> tuple[str, ...]:
+def of_training(task: str, *, averaged: bool = False) -> tuple[str, ...]:
     """Return the files of a finished training: those of every task, those of this task, and their figures.
 
     Args:

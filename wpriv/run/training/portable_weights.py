@@ -36,24 +36,34 @@ def describe_average(plan: Average, stored: Mapping[str, Any]) -> dict[str, Any]
 
 
 def write_all(folder: Path, stored: Mapping[str, Any], statement: dict[str, Any], content: str) -> None:
-    """Write the files of the weights, after statement.md and before statement.json, which marks a finished run.
-
-    A run that is killed between the two is concluded again, and so the files are written again.
+    """Write the files of the weights and of their average, where there is one.
 
     Args:
-        stored: the content of the model's file. content: the text of statement.json.
-        statement: with the entry ``model`` by ``describe``, and ``average`` where the weights were averaged.
+        stored: the content of the model's file. statement, content: as in ``write``.
     Raises:
         MissingResource: a file cannot be written.
     """
-    _write(folder / file_names.WEIGHTS, stored["weights"], statement, content, "model")
+    write(folder, stored["weights"], statement, content)
     if "average" in statement:
-        _write(folder / file_names.AVERAGE, stored["average"], statement, content, "average")
+        write(folder, stored["average"], statement, content, "average")
 
 
-def _write(path: Path, weights: Mapping[str, Any], statement: dict[str, Any], content: str, entry: str) -> None:
+def write(
+    folder: Path, weights: Mapping[str, Any], statement: dict[str, Any], content: str, entry: str = "model"
+) -> None:
+    """Write a file of weights, after statement.md and before statement.json, which marks a finished run.
+
+    A run that is killed between the two is concluded again, and so the file is written again.
+
+    Args:
+        statement: with the entry ``model`` by ``describe``, or ``average``. content: the text of statement.json.
+        entry: which of the two the weights are.
+    Raises:
+        MissingResource: the file cannot be written.
+    """
     from wpriv.engine import weight_export
 
+    path = folder / (file_names.WEIGHTS if entry == "model" else file_names.AVERAGE)
     if statement[entry]["file"] is None:
         durable_writes.remove(path)
         return
