@@ -41,6 +41,7 @@ def train(
     optimizer: str | Mapping[str, Any] | None = None,
     seed: int | None = None,
     tokens: int | None = None,
+    features: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
@@ -73,6 +74,8 @@ def train(
         batch, epochs, steps: records of a step, and passes over the records or number of steps.
         lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, or the keys of a recipe's ``optimizer``.
         tokens: the size of the vocabulary, where x holds tokens: whole numbers [N, T] below it, for an embedding.
+        features: fixed features of images that the network takes in their place, [N, D] rows: ``{"name":
+            "oriented-energy"}`` or ``scattering``, with the keys of a recipe; ``wpriv.image_features`` computes them.
         seed: makes the noise known to whoever knows it: for tests only.
         progress: print the metrics of every epoch on standard error (default).
         log: ``mlflow``, ``tensorboard`` or ``wandb``, or several; covered figures are sent at the end.
@@ -102,7 +105,14 @@ def train(
     logs = metric_logs.logs_of(log, log_private_losses)
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     if isinstance(recipe, (str, Path)):
-        objects = {"data": data, "test": test, "loss": loss, "progress": progress, "tokens": tokens}
+        objects = {
+            "data": data,
+            "test": test,
+            "loss": loss,
+            "progress": progress,
+            "tokens": tokens,
+            "features": features,
+        }
         _refuse("a network: change keys of a recipe by `set={'privacy.eps': 2}`", objects | options)
         loaded = recipe_of(recipe, quick=quick, changes=set or {})
         folder = Path(out) if out is not None else default_out(loaded)
@@ -113,7 +123,7 @@ def train(
     )
     given = {name: value for name, value in options.items() if value is not None}
     own = own_training.own_training(
-        recipe, data, test=test, loss=loss, tokens=tokens, options=own_training.options_of(**given)
+        recipe, data, test=test, loss=loss, tokens=tokens, features=features, options=own_training.options_of(**given)
     )
     folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
     say = None if progress is False else _print_lines
