@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +69,9 @@ class Params(Parameters):
 def read(root: Path | None, params: Params) -> Data:
     """Return [N, 3, 32, 32] uint8 images, channels red, green and blue; labels 0 to 9."""
     files, images, labels = [], [], []
-    for path, raw in _batches(FILES.find(root)):
-        files.append(FILES.check(path, raw, params.verify))
-        parse = parse_binary if path.name.removesuffix(".gz").endswith(".bin") else parse_pickle
+    for path, name, raw in _batches(FILES.find(root)):
+        files.append(replace(FILES.check(path.with_name(name), raw, params.verify), path=path))
+        parse = parse_binary if name.removesuffix(".gz").endswith(".bin") else parse_pickle
         x, y = parse(raw, path)
         images.append(x)
         labels.append(y)
@@ -87,15 +87,16 @@ def read(root: Path | None, params: Params) -> Data:
     )
 
 
-def _batches(paths: list[Path]) -> Iterator[tuple[Path, bytes]]:
-    """Yield each batch with its path; pictures become the official binary files, whose checksums are published."""
+def _batches(paths: list[Path]) -> Iterator[tuple[Path, str, bytes]]:
+    """Yield each batch: its path, and name and content of the official file.
+
+    A picture becomes the official binary file, whose checksum is published.
+    """
     if paths[0].suffix == ".png":
-        yield from (
-            (path.with_suffix(".bin"), raw)
-            for path, raw in zip(paths, _cifar_pictures.as_binaries(paths), strict=False)
-        )
+        contents = _cifar_pictures.as_binaries(paths)
+        yield from zip(paths, BINARIES, contents, strict=False)  # two files of labels follow the pictures
     else:
-        yield from ((path, read_bytes(path, LIMIT)) for path in paths)
+        yield from ((path, path.name, read_bytes(path, LIMIT)) for path in paths)
 
 
 def parse_binary(raw: bytes, path: Path) -> tuple[Array, Array]:

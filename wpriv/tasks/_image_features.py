@@ -21,8 +21,6 @@ MEANING = (
 )
 CHUNK = 200
 """Images whose features are computed at once."""
-SMALLEST = 9
-"""Least height and width of images in pixels."""
 
 
 class Features(StrictModel):
@@ -56,18 +54,11 @@ def feature_count(features: Features, shape: Sequence[int]) -> int:
             f"{list(shape)}. Leave features out"
         )
     channels, height, width = shape
-    step = 2 if features.name == "scattering" else 1
-    if (
-        min(height, width) < SMALLEST
-        or height % features.cell
-        or width % features.cell
-        or height % step
-        or width % step
-    ):
-        even = "even, " if step == 2 else ""
+    least, step, even = (9, 2, "even, ") if features.name == "scattering" else (4, 1, "")
+    if min(height, width) < least or any(side % features.cell or side % step for side in (height, width)):
         raise UsageError(
             f"options: features: {features.name} takes images whose height and width are {even}multiples of cell "
-            f"(here {features.cell}) and at least {SMALLEST}; found {height} x {width}"
+            f"(here {features.cell}) and at least {least}; found {height} x {width}"
         )
     cells = (height // features.cell) * (width // features.cell)
     size = features.orientations
@@ -86,8 +77,9 @@ def image_features(
     """Return fixed features of images as rows of numbers, each computed from its own image alone.
 
     These are the features of ``options: {features: {...}}`` of a recipe and of ``features`` of ``wpriv.train``. They
-    cost no privacy, since changing one image changes one row. Within an image, each scale of ``oriented-energy``
-    and each order of ``scattering`` is brought to mean 0 and variance 1, so that a row has a norm of about sqrt(D).
+    cost no privacy, since changing one image changes one row. Within an image, each group of features is brought
+    to mean 0 and variance 1, so that a row has a norm of about sqrt(D): a group is a scale of ``oriented-energy``, or
+    for each channel L + 1 of the (L + 1)^2 coefficients of ``scattering`` with L orientations.
 
     Args:
         x: [N, C, H, W] images as an array or a tensor; bytes are divided by 255, other numbers should lie in [0, 1].
@@ -116,7 +108,7 @@ def features_of(given: Mapping[str, Any]) -> Features:
     """
     faults = form_diagnostics(document.of_data("features", dict(given)), Features)
     if faults:
-        raise UsageError(f"`features`: {faults[0].message}")
+        raise UsageError(f"`features`: {faults[0].text}")
     return Features.model_validate(given)
 
 
@@ -137,8 +129,7 @@ def rows_of_images(images: Tensor, features: Features) -> Tensor:
 
 def _rows_of_few(images: Tensor, features: Features) -> Tensor:
     """Return the normalised features of a few images, [N, D]."""
-    import torch
-    from torch.nn.functional import layer_norm
+    from torch.nn.functional import group_norm
 
     from wpriv.tasks._oriented_energy import oriented_energy
     from wpriv.tasks._scattering import scattering
@@ -146,8 +137,8 @@ def _rows_of_few(images: Tensor, features: Features) -> Tensor:
     size = features.orientations
     if features.name == "oriented-energy":
         maps = oriented_energy(images, orientations=size, scales=features.scales, cell=features.cell)
-        parts: Sequence[Tensor] = maps.unbind(dim=1)
     else:
-        parts = scattering(images, orientations=size, cell=features.cell).split([1, 2 * size, size**2], dim=2)
-    rows = [part.flatten(1) for part in parts]
-    return torch.cat([layer_norm(part, part.shape[1:]) for part in rows], dim=1)
+        maps = scattering(images, orientations=size, cell=features.cell)
+    # one group for each scale, or for each L + 1 of the (L + 1)^2 coefficients of scattering
+    groups = len(features.scales) if features.name == "oriented-energy" else images.shape[1] * (size + 1)
+    return group_norm(maps.flatten(1, 2), groups).flatten(1)

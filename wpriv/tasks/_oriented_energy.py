@@ -24,13 +24,13 @@ def oriented_energy(images: Tensor, *, orientations: int, scales: Sequence[float
         images: [N, C, H, W], pixels in [0, 1]; H and W are multiples of ``cell``.
         orientations: number of directions of the full circle.
         scales: standard deviations of the smoothing, in pixels.
-        cell: distance of the centres of neighbouring cells, in pixels; the window has 3/4 of it as standard deviation.
+        cell: distance of the centres of neighbouring cells, in pixels; the window has half of it as standard deviation.
     Returns:
         [N, len(scales), orientations * C, H / cell, W / cell], at least 0.
     Source:
         After Dalal, Triggs 2005 (histograms of oriented gradients), with Gaussian windows and smooth directions.
     """
-    rows, columns = (window_weights(size, cell, 0.75 * cell, images) for size in images.shape[-2:])
+    rows, columns = (window_weights(size, cell, 0.5 * cell, images) for size in images.shape[-2:])
     maps = []
     for scale in scales:
         smooth, slope = _gaussian(scale, images), _gaussian_slope(scale, images)

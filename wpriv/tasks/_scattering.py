@@ -65,8 +65,7 @@ def _every_second(spectrum: Tensor) -> Tensor:
 
 
 def _morlet_bank(size: torch.Size, scale: int, orientations: int, like: Tensor) -> Tensor:
-    """Return the transfer functions of the Morlet wavelets of one scale, [orientations, *size], in double the
-    precision rounded to the type of ``like``."""
+    """Return the transfer functions of the Morlet wavelets of one scale, [orientations, *size]."""
     bank = [
         _morlet(size, 0.8 * 2**scale, 0.75 * math.pi / 2**scale, number, orientations) for number in range(orientations)
     ]
@@ -89,4 +88,5 @@ def _morlet(size: torch.Size, sigma: float, frequency: float, number: int, orien
     window = torch.exp(-(along**2 + (slant * across) ** 2) / (2 * sigma**2))
     wave = torch.exp(1j * frequency * along) * window
     wavelet = (wave - wave.sum() / window.sum() * window) * (slant / (2 * math.pi * sigma**2))
-    return torch.fft.fft2(torch.fft.ifftshift(wavelet)).real
+    transfer: Tensor = torch.fft.fft2(torch.fft.ifftshift(wavelet)).real
+    return transfer
