@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from wpriv.run.results.report import report
     from wpriv.run.training.own_loop import training_loop
     from wpriv.run.training.train import train
+    from wpriv.tasks._image_features import image_features
 
 _HOMES = {
     "wpriv.core.guarantee": ("Curve", "Guarantee"),
@@ -87,6 +88,7 @@ _HOMES = {
     "wpriv.run.results.report": ("report",),
     "wpriv.run.training.own_loop": ("training_loop",),
     "wpriv.run.training.train": ("train",),
+    "wpriv.tasks._image_features": ("image_features",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
@@ -131,6 +133,7 @@ __all__ = [
     "calibrate",
     "compare",
     "curve",
+    "image_features",
     "privacy_order",
     "privatize",
     "report",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from wpriv import data
 from wpriv.data import cifar10
@@ -37,6 +39,14 @@ def as_binary(folder):
         (folder / name).write_bytes(
             b"".join(bytes([label]) + image.tobytes() for image, label in zip(x, y, strict=True))
         )
+
+
+def as_pictures(folder, labels=LABELS):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, x in zip(cifar10.PICTURES, IMAGES, strict=False):
+        Image.fromarray(x.reshape(3, 3, 1024).transpose(0, 2, 1)).save(folder / name)
+    (folder / "train_lables.json").write_text(json.dumps(labels[:5].ravel().tolist()))
+    (folder / "test_lables.json").write_text(json.dumps(labels[5].tolist()))
 
 
 def check(found):
@@ -73,9 +83,45 @@ def test_cifar10_binary_files_are_read(tmp_path):
     check(data.read("cifar10", root=tmp_path, verify=False))
 
 
+def test_cifar10_pictures_are_read(tmp_path):
+    as_pictures(tmp_path / "cifar10")
+    check(data.read("cifar10", root=tmp_path, verify=False))
+
+
+def test_pictures_that_do_not_hold_the_published_records_are_refused(tmp_path):
+    as_pictures(tmp_path / "cifar10")
+    with pytest.raises(MissingResource, match=r"not the published file of cifar10: wanted content with MD5 5dd7"):
+        data.read("cifar10", root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("data_batch_2.png", b"no picture", "not a complete picture"),
+        ("train_lables.json", b"[1, 2", "not complete JSON"),
+        ("train_lables.json", b"[10]", "labels from 0 to 9"),
+        ("train_lables.json", b"[1, 2, 3]", "0 labels for the 3 records of data_batch_2.png"),
+        ("train_lables.json", json.dumps([1] * 16).encode(), "a label for each of 15 records; found 16"),
+        ("test_lables.json", b"[1]", "1 labels for the 3 records of test_batch.png"),
+    ],
+)
+def test_damaged_pictures_and_labels_are_refused_by_name(tmp_path, name, content, message):
+    as_pictures(tmp_path / "cifar10")
+    (tmp_path / "cifar10" / name).write_bytes(content)
+    with pytest.raises(MissingResource, match=message):
+        data.read("cifar10", root=tmp_path, verify=False)
+
+
+def test_a_picture_of_another_width_is_refused(tmp_path):
+    as_pictures(tmp_path / "cifar10")
+    Image.new("RGB", (32, 96)).save(tmp_path / "cifar10" / "test_batch.png")
+    with pytest.raises(MissingResource, match="wanted a colour picture 1024 pixels wide; found RGB, 32 wide"):
+        data.read("cifar10", root=tmp_path, verify=False)
+
+
 def test_cifar10_formats_have_the_same_fingerprint(tmp_path):
-    as_python(tmp_path / "a"), as_binary(tmp_path / "b")
-    assert len({data.read("cifar10", root=tmp_path / folder, verify=False).fingerprint for folder in "ab"}) == 1
+    as_python(tmp_path / "a"), as_binary(tmp_path / "b"), as_pictures(tmp_path / "c")
+    assert len({data.read("cifar10", root=tmp_path / folder, verify=False).fingerprint for folder in "abc"}) == 1
 
 
 class Runs:

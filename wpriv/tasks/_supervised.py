@@ -7,16 +7,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from wpriv.config.field_types import Field, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.engine import release_spec
 from wpriv.errors import UsageError
-from wpriv.tasks import _normalisation
+from wpriv.tasks import _image_features, _normalisation
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
     from wpriv.engine.job import Job
+
+
+class InputOptions(StrictModel):
+    """Keys under ``options`` that say what of a record the model takes."""
+
+    normalise: _normalisation.Normalise | None = Field(None, description=_normalisation.MEANING)
+    features: _image_features.Features | None = Field(None, description=_image_features.MEANING)
+
 
 CHUNK = 1000  # test records that are evaluated at once
 
@@ -158,21 +167,34 @@ def _advice_on_tokens(model: nn.Module, inputs: Tensor, vocabulary: int) -> str:
     return f". The records are tokens from 0 to {vocabulary - 1}: the embedding must have at least {vocabulary} rows"
 
 
-def to_inputs(x: Any, normalise: _normalisation.Normalise | None, device: torch.device) -> Tensor:
-    """Return records as the model takes them: float32 on the device, normalised by public constants if given.
+def to_inputs(x: Any, options: InputOptions, device: torch.device) -> Tensor:
+    """Return records as the model takes them: float32 on the device.
 
-    Tokens (int64) stay whole numbers.
+    They are normalised by public constants if given, and images are replaced by their features if the options name
+    some. Tokens (int64) stay whole numbers.
 
     Raises:
-        UsageError: tokens are to be normalised.
+        UsageError: tokens are to be normalised or to have features, or the records are no images of a fitting size.
     """
     if x.dtype == "int64":
         import torch
 
-        if normalise is not None:
-            raise UsageError("options: normalise: tokens are names of words and no quantities; leave it out")
+        for key in ("normalise", "features"):
+            if getattr(options, key) is not None:
+                raise UsageError(f"options: {key}: tokens are names of words and no quantities; leave it out")
         return torch.tensor(x, device=device)
-    return _normalisation.normalise(_normalisation.to_floats(x, device), normalise)
+    inputs = _normalisation.normalise(_normalisation.to_floats(x, device), options.normalise)
+    return inputs if options.features is None else _image_features.rows_of_images(inputs, options.features)
+
+
+def input_remarks(options: InputOptions) -> tuple[str, ...]:
+    """Return what the statement says about fixed features of the records."""
+    if options.features is None:
+        return ()
+    return (
+        f"The model takes features of each record in place of the record: {options.features.name}, a fixed map that "
+        f"was not learnt from records. Each record's features depend on that record alone, and cost no privacy",
+    )
 
 
 def _means(

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wpriv import models
-from wpriv.config.field_types import Field, StrictModel
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.engine import cost_estimate, release_spec
-from wpriv.tasks import TaskSpec, _normalisation, _supervised
+from wpriv.tasks import TaskSpec, _image_features, _supervised
 
 if TYPE_CHECKING:
     import torch
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
     from wpriv.engine.job import Job
 
 
-class Options(StrictModel):
+class Options(_supervised.InputOptions):
     """Keys under ``options`` of a recipe."""
-
-    normalise: _normalisation.Normalise | None = Field(None, description=_normalisation.MEANING)
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
@@ -46,6 +43,10 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
     """
     source = None if recipe.data.own else registry.load("data", recipe.data.name)
     shape = getattr(source, "SHAPE", None)
+    features = Options.model_validate(recipe.options).features
+    pixels = 0 if shape is None else math.prod(shape)
+    if shape is not None and features is not None:
+        shape = (_image_features.feature_count(features, shape),)
     cost = None if source is None or shape is None else cost_estimate.of_model(recipe.model, shape, len(source.CLASSES))
     if source is None or shape is None or cost is None:
         return None
@@ -65,7 +66,7 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
         physical=recipe.physical,
         budget=recipe.memory,
         # bytes as they are read, and numbers of 4 bytes; a fifth more for test records
-        data=1.2 * 5 * sizes["records"] * math.prod(shape),
+        data=1.2 * sizes["records"] * (5 * pixels + 4 * math.prod(shape) * (features is not None)),
         exact=private is not None and private.exact,
     )
 
@@ -83,7 +84,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
 
     options = Options.model_validate(recipe.options)
     train, test = (
-        (_supervised.to_inputs(x, options.normalise, device), torch.tensor(y, device=device).long())
+        (_supervised.to_inputs(x, options, device), torch.tensor(y, device=device).long())
         for x, y in ((data.x_train, data.y_train), (data.x_test, data.y_test))
     )
     return _supervised.build_job(
@@ -114,4 +115,5 @@ TASK = TaskSpec(
     clips_single_records=True,
     accepts_tokens=True,
     estimate_cost=estimate_cost,
+    remarks=lambda recipe, sizes: _supervised.input_remarks(Options.model_validate(recipe.options)),
 )

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wpriv import models
-from wpriv.config.field_types import Field, OwnCode, StrictModel
+from wpriv.config.field_types import Field, OwnCode
 from wpriv.config.train_schema import Train
 from wpriv.engine import release_spec
 from wpriv.errors import UsageError
 from wpriv.files import python_file
-from wpriv.tasks import TaskSpec, _normalisation, _supervised
+from wpriv.tasks import TaskSpec, _supervised
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOSSES = ("cross-entropy", "binary-cross-entropy", "squared", "absolute", "huber")
 
 
-class Options(StrictModel):
+class Options(_supervised.InputOptions):
     """Keys under ``options`` of a recipe."""
 
     loss: str | OwnCode = Field(
@@ -34,7 +34,6 @@ class Options(StrictModel):
         description=f"loss of a record: {', '.join(LOSSES)}, or {{file: loss.py, name: ...}}, a function "
         "(outputs, targets) -> losses [B]",
     )
-    normalise: _normalisation.Normalise | None = Field(None, description=_normalisation.MEANING)
 
 
 def validate(recipe: Train) -> list[tuple[Key, str]]:
@@ -81,7 +80,7 @@ def job_of(
     classes = len(data.classes)
     width = data.response_train.shape[1] if data.response else classes
     train, test = (
-        (_supervised.to_inputs(x, options.normalise, device), _targets(y, response, options.loss, device))
+        (_supervised.to_inputs(x, options, device), _targets(y, response, options.loss, device))
         for x, y, response in (
             (data.x_train, data.y_train, data.response_train),
             (data.x_test, data.y_test, data.response_test),
@@ -176,4 +175,5 @@ TASK = TaskSpec(
     test_metrics=("accuracy", "test_loss"),
     clips_single_records=True,
     accepts_tokens=True,
+    remarks=lambda recipe, sizes: _supervised.input_remarks(Options.model_validate(recipe.options)),
 )

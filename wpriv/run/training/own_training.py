@@ -68,6 +68,7 @@ def own_training(
     test: Any = None,
     loss: Any = None,
     tokens: int | None = None,
+    features: Mapping[str, Any] | None = None,
     options: Mapping[str, Any],
 ) -> OwnTraining:
     """Describe a training of a network on records as a recipe.
@@ -78,6 +79,7 @@ def own_training(
         loss: (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, or the name of a
             loss of the task fit; cross-entropy by default.
         tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it.
+        features: fixed features of images that the network takes in their place, as under ``options`` of a recipe.
         options: the keys of the recipe: ``privacy``, ``optimizer``, ``batch``, ``epochs``, ...
     Raises:
         UsageError: the objects do not fit together, or the options are faulty.
@@ -105,6 +107,8 @@ def own_training(
         "options": {"loss": "cross-entropy" if loss is None else loss if isinstance(loss, str) else "given"},
         **{key: value for key, value in options.items() if value is not None},
     }
+    if features is not None:
+        written["options"]["features"] = dict(features)
     if loss is not None and not isinstance(loss, str):
         written["model"]["loss"] = _given.name_of(loss)
     recipe = check(document.of_data(type(model).__name__, written))

@@ -45,6 +45,7 @@ def train(
     lora: Mapping[str, Any] | None = None,
     seed: int | None = None,
     tokens: int | None = None,
+    features: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     log: str | Sequence[str] | None = None,
     log_private_losses: bool = False,
@@ -80,6 +81,8 @@ def train(
         freeze, lora: names of parameters that are not trained, ``features.*``, and low-rank changes, ``{"rank": 4}``;
             the network that is given holds them afterwards, and its first weights are taken as public.
         tokens: the size of the vocabulary, where x holds tokens: whole numbers [N, T] below it, for an embedding.
+        features: fixed features of images that the network takes in their place, [N, D] rows: ``{"name":
+            "oriented-energy"}`` or ``scattering``, with the keys of a recipe; ``wpriv.image_features`` computes them.
         seed: makes the noise known to whoever knows it: for tests only.
         progress: print the metrics of every epoch on standard error (default).
         log: ``mlflow``, ``tensorboard`` or ``wandb``, or several; covered figures are sent at the end.
@@ -110,7 +113,14 @@ def train(
     logs = metric_logs.logs_of(log, log_private_losses)
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
     if isinstance(recipe, (str, Path)):
-        objects = {"data": data, "test": test, "loss": loss, "progress": progress, "tokens": tokens}
+        objects = {
+            "data": data,
+            "test": test,
+            "loss": loss,
+            "progress": progress,
+            "tokens": tokens,
+            "features": features,
+        }
         _refuse("a network: change keys of a recipe by `set={'privacy.eps': 2}`", objects | options)
         loaded = recipe_of(recipe, quick=quick, changes=set or {})
         folder = Path(out) if out is not None else default_out(loaded)
@@ -121,7 +131,7 @@ def train(
     )
     given = {name: value for name, value in options.items() if value is not None}
     own = own_training.own_training(
-        recipe, data, test=test, loss=loss, tokens=tokens, options=own_training.options_of(**given)
+        recipe, data, test=test, loss=loss, tokens=tokens, features=features, options=own_training.options_of(**given)
     )
     folder = Path(out) if out is not None else own_training.free_folder(own.recipe)
     say = None if progress is False else _print_lines
