@@ -1,157 +1,164 @@
-"""The privacy loss of one step in ball arithmetic: base pairs, and what sampling makes of them.
+"""The pair of distributions of one step, in ball arithmetic: base pairs, and what sampling makes of them.
 
-P and Q are the outputs with and without the record, and L = ln dP/dQ is the privacy loss under P. A base pair (A, B) is
-that of one release without sampling, T = dA/dB, U = ln T, and r = 1 - q + q T is the ratio after sampling at rate q.
-The docstrings name the sections of docs/theory/verifier.md.
+P and Q are the distributions of the output with and without the record; L = ln dP/dQ is the privacy loss. A base pair
+is that of one release without sampling. The docstrings name the sections of docs/theory/verifier.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 from flint import arb, fmpq
 
-Pair = tuple[arb, arb]
 ZERO, ONE = arb(0), arb(1)
-BITS = 200  # precision of the balls
+BITS = 200  # least precision of the balls
 MAX_ATOMS = 5000
+Masses = tuple[arb, arb]  # under P and under Q
+Tails = Callable[[arb | None], Masses]
 
 
 class Unprovable(Exception):
-    """A method does not apply to a job, or would take too long."""
+    """A method does not apply to a process, or would take too long."""
 
 
-@dataclass(frozen=True)
-class Base:
-    """A base pair: atoms (T, B-mass), A-mass where B has none, and on x a density under B with U = slope x + shift."""
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Atoms, masses at infinite losses, and a continuous part that is given by its tails.
 
-    name: str
-    mu: arb = ZERO  # sensitivity over noise, of gauss and laplace
-    atoms: tuple[Pair, ...] = ()
+    Args:
+        atoms: (loss, P-mass, Q-mass). infinite: P-mass where Q has none. missing: Q-mass where P has none.
+        cut: a ball that holds the P-mass, and the Q-mass, that is left out of the above.
+        tails: P- and Q-mass of the continuous part with a loss above a number, or in all (None).
+        reach: maps ``room`` to floats between which all losses lie, but for P- and Q-masses of about e^-room.
+        spacing: 0, or the spacing of a lattice on which all losses lie.
+        symmetric: -L under Q has the distribution of L under P.
+        form: mechanism, mu, rate and sampling of a continuous part that the inversion can use.
+    """
+
+    atoms: tuple[tuple[arb, arb, arb], ...] = ()
     infinite: arb = ZERO
-    cut: arb = ZERO  # a ball that holds the P-mass left out
-    gap: arb = ZERO  # spacing of the losses of atoms
-
-    @property
-    def continuous(self) -> bool:
-        return self.name in ("gauss", "laplace")
-
-    @property
-    def line(self) -> Pair:
-        """Slope and shift of U as a function of x."""
-        return (self.mu, -self.mu * self.mu / 2) if self.name == "gauss" else (2 * self.mu, -self.mu)
-
-    def density(self, x: Any) -> Any:
-        """Density of x under B: standard normal on the line, or half of an exponential on (0, 1)."""
-        if self.name == "gauss":
-            return (-x * x / 2).exp() / (2 * arb.pi()).sqrt()
-        return self.mu / 2 * (-self.mu * x).exp()
-
-    def above(self, u: arb | None) -> Pair:
-        """The A-mass and the B-mass of the continuous part at U > u, or of all of it."""
-        if not self.continuous:
-            return ZERO, ZERO
-        x = arb.neg_inf() if u is None else (u - self.line[1]) / self.line[0]
-        if self.name == "gauss":
-            return (ONE, ONE) if u is None else (normal_tail(x - self.mu), normal_tail(x))
-        x = x.max(ZERO).min(ONE)
-        return (1 - (-self.mu * (1 - x)).exp()) / 2, ((-self.mu * x).exp() - (-self.mu).exp()) / 2
+    missing: arb = ZERO
+    cut: arb = ZERO
+    tails: Tails | None = None
+    reach: Callable[[float], tuple[float, float]] = lambda room: (0.0, 0.0)
+    spacing: arb = ZERO
+    symmetric: bool = True
+    form: tuple[str, arb, arb, str] | None = None
+    lower: Pair | None = None  # the pair for lower bounds, where that is another one
+    cells: Callable[[arb, float, bool], Any] | None = None  # cells that are computed in another way
 
 
-def base_pair(mech: str, number: dict[str, Fraction]) -> Base:
+def base_pair(mech: str, number: dict[str, Fraction]) -> Pair:
     """The pair of a mechanism; section "Base pairs"."""
-    if mech in ("gauss", "laplace"):
-        mu = ball(number["sensitivity"] / number["sigma" if mech == "gauss" else "scale"])
-        ends = ((mu.exp(), (-mu).exp() / 2), ((-mu).exp(), ONE / 2)) if mech == "laplace" else ()
-        return Base(mech, mu, ends, gap=2 * mu if ends else ZERO)
+    if mech == "gauss":
+        return gauss(ball(number["sensitivity"] / number["sigma"]))
+    if mech == "laplace":
+        mu = ball(number["sensitivity"] / number["scale"])
+        ends = ((mu, ONE / 2, (-mu).exp() / 2), (-mu, (-mu).exp() / 2, ONE / 2))
+        form = (mech, mu, ONE, "none")
+        return Pair(ends, tails=laplace_tails(mu), reach=lambda room: (-float(mu), float(mu)), form=form)
     if mech == "randomized-response":
-        odds, keep = ball(number["eps0"]).exp(), 1 - ball(number["delta0"])
-        atoms = ((odds, keep / (1 + odds)), (1 / odds, keep * odds / (1 + odds)), (ZERO, 1 - keep))
-        return Base(mech, ZERO, atoms[: 3 if number["delta0"] else 2], 1 - keep, gap=2 * ball(number["eps0"]))
+        eps, off = ball(number["eps0"]), ball(number["delta0"])
+        heavy, light = (1 - off) / (1 + (-eps).exp()), (1 - off) / (1 + eps.exp())
+        return Pair(((eps, heavy, light), (-eps, light, heavy)), off, off, spacing=2 * eps)
     shift, noise = int(number["sensitivity"]), ball(number["sigma" if mech == "discrete-gauss" else "scale"])
     reach = shift + (0 if mech == "discrete-laplace" else int(float(noise) * math.sqrt(2 * math.log(2) * BITS)) + 2)
     if reach > MAX_ATOMS:
         raise Unprovable(f"{mech} has more than {MAX_ATOMS} losses here")
     if mech == "discrete-laplace":
         odds = (-1 / noise).exp()
-        rows = [((shift / noise).exp(), odds**shift / (1 + odds)), ((-shift / noise).exp(), 1 / (1 + odds))]
-        rows += [(((2 * k - shift) / noise).exp(), (1 - odds) / (1 + odds) * odds**k) for k in range(1, shift)]
-        return Base(mech, ZERO, tuple(rows), gap=2 / noise)
+        rows = [(shift / noise, odds**shift / (1 + odds)), (-shift / noise, 1 / (1 + odds))]
+        rows += [((2 * k - shift) / noise, (1 - odds) / (1 + odds) * odds**k) for k in range(1, shift)]
+        return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows), spacing=2 / noise)
     rate, gap = -1 / (2 * noise * noise), shift / (noise * noise)
     beyond = [2 * (rate * k * k).exp() / (1 - (rate * k).exp()) for k in (reach, reach - shift)]
     norm = sum(((rate * k * k).exp() for k in range(1 - reach, reach)), ZERO) + ZERO.union(beyond[0])
     kept = range(1 - reach + shift, reach)  # the outcomes within reach of both centres
-    rows = [(((k - arb(shift) / 2) * gap).exp(), (rate * k * k).exp() / norm) for k in kept]
-    return Base(mech, ZERO, tuple(rows), cut=ZERO.union(2 * beyond[1]), gap=gap)
+    rows = [((k - arb(shift) / 2) * gap, (rate * k * k).exp() / norm) for k in kept]
+    cut = ZERO.union(2 * beyond[1])
+    return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows), cut=cut, spacing=gap)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """``n`` steps of one base pair and sampling; a part of sign +1 has P-mass B r, of sign -1 B, and loss sign ln r."""
+def gauss(mu: arb) -> Pair:
+    """N(mu, 1) against N(0, 1): the loss is mu x - mu^2/2."""
 
-    base: Base
-    sampling: str
-    q: arb
-    n: int
-    signs: tuple[int, ...]
+    def tails(loss: arb | None) -> Masses:
+        if loss is None:
+            return ONE, ONE
+        x = loss / mu + mu / 2
+        return normal_tail(x - mu), normal_tail(x)
 
-    @property
-    def plain_gauss(self) -> bool:
-        return self.base.name == "gauss" and self.sampling == "none"
+    def reach(room: float) -> tuple[float, float]:
+        far = math.sqrt(2 * room) * float(mu) + float(mu) ** 2 / 2
+        return -far, far
 
-    @property
-    def continuous_signs(self) -> tuple[int, ...]:
-        return self.signs if self.base.continuous else ()
+    return Pair(tails=tails, reach=reach, form=("gauss", mu, ONE, "none"))
 
-    @property
-    def start(self) -> arb | None:
-        """The parts of a fixed-size pair have outcomes with U > 0 only; section "Sampling"."""
-        return ZERO if self.sampling == "fixed" else None
 
-    def lost(self) -> arb:
-        """The P-mass of an infinite loss, with what was cut off."""
-        return (self.q * self.base.infinite if 1 in self.signs else ZERO) + self.base.cut
+def laplace_tails(mu: arb) -> Tails:
+    """The losses strictly between -mu and mu: mu (2x - 1) at x in (0, 1), where Q has the density mu/2 e^(-mu x)."""
 
-    def ratio(self, x: Any) -> Any:
-        """The ratio r at x; 1 - q is exactly 0 without sampling."""
-        slope, shift = self.base.line
-        return 1 - self.q + self.q * (slope * x + shift).exp()
+    def tails(loss: arb | None) -> Masses:
+        x = ZERO if loss is None else ((loss / mu + 1) / 2).max(ZERO).min(ONE)
+        return (1 - (-mu * (1 - x)).exp()) / 2, ((-mu * x).exp() - (-mu).exp()) / 2
 
-    @cached_property
-    def atoms(self) -> list[Pair]:
-        """The losses of atoms with their P-masses."""
-        rows = []
-        for sign in self.signs:
-            for t, mass in self.base.atoms:
-                if (self.sampling != "none" or t != 0) and (self.sampling != "fixed" or t > 1):
-                    r = 1 - self.q + self.q * t
-                    rows.append((sign * r.log(), mass * r if sign > 0 else mass))
-        if self.sampling == "fixed":  # what is left of the mass has loss 0
-            a, b = self.base.above(ZERO)
-            rest = 1 - self.lost() - sum((mass for _, mass in rows), ZERO)
-            rows.append((ZERO, rest - (2 - self.q) * b - self.q * a))
-        return rows
+    return tails
 
-    def above(self, loss: arb | None) -> Pair:
-        """P- and Q-mass of the continuous part at losses above ``loss``, or of all of it."""
-        total = (ZERO, ZERO)
-        for sign in self.continuous_signs:
-            a, b = whole = self.base.above(self.start)
-            if loss is not None:
-                t = (sign * loss).exp() if self.sampling == "none" else ((sign * loss).exp() - 1 + self.q) / self.q
-                if not (t > 0 or t < 0):
-                    raise Unprovable("a point of the lattice meets the least loss")
-                u = None if t < 0 else t.log() if self.start is None else t.log().max(ZERO)  # the loss is met at U = u
-                a, b = whole if u is None else self.base.above(u)
-                a, b = (a, b) if sign > 0 else (whole[0] - a, whole[1] - b)
-            p, q = ((1 - self.q) * b + self.q * a, b)[::sign]
-            total = (total[0] + p, total[1] + q)
-        return total
+
+def poisson(base: Pair, rate: arb) -> Pair:
+    """P = (1 - q) B + q A against Q = B, where (A, B) is the base pair; section "Sampling"."""
+    keep = 1 - rate
+
+    def tails(loss: arb | None) -> Masses:
+        assert base.tails is not None
+        t = -ONE if loss is None else (loss.exp() - keep) / rate
+        if not t > 0 and not t < 0:
+            raise Unprovable("a point of the lattice meets the least loss")
+        a, b = base.tails(t.log() if t > 0 else None)
+        return keep * b + rate * a, b
+
+    def reach(room: float) -> tuple[float, float]:
+        low, high = base.reach(room)
+        return math.log1p(float(rate) * math.expm1(low)), mixed_log(float(rate), high)
+
+    atoms = [((keep + rate * loss.exp()).log(), keep * b + rate * a, b) for loss, a, b in base.atoms]
+    atoms += [(keep.log(), keep * base.missing, base.missing)] if base.missing > 0 else []
+    form = (*base.form[:2], rate, "poisson") if base.form else None
+    return Pair(tuple(atoms), rate * base.infinite, ZERO, base.cut, base.tails and tails, reach, ZERO, False, form)
+
+
+def fixed_size(base: Pair, rate: arb) -> Pair:
+    """The Poisson pair at losses above 0, its mirror image below, and the rest of the mass at 0; section "Sampling"."""
+    half = poisson(base, rate)
+    above = [row for row in half.atoms if row[0] > 0]
+    whole = half.tails(ZERO) if half.tails else (ZERO, ZERO)
+
+    def tails(loss: arb | None) -> Masses:
+        assert half.tails is not None
+        if loss is None:
+            return whole[0] + whole[1], whole[0] + whole[1]
+        if loss > 0:
+            return half.tails(loss)
+        q, p = half.tails(-loss)
+        return whole[0] + whole[1] - p, whole[0] + whole[1] - q
+
+    def reach(room: float) -> tuple[float, float]:
+        high = half.reach(room)[1]
+        return -high, high
+
+    rest = 1 - half.infinite - half.cut - sum((p + q for _, p, q in above), whole[0] + whole[1])
+    atoms = (*above, *((-loss, q, p) for loss, p, q in above), (ZERO, rest, rest))
+    form = (*half.form[:3], "fixed") if half.form else None
+    return Pair(atoms, half.infinite, half.infinite, half.cut, half.tails and tails, reach, ZERO, True, form)
+
+
+def mixed_log(rate: float, loss: float) -> float:
+    """ln(1 - q + q e^loss)."""
+    return loss + math.log(rate) if loss > 600 else math.log1p(rate * math.expm1(loss))
 
 
 def normal_tail(x: arb) -> arb:
@@ -162,10 +169,7 @@ def ball(value: Fraction) -> arb:
     return arb(fmpq(value.numerator, value.denominator))
 
 
-def around(radius: arb) -> arb:
-    """The ball of all numbers from minus ``radius`` to ``radius``."""
-    return (-radius.abs_upper()).union(radius.abs_upper())
-
-
-def product(kinds: Iterable[Kind], values: Iterable[Any]) -> Any:
-    return math.prod(value**kind.n for kind, value in zip(kinds, values, strict=True))
+def exactly(value: arb) -> Fraction:
+    """The midpoint of a ball, exactly."""
+    mantissa, exponent = value.mid().man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

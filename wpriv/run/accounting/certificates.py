@@ -47,7 +47,8 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
         "notion": row.notion,
         "asked": asked,
         "adjacency": str(row.process.adjacency),
-        "group": row.as_dict().get("group", 1),
+        "group": row.process.group,
+        "records": row.process.records,
         "process": row.process.describe(),
         "epsilon_lower": eps[0],
         "epsilon_upper": "inf" if math.isinf(eps[1]) else eps[1],
@@ -81,7 +82,7 @@ def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
     from wpriv.verify.prove import Job
 
     data = of_guarantee(row, WIDTHS[0])
-    job = Job(certificate.read(json.dumps(data)).steps)
+    job = Job(certificate.read(json.dumps(data)))
     for width in WIDTHS:
         data = of_guarantee(row, width)
         proofs = job.proofs(certificate.read(json.dumps(data)), thorough=False)
