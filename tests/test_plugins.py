@@ -39,7 +39,8 @@ class Coin(Mechanism):
 SHRUG = '''
 """Always delta = 1."""
 
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
+from wpriv.numerics.bracket import Bracket
 
 NOTION, CLAIM, SOURCE, EXPLAIN = "approximate-dp", "upper-bound", "nothing is known", "delta <= 1."
 

@@ -34,6 +34,9 @@ OPTIONAL = {
     "pywt": "wavelets",
     "flint": "verify",
     "jsonschema": "registry",
+    "datasets": "datasets",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
 }  # imported behind a message that names the extra
 NAMES = {"PIL": "pillow", "yaml": "pyyaml"}  # modules that go by another name than their distribution
 GRID = """kind: train

@@ -11,7 +11,7 @@ from wpriv._version import __version__ as __version__
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would take a quarter of this module's time
 
 if TYPE_CHECKING:
-    from wpriv.core.guarantee import Bracket, Curve, Guarantee
+    from wpriv.core.guarantee import Curve, Guarantee
     from wpriv.core.mechanism import Mechanism
     from wpriv.core.process import Process, Step
     from wpriv.core.repeats import Repeats
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wpriv.mechanisms.uniform import Uniform
     from wpriv.mechanisms.wgrad import Wgrad
     from wpriv.mechanisms.zcdp import Zcdp
+    from wpriv.numerics.bracket import Bracket
     from wpriv.run.accounting.budget import budget, curve
     from wpriv.run.accounting.calibrate import Calibration, calibrate
     from wpriv.run.audit.audit import audit
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     from wpriv.run.training.train import train
 
 _HOMES = {
-    "wpriv.core.guarantee": ("Bracket", "Curve", "Guarantee"),
+    "wpriv.core.guarantee": ("Curve", "Guarantee"),
+    "wpriv.numerics.bracket": ("Bracket",),
     "wpriv.core.mechanism": ("Mechanism",),
     "wpriv.core.process": ("Process", "Step"),
     "wpriv.core.repeats": ("Repeats",),

@@ -16,7 +16,7 @@ import pytest
 
 import wpriv.accountants
 from wpriv.core import registry
-from wpriv.core.guarantee import CLAIMS, Bracket, Curve
+from wpriv.core.guarantee import CLAIMS, Curve
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
@@ -26,6 +26,7 @@ from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.projection import Projection
 from wpriv.mechanisms.randomized_response import RandomizedResponse
 from wpriv.mechanisms.truncated_gauss import TruncatedGauss
+from wpriv.numerics.bracket import Bracket
 
 FILES = sorted(p for p in Path(wpriv.accountants.__file__).parent.rglob("*.py") if not p.name.startswith("_"))
 NAMES = [p.stem.replace("_", "-") for p in FILES]

@@ -9,7 +9,7 @@ import pytest
 import wpriv
 from tests.points import POINTS
 from wpriv.accountants import bdp, moments, renyi, wdp
-from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.guarantee import Guarantee
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.kinds import Sampling
@@ -17,6 +17,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
 from wpriv.mechanisms.randomized_response import RandomizedResponse
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.wasserstein_1d import subsampled_gauss
 from wpriv.run.accounting.attack import chance_of_right_guess
 from wpriv.run.accounting.load_distances import observed

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.points import GOLDEN
-from wpriv.core.guarantee import SCHEMA, Bracket, Curve, curve_of_pair, epsilon_at, monotone
+from wpriv.core.guarantee import SCHEMA, Curve, curve_of_pair, epsilon_at
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.mechanisms.gauss import Gauss, GaussPair
 from wpriv.mechanisms.uniform import Uniform
+from wpriv.numerics.bracket import Bracket, monotone
 
 
 def gauss_curve(sigma: float, n: int = 1) -> Curve:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wpriv.core.guarantee import Bracket, Curve, safe_exp
+from wpriv.core.guarantee import Curve
 from wpriv.core.loss_moments import log_moment
 from wpriv.core.process import Process, WeightedPairs, log_finite, refuse_passes
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
 from wpriv.numerics.root_finding import minimize_quasiconvex
 

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wpriv.core.guarantee import Bracket, Curve, epsilon_at
+from wpriv.core.guarantee import Curve, epsilon_at
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, WeightedPairs, log_finite, require_exact_plds
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.conversions import normal_log_delta
 
 # Constants of published theorems, taken as cited and not proven again here. Sommer et al. (2019) give all four: those

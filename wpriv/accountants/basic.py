@@ -11,8 +11,9 @@ import math
 import numpy as np
 
 from wpriv.accountants._single_release import SingleRelease, single_releases
-from wpriv.core.guarantee import Bracket, Curve, safe_exp
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process, refuse_passes
+from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.root_finding import smallest_meeting
 
 NOTION = "approximate-dp"

@@ -12,11 +12,12 @@ import math
 import numpy as np
 
 from wpriv.accountants import _bdp_estimator
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.pair_distances import Observed
 from wpriv.core.process import Process, Step, refuse_passes, refuse_special_sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta, tail_to_epsilon, tail_to_log_delta
 
 NOTION = "bdp"

@@ -7,8 +7,9 @@ the error to it and are bounds, nor with ``gdp-clt``, the limit of Gaussian diff
 from __future__ import annotations
 
 from wpriv.accountants._normal_approximation import composed
-from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
+from wpriv.core.guarantee import Curve, epsilon_at
 from wpriv.core.process import Process, refuse_passes
+from wpriv.numerics.bracket import Bracket, safe_exp
 
 NOTION = "approximate-dp"
 CLAIM = "approximate"

@@ -12,10 +12,11 @@ import math
 import numpy as np
 from scipy.special import erf, ndtr
 
-from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
+from wpriv.core.guarantee import Curve, epsilon_at
 from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, Step, refuse_passes, refuse_special_sampling
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.conversions import normal_log_delta
 
 NOTION = "approximate-dp"

@@ -15,10 +15,11 @@ import numpy as np
 
 from wpriv.accountants._randomized_response import response_log_delta
 from wpriv.accountants._single_release import SingleRelease, single_releases
-from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
+from wpriv.core.guarantee import Curve, epsilon_at
 from wpriv.core.process import Process, refuse_passes
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.root_finding import minimize_quasiconvex
 
 NOTION = "approximate-dp"

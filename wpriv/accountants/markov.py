@@ -14,9 +14,10 @@ from collections.abc import Callable
 import numpy as np
 
 from wpriv.accountants._moment_bounds import LAMBDAS, LogMoments
-from wpriv.core.guarantee import Bracket, Curve, epsilon_at, safe_exp
+from wpriv.core.guarantee import Curve, epsilon_at
 from wpriv.core.process import Process, refuse_passes
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.root_finding import minimize_quasiconvex
 
 NOTION = "approximate-dp"

@@ -11,9 +11,10 @@ from typing import Protocol
 
 import numpy as np
 
-from wpriv.core.guarantee import Bracket, Curve, epsilon_at
+from wpriv.core.guarantee import Curve, epsilon_at
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Process, closed_form, require_exact_plds
+from wpriv.numerics.bracket import Bracket
 from wpriv.pld.composition import Composition
 from wpriv.pld.loss_tail import LossTail
 

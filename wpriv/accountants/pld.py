@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from wpriv.core.guarantee import Bracket, Curve, curve_of_pair
+from wpriv.core.guarantee import Curve, curve_of_pair
 from wpriv.core.process import Process, closed_form, sandwich
+from wpriv.numerics.bracket import Bracket
 
 NOTION = "approximate-dp"
 CLAIM = "certified"

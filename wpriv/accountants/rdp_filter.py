@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from wpriv.accountants._moment_bounds import LogMoments
-from wpriv.core.guarantee import Bracket, Curve, safe_exp
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process, refuse_passes
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.conversions import rdp_to_epsilon, rdp_to_log_delta
 from wpriv.numerics.root_finding import minimize_quasiconvex
 

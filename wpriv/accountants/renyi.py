@@ -11,10 +11,11 @@ import math
 import numpy as np
 
 from wpriv.accountants._moment_bounds import LogMoments
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.loss_moments import loss_class
 from wpriv.core.process import Process, WeightedPairs, require_exact_plds
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.bracket import Bracket
 
 NOTION = "rdp"
 CLAIM = "exact"

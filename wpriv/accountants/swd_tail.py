@@ -13,10 +13,11 @@ from collections.abc import Callable
 import numpy as np
 
 from wpriv.accountants._projected_length_tails import WIDTHS, fixed_size_moment
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.mechanism import RandomProjection
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.conversions import zcdp_to_epsilon
 from wpriv.numerics.root_finding import smallest_meeting
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from wpriv.accountants import _wdp_formulas
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.pair_distances import Observed
 from wpriv.core.process import Process, Step, refuse_passes, refuse_special_sampling
@@ -22,6 +22,7 @@ from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics import wasserstein_1d
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import Bracket
 
 NOTION = "wdp"
 CLAIM = "as-published"

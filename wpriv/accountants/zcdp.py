@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 
-from wpriv.core.guarantee import Bracket, Curve, safe_exp
+from wpriv.core.guarantee import Curve
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.conversions import zcdp_to_epsilon, zcdp_to_log_delta
 
 NOTION = "approximate-dp"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import echo, text
 
 ORDERS = {

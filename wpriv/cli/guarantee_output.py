@@ -8,10 +8,11 @@ from typing import Any
 
 from wpriv.cli import output
 from wpriv.cli.guarantee_details import answered, bracket_text, circumstances, details, range_words
-from wpriv.core.guarantee import TINY, Bracket, Guarantee, unit_notes
+from wpriv.core.guarantee import Guarantee, unit_notes
 from wpriv.core.process import Process
 from wpriv.files import csv_tables
 from wpriv.files.json_values import plain
+from wpriv.numerics.bracket import TINY, Bracket
 from wpriv.numerics.safe_rounding import echo, text
 
 TABLE_SCHEMA = "wpriv.table/1"

@@ -64,8 +64,8 @@ def command(
     every = items.select("all")
     results = collect.collect(every, folder, quick=quick)
     files = page.write(every, results, folder, quick=quick)
-    asked = {item for paper in papers for item in paper.items}
-    results = [result for result in results if result.item in asked]
+    selected = {item for paper in papers for item in paper.items}
+    results = [result for result in results if result.item in selected]
     if as_json:
         output.emit_json(collect.report(results, quick=quick))
     else:

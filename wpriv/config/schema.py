@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -26,6 +25,7 @@ from wpriv.config.field_types import (
     as_list,
     expand_values,
 )
+from wpriv.config.step_schema import ADJACENCY, GROUP, Step, plugin_fields
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
@@ -35,8 +35,6 @@ REPEATS = (
     "the process is one of K runs of which only the best is released; the distribution of K, as geometric:mean=20 or "
     "poisson:mean=20"
 )
-ADJACENCY = "neighbouring relation; left out, it follows from the sampling and the mechanism"
-GROUP = "largest number of records of one person, who is protected as a whole; 1 where left out"
 # tables of a process, with the columns that an expected number may be about; plug-ins of tables name their own
 PROCESS_TABLES = {
     "bounds": BOUND_COLUMNS,
@@ -44,54 +42,6 @@ PROCESS_TABLES = {
     "loss": ("mass", "density", "class_density", "infinity"),
     "trade-off": ("fnr_lower", "fnr_upper", "tpr_lower", "tpr_upper", "mu_lower", "mu_upper"),
 }
-
-
-def plugin_fields(folder: str, name: Any) -> dict[str, dataclasses.Field[Any]]:
-    """Return the parameters of a mechanism or a table by name; none for an unknown plug-in."""
-    if name not in registry.names(folder):
-        return {}
-    cls = registry.mechanism(name) if folder == "mechanisms" else registry.load(folder, name).Params
-    return {field.name: field for field in dataclasses.fields(cls)}
-
-
-class Step(StrictModel):
-    """A step of a process; the mechanism's own parameters (sigma, scale, ...) stand beside these keys."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-
-    mech: Word = Field(description="a mechanism; its parameters (sigma, scale, ...) stand beside this key")
-    n: Count | None = Field(None, description="number of compositions; 1 where neither n nor epochs is given")
-    sampling: Literal["none", "poisson", "fixed", "allocation", "shuffle"] | None = Field(
-        None,
-        description="how records are drawn for each composition: not at all, by Poisson, a fixed number, one "
-        "step of each pass for each record (allocation), or shuffled batches (shuffle)",
-    )
-    rate: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="share of the records that takes part in a composition"
-    )
-    batch: Count | None = Field(None, description="instead of rate: rate = batch / records")
-    records: Count | None = Field(None, description="size of the data set, for batch and epochs")
-    epochs: Positive | None = Field(None, description="instead of n: n = epochs / rate, rounded up")
-    max_batch: Count | None = Field(
-        None, description="for poisson, with records: of more records drawn than this, a random part is kept"
-    )
-    bands: Count | None = Field(
-        None,
-        description="for poisson: n steps of a matrix mechanism with so many bands, read as n / bands at bands x rate",
-    )
-    observed: Word | None = Field(
-        None,
-        description="for the accountants wdp and bdp: pair distances or gradients of the run, as a .npz or .csv file "
-        "or a generator weibull:shape=0.5,...",
-    )
-
-    def varies(self, name: str) -> bool:
-        """Return whether an axis over ``name`` changes the step: n, a sampled step's rate, or a parameter."""
-        if name == "rate":
-            return self.sampling not in (None, "none")
-        if name == "max_batch":
-            return self.sampling == "poisson"
-        return name == "n" or name in plugin_fields("mechanisms", self.mech)
 
 
 class Sweep(StrictModel):

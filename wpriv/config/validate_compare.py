@@ -11,7 +11,8 @@ from typing import Any
 from wpriv.config.diagnostics import abbreviate, unknown_name
 from wpriv.config.document import Diagnostic, Document
 from wpriv.config.resolve import Resolved, panel
-from wpriv.config.schema import PROCESS_TABLES, Panel, Step, plugin_fields
+from wpriv.config.schema import PROCESS_TABLES, Panel
+from wpriv.config.step_schema import Step, plugin_fields
 from wpriv.config.validate_expect import ALIASES, expect_diagnostics
 from wpriv.config.validate_steps import adjacencies, build
 from wpriv.core import registry

@@ -13,7 +13,7 @@ from wpriv.config import observation_generator
 from wpriv.config.diagnostics import abbreviate, unknown_name, unknown_parameter
 from wpriv.config.document import Diagnostic, Document, Key
 from wpriv.config.observation_generator import HELP, is_generator
-from wpriv.config.schema import Step, plugin_fields
+from wpriv.config.step_schema import Step, plugin_fields
 from wpriv.core import process, registry
 from wpriv.core.adjacency import with_zero_out
 from wpriv.core.parameters import MAX_COUNT, type_words

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Any
 
 from wpriv.core.attacks.certified_mu import DEFAULT_FPR, GaussianMu
@@ -13,6 +12,7 @@ from wpriv.core.attacks.membership import ErrorRates, Membership
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.bracket import TINY, Bracket
 from wpriv.numerics.parse_numbers import finite_number
 from wpriv.numerics.root_finding import smallest_meeting
 
@@ -22,84 +22,6 @@ STATISTICAL = "statistical"
 # the claims on which a guarantee of (eps, delta)-DP may rest
 RIGOROUS = ("exact", "certified", "upper-bound")
 SCHEMA = "wpriv.guarantee/1"
-# smaller positive deltas are rounded up to this: below it doubles lose digits, and then underflow to zero
-TINY = 1e-300
-LOG_TINY = math.log(TINY)
-
-
-@dataclass(frozen=True)
-class Bracket:
-    """A number with a lower and an upper bound; ``float(bracket)`` is the end that may be promised.
-
-    Args:
-        estimate: the best estimate, inside the bracket.
-        lower: the lower end; 0 where only an upper bound is known, None where nothing is certified.
-        upper: the upper end; None where nothing is certified.
-        by: names of other bounds that supplied an end.
-        refusal: why the accountant itself has no answer, where other bounds supplied both ends.
-    """
-
-    estimate: float
-    lower: float | None = None
-    upper: float | None = None
-    by: str = ""
-    refusal: str = ""
-
-    @classmethod
-    def exact(cls, value: float) -> Bracket:
-        return cls(value, value, value)
-
-    @classmethod
-    def above(cls, value: float) -> Bracket:
-        """An upper bound without a lower one."""
-        return cls(value, 0.0, value)
-
-    @classmethod
-    def between(cls, lower: float, upper: float, by: str = "", refusal: str = "") -> Bracket:
-        """A bracket of two proven ends, with an estimate between them (the safe end where they are far apart)."""
-        # on smooth profiles the pessimistic discretisation errs by h^2/12 and the optimistic one by half as much
-        lower = lower if lower >= TINY else 0.0
-        near = lower < upper <= 2 * lower
-        return cls(min((2 * lower + upper) / 3, upper) if near else upper, lower, upper, by, refusal)
-
-    @classmethod
-    def exact_exp(cls, log_value: float) -> Bracket:
-        """The probability with this natural logarithm; one too small for a double is bounded from both sides."""
-        value = safe_exp(log_value)
-        return cls.exact(value) if value != TINY else cls.above(value)
-
-    @property
-    def safe(self) -> float:
-        """The end that may be promised, which is the upper one, or the estimate where nothing is certified."""
-        return self.estimate if self.upper is None else self.upper
-
-    def __float__(self) -> float:
-        return self.safe
-
-
-def safe_exp(log_value: float) -> float:
-    """e^x for x <= 0, at least 1e-300 unless x = -inf, where it is 0."""
-    if log_value < LOG_TINY:
-        return TINY if log_value > -math.inf else 0.0
-    return math.exp(min(log_value, 0.0))
-
-
-def monotone(brackets: Sequence[Bracket]) -> list[Bracket]:
-    """Tighten brackets of a decreasing function at increasing arguments until their ends decrease as well.
-
-    An upper end holds at every larger argument too and a lower end at every smaller one, so running minima of the
-    former and running maxima of the latter are proven. Brackets without ends stay as they are.
-    """
-    if any(b.lower is None or b.upper is None for b in brackets):
-        return list(brackets)
-    uppers = list(accumulate((b.safe for b in brackets), min))
-    lowers = list(accumulate((b.lower or 0.0 for b in reversed(brackets)), max))[::-1]
-    # ends that agree up to rounding may cross by that much
-    lowers = [min(low, high) for low, high in zip(lowers, uppers, strict=True)]
-    inside = [min(max(b.estimate, low), high) for b, low, high in zip(brackets, lowers, uppers, strict=True)]
-    estimates = accumulate(inside, min)
-    ends = zip(brackets, estimates, lowers, uppers, strict=True)
-    return [replace(b, estimate=estimate, lower=low, upper=high) for b, estimate, low, high in ends]
 
 
 @dataclass(frozen=True)
@@ -273,7 +195,7 @@ class Curve:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the curve bounds (eps, delta)-DP by a theorem: bounds on attacks may be derived from it."""
+        """True if the curve is a proven bound of (eps, delta)-DP, from which bounds on attacks may be derived."""
         return self.notion == "approximate-dp" and self.claim in RIGOROUS
 
     def is_wide(self, bracket: Bracket) -> bool:

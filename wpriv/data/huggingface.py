@@ -136,10 +136,10 @@ def _block(where: str, values: Any, declared: Declared, name: str) -> Array:
         return np.eye(len(words))[places]
     length = len(cells[0]) if cells and isinstance(cells[0], (list, np.ndarray)) else None
     for row, cell in enumerate(cells):
-        found = len(cell) if isinstance(cell, (list, np.ndarray)) else None
-        if found != length:
+        size = len(cell) if isinstance(cell, (list, np.ndarray)) else None
+        if size != length:
             raise FaultyRecords(
-                f"{where}, record {row}: wanted {_length(length)} as in record 0; found {_length(found)}. Pad or cut "
+                f"{where}, record {row}: wanted {_length(length)} as in record 0; found {_length(size)}. Pad or cut "
                 f"lists to one length before saving"
             )
         flat = np.asarray(cell if length is not None else [cell])

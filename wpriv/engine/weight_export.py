@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from wpriv.errors import Unsupported
 
 
 def encode(weights: Mapping[str, Any], header: Mapping[str, str] | None = None) -> bytes:
-    """Return the content of a safetensors file.
+    """Return the content of a safetensors file; the same weights and header give the same bytes.
 
     Args:
         weights: a ``state_dict``; tensors that share memory are written once each.
@@ -26,6 +27,19 @@ def encode(weights: Mapping[str, Any], header: Mapping[str, str] | None = None) 
         raise Unsupported(f"the entry {others[0]!r} of the state_dict is no tensor")
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}
     try:
-        return safetensors.torch.save(tensors, metadata=None if header is None else dict(header))
+        return _in_order(safetensors.torch.save(tensors, metadata=None if header is None else dict(header)))
     except (KeyError, ValueError, RuntimeError, SafetensorError) as error:
         raise Unsupported(f"the format safetensors does not hold these tensors: {str(error)[:160]}") from None
+
+
+def _in_order(content: bytes) -> bytes:
+    """The content with its metadata in the order of their names, which the library leaves to chance.
+
+    The format: the length of the header in eight bytes, the header as JSON, the numbers at multiples of eight bytes.
+    """
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header |= {key: dict(sorted(value.items())) for key, value in header.items() if key == "__metadata__"}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + size :]

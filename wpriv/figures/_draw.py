@@ -145,6 +145,8 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
             entries.append((-math.inf, axes.plot([], [], linestyle="none")[0], f"{label} ({note})"))
             continue
         xs = [row[x] for row in shown]
+        if len(shown) == 1:  # a line of one point is not seen
+            style |= {"marker": mark or MARKS[1]}
         artist = axes.plot(xs, [row[y] for row in shown], **style)[0]
         _band(axes, xs, shown, y, bottom, style["color"])
         # a table of the user's own may state no claims

@@ -166,8 +166,8 @@ def _monotone_bound(overlaps: Array, separation: int, limit: int) -> float:
     """The sum over the pattern 0, b, 2 b, ... of the least overlaps above the given ones that fall with both steps."""
     size = overlaps.shape[0]
     starts = np.arange(limit) * separation
-    own = np.maximum.accumulate(np.diagonal(overlaps)[::-1])[::-1]
-    sums = [math.fsum(own[starts].tolist())]
+    diagonal = np.maximum.accumulate(np.diagonal(overlaps)[::-1])[::-1]
+    sums = [math.fsum(diagonal[starts].tolist())]
     largest = np.zeros(size)
     for distance in range(size - 1, separation - 1, -1):
         np.maximum(largest[distance:], np.diagonal(overlaps, distance), out=largest[distance:])

@@ -12,10 +12,10 @@ import math
 import time
 from collections.abc import Callable
 
-from wpriv.core.guarantee import TINY
 from wpriv.core.loss_pair import LossPair
 from wpriv.core.process import WeightedPairs
 from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import TINY
 from wpriv.pld import constants
 from wpriv.pld.adaptive_nodes import TailScan, scan_tails
 from wpriv.pld.chernoff_bound import chernoff_suffices

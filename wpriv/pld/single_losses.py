@@ -57,7 +57,7 @@ def approximate_single_loss_delta(steps: Steps, eps: float) -> float:
 
 
 def single_loss_slope(steps: Steps, eps: float) -> float:
-    """How fast ln delta falls per nat at eps, where single losses decide."""
+    """The slope of -ln delta at eps (per nat), where single losses decide; at least 1 / eps."""
     further = eps * 1.01
     logs = [math.log(max(single_loss_delta(steps.groups, e), constants.MASS_FLOOR)) for e in (eps, further)]
     return max((logs[0] - logs[1]) / (further - eps), 1.0 / eps)

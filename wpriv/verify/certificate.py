@@ -90,8 +90,8 @@ def read(text: str) -> Claim:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"wanted a certificate of schema {SCHEMA}; found no JSON of this kind: {error}") from None
     if not isinstance(data, dict) or data.get("schema") not in (SCHEMA, GUARANTEE):
-        found = data.get("schema") if isinstance(data, dict) else data
-        raise UsageError(f"wanted a certificate of schema {SCHEMA}; found {str(found)[:60]!r}")
+        schema = data.get("schema") if isinstance(data, dict) else data
+        raise UsageError(f"wanted a certificate of schema {SCHEMA}; found {str(schema)[:60]!r}")
     return of_data(data)
 
 

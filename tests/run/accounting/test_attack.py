@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 import wpriv
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
+from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.accounting.attack import attack_bounds
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 import wpriv
-from wpriv.core.guarantee import Bracket, Curve, Guarantee
+from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.mechanisms.gauss import Gauss
+from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import budget as verb
 from wpriv.run.accounting import build_process, evaluate, gate, tabulate
 from wpriv.run.accounting.parameter_search import solve

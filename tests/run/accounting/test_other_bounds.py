@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import wpriv
 from tests.oracles import atoms_delta, contour_log_delta, poisson_gauss
 from wpriv.cli.main import main
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process, Step
 from wpriv.core.sampling.fixed_size_pair import fixed
 from wpriv.core.sampling.kinds import Sampling
@@ -27,6 +27,7 @@ from wpriv.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.mechanisms.discrete_laplace import DiscreteLaplace
 from wpriv.mechanisms.gauss import Gauss
 from wpriv.mechanisms.laplace import Laplace
+from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import build_process, evaluate, other_bounds, tabulate
 
 FEW = Process((Step(Gauss(4.0), 100, Sampling("poisson", 0.01)),))

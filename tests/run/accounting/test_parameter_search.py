@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import wpriv
 from tests.oracles import contour_log_delta, laplace, poisson_gauss
 from tests.run.accounting.test_budget_verb import gauss_delta
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import build_process, evaluate
 from wpriv.run.accounting.parameter_search import solve
 from wpriv.run.accounting.search_parameter import SearchParameter

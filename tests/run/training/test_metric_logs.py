@@ -13,6 +13,7 @@ from torch import nn
 import wpriv
 from wpriv.cli.main import main
 from wpriv.errors import MissingResource, UsageError
+from wpriv.run.results import model_check
 from wpriv.run.training import metric_logs
 
 RNG = np.random.default_rng(0)
@@ -82,6 +83,7 @@ def test_private_losses_are_sent_where_asked_and_the_statement_says_so(tmp_path,
 def test_a_finished_training_gets_the_warning_when_its_losses_are_sent(tmp_path, recorder):
     before = train(tmp_path / "r").statement["warnings"]
     after = train(tmp_path / "r", log="wandb", log_private_losses=True).statement["warnings"]
+    assert model_check.check(tmp_path / "r").verdict == model_check.FITS  # the header names the new statement
     assert after[:-1] == before
     assert "were sent to wandb" in after[-1]
 

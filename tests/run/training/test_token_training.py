@@ -107,7 +107,7 @@ def test_a_recipe_trains_on_tokens_of_a_file(tmp_path, name, capsys):
         "kind: train\nsource: a test\ntask: classify\n"
         f"data: {{name: arrays, file: {tmp_path / 'text.npz'}, tokens: 40}}\n"
         f"model: {{file: net.py, name: {name}, width: 8}}\nprivacy: {{eps: 8, delta: 1e-4}}\n"
-        "optimizer: {name: sgd, lr: 2.0}\nbatch: 100\nepochs: 6\n"
+        "optimizer: {name: sgd, lr: 2.0}\nbatch: 100\nepochs: 6\nseed: 3\n"
     )
     assert main(["train", str(recipe), "--out", str(tmp_path / "out")]) == 0
     assert wpriv.train(recipe, out=tmp_path / "out").metrics[-1]["accuracy"] > 0.7

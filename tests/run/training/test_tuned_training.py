@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 import wpriv
 from tests.points import ROOT
@@ -19,6 +20,7 @@ from wpriv.core.repeats import Repeats
 from wpriv.errors import Interrupted, UsageError
 from wpriv.run.results import file_names
 from wpriv.run.training import load_data, train, tuned_training, tuning_draw
+from wpriv.run.training.metric_logs import Logs
 from wpriv.run.training.tuning_draw import Draw
 
 FINGERPRINT = "of the records"
@@ -189,6 +191,26 @@ def test_only_the_best_run_is_left_and_the_statement_is_about_the_whole(recipe, 
     for flag in ("--fork", "--fresh", "--resume"):
         assert run(capsys, other, "--out", "done", flag)[0] == 2
     assert main(["verify", str(tmp_path / "done")]) == 3
+
+
+@pytest.mark.slow
+def test_weights_report_and_checklist_state_the_guarantee_of_the_whole(recipe, tmp_path, capsys):
+    assert run(capsys, recipe, "--out", "out")[0] == 0
+    statement = json.loads((tmp_path / "out" / file_names.STATEMENT).read_text())
+    with safe_open(tmp_path / "out" / file_names.WEIGHTS, framework="np") as weights:
+        header = weights.metadata()
+    whole = statement["guarantees"][0]["epsilon"]
+    assert float(header["epsilon"]) == whole > statement["tuning"]["one_run"]["pld"]
+    assert main(["report", "out"]) == 0
+    assert "fits statement.json" in capsys.readouterr().out
+    assert main(["report", "out", "--as", "checklist"]) == 0
+    assert "The guarantee is that of the best of K runs" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_tuned_training_sends_no_figures(recipe):
+    with pytest.raises(UsageError, match="`log` sends the figures of one training"):
+        train.run(train.recipe_of(recipe), recipe.parent / "out", logs=Logs(("tensorboard",)))
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ class PassRatio(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """How finely the sum of a pass is computed.
+    """The width of the cells of a sum over a pass, and what may be left out.
 
     Attributes:
         steps: t, the number of terms of the sum.
@@ -69,13 +69,13 @@ class _Plan(NamedTuple):
     cut: float
 
     def halvings(self, terms: int) -> int:
-        """How often the cells of a sum of so many terms have still to be halved for those of the whole sum."""
+        """The number of halvings from the cells of a sum of ``terms`` terms to those of the whole sum."""
         ratio = 1 / max(self.jump, math.sqrt(terms / self.steps))
         return max(math.floor(math.log2(min(ratio, max(LONGEST_CELL / self.spacing, 1.0))) + 1e-9), 0)
 
 
 def pass_ratio(base: LossPair, steps: int, tol: float, depth: float) -> PassRatio | None:
-    """Enclose the sum of the ratios of ``steps`` steps, in the order of their puts.
+    """Enclose the sum of the ratios of ``steps`` steps, in the order of E[(x - sum)_+] at all x.
 
     Args:
         base: dominating pair of one step, with finite losses.

@@ -146,9 +146,9 @@ def _check_replaced(mechanism: Mechanism, sampling: Sampling, neighbours: Neighb
 def _check_truncated(mechanism: Mechanism, sampling: Sampling, neighbours: Neighbours) -> None:
     """A largest batch: proven for single records under add-remove, and for a known size of the data set."""
     if neighbours.adjacency != Adjacency.ADD_REMOVE or neighbours.group > 1:
-        found = f"{neighbours.adjacency} neighbours" if neighbours.group == 1 else f"groups of {neighbours.group}"
+        relation = f"{neighbours.adjacency} neighbours" if neighbours.group == 1 else f"groups of {neighbours.group}"
         raise Unsupported(
-            f"a largest batch is accounted for under add-remove, for single records; found {found}. Leave out "
+            f"a largest batch is accounted for under add-remove, for single records; found {relation}. Leave out "
             f"`max_batch`, or use `adjacency='add-remove'` without `group`"
         )
     if not neighbours.records:

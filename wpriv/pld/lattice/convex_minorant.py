@@ -83,7 +83,8 @@ def _settle_end(
         growth = np.exp(distance)
         increments = before * direction * np.expm1(direction * d) / growth
         lift = np.exp(tilt * distance)
-        block_rooms = growth * lift * (room[:, None] + np.cumsum(increments, axis=1))
+        with np.errstate(over="ignore"):  # no term is negative: a room that overflows is feasible all the more
+            block_rooms = growth * lift * (room[:, None] + np.cumsum(increments, axis=1))
         feasible = ~inside | (block_rooms >= required[row, at - 1])
         infeasible = np.maximum.accumulate(np.where(feasible, -1, at), axis=1)
         infeasible = np.maximum(infeasible, last_infeasible[:, None])
@@ -91,7 +92,8 @@ def _settle_end(
         here = settled.argmax(axis=1)
         first = np.where((first < 0) & settled.any(axis=1), infeasible[row[:, 0], here] + 1, first)
         rooms[row, at] = np.where(inside, block_rooms, rooms[row, at])
-        room, total, last_infeasible = block_rooms[:, -1], totals[:, -1] * lift[:, -1], infeasible[:, -1]
+        with np.errstate(over="ignore"):
+            room, total, last_infeasible = block_rooms[:, -1], totals[:, -1] * lift[:, -1], infeasible[:, -1]
         processed += block
     unsettled = np.arange(k + 1) < first[:, None]
     push[unsettled] = rooms[unsettled]

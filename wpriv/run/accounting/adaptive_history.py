@@ -17,11 +17,12 @@ import numpy as np
 
 from wpriv.accountants._moment_bounds import LogMoments
 from wpriv.core import registry
-from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.guarantee import Guarantee
 from wpriv.core.loss_pair import gaussian_mu
 from wpriv.core.process import Process, Step, refuse_passes
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import text
 from wpriv.run.accounting import evaluate
 

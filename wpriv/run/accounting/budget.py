@@ -13,7 +13,14 @@ from wpriv.core.process import Process, refuse_passes
 from wpriv.core.repeats import Repeats
 from wpriv.core.sampling.kinds import Sampling
 from wpriv.errors import Unsupported, UsageError
-from wpriv.run.accounting import adaptive_history, build_process, evaluate, membership_figures, repeated_selection
+from wpriv.run.accounting import (
+    adaptive_history,
+    best_of_runs,
+    build_process,
+    evaluate,
+    membership_figures,
+    repeated_selection,
+)
 from wpriv.run.accounting import attack as attacks
 from wpriv.run.accounting.build_process import DescribedProcess
 from wpriv.run.accounting.mechanism_parameters import MechanismParameters
@@ -172,7 +179,7 @@ def answer(
         row = repeated_selection.answer(subject.process, accountant, repeats, eps=eps, delta=delta, tol=tol)
         more: dict[str, Any] = {"reading": [*subject.notes, *row.extra["reading"]]}
         if attack:
-            best = repeated_selection.curve_for_attacks(subject.process, accountant, repeats, MAX_ATTACK_TOL)
+            best = best_of_runs.curve_for_attacks(subject.process, accountant, repeats, MAX_ATTACK_TOL)
             more["attack"] = attacks.attack_bounds(best, from_above=True)
         return row.with_extra(**more)
     if adaptive:

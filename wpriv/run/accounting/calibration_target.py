@@ -19,7 +19,7 @@ MU_TOL, MAX_MU = 3e-4, 20.0
 
 @dataclass(frozen=True)
 class Target:
-    """What a calibrated process has to meet.
+    """The target of a calibration.
 
     Args:
         eps, delta: eps at delta; delta at eps = 0, which is the advantage; or the true-positive rate or mu, as
@@ -66,10 +66,10 @@ def target(**arguments: Any) -> Target:
         return Target(eps, delta)
     if set(names) <= {"eps", "delta"}:
         raise UsageError("calibrate needs a target: give both `eps` and `delta`")
-    found = " and ".join(f"`{name}`" for name in names)
+    words = " and ".join(f"`{name}`" for name in names)
     raise UsageError(
         f"calibrate needs one target: `eps` with `delta`, `advantage` alone, `max_mu` (perhaps "
-        f"with `fpr`), or `tpr` with `fpr`; found {found}"
+        f"with `fpr`), or `tpr` with `fpr`; found {words}"
     )
 
 

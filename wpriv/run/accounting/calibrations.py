@@ -13,7 +13,8 @@ from wpriv.core.repeats import Repeats, parse
 from wpriv.errors import UsageError
 from wpriv.run.accounting import evaluate, repeated_selection, spent_history
 from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import SolvedParameter, solve_for
+from wpriv.run.accounting.solve_parameter import solve_for
+from wpriv.run.accounting.solved_parameter import SolvedParameter
 from wpriv.run.accounting.spent_history import SpentHistory
 
 # the solution, its guarantee, and what is said beside it, under the keys of ``Guarantee.extra``

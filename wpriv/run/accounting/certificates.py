@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv._version import __version__
-from wpriv.core.guarantee import RIGOROUS, Bracket, Guarantee
+from wpriv.core.guarantee import RIGOROUS, Guarantee
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError, of_file
 from wpriv.files import durable_writes
+from wpriv.numerics.bracket import Bracket
 from wpriv.run.results import file_names
 from wpriv.verify import certificate
 

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, replace
 
 from wpriv.core import registry
-from wpriv.core.guarantee import RIGOROUS, Bracket, Curve, Guarantee
+from wpriv.core.guarantee import RIGOROUS, Curve, Guarantee
 from wpriv.core.process import Process, log_finite, sandwich
 from wpriv.core.sampling.kinds import PASSES
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.parse_numbers import finite_number
 
 # default relative width of a bracket in a comparison

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wpriv.core.guarantee import Bracket, Guarantee
+from wpriv.core.guarantee import Guarantee
 from wpriv.errors import CheckFailed, Unsupported
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import evaluate
 from wpriv.run.accounting.build_process import DescribedProcess

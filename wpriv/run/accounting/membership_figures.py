@@ -11,9 +11,10 @@ from scipy.special import ndtr, ndtri
 
 from wpriv.core.attacks.certified_mu import DEFAULT_FPR, GaussianMu
 from wpriv.core.attacks.membership import Membership
-from wpriv.core.guarantee import Bracket, Curve, Guarantee
+from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.parse_numbers import finite_number
 from wpriv.numerics.safe_rounding import rounded
 from wpriv.run.accounting import evaluate

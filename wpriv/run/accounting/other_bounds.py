@@ -15,10 +15,11 @@ from functools import cached_property, partial
 import numpy as np
 
 from wpriv.core import registry
-from wpriv.core.guarantee import Bracket, Curve, curve_of_pair, epsilon_at
+from wpriv.core.guarantee import Curve, curve_of_pair, epsilon_at
 from wpriv.core.loss_pair import Bounds, LossPair
 from wpriv.core.process import Process, WeightedPairs, closed_form, log_finite, sandwich
 from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket
 
 UNSAMPLED = "the same releases without sampling"
 OPTIMAL = "the recursion for the optimal adaptive composition"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from wpriv.core.guarantee import Bracket, Curve, Guarantee
+from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process, sandwich
 from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import DIGITS
 from wpriv.run.accounting import evaluate, membership_figures
 from wpriv.run.accounting.initial_guess import initial_guess
 from wpriv.run.accounting.parameter_search import MAX_PROBES, solve
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.search_record import Evaluation, Outcome, Solution, Unreachable
+from wpriv.run.accounting.solved_parameter import SolvedParameter
 
 # default relative width of the accountant's bracket at the solution; eps falls at least as fast as the noise grows, so
 # that the noise is as near the optimum
@@ -30,75 +31,6 @@ FINEST = 5e-8
 ROUNDING = 1e-11
 
 Account = Callable[[Process, float], Curve]
-
-
-@dataclass(frozen=True)
-class SolvedParameter:
-    """A parameter that was solved for.
-
-    Args:
-        knob: the parameter. value: the least private one found that meets the target. row: its guarantee.
-        missed: the nearest less private value that certainly misses the target (by the accountant's own figure where it
-            has no lower end); None where none was evaluated.
-        refusal: why values between the two have no narrow answer, if some have none.
-    """
-
-    knob: SearchParameter
-    value: float
-    row: Guarantee
-    missed: float | None
-    refusal: str = ""
-
-    @property
-    def most(self) -> bool:
-        """Tell whether no less private grid value meets the target: the next one misses it, or there is none."""
-        return self.knob.at_end(self.value, -1) or self.missed == self.knob.beside(self.value, -1)
-
-    @property
-    def within(self) -> float | None:
-        """Relative distance within which the best value lies; None where it is not known."""
-        if self.knob.at_end(self.value, -1):
-            return 0.0
-        if self.missed is None:
-            return None
-        # the best whole number is at most the last one before the first known to miss
-        best = self.missed - self.knob.unit if self.knob.whole else self.missed
-        return abs(best - self.value) / self.value
-
-    def as_dict(self) -> dict[str, Any]:
-        """The content of ``extra["calibrated"]``: parameter, value, misses, within, and most for n and the rate."""
-        number = int if self.knob.whole else float
-        misses = None if self.missed is None else number(self.missed)
-        row = {"parameter": self.knob.name, "value": number(self.value), "misses": misses, "within": self.within}
-        return row | ({"most": self.most} if self.knob.privacy_direction < 0 else {})
-
-    def warnings(self) -> list[str]:
-        """Warn that the target does not bound the value, or that a better one was not ruled out."""
-        name, accountant = self.knob.name, self.row.accountant
-        if self.knob.privacy_direction < 0 and self.value == self.knob.high:
-            return [f"every {name} up to the largest allowed meets the target"]
-        if self.refusal:
-            best = "most" if self.knob.privacy_direction < 0 else "least"
-            until = (
-                "beyond it" if self.missed is None else f"between it and {self.missed:.12g}, which misses the target"
-            )
-            return [
-                f"{name} = {self.value:.12g} may not be the {best}: {accountant} has no narrow answer {until} "
-                f"({self.refusal})"
-            ]
-        if self.knob.whole and not self.most:
-            last = (
-                ""
-                if self.missed in (None, self.value + 2 * self.knob.unit)
-                else " and more"
-                if self.missed is None
-                else f" to {self.missed - self.knob.unit:.12g}"
-            )
-            return [
-                f"n = {self.value + self.knob.unit:.12g}{last} may meet the target as well: the bracket of "
-                f"{accountant} is too wide to tell"
-            ]
-        return []
 
 
 def solve_for(

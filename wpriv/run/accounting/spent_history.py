@@ -21,7 +21,8 @@ from wpriv.numerics.safe_rounding import echo, text
 from wpriv.run.accounting import adaptive_history, build_process, evaluate
 from wpriv.run.accounting.adaptive_history import FILTER, GAUSS, PlannedRuns
 from wpriv.run.accounting.search_parameter import SearchParameter
-from wpriv.run.accounting.solve_parameter import Account, SolvedParameter, solve_for
+from wpriv.run.accounting.solve_parameter import Account, solve_for
+from wpriv.run.accounting.solved_parameter import SolvedParameter
 
 PLANNED = (
     "{name} is that of steps which were planned before the first release of the history, together with it. If anything "

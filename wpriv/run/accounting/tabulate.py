@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wpriv.core import registry
-from wpriv.core.guarantee import Curve, Guarantee, monotone
+from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.repeats import Repeats
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.bracket import monotone
 from wpriv.numerics.safe_rounding import rounded
 from wpriv.run.accounting import evaluate, repeated_selection
 from wpriv.run.accounting.budget import answer, check_question

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket
 from wpriv.numerics.safe_rounding import echo
 from wpriv.numerics.safe_rounding import text as rounded_text
 from wpriv.run.accounting import evaluate
@@ -103,10 +104,10 @@ def _epsilon(curve: Curve, delta: float) -> Bracket | None:
 
 
 def _why_open(curve: Curve, delta: Bracket, eps: float, allowed: float) -> str:
-    found = f"delta({echo(eps)}) is at most {_up(delta.safe, allowed)}"
+    upper = f"delta({echo(eps)}) is at most {_up(delta.safe, allowed)}"
     if curve.claim == "upper-bound" or not delta.lower:
-        return f"{found} by {curve.accountant}, and nothing above {echo(allowed)} is proven from below"
-    return f"{found} and at least {_down(delta.lower, allowed)}, which leaves the claim between the two ends"
+        return f"{upper} by {curve.accountant}, and nothing above {echo(allowed)} is proven from below"
+    return f"{upper} and at least {_down(delta.lower, allowed)}, which leaves the claim between the two ends"
 
 
 def largest_loss(process: Process) -> float:

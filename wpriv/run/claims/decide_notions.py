@@ -11,9 +11,10 @@ import numpy as np
 
 from wpriv.accountants.zcdp import total_rho
 from wpriv.core.attacks.membership import exact_mu, mu_without_sampling
-from wpriv.core.guarantee import Bracket, Curve, safe_exp
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process, sandwich
 from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket, safe_exp
 from wpriv.numerics.conversions import normal_log_delta, rdp_to_log_delta
 from wpriv.numerics.safe_rounding import echo
 from wpriv.numerics.safe_rounding import text as rounded_text

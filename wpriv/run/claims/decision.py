@@ -11,9 +11,10 @@ from wpriv.core.adjacency import Adjacency
 from wpriv.core.attacks.claim import Claim
 from wpriv.core.attacks.simulate_losses import Simulation, most_trials, simulate, trials_needed
 from wpriv.core.attacks.threshold_test import ThresholdTest, threshold_test
-from wpriv.core.guarantee import Bracket, Curve
+from wpriv.core.guarantee import Curve
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket
 from wpriv.run.accounting import evaluate
 
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
@@ -147,7 +148,7 @@ def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, A
         directions = question.process.directions()
     except Unsupported as error:
         return {"not_simulated": str(error)}
-    ends = [_ends(order) for order in curve.orders]
+    ends = [delta_ends(order) for order in curve.orders]
     lowers = [order(eps)[0] for order in ends]
     index = lowers.index(max(lowers)) if lowers else 0
     if not lowers or lowers[index] <= allowed:
@@ -170,7 +171,8 @@ def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, A
     return {**shown, "simulation": simulate(directions[index], eps, trials, question.seed)}
 
 
-def _ends(order: Callable[[float], Bracket]) -> Callable[[float], tuple[float, float]]:
+def delta_ends(order: Callable[[float], Bracket]) -> Callable[[float], tuple[float, float]]:
+    """Both ends of delta at an eps, each computed once, for one order of the neighbours."""
     known: dict[float, tuple[float, float]] = {}
 
     def ends(eps: float) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.parse_numbers import finite_number
 from wpriv.run.accounting import evaluate
-from wpriv.run.claims.decision import order_names
+from wpriv.run.claims.decision import delta_ends, order_names
 
 # relative width of the brackets, the relative difference of curves that are called equal, the end of the range
 ORDER_TOL, WITHIN, SMALLEST_DELTA = 1e-5, 1e-2, 1e-10
@@ -108,7 +108,7 @@ def privacy_order(
     top = _top(curves, eps, delta)
     if top > MAX_EPS:
         raise Unsupported(f"the range of an order ends at an eps of at most {MAX_EPS:g}; found {top:.6g}. Give `eps`")
-    ends = [_by_order(curve) for curve in curves]
+    ends = [[delta_ends(order) for order in curve.orders] for curve in curves]
     kinks = tuple(sorted({kink for process in (a, b) for kink in _kinks(process)}))
     worst = order_curves(_worst(ends[0]), _worst(ends[1]), top, within, kinks=kinks, seconds=SECONDS)
     orders = {}
@@ -168,23 +168,6 @@ def _top(curves: list[Curve], eps: float | None, delta: float | None) -> float:
             continue
     finite = [top for top in tops if 0 < top < math.inf]
     return max(finite, default=FARTHEST)
-
-
-def _by_order(curve: Curve) -> list[Callable[[float], tuple[float, float]]]:
-    """Both ends of delta of each order of the neighbours; every point is computed once."""
-
-    def remembered(order: Callable[[float], Any]) -> Callable[[float], tuple[float, float]]:
-        known: dict[float, tuple[float, float]] = {}
-
-        def ends(eps: float) -> tuple[float, float]:
-            if eps not in known:
-                bracket = order(eps)
-                known[eps] = bracket.lower or 0.0, bracket.safe
-            return known[eps]
-
-        return ends
-
-    return [remembered(order) for order in curve.orders]
 
 
 def _worst(orders: list[Callable[[float], tuple[float, float]]]) -> Callable[[float], tuple[float, float]]:

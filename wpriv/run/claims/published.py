@@ -38,7 +38,7 @@ class PublishedVerdict:
 
     @property
     def is_expected(self) -> bool:
-        """Whether the verdict is the one that the recipe expects, or none is expected."""
+        """True if the verdict is the expected one, or if the recipe expects none."""
         return self.expected in (None, self.verdict)
 
     def as_dict(self) -> dict[str, Any]:

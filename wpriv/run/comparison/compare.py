@@ -11,11 +11,12 @@ from typing import Any, Unpack
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
 from wpriv.core import registry
-from wpriv.core.guarantee import RIGOROUS, Bracket, monotone, unit_notes
+from wpriv.core.guarantee import RIGOROUS, unit_notes
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.bracket import Bracket, monotone
 from wpriv.run import flag_recipes, load_recipe
-from wpriv.run.accounting import evaluate, membership_figures, repeated_selection
+from wpriv.run.accounting import best_of_runs, evaluate, membership_figures
 from wpriv.run.accounting.evaluate import EPS_DELTA
 from wpriv.run.accounting.interpretations import compare_interpretations
 from wpriv.run.comparison import grid, loss_tables
@@ -248,7 +249,7 @@ def _answer(cell: Cell, curves: dict[str, Any]) -> dict[str, Any] | str:
         if key not in curves:
             tol = cell.tol or evaluate.DEFAULT_TOL
             one_run = evaluate.curve(cell.process(), cell.accountant, tol, **dict(cell.options))
-            curves[key] = repeated_selection.of_best(one_run, cell.repeats)
+            curves[key] = best_of_runs.of_best(one_run, cell.repeats)
         curve = curves[key]
         return curve if isinstance(curve, str) else evaluate.ask(curve, eps=cell.eps, delta=cell.delta).as_dict()
     except Unsupported as error:

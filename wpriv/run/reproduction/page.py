@@ -33,9 +33,9 @@ def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, 
     files = [out / REPORT]
     durable_writes.replace(files[0], text)
     for paper in papers:
-        own = [result for result in results if result.item.paper == paper.name]
+        of_paper = [result for result in results if result.item.paper == paper.name]
         files.append(out / f"{paper.name}.html")
-        durable_writes.replace(files[-1], _paper_page(paper, own, quick=quick))
+        durable_writes.replace(files[-1], _paper_page(paper, of_paper, quick=quick))
     files.append(out / INDEX)
     durable_writes.replace(files[-1], _index(papers, results, quick=quick))
     return files
@@ -53,7 +53,7 @@ def _index(papers: Sequence[Paper], results: Sequence[ItemResult], *, quick: boo
     """The page over all papers: one line for each item."""
     parts = ["<h1>Tables, figures and statements of five papers, beside what wpriv finds</h1>", _legend(quick)]
     for paper in papers:
-        own = [result for result in results if result.item.paper == paper.name]
+        of_paper = [result for result in results if result.item.paper == paper.name]
         rows = [
             [
                 f'<a href="{paper.name}.html#{slug(each.item.name)}">{_text(each.item.name)}</a>',
@@ -61,11 +61,11 @@ def _index(papers: Sequence[Paper], results: Sequence[ItemResult], *, quick: boo
                 _word(each.verdict),
                 _text(_counts(each)),
             ]
-            for each in own
+            for each in of_paper
         ]
         parts.append(
             f'<section><h2><a href="{paper.name}.html">{_text(paper.title)}</a></h2>'
-            f'<p class="soft">{_text(paper.authors)}: {_text(_summary(own))}</p>'
+            f'<p class="soft">{_text(paper.authors)}: {_text(_summary(of_paper))}</p>'
             f"{_table(['item', 'what it shows', 'verdict', 'numbers'], rows)}</section>"
         )
     return _document("wpriv: the five papers reproduced", "\n".join(parts))
@@ -216,13 +216,17 @@ def _word(verdict: str) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = ()) -> str:
-    head = "".join(f"<th>{_text(name)}</th>" for name in header)
-    body = "".join(
-        "<tr>" + "".join(f'<td class="number">{c}</td>' if i in numbers else f"<td>{c}</td>" for i, c in enumerate(row))
-        + "</tr>\n"
-        for row in rows
-    )  # fmt: skip
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
+    """A table of cells that are HTML already; columns of ``numbers`` are set flush right."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        marks = (' class="number"' if place in numbers else "" for place in range(len(cells)))
+        return (
+            "<tr>" + "".join(f"<{tag}{mark}>{cell}</{tag}>" for mark, cell in zip(marks, cells, strict=True)) + "</tr>"
+        )
+
+    head = line("th", [_text(name) for name in header])
+    body = "\n".join(line("td", row) for row in rows)
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
 def _number(value: Any, digits: int = 6) -> str:

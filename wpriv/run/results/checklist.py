@@ -137,17 +137,33 @@ def _reporting(source: Facts) -> list[Question]:
         question("Which unit and which neighbours?", _sentence(f"{source.unit}; {source.neighbours}")),
         question("Which accountant, and how are steps composed?", _sentence(source.composition)),
         question("Is amplification by sampling used, and does the sampling that ran fit it?", _sentence(amplification)),
-        question(
-            "What did the choice of hyper-parameters cost?",
-            ["No figure here includes it."],
-            "how model, learning rate, clipping norm, batch and epochs were chosen: on public data, by private tuning, "
-            "or by earlier trainings on these records, of which each has a cost",
-        ),
+        question("What did the choice of hyper-parameters cost?", *_tuning(source)),
         question(
             "Can others check it?",
             _sentence(f"`wpriv verify` checks ledger, statement and weights; made by {versions}"),
         ),
     ]
+
+
+def _tuning(source: Facts) -> tuple[list[str], str]:
+    """What the choice of settings cost, and what a person must add."""
+    how = "on public data, by private tuning, or by earlier trainings on these records, of which each has a cost"
+    tuning = source.source.get("tuning")
+    if tuning is None:
+        return (
+            ["No figure here includes it."],
+            f"how model, learning rate, clipping norm, batch and epochs were chosen: {how}",
+        )
+    keys = ", ".join(tuning["candidates"][0]) if tuning["candidates"] else "none"
+    repeats = tuning["repeats"]
+    numbers = ", ".join(f"{name} {value:g}" for name, value in repeats.items() if name != "kind")
+    return (
+        [
+            f"The guarantee is that of the best of K runs (K {repeats['kind']}, {numbers}), each of one of "
+            f"{len(tuning['candidates'])} candidates, so that the choice of {keys} is paid for."
+        ],
+        f"how the candidates and all other settings were chosen: {how}",
+    )
 
 
 def _publishing(source: Facts, model: ModelCheck) -> list[Question]:

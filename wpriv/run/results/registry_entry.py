@@ -117,6 +117,21 @@ def _variant(source: Facts) -> dict[str, Any]:
     }
 
 
+def _tuning(source: Facts) -> str:
+    """What is known of the preparation of the data and of the choice of settings."""
+    tuning = source.source.get("tuning")
+    if tuning is None:
+        return (
+            f"{OPEN}how the data were prepared and explored, and how model, learning rate, clipping norm and budget "
+            f"were chosen. None of it is in the figures above"
+        )
+    return (
+        f"The best of a random number of runs of {len(tuning['candidates'])} candidates was kept, by a score on public "
+        f"test records, and the figures above are those of this choice. {OPEN}how the data were prepared and explored, "
+        f"and how the candidates and all other settings were chosen"
+    )
+
+
 def _privacy_loss(source: Facts) -> dict[str, Any]:
     count = {} if source.group > 1 else {"number_of_privacy_units": source.statement["data"]["records"]}
     return {
@@ -154,10 +169,7 @@ def _implementation(source: Facts) -> dict[str, Any]:
     seed = "from the operating system, not recorded" if source.source["seed"] is None else "FIXED"
     where = "before the training, on every record" if source.model != CENTRAL else "in every step of the training"
     return {
-        "preprocessing_and_hyperparameter_tuning": (
-            f"{OPEN}how the data were prepared and explored, and how model, learning rate, clipping norm and budget "
-            f"were chosen. None of it is in the figures above"
-        ),
+        "preprocessing_and_hyperparameter_tuning": _tuning(source),
         "mechanisms": _lines(
             [f"noise is added {where}: {source.noise}", *sampling, f"versions: {program}; seed of the noise: {seed}"]
             + source.source["not_assessed"]

@@ -75,10 +75,10 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
 
 def _registry(statement: dict[str, Any], changes: Mapping[str, Any] | None) -> Report:
     data = registry_entry.entry(statement, changes)
-    found = registry_entry.faults(data)
-    if found:
-        raise CheckFailed(f"the entry does not fit the schema of the registry: {'; '.join(found)}")
-    notes = [registry_entry.NO_VALIDATOR] if found is None else []
+    faults = registry_entry.faults(data)
+    if faults:
+        raise CheckFailed(f"the entry does not fit the schema of the registry: {'; '.join(faults)}")
+    notes = [registry_entry.NO_VALIDATOR] if faults is None else []
     unfilled = list(registry_entry.open_paths(data))
     if unfilled:
         notes.append(f"left to fill in: {', '.join(unfilled)}")

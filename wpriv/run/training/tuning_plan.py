@@ -14,7 +14,7 @@ from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
 from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
 from wpriv.errors import Unsupported
-from wpriv.run.accounting import evaluate, repeated_selection
+from wpriv.run.accounting import best_of_runs, evaluate, repeated_selection
 from wpriv.run.accounting.search_parameter import SearchParameter
 from wpriv.run.accounting.solve_parameter import solve_for
 from wpriv.run.training import plan, recipe_grid
@@ -83,7 +83,7 @@ class TuningPlan:
         """
         processes, weights = zip(*self._processes, strict=True)
         tol = max(evaluate.answer_tol(process) for process in processes)
-        return repeated_selection.of_candidates(processes, weights, accountant, tol, self.repeats)
+        return best_of_runs.of_candidates(processes, weights, accountant, tol, self.repeats)
 
     @cached_property
     def guarantees(self) -> tuple[list[Guarantee], list[evaluate.Refusal]]:
@@ -191,9 +191,9 @@ def _least_noise(draft: Plan, accountant: str, eps: float, repeats: Repeats) -> 
         return replace(draft, multiplier=sigma, _eps={}).process()
 
     def account(of: Process, tol: float) -> Curve:
-        return repeated_selection.of_candidates([of], [1.0], accountant, tol, repeats)
+        return best_of_runs.of_candidates([of], [1.0], accountant, tol, repeats)
 
-    tol = max(evaluate.answer_tol(process(1.0)), repeated_selection.PROFILE_TOL)
+    tol = max(evaluate.answer_tol(process(1.0)), best_of_runs.PROFILE_TOL)
     parameter = SearchParameter("sigma", +1, 1e-12, 1e15)
     return solve_for(parameter, process, accountant, eps, draft.private.delta, tol, account=account).value
 

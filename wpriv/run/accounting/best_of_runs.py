@@ -1,0 +1,252 @@
+"""Curves of the best of K runs, K random, from the certified profile of one run.
+
+``docs/theory/tuning.md`` has the theorem and its proof; ``wpriv/numerics/selection_bound.py`` computes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from wpriv.core.guarantee import RIGOROUS, Curve
+from wpriv.core.process import Process
+from wpriv.core.repeats import Repeats, parse
+from wpriv.errors import Unsupported
+from wpriv.numerics.bracket import Bracket
+from wpriv.numerics.root_finding import smallest_meeting
+from wpriv.numerics.safe_rounding import text
+from wpriv.numerics.selection_bound import ProfileTable, Selection
+from wpriv.run.accounting import evaluate
+
+SOURCE = "the best of K runs: Koskela, Redberg, Wang 2024 and Papernot, Steinke 2022, sharpened (docs/theory/tuning.md)"
+# points of the profile of one run, and the largest eps at which it is used
+POINTS, LARGEST_EPS = 160, 300.0
+# the same for shuffled batches, where each point takes a composition of many parts
+SHUFFLED_POINTS = 40
+# times that the points are laid anew, up to where delta is as small as the answer before
+PASSES = 4
+# relative width asked of the profile of one run: its bracket is wider than this anyway after the selection
+PROFILE_TOL = 1e-5
+# share by which the largest loss of a run is raised for rounding
+LOSS_ROUNDING = 1e-12
+# the same for a mean of deltas
+MEAN_ROUNDING = 1e-12
+# delta at which the profile of one run ends where bounds on attacks are computed
+ATTACK_DELTA = 1e-7
+
+
+def of_best(curve: Curve, repeats: str | Repeats | None) -> Curve:
+    """The curve of the best of K runs, from that of one run; the same curve where ``repeats`` is None.
+
+    From pld, the bound by the profile that Renyi divergences give is taken where it is smaller. It can be, by about the
+    spacing of the points, only where every loss is bounded.
+    """
+    if repeats is None:
+        return curve
+    best = repeated(curve, parse(repeats))
+    if curve.accountant != "pld" or math.isinf(largest_loss([curve.process])):
+        return best
+    try:
+        return _least(best, repeated(evaluate.curve(curve.process, "rdp"), parse(repeats)))
+    except Unsupported:
+        return best
+
+
+def of_candidates(
+    processes: Sequence[Process], weights: Sequence[float], accountant: str, tol: float, repeats: Repeats
+) -> Curve:
+    """The curve of the best of K runs, each of which draws its process with these probabilities and shows which.
+
+    Args:
+        processes: under one neighbouring relation. weights: their probabilities.
+    Raises:
+        Unsupported: as ``repeated``.
+    """
+    curves = [evaluate.curve(process, accountant, max(tol, PROFILE_TOL)) for process in processes]
+    return repeated(_mixture(curves, weights), repeats, largest_loss(processes))
+
+
+def _mixture(curves: Sequence[Curve], weights: Sequence[float]) -> Curve:
+    """The curve of a run that draws one of several processes: ``docs/theory/tuning.md``, Lemma 5.
+
+    delta is at most the mean of the deltas, and eps at most the largest eps. The lower end of delta is that of one
+    process, times its probability.
+    """
+    if len(curves) == 1:
+        return curves[0]
+    weak = next((curve for curve in curves if not curve.is_proven), curves[0])
+
+    def delta(eps: float) -> Bracket:
+        ends = [_bracket(curve, eps) for curve in curves]
+        high = math.fsum(weight * high for weight, (_, high) in zip(weights, ends, strict=True))
+        low = max(weight * low for weight, (low, _) in zip(weights, ends, strict=True))
+        high = min(high * (1 + MEAN_ROUNDING), 1.0)
+        return Bracket(high, min(low, high), high)
+
+    def epsilon(delta: float) -> Bracket:
+        return Bracket.above(max(curve.epsilon_bracket(delta).safe for curve in curves))
+
+    return dataclasses.replace(weak, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=())
+
+
+def _least(best: Curve, other: Curve) -> Curve:
+    """The curve ``best`` with the smaller of the upper bounds of two curves."""
+
+    def smaller(first: Bracket, second: Bracket) -> Bracket:
+        high = min(first.safe, second.safe)
+        return Bracket(high, min(first.lower or 0.0, high), high)
+
+    return dataclasses.replace(
+        best,
+        delta_bracket=lambda eps: smaller(best.delta_bracket(eps), other.delta_bracket(eps)),
+        epsilon_bracket=lambda delta: smaller(best.epsilon_bracket(delta), other.epsilon_bracket(delta)),
+    )
+
+
+def repeated(curve: Curve, repeats: Repeats, largest: float | None = None) -> Curve:
+    """The curve of the best of K runs of the process of ``curve``, by any score that a run itself reveals.
+
+    Args:
+        curve: of one run; a rigorous one of (eps, delta)-DP.
+        largest: a bound of the privacy loss of one run; by default that of the curve's process.
+    Returns:
+        A curve of claim upper-bound; its lower end is that of the score for which it costs most among those tried.
+    Raises:
+        Unsupported: the curve is no such guarantee.
+    """
+    if curve.notion != "approximate-dp" or curve.claim not in RIGOROUS:
+        raise Unsupported(
+            f"`repeats` needs a proven curve of (eps, delta)-DP of one run; {curve.accountant} gives one of "
+            f"{curve.notion}, claim {curve.claim}. Use `accountant='pld'` or `accountant='rdp'`"
+        )
+    mean = float(repeats.mean)
+    largest = largest_loss([curve.process]) if largest is None else largest
+    pure = float(repeats.pure_eps(largest))
+
+    def epsilon(delta: float) -> Bracket:
+        # where one run has distinguishing events, a smaller delta has no eps
+        tops = (_top(curve, share * delta / max(mean, 1.0)) for share in (0.03, 0.3, 0.95))
+        selection = _selection(curve, repeats, next((top for top in tops if top > 0), 0.0), largest)
+        high, low = _solved(selection, delta)
+        high = min(high, pure)
+        # a score that ranks all runs alike releases one of them, if any
+        alike = _lower_epsilon(curve, delta / float(repeats.reach(1.0)))
+        return Bracket(high, min(max(low, alike), high), high)
+
+    def delta(eps: float) -> Bracket:
+        top = max(1.25 * eps, _top(curve, 1e-3))
+        high, low = 1.0, 0.0
+        for _ in range(PASSES):
+            selection = _selection(curve, repeats, top, largest)
+            before, high = high, min(high, selection.upper(eps) if eps < pure else 0.0)
+            low = max(low, selection.lower(eps))
+            top = _top(curve, max(0.03 * high / max(mean, 1.0), 1e-100))
+            if top == 0 or not 0 < high < 0.99 * before:
+                break
+        alike = float(repeats.reach(1.0)) * _bracket(curve, eps)[0] * (1 - 1e-12)
+        return Bracket(high, min(max(low, alike), high), high)
+
+    source = f"{curve.source}; {SOURCE}"
+    return dataclasses.replace(
+        curve, claim="upper-bound", source=source, delta_bracket=delta, epsilon_bracket=epsilon, tol=None, orders=()
+    )
+
+
+def curve_for_attacks(process: Process, accountant: str, repeats: str | Repeats, tol: float) -> Curve:
+    """Upper bounds of delta of the best of K runs at many eps, from one table of the profile of one run.
+
+    They hold for either order of the neighbours; they have no lower ends, since the best run by the score at hand may
+    show less than the best run by the worst score.
+
+    Raises:
+        Unsupported: as ``repeated``.
+    """
+    chosen = parse(repeats)
+    curve = evaluate.curve(process, accountant, max(tol, PROFILE_TOL))
+    best = repeated(curve, chosen)
+    top = _top(curve, ATTACK_DELTA / max(float(chosen.mean), 1.0))
+    selection = _selection(curve, chosen, top, largest_loss([process]))
+
+    def delta(eps: float) -> Bracket:
+        return Bracket.above(selection.upper(eps))
+
+    return dataclasses.replace(best, delta_bracket=delta)
+
+
+def largest_loss(processes: Iterable[Process]) -> float:
+    """The largest privacy loss of several processes, raised for rounding: they are DP with this eps and delta = 0.
+
+    Infinite where some loss is infinite or has no bound, or only bounds of Renyi divergences are known.
+    """
+    try:
+        runs = [run for process in processes for run in process.directions()]
+    except Unsupported:
+        return math.inf
+    if any(pair.mass_at_plus_infinity > 0 for run in runs for pair, _ in run):
+        return math.inf
+    return max(math.fsum(n * max(pair.support[1], 0.0) for pair, n in run) for run in runs) * (1 + LOSS_ROUNDING)
+
+
+def _solved(selection: Selection, delta: float) -> tuple[float, float]:
+    """The upper and a lower end of eps at delta."""
+    guess = float(selection.table.eps[-1])
+    limit = 4 * LARGEST_EPS
+    if selection.upper(limit) > delta:
+        return math.inf, 0.0
+    high = smallest_meeting(lambda eps: selection.upper(eps) - delta, guess, high=limit, rtol=1e-9)
+    # where the lower bound exceeds delta, eps is too small; the last eps tried that does is a lower end
+    low, step = 0.0, high / 2
+    for _ in range(40):
+        if selection.lower(low + step) > delta:
+            low += step
+        step /= 2
+    return high, low
+
+
+def _lower_epsilon(curve: Curve, delta: float) -> float:
+    """The lower end of the eps of one run; 0 where none is known."""
+    try:
+        return float(curve.epsilon_bracket(delta).lower or 0.0) if delta < 1 else 0.0
+    except Unsupported:
+        return 0.0
+
+
+def _top(curve: Curve, delta: float) -> float:
+    """The eps of one run at a small delta; 0 where none is known."""
+    try:
+        value = float(curve.epsilon_bracket(min(max(delta, 1e-290), 0.5)).safe)
+    except Unsupported:
+        return 0.0
+    return value if math.isfinite(value) else 0.0
+
+
+def _selection(curve: Curve, repeats: Repeats, top: float, largest: float = math.inf) -> Selection:
+    """The bounds of the best run, from points of the profile of one run up to ``top``, and at its largest loss."""
+    if top > LARGEST_EPS:
+        raise Unsupported(
+            f"`repeats` needs the profile of one run, whose eps is {text(top, up=True)} here: beyond {LARGEST_EPS:g} "
+            f"no bound is computed. Add noise, or run fewer steps"
+        )
+    grid = np.linspace(0.0, max(min(top, largest), 1e-9), _points(curve.process))
+    if grid[-1] < largest <= LARGEST_EPS:
+        grid = np.append(grid, largest)
+    points = [_bracket(curve, float(eps)) for eps in grid]
+    upper = np.minimum.accumulate([high for _, high in points])
+    upper[grid >= largest] = 0.0
+    lower = np.minimum(np.maximum.accumulate([low for low, _ in points][::-1])[::-1], upper)
+    return Selection(ProfileTable(grid, upper, lower), repeats.slope, repeats.log_fall, repeats.reach)
+
+
+def _points(process: Process) -> int:
+    return SHUFFLED_POINTS if any(step.sampling.kind == "shuffle" for step in process.steps) else POINTS
+
+
+def _bracket(curve: Curve, eps: float) -> tuple[float, float]:
+    try:
+        bracket = curve.delta_bracket(eps)
+    except Unsupported:
+        return 0.0, 1.0
+    return float(bracket.lower or 0.0), min(1.0, float(bracket.safe))
