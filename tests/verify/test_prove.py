@@ -102,7 +102,9 @@ def test_the_answers_of_the_benchmark_are_proved_and_their_neighbours_refuted(jo
 @pytest.mark.parametrize(("sigma", "rate"), [("0.6", "0.01"), ("1", "0.3"), ("4", "0.9")])
 def test_the_transform_of_sampled_gaussian_noise_is_that_of_quadrature(sigma, rate, sign):
     base = pairs.base_pair("gauss", {"sigma": Fraction(sigma), "sensitivity": EXACT})
-    kind = transform_inversion.Kind.of(pairs.poisson(base, pairs.ball(Fraction(rate))), 1, sign)
+    pair = pairs.poisson(base, pairs.ball(Fraction(rate)))
+    turned = pair if sign > 0 else pair.reversed()
+    kind = transform_inversion.Kind.of(turned, 1)
     values = transform_inversion.on_line(kind, arb(2), arb(3), 4, 80)
     q, mu = mpmath.mpf(rate), 1 / mpmath.mpf(sigma)
     for k, value in enumerate(values):
@@ -130,14 +132,13 @@ SMALL = [
 @pytest.mark.parametrize("steps", SMALL, ids=lambda steps: f"{steps[0].mech}-{steps[0].sampling}")
 def test_the_brackets_of_the_methods_overlap(steps):
     job = prove.Job(Claim(tuple(steps), "eps", {}))
-    job.room = 35.0
     x = pairs.ball(Fraction("0.7"))
-    for order in job.orders:
+    for order in range(len(job.orders)):
         brackets = []
         for method in (
-            lambda order, side: job.lattice(order, side, x, 1),
-            lambda order, side: job.lattice(order, side, x, 2),
-            lambda order, side: job.inversion(order, x, side),
+            lambda order, side: job.lattice(order, side, x, 1e-4, 1),
+            lambda order, side: job.lattice(order, side, x, 1e-4, 2),
+            lambda order, side: job.inversion(order, side, x),
         ):
             low, high = (job.attempt(method, order, side) for side in (False, True))
             if low is not None and high is not None:

@@ -28,7 +28,6 @@ ADJACENCIES = {
     "none": ("add-remove", "replace-one", "replace-within-group", "any-two", "zero-out"),
     "poisson": ("add-remove", "zero-out", "replace-one"),
     "fixed": ("replace-one", "replace-within-group"),
-    "allocation": ("add-remove", "zero-out"),
 }
 KEYS = ("schema", "notion", "asked", "adjacency", "group", "records", "process", *ENDS, "claim_width", "version")
 # further keys of a guarantee, which do not change what its ends mean
@@ -37,6 +36,8 @@ REMARKS = (
     *("reading", "calibrated", "attack", "attack_reading", "classical", "explain", "parameters", "computed"),
 )
 STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch")
+BATCHES, MAX_GROUP = ("add-remove", 1, True, True), 20
+UNPROVED = "The bracket of `wpriv budget` is valid without a certificate; state it with its accountant"
 MAX_BYTES, MAX_STEPS, MAX_COUNT = 1_000_000, 10_000, 2**40
 
 
@@ -126,22 +127,22 @@ def of_data(data: Mapping[str, Any]) -> Claim:
 
 
 def _check_covered(step: Step, adjacency: str, group: int, records: int) -> None:
-    """Refuse what the verifier has no proof for."""
-    where, parameters = f"{step.sampling} sampling", dict(step.parameters)
-    if step.max_batch and (adjacency == "replace-one" or group > 1 or not records or parameters.get("delta0")):
+    """Refuse groups, replaced records and largest batches for which there is no proof."""
+    where = f"the verifier has no proof for {step.sampling} sampling of {step.mech}"
+    if step.max_batch and (adjacency, group, step.mech in ("gauss", "laplace"), records > 0) != BATCHES:
         raise Unsupported(
-            "the verifier has a proof for a largest batch under add-remove, of one record, where the number of records "
-            "is given and no delta0"
+            f"{where} with a largest batch, but for gauss and laplace under add-remove, of single records (group 1), "
+            f"where the number of records is given. {UNPROVED}"
         )
-    if step.sampling == "poisson" and adjacency == "replace-one" and (step.mech != "gauss" or group > 1):
-        raise Unsupported(f"the verifier has a proof for {where} under replace-one for gauss and group 1 only")
-    if group > 1 and (step.sampling, step.mech) != ("poisson", "gauss"):
-        if step.sampling != "none":
-            raise Unsupported(f"the verifier has no proof for groups of records and {where} of {step.mech}")
-        if parameters.get("delta0"):
-            raise Unsupported("the verifier has no proof for groups of records where delta0 is not 0")
-    if step.sampling == "allocation" and step.mech not in ("gauss", "laplace"):
-        raise Unsupported(f"the verifier has no proof for {where} of {step.mech}")
+    if (step.sampling, adjacency) == ("poisson", "replace-one") and (step.mech, group) != ("gauss", 1):
+        raise Unsupported(f"{where} under replace-one, but for gauss and single records (group 1). {UNPROVED}")
+    sampled = step.sampling == "fixed" or (step.sampling == "poisson" and step.mech != "gauss")
+    others = adjacency not in ("add-remove", "replace-one") or group > MAX_GROUP
+    if group > 1 and (sampled or others or step.mech == "randomized-response"):
+        raise Unsupported(
+            f"{where} with {group} records of one person under {adjacency}; groups of at most {MAX_GROUP} are proved "
+            f"under add-remove and replace-one, of noise without sampling and of gauss with poisson. {UNPROVED}"
+        )
 
 
 def _count(data: Mapping[str, Any], name: str, least: int, place: str = "") -> int:
@@ -157,9 +158,11 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
         _fault(place, "a step", data)
     mech, sampling = data.get("mech"), data.get("sampling")
     if mech not in PARAMETERS:
-        raise Unsupported(f"the verifier knows {', '.join(PARAMETERS)}; found {place}.mech {str(mech)[:60]!r}")
+        known = ", ".join(PARAMETERS)
+        raise Unsupported(f"the verifier knows {known}; found {place}.mech {str(mech)[:60]!r}. {UNPROVED}")
     if sampling not in ADJACENCIES:
-        raise Unsupported(f"the verifier knows sampling {', '.join(ADJACENCIES)}; found {str(sampling)[:60]!r}")
+        known = ", ".join(ADJACENCIES)
+        raise Unsupported(f"the verifier knows sampling {known}; found {str(sampling)[:60]!r}. {UNPROVED}")
     if adjacency not in ADJACENCIES[sampling]:
         _fault("adjacency", " or ".join(ADJACENCIES[sampling]) + f" (sampling {sampling})", adjacency)
     unknown = sorted(set(data) - {*STEP_KEYS, *PARAMETERS[mech]})
@@ -183,13 +186,6 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
     if max_batch and sampling != "poisson":
         _fault(f"{place}.max_batch", "with sampling poisson only", data["max_batch"])
     kind = "none" if rate == 1 and not max_batch else str(sampling)
-    if kind == "allocation":
-        steps = round(1 / rate)
-        if abs(1 / rate - steps) > Fraction(1, 10**6):
-            _fault(f"{place}.rate", "1/t with a whole number t of steps of a pass", data["rate"])
-        rate = Fraction(1, steps)
-        if n % (1 / rate):
-            _fault(f"{place}.n", f"a multiple of {1 / rate}, the steps of a pass", data["n"])
     return Step(NAMES.get(str(mech), str(mech)), tuple(sorted(values.items())), int(n), kind, rate, max_batch)
 
 

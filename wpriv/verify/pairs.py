@@ -10,15 +10,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from flint import arb, fmpq
+from flint import arb, arb_poly, fmpq
 
 ZERO, ONE = arb(0), arb(1)
-BITS = 200  # least precision of the balls
-MAX_ATOMS = 5000
+BITS = 300  # precision of the balls
+MAX_ATOMS, MAX_BATCH = 5000, 10**5
 Masses = tuple[arb, arb]  # under P and under Q
-Tails = Callable[[arb | None], Masses]
+Form = tuple[str, arb, arb, tuple[int, ...]]
 
 
 class Unprovable(Exception):
@@ -32,40 +31,66 @@ class Pair:
     Args:
         atoms: (loss, P-mass, Q-mass). infinite: P-mass where Q has none. missing: Q-mass where P has none.
         cut: a ball that holds the P-mass, and the Q-mass, that is left out of the above.
-        tails: P- and Q-mass of the continuous part with a loss above a number, or in all (None).
-        reach: maps ``room`` to floats between which all losses lie, but for P- and Q-masses of about e^-room.
-        spacing: 0, or the spacing of a lattice on which all losses lie.
+        tails: P- and Q-mass of the continuous part with a loss above a number. whole: those of all of it.
         symmetric: -L under Q has the distribution of L under P.
-        form: mechanism, mu, rate and sampling of a continuous part that the inversion can use.
+        form: mechanism, mu, rate and parts (section "Sampling") of a continuous part that the inversion can use.
     """
 
     atoms: tuple[tuple[arb, arb, arb], ...] = ()
     infinite: arb = ZERO
     missing: arb = ZERO
     cut: arb = ZERO
-    tails: Tails | None = None
-    reach: Callable[[float], tuple[float, float]] = lambda room: (0.0, 0.0)
-    spacing: arb = ZERO
+    tails: Callable[[arb], Masses] | None = None
+    whole: Masses = (ZERO, ZERO)
     symmetric: bool = True
-    form: tuple[str, arb, arb, str] | None = None
-    lower: Pair | None = None  # the pair for lower bounds, where that is another one
-    cells: Callable[[arb, float, bool], Any] | None = None  # cells that are computed in another way
+    form: Form | None = None
+
+    def reversed(self) -> Pair:
+        """The pair (Q, P)."""
+        if self.symmetric:
+            return self
+
+        def tails(loss: arb) -> Masses:
+            assert self.tails is not None
+            p, q = self.tails(-loss)
+            return self.whole[1] - q, self.whole[0] - p
+
+        atoms = tuple((-loss, q, p) for loss, p, q in self.atoms)
+        form = self.form and (*self.form[:3], tuple(-sign for sign in self.form[3]))
+        return Pair(atoms, self.missing, self.infinite, self.cut, self.tails and tails, self.whole[::-1], False, form)
+
+    def largest_loss(self, small: float) -> float:
+        """A number above which the losses have a mass of about ``small`` under P and under Q."""
+        largest = max((float(loss) for loss, p, q in self.atoms if p > small or q > small), default=-math.inf)
+        if self.tails is None:
+            return largest
+        low, high = -20.0, 20.0  # of log2
+        while high - low > 0.01:
+            middle = (low + high) / 2
+            p, q = self.tails(arb(math.pow(2, middle)))
+            low, high = (middle, high) if p > small or q > small else (low, middle)
+        return max(largest, math.pow(2, high))
 
 
-def base_pair(mech: str, number: dict[str, Fraction]) -> Pair:
-    """The pair of a mechanism; section "Base pairs"."""
-    if mech == "gauss":
-        return gauss(ball(number["sensitivity"] / number["sigma"]))
-    if mech == "laplace":
-        mu = ball(number["sensitivity"] / number["scale"])
-        ends = ((mu, ONE / 2, (-mu).exp() / 2), (-mu, (-mu).exp() / 2, ONE / 2))
-        form = (mech, mu, ONE, "none")
-        return Pair(ends, tails=laplace_tails(mu), reach=lambda room: (-float(mu), float(mu)), form=form)
+def base_pair(mech: str, number: dict[str, Fraction], records: int = 1) -> Pair:
+    """The pair of a mechanism, of which this number of records differs; section "Base pairs"."""
     if mech == "randomized-response":
         eps, off = ball(number["eps0"]), ball(number["delta0"])
         heavy, light = (1 - off) / (1 + (-eps).exp()), (1 - off) / (1 + eps.exp())
-        return Pair(((eps, heavy, light), (-eps, light, heavy)), off, off, spacing=2 * eps)
-    shift, noise = int(number["sensitivity"]), ball(number["sigma" if mech == "discrete-gauss" else "scale"])
+        return Pair(((eps, heavy, light), (-eps, light, heavy)), off, off)
+    shift, noise = records * number["sensitivity"], number["scale" if "scale" in number else "sigma"]
+    mu = ball(shift / noise)
+    if mech == "gauss":
+        return gauss(mu)
+    if mech == "laplace":
+        ends = ((mu, ONE / 2, (-mu).exp() / 2), (-mu, (-mu).exp() / 2, ONE / 2))
+        inner = (1 - (-mu).exp()) / 2
+        return Pair(ends, tails=laplace_tails(mu), whole=(inner, inner), form=(mech, mu, ONE, (1,)))
+    return discrete(mech, int(shift), ball(noise))
+
+
+def discrete(mech: str, shift: int, noise: arb) -> Pair:
+    """Discrete Gaussian or Laplace noise on a count that moves by ``shift``; section "Base pairs"."""
     reach = shift + (0 if mech == "discrete-laplace" else int(float(noise) * math.sqrt(2 * math.log(2) * BITS)) + 2)
     if reach > MAX_ATOMS:
         raise Unprovable(f"{mech} has more than {MAX_ATOMS} losses here")
@@ -73,37 +98,30 @@ def base_pair(mech: str, number: dict[str, Fraction]) -> Pair:
         odds = (-1 / noise).exp()
         rows = [(shift / noise, odds**shift / (1 + odds)), (-shift / noise, 1 / (1 + odds))]
         rows += [((2 * k - shift) / noise, (1 - odds) / (1 + odds) * odds**k) for k in range(1, shift)]
-        return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows), spacing=2 / noise)
+        return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows))
     rate, gap = -1 / (2 * noise * noise), shift / (noise * noise)
     beyond = [2 * (rate * k * k).exp() / (1 - (rate * k).exp()) for k in (reach, reach - shift)]
     norm = sum(((rate * k * k).exp() for k in range(1 - reach, reach)), ZERO) + ZERO.union(beyond[0])
     kept = range(1 - reach + shift, reach)  # the outcomes within reach of both centres
     rows = [((k - arb(shift) / 2) * gap, (rate * k * k).exp() / norm) for k in kept]
-    cut = ZERO.union(2 * beyond[1])
-    return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows), cut=cut, spacing=gap)
+    return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows), cut=ZERO.union(2 * beyond[1]))
 
 
 def gauss(mu: arb) -> Pair:
     """N(mu, 1) against N(0, 1): the loss is mu x - mu^2/2."""
 
-    def tails(loss: arb | None) -> Masses:
-        if loss is None:
-            return ONE, ONE
+    def tails(loss: arb) -> Masses:
         x = loss / mu + mu / 2
         return normal_tail(x - mu), normal_tail(x)
 
-    def reach(room: float) -> tuple[float, float]:
-        far = math.sqrt(2 * room) * float(mu) + float(mu) ** 2 / 2
-        return -far, far
-
-    return Pair(tails=tails, reach=reach, form=("gauss", mu, ONE, "none"))
+    return Pair(tails=tails, whole=(ONE, ONE), form=("gauss", mu, ONE, (1,)))
 
 
-def laplace_tails(mu: arb) -> Tails:
+def laplace_tails(mu: arb) -> Callable[[arb], Masses]:
     """The losses strictly between -mu and mu: mu (2x - 1) at x in (0, 1), where Q has the density mu/2 e^(-mu x)."""
 
-    def tails(loss: arb | None) -> Masses:
-        x = ZERO if loss is None else ((loss / mu + 1) / 2).max(ZERO).min(ONE)
+    def tails(loss: arb) -> Masses:
+        x = ((loss / mu + 1) / 2).max(ZERO).min(ONE)
         return (1 - (-mu * (1 - x)).exp()) / 2, ((-mu * x).exp() - (-mu).exp()) / 2
 
     return tails
@@ -111,54 +129,121 @@ def laplace_tails(mu: arb) -> Tails:
 
 def poisson(base: Pair, rate: arb) -> Pair:
     """P = (1 - q) B + q A against Q = B, where (A, B) is the base pair; section "Sampling"."""
-    keep = 1 - rate
+    keep, (a0, b0) = 1 - rate, base.whole
 
-    def tails(loss: arb | None) -> Masses:
+    def tails(loss: arb) -> Masses:
         assert base.tails is not None
-        t = -ONE if loss is None else (loss.exp() - keep) / rate
+        t = (loss.exp() - keep) / rate
         if not t > 0 and not t < 0:
             raise Unprovable("a point of the lattice meets the least loss")
-        a, b = base.tails(t.log() if t > 0 else None)
+        a, b = base.tails(t.log()) if t > 0 else base.whole
         return keep * b + rate * a, b
-
-    def reach(room: float) -> tuple[float, float]:
-        low, high = base.reach(room)
-        return math.log1p(float(rate) * math.expm1(low)), mixed_log(float(rate), high)
 
     atoms = [((keep + rate * loss.exp()).log(), keep * b + rate * a, b) for loss, a, b in base.atoms]
     atoms += [(keep.log(), keep * base.missing, base.missing)] if base.missing > 0 else []
-    form = (*base.form[:2], rate, "poisson") if base.form else None
-    return Pair(tuple(atoms), rate * base.infinite, ZERO, base.cut, base.tails and tails, reach, ZERO, False, form)
+    form = base.form and (*base.form[:2], rate, (1,))
+    whole = keep * b0 + rate * a0, b0
+    return Pair(tuple(atoms), rate * base.infinite, ZERO, base.cut, base.tails and tails, whole, False, form)
 
 
 def fixed_size(base: Pair, rate: arb) -> Pair:
     """The Poisson pair at losses above 0, its mirror image below, and the rest of the mass at 0; section "Sampling"."""
     half = poisson(base, rate)
     above = [row for row in half.atoms if row[0] > 0]
-    whole = half.tails(ZERO) if half.tails else (ZERO, ZERO)
+    p0, q0 = half.tails(ZERO) if half.tails else (ZERO, ZERO)
 
-    def tails(loss: arb | None) -> Masses:
+    def tails(loss: arb) -> Masses:
         assert half.tails is not None
-        if loss is None:
-            return whole[0] + whole[1], whole[0] + whole[1]
-        if loss > 0:
+        if loss >= 0:
             return half.tails(loss)
+        if not loss < 0:
+            raise Unprovable("a point of the lattice meets the loss 0")
         q, p = half.tails(-loss)
-        return whole[0] + whole[1] - p, whole[0] + whole[1] - q
+        return p0 + q0 - p, p0 + q0 - q
 
-    def reach(room: float) -> tuple[float, float]:
-        high = half.reach(room)[1]
-        return -high, high
-
-    rest = 1 - half.infinite - half.cut - sum((p + q for _, p, q in above), whole[0] + whole[1])
+    rest = 1 - half.infinite - half.cut - sum((p + q for _, p, q in above), p0 + q0)
     atoms = (*above, *((-loss, q, p) for loss, p, q in above), (ZERO, rest, rest))
-    form = (*half.form[:3], "fixed") if half.form else None
-    return Pair(atoms, half.infinite, half.infinite, half.cut, half.tails and tails, reach, ZERO, True, form)
+    form, whole = half.form and (*half.form[:3], (1, -1)), (p0 + q0, p0 + q0)
+    return Pair(atoms, half.infinite, half.infinite, half.cut, half.tails and tails, whole, True, form)
 
 
-def mixed_log(rate: float, loss: float) -> float:
-    """ln(1 - q + q e^loss)."""
-    return loss + math.log(rate) if loss > 600 else math.log1p(rate * math.expm1(loss))
+def gauss_group(mu: arb, rate: arb, records: int) -> Pair:
+    """The mixture of N(j mu, 1), j binomial with ``records`` trials, against N(0, 1); section "Further pairs"."""
+    weights = [math.comb(records, j) * rate**j * (1 - rate) ** (records - j) for j in range(records + 1)]
+    ratio = arb_poly([w * (-((j * mu) ** 2) / 2).exp() for j, w in enumerate(weights)])  # in t = e^(mu x)
+    rising, slope = ratio - arb_poly([weights[0]]), ratio.derivative()
+    near, start = arb(2) ** -150, [ONE]
+
+    def tails(loss: arb) -> Masses:
+        rest = loss.exp() - weights[0]
+        if rest < 0:
+            return ONE, ONE
+        goal, t = rest.log(), start[0]
+        for _ in range(100):  # Newton's method for logarithms, from the last t
+            value = rising(t)
+            step = (goal - value.log()) * value / (t * slope(t))
+            t = (t * step.exp()).mid()
+            if abs(step) < near / 4:
+                break
+        start[0], low, high = t, t * (1 - near), t * (1 + near)
+        if not rising(low) < rest < rising(high):
+            raise Unprovable("the place of a loss is not known precisely enough")
+        x = low.union(high).log() / mu
+        return sum((w * normal_tail(x - j * mu) for j, w in enumerate(weights)), ZERO), normal_tail(x)
+
+    return Pair(tails=tails, whole=(ONE, ONE), symmetric=False)
+
+
+def replaced_gauss(mu: arb, rate: arb) -> Pair:
+    """(1-q) N(0, 1) + q N(mu, 1) against (1-q) N(0, 1) + q N(-mu, 1); section "Further pairs"."""
+    keep, odds = 1 - rate, (1 - rate) / rate * (mu * mu / 2).exp()
+
+    def tails(loss: arb) -> Masses:
+        x = (loss / 2 + (odds * (loss / 2).sinh()).asinh()) / mu
+        near = keep * normal_tail(x)
+        return near + rate * normal_tail(x - mu), near + rate * normal_tail(x + mu)
+
+    return Pair(tails=tails, whole=(ONE, ONE))
+
+
+def largest_batch(one: Pair, two: Pair, rate: Fraction, batch: int, records: int, upper: bool) -> Pair:
+    """The pair that reveals whether a batch may be cut (``upper``), or the Poisson pair at a lower rate."""
+    q = ball(rate)
+    if batch >= records:
+        return poisson(one, q)
+    if batch > MAX_BATCH:
+        raise Unprovable(f"a largest batch is above {MAX_BATCH}")
+    chance = binomial_tail(records - 1, rate, batch)
+    if not upper:
+        return poisson(one, q * (1 - chance) + arb(batch) / records * binomial_tail(records, rate, batch + 1))
+    usual, other, rest = poisson(one, q), poisson(two, q), 1 - chance
+
+    def mean(a: arb, b: arb) -> arb:
+        return rest * a + chance * b
+
+    def tails(loss: arb) -> Masses:
+        assert usual.tails is not None
+        assert other.tails is not None
+        (p, q), (p1, q1) = usual.tails(loss), other.tails(loss)
+        return mean(p, p1), mean(q, q1)
+
+    atoms = [(loss, rest * p, rest * q) for loss, p, q in usual.atoms]
+    atoms += [(loss, chance * p, chance * q) for loss, p, q in other.atoms]
+    whole = mean(usual.whole[0], other.whole[0]), mean(usual.whole[1], other.whole[1])
+    infinite, cut = mean(usual.infinite, other.infinite), mean(usual.cut, other.cut)
+    return Pair(tuple(atoms), infinite, ZERO, cut, usual.tails and tails, whole, False)
+
+
+def binomial_tail(trials: int, rate: Fraction, least: int) -> arb:
+    """P(K >= least) of a binomial variable."""
+    if rate == 1 or least > trials:
+        return ONE if least <= trials else ZERO
+    odds = ball(rate / (1 - rate))
+    mass, below = (1 - ball(rate)) ** trials, ZERO
+    for k in range(least):
+        below += mass
+        mass *= odds * (trials - k) / (k + 1)
+    return (1 - below).max(ZERO)
 
 
 def normal_tail(x: arb) -> arb:
@@ -167,9 +252,3 @@ def normal_tail(x: arb) -> arb:
 
 def ball(value: Fraction) -> arb:
     return arb(fmpq(value.numerator, value.denominator))
-
-
-def exactly(value: arb) -> Fraction:
-    """The midpoint of a ball, exactly."""
-    mantissa, exponent = value.mid().man_exp()
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

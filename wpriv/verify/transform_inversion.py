@@ -37,19 +37,18 @@ class Kind:
     name: str = ""
     mu: arb = ZERO
     q: arb = ONE
-    fixed: bool = False
 
     @classmethod
-    def of(cls, pair: Pair, n: int, order: int) -> Kind:
+    def of(cls, pair: Pair, n: int) -> Kind:
         if pair.tails is not None and pair.form is None:
             raise Unprovable("there is no transform of this pair")
-        atoms = [(order * loss, (p if order > 0 else q)) for loss, p, q in pair.atoms]
-        infinite = (pair.infinite if order > 0 else pair.missing) + pair.cut
-        if pair.form is None:
-            return cls(n, atoms, infinite)
-        name, mu, rate, sampling = pair.form
-        signs = {"none": (1,), "poisson": (order,), "fixed": (1, -1)}[sampling]
-        return cls(n, atoms, infinite, signs, name, mu, rate, sampling == "fixed")
+        name, mu, rate, signs = pair.form or ("", ZERO, ONE, ())
+        return cls(n, [(loss, p) for loss, p, _ in pair.atoms], pair.infinite + pair.cut, signs, name, mu, rate)
+
+    @property
+    def fixed(self) -> bool:
+        """Both parts have outcomes with U > 0 only."""
+        return len(self.signs) == 2
 
     @property
     def is_gauss(self) -> bool:

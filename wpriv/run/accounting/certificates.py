@@ -91,7 +91,7 @@ def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
             return data, "proved by " + " and ".join(dict.fromkeys(proof.method for proof in proofs))
     raise Unsupported(
         f"no certificate is written: the verifier does not prove even ends {WIDTHS[-1]:g} (relative) outside of the "
-        f"printed ones"
+        f"printed ones. {certificate.UNPROVED}"
     )
 
 
