@@ -1,4 +1,4 @@
-"""Every kind of step that the verifier covers: figures of sums over grids are proved, and changed numbers are refused."""
+"""Every kind of step that the verifier covers: figures of sums over grids are proved, changed numbers are refused."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ SMALL = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_number_that_is_changed_to_the_unsafe_side_is_refused(kind):
-    """Numbers are changed by about one unit of their second digit, and ends by a hundredth; the claim is the accountant's."""
+    """Numbers are changed by about one unit of their second digit, and ends by a hundredth."""
     content = certificates.of_guarantee(budget(SMALL[kind], delta=1e-3, tol=1e-4), 1e-3)
     assert answers(content) == ["proved", "proved"]
     step = content["process"][0]

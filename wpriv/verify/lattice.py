@@ -195,7 +195,8 @@ class Lattice:
         assert upper == self.upper
         cells, h = self.cells, self.h
         start = cells.offset + cells.first * h
-        skip = max(0, math.ceil(float((x - start) / h)))
+        skip = max(0, math.ceil(float((x - start) / h)) - 1)
+        skip += 2 if start + (skip + 1) * h < x else 1 if start + skip * h < x else 0
         if not start + skip * h >= x or (skip and not start + (skip - 1) * h <= x):
             raise Unprovable("eps meets a point of the lattice")
         tail = cells.poly.right_shift(skip)
