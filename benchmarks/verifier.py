@@ -1,8 +1,8 @@
 """``python -m benchmarks verifier [--first K] [--jobs N] [--seconds S]``: certificates of N random jobs.
 
 The verifier (``wpriv/verify/``) is an oracle for the accountant, with which it shares no code: for every job, the
-bracket of ``budget`` is written as a certificate with the narrowest ends that are proved. A line has the CPU time of one
-process.
+bracket of ``budget`` is written as a certificate with the narrowest ends that are proved. A line has the CPU time of a
+certificate.
 """
 
 from __future__ import annotations
