@@ -106,6 +106,7 @@ def test_ends_may_be_moved_outwards(capsys, tmp_path):
 FAULTS = [
     ({**CERTIFICATE, "users": 3}, "users"),
     ({**CERTIFICATE, "process": [{**STEP, "max_batch": 3}]}, "max_batch"),
+    ({**CERTIFICATE, "group": 1.5}, "group"),
     ("{", "JSON"),
     ("[]", SCHEMA),
     ('{"schema": "wpriv.certificate/1", "schema": "x"}', "twice"),
@@ -144,7 +145,12 @@ def test_a_malformed_certificate_is_refused(capsys, tmp_path, data, word):
     [
         {"process": [{**STEP, "mech": "uniform"}]},
         {"process": [{**STEP, "sampling": "allocation", "rate": 0.01}]},
-        {"group": 2},
+        {
+            "group": 2,
+            "process": [
+                {"mech": "laplace", "scale": 3.0, "sensitivity": 1.0, "n": 9, "sampling": "poisson", "rate": 0.5}
+            ],
+        },
         {"process": [{**STEP, "mech": "discrete-gauss", "sigma": 5000, "sensitivity": 1}]},
     ],
     ids=["mechanism", "sampling", "group", "losses"],
@@ -166,7 +172,11 @@ def test_without_python_flint_the_exit_code_is_that_of_the_environment(capsys, t
         ("budget --mech gauss --sigma 4 --delta 1e-4 --curve --certificate c.json", "--curve", 2),
         ("budget --mech gauss --sigma 4 --delta 1e-4 --accountant all --certificate c.json", "--accountant", 2),
         ("budget --mech gauss --sigma 4 --delta 1e-4 --accountant clt --certificate c.json", "--accountant pld", 3),
-        ("budget --mech gauss --sigma 4 --n 9 --delta 1e-4 --group 2 --certificate c.json", "groups of records", 3),
+        (
+            "budget --mech gauss --sigma 4 --n 10 --delta 1e-4 --sampling allocation --rate 0.1 --certificate c.json",
+            "without a certificate",
+            3,
+        ),
         ("train quick/digits --dry-run --certificate c.json", "--dry-run", 2),
     ],
 )

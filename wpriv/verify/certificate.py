@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -25,29 +25,32 @@ PARAMETERS = {
 }
 NAMES = {"dp": "randomized-response", "gdp": "gauss"}
 ADJACENCIES = {
-    "none": ("add-remove", "replace-one", "replace-within-group", "any-two"),
-    "poisson": ("add-remove",),
+    "none": ("add-remove", "replace-one", "replace-within-group", "any-two", "zero-out"),
+    "poisson": ("add-remove", "zero-out", "replace-one"),
     "fixed": ("replace-one", "replace-within-group"),
 }
-KEYS = ("schema", "notion", "asked", "adjacency", "group", "process", *ENDS, "claim_width", "version")
+KEYS = ("schema", "notion", "asked", "adjacency", "group", "records", "process", *ENDS, "claim_width", "version")
 # further keys of a guarantee, which do not change what its ends mean
 REMARKS = (
     *("claim", "accountant", "epsilon", "epsilon_estimate", "delta", "delta_estimate", "source", "warnings"),
     *("reading", "calibrated", "attack", "attack_reading", "classical", "explain", "parameters", "computed"),
 )
-STEP_KEYS = ("mech", "n", "sampling", "rate")
+STEP_KEYS = ("mech", "n", "sampling", "rate", "max_batch")
+BATCHES, MAX_GROUP = ("add-remove", 1, True, True), 20
+UNPROVED = "The bracket of `wpriv budget` is valid without a certificate; state it with its accountant"
 MAX_BYTES, MAX_STEPS, MAX_COUNT = 1_000_000, 10_000, 2**40
 
 
 @dataclass(frozen=True)
 class Step:
-    """``n`` releases of a mechanism with these parameters; ``sampling`` is none, poisson or fixed."""
+    """``n`` releases of a mechanism with these parameters; ``sampling`` is a key of ``ADJACENCIES``."""
 
     mech: str
     parameters: tuple[tuple[str, Fraction], ...]
     n: int
     sampling: str = "none"
     rate: Fraction = Fraction(1)
+    max_batch: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,9 @@ class Claim:
     steps: tuple[Step, ...]
     asked: str
     ends: Mapping[str, Fraction | None]
+    adjacency: str = "add-remove"
+    group: int = 1
+    records: int = 0
 
     def widened(self, width: Fraction) -> Claim:
         """The claim with the ends of the unknown moved outwards by this share of themselves."""
@@ -69,7 +75,7 @@ class Claim:
             f"{name}_lower": None if lower is None else lower * (1 - width),
             f"{name}_upper": None if upper is None else upper * (1 + width),
         }
-        return Claim(self.steps, self.asked, {**self.ends, **moved})
+        return replace(self, ends={**self.ends, **moved})
 
 
 def read(text: str) -> Claim:
@@ -97,14 +103,13 @@ def of_data(data: Mapping[str, Any]) -> Claim:
     known = KEYS if data.get("schema") == SCHEMA else (*KEYS, *REMARKS)
     if unknown := sorted(set(data) - set(known)):
         _fault(unknown[0], "no such key", data[unknown[0]])
-    if data.get("group", 1) != 1:
-        raise Unsupported(f"the verifier has no proof for groups of records; found group {str(data['group'])[:20]}")
+    group, records = _count(data, "group", 1), _count(data, "records", 0)
     steps = data.get("process")
     if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_STEPS:
         _fault("process", f"a list of 1 to {MAX_STEPS} steps", steps)
     read_steps = tuple(_step(step, data.get("adjacency"), f"process[{i}]") for i, step in enumerate(steps))
-    if len({step.sampling for step in read_steps} & {"poisson", "fixed"}) == 2:
-        raise Unsupported("poisson and fixed sampling have proven pairs under different adjacencies; found both")
+    for step in read_steps:
+        _check_covered(step, str(data["adjacency"]), group, records)
     ends = {name: _end(data, name) for name in ENDS}
     asked = data.get("asked")
     if asked not in ("eps", "delta"):
@@ -118,7 +123,34 @@ def of_data(data: Mapping[str, Any]) -> Claim:
         _fault(f"{name}_lower", f"a number of at most {name}_upper", data.get(f"{name}_lower"))
     if asked == "eps" and not 0 < (ends["delta_lower"] or 0) < 1:
         _fault("delta_lower", "a number above 0 and below 1", data.get("delta_lower"))
-    return Claim(read_steps, asked, ends)
+    return Claim(read_steps, asked, ends, str(data["adjacency"]), group, records)
+
+
+def _check_covered(step: Step, adjacency: str, group: int, records: int) -> None:
+    """Refuse groups, replaced records and largest batches for which there is no proof."""
+    where = f"the verifier has no proof for {step.sampling} sampling of {step.mech}"
+    if step.max_batch and (adjacency, group, step.mech in ("gauss", "laplace"), records > 0) != BATCHES:
+        raise Unsupported(
+            f"{where} with a largest batch, but for gauss and laplace under add-remove, of single records (group 1), "
+            f"where the number of records is given. {UNPROVED}"
+        )
+    if (step.sampling, adjacency) == ("poisson", "replace-one") and (step.mech, group) != ("gauss", 1):
+        raise Unsupported(f"{where} under replace-one, but for gauss and single records (group 1). {UNPROVED}")
+    sampled = step.sampling == "fixed" or (step.sampling == "poisson" and step.mech != "gauss")
+    others = adjacency not in ("add-remove", "replace-one") or group > MAX_GROUP
+    if group > 1 and (sampled or others or step.mech == "randomized-response"):
+        raise Unsupported(
+            f"{where} with {group} records of one person under {adjacency}; groups of at most {MAX_GROUP} are proved "
+            f"under add-remove and replace-one, of noise without sampling and of gauss with poisson. {UNPROVED}"
+        )
+
+
+def _count(data: Mapping[str, Any], name: str, least: int, place: str = "") -> int:
+    """A whole number that may be left out."""
+    value = data.get(name, Fraction(least))
+    if not isinstance(value, Fraction) or value.denominator != 1 or not least <= value <= MAX_COUNT:
+        _fault(place + name, f"a whole number from {least} to 2^40", value)
+    return int(value)
 
 
 def _step(data: Any, adjacency: Any, place: str) -> Step:
@@ -126,9 +158,11 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
         _fault(place, "a step", data)
     mech, sampling = data.get("mech"), data.get("sampling")
     if mech not in PARAMETERS:
-        raise Unsupported(f"the verifier knows {', '.join(PARAMETERS)}; found {place}.mech {str(mech)[:60]!r}")
+        known = ", ".join(PARAMETERS)
+        raise Unsupported(f"the verifier knows {known}; found {place}.mech {str(mech)[:60]!r}. {UNPROVED}")
     if sampling not in ADJACENCIES:
-        raise Unsupported(f"the verifier knows sampling {', '.join(ADJACENCIES)}; found {str(sampling)[:60]!r}")
+        known = ", ".join(ADJACENCIES)
+        raise Unsupported(f"the verifier knows sampling {known}; found {str(sampling)[:60]!r}. {UNPROVED}")
     if adjacency not in ADJACENCIES[sampling]:
         _fault("adjacency", " or ".join(ADJACENCIES[sampling]) + f" (sampling {sampling})", adjacency)
     unknown = sorted(set(data) - {*STEP_KEYS, *PARAMETERS[mech]})
@@ -148,8 +182,11 @@ def _step(data: Any, adjacency: Any, place: str) -> Step:
     rate = Fraction(1) if sampling == "none" else _number(data, "rate", place)
     if not 0 < rate <= 1:
         _fault(f"{place}.rate", "a number above 0, at most 1", data["rate"])
-    kind = "none" if rate == 1 else str(sampling)
-    return Step(NAMES.get(str(mech), str(mech)), tuple(sorted(values.items())), int(n), kind, rate)
+    max_batch = _count(data, "max_batch", 0, f"{place}.")
+    if max_batch and sampling != "poisson":
+        _fault(f"{place}.max_batch", "with sampling poisson only", data["max_batch"])
+    kind = "none" if rate == 1 and not max_batch else str(sampling)
+    return Step(NAMES.get(str(mech), str(mech)), tuple(sorted(values.items())), int(n), kind, rate, max_batch)
 
 
 def _number(data: Mapping[str, Any], name: str, place: str) -> Fraction:

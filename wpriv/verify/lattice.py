@@ -7,15 +7,114 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from flint import arb, arb_poly, fmpz_poly
+from flint import arb, arb_poly, fmpz, fmpz_poly
 
-from wpriv.verify import choices
-from wpriv.verify.pairs import ZERO, Kind, Pair, Unprovable
+from wpriv.verify.pairs import ONE, ZERO, Masses, Pair, Unprovable
 
 MAX_CELLS = 2**22
+# cells of the composition, and of all its single steps, at the levels of the lattice
+LEVELS = ((4_000, 1_000), (20_000, 4_000), (60_000, 10_000), (150_000, 20_000), (600_000, 100_000))
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """P- and Q-masses of a pair between the losses offset + (first + j) h and offset + (first + j + 1) h.
+
+    Masses below all of these losses are in ``bottom``, and those above in ``top``.
+    """
+
+    h: arb
+    offset: arb
+    first: int
+    masses: list[Masses]
+    bottom: Masses
+    top: Masses
+
+
+def outcomes(pair: Pair, h: arb, small: float, start: arb) -> Outcomes:
+    """Cut a pair into outcomes, from just below ``start``; masses of about ``small`` may lie below and above all."""
+    offset = start.mid() - h / arb(2) ** 90
+    low, high = -pair.reversed().largest_loss(small), pair.largest_loss(small)
+    first = math.floor((low - float(offset)) / float(h)) - 1
+    count = math.ceil((high - low) / float(h)) + 3
+    if count > MAX_CELLS / 8:
+        raise Unprovable("the lattice is too fine for the losses of one step")
+    edges = [offset + (first + j) * h for j in range(count + 1)]
+    tails = [pair.tails(edge) for edge in edges] if pair.tails else [(ZERO, ZERO)] * (count + 1)
+    bottom, top = (pair.whole[0] - tails[0][0], pair.whole[1] - tails[0][1]), tails[-1]
+    masses = [(p - p1, q - q1) for (p, q), (p1, q1) in itertools.pairwise(tails)]
+    for loss, p, q in pair.atoms:
+        j = math.floor(float((loss - edges[0]) / h))
+        j = next((i for i in (j, j - 1, j + 1) if 0 <= i < count and edges[i] <= loss <= edges[i + 1]), j)
+        if loss <= edges[0]:
+            bottom = bottom[0] + p, bottom[1] + q
+        elif loss >= edges[-1]:
+            top = top[0] + p, top[1] + q
+        elif 0 <= j < count and edges[j] <= loss <= edges[j + 1]:
+            masses[j] = masses[j][0] + p, masses[j][1] + q
+        else:
+            raise Unprovable("a loss meets a point of the lattice")
+    return Outcomes(h, offset, first, masses, bottom, top)
+
+
+def dominating(cut: Outcomes) -> list[arb]:
+    """P-masses on the points of the lattice of a pair that dominates; section "Lattice"."""
+    sums = [cut.bottom[0], *[ZERO] * len(cut.masses)]
+    point, ratio, factor = (cut.offset + cut.first * cut.h).exp(), cut.h.exp(), 1 / (1 - (-cut.h).exp())
+    for j, (p, q) in enumerate(cut.masses):
+        up = (p - point * q) * factor
+        sums[j], sums[j + 1] = sums[j] + p - up, up
+        point *= ratio
+    return sums
+
+
+def dominated(cut: Outcomes) -> tuple[list[arb], arb, arb]:
+    """The P-masses of a pair that is dominated, how much Q-mass they lack, and a loss at which they lack most of it.
+
+    Outcomes are merged from above to below; section "Lattice".
+    """
+    ps, qs = [p for p, _ in cut.masses], [q for _, q in cut.masses]
+    point, ratio = (cut.offset + (cut.first + len(ps) - 1) * cut.h).exp(), (-cut.h).exp()
+    lower = len(ps)  # outcomes between this one and the current one have been merged into those above
+    lack, most, place = ZERO, ZERO, ZERO
+    for j in range(len(ps) - 1, -1, -1):
+        lower, excess = min(lower, j), ps[j] - point * qs[j]
+        while excess > 0 and lower > 0:
+            p, q = ps[lower - 1], qs[lower - 1]
+            deficit = point * q - p
+            part = ONE if excess >= deficit else (excess / deficit).lower() if deficit > excess else ZERO
+            ps[j], qs[j], ps[lower - 1], qs[lower - 1] = ps[j] + part * p, qs[j] + part * q, p - part * p, q - part * q
+            if part != 1:
+                excess = ZERO
+                break
+            ps[lower - 1], qs[lower - 1] = ZERO, ZERO
+            excess, lower = excess - deficit, lower - 1
+        lack += excess / point
+        if excess > most * point:
+            most, place = excess / point, (ps[j] / qs[j]).log()
+        point *= ratio
+    return ps, lack, place
+
+
+def best_dominated(pair: Pair, h: arb, small: float) -> tuple[Outcomes, list[arb]]:
+    """The outcomes and masses of the dominated pair that lacks least, of up to three lattices."""
+    rows: list[tuple[float, Outcomes, list[arb]]] = []
+    start, most = heaviest(pair), 3 if pair.atoms else 2
+    while len(rows) < most and (not rows or rows[-1][0] > 1e-12):
+        cut = outcomes(pair, h, small, start)
+        sums, lack, place = dominated(cut)
+        rows.append((float(lack), cut, sums))
+        start = place if len(rows) == 1 else ZERO
+    return min(rows, key=lambda row: row[0])[1:]
+
+
+def heaviest(pair: Pair) -> arb:
+    """The loss of the heaviest atom, or 0."""
+    return max(pair.atoms, key=lambda row: float(row[1] + row[2]))[0] if pair.atoms else ZERO
 
 
 @dataclass(frozen=True)
@@ -25,93 +124,54 @@ class Cells:
     poly: fmpz_poly
     first: int
     offset: arb
-    infinite: int
+    infinite: fmpz
 
 
 class Lattice:
     """A bound on the profile of a composition by convolution of exact integers; section "Lattice"."""
 
-    def __init__(self, kinds: tuple[Kind, ...], upper: bool, delta: float, cells: int):
-        """Bound the profile where it is about ``delta``, on about so many ``cells``."""
-        self.upper = upper
-        log = math.log(sum(kind.n for kind in kinds) / delta)
-        self.bits, self.small = 100 + int(1.45 * log), int(Fraction(delta) * 2 ** (60 + int(1.45 * log)))
-        ends = [choices.interval(kind, 25 + log) for kind in kinds]
-        gaps = [kind.base.gap for kind in kinds if kind.sampling == "none" and kind.base.gap > 0]
-        self.h = arb(choices.spacing(kinds, ends, cells))
-        if gaps:  # a fraction of the spacing of the atoms
-            alone = len(gaps) == len(kinds) == 1 and not kinds[0].base.continuous
-            self.h = gaps[0] / (1 if alone else max(1, math.ceil(float(gaps[0] / self.h))))
-        powers = [self.power(self.one_step(kind, *pair), kind.n) for kind, pair in zip(kinds, ends, strict=True)]
-        self.cells = powers[0]
-        for factor in powers[1:]:
-            self.cells = self.times(self.cells, factor, 1)
-
-    def one_step(self, kind: Kind, low: float, high: float) -> Cells:
-        h, tiny = self.h, self.h / arb(2) ** 90
-        shift = (max(kind.atoms, key=lambda row: float(row[1]))[0] if kind.atoms else ZERO).mid() + tiny / 3
-        first = math.floor((low - float(shift)) / float(h)) - 1
-        count = math.ceil((high - low) / float(h)) + 4
-        if count > MAX_CELLS / 8:
-            raise Unprovable("the lattice is too fine for the losses of one step")
-        edges = [shift + (first + j) * h - (0 if self.upper else h / 2) for j in range(count)]
-        above = [kind.above(edge) for edge in edges]
-        pieces = [(p - p1, q - q1) for (p, q), (p1, q1) in itertools.pairwise(above)]
-        if not self.upper:
-            return self.merged([((p / q).log(), p) for p, q in (*pieces, above[-1]) if p > 0 and q > 0], kind)
-        factor, infinite = h.exp(), above[-1][0] + kind.lost()
-        sums = [kind.above(None)[0] - above[0][0], *[ZERO] * (count - 1)]
-        for loss, mass in kind.atoms:
-            j = math.floor(float((loss - edges[0]) / h))
-            j = max(0, min(j if loss >= edges[max(0, min(j, count - 1))] else j - 1, count - 2))
-            if loss <= edges[0]:
-                sums[0] += mass
-            elif edges[j] <= loss <= edges[j + 1]:
-                pieces[j] = (pieces[j][0] + mass, pieces[j][1] + mass * (-loss).exp())
+    def __init__(self, steps: Sequence[tuple[Pair, int]], h: arb, upper: bool, delta: float):
+        """Bound the profile where it is about ``delta``."""
+        self.h, self.upper = h, upper
+        log = math.log(sum(n for _, n in steps) / delta)
+        self.bits, self.small = 100 + int(1.45 * log), fmpz(int(Fraction(delta) * 2 ** (60 + int(1.45 * log))))
+        product: Cells | None = None
+        for pair, n in steps:
+            if upper:
+                cut = outcomes(pair, h, math.exp(-30 - log), heaviest(pair))
+                masses, infinite = dominating(cut), pair.infinite + pair.cut + cut.top[0]
             else:
-                infinite += mass
-        for j, (p, q) in enumerate(pieces):  # to the ends of the cell, keeping P- and Q-mass
-            up = (p - edges[j].exp() * q) * factor / (factor - 1)
-            sums[j], sums[j + 1] = sums[j] + p - up, sums[j + 1] + up
-        return Cells(fmpz_poly([self.whole(mass) for mass in sums]), first, shift, self.whole(infinite))
+                (cut, masses), infinite = best_dominated(pair, h, math.exp(-30 - log)), pair.infinite + pair.cut
+            poly = fmpz_poly([self.whole(mass) for mass in masses])
+            power = self.power(Cells(poly, cut.first, cut.offset, self.whole(infinite)), n)
+            product = power if product is None else self.times(product, power, 1)
+        assert product is not None
+        self.cells = product
 
-    def merged(self, rows: list[Pair], kind: Kind) -> Cells:
-        """Outcomes that were merged, with their losses rounded down to a lattice."""
-        rows = [(loss, mass) for loss, mass in rows + kind.atoms if self.whole(mass) > 0 and loss.is_finite()]
-        best = choices.best_offset([(float(loss), float(mass)) for loss, mass in rows], float(self.h))
-        offset = (rows[best][0] - self.h / arb(2) ** 80).mid()
-        cells: dict[int, int] = {}
-        for loss, mass in rows:
-            place = (loss - offset) / self.h
-            j = math.floor(float(place))
-            j -= 0 if place >= j else 1
-            if place >= j:
-                cells[j] = cells.get(j, 0) + self.whole(mass)
-        first = min(cells)
-        poly = fmpz_poly([cells.get(j, 0) for j in range(first, max(cells) + 1)])
-        return Cells(poly, first, offset, self.whole(kind.lost()))
-
-    def whole(self, mass: arb) -> int:
+    def whole(self, mass: arb) -> fmpz:
         """The mass in units of 2^-bits, rounded to the safe side."""
         scaled = mass * arb(2) ** self.bits
-        return max(0, int(str((scaled.upper().ceil() if self.upper else scaled.lower().floor()).unique_fmpz())))
+        number = (scaled.upper().ceil() if self.upper else scaled.lower().floor()).unique_fmpz()
+        if number is None:
+            raise Unprovable("a mass is not known precisely enough")
+        return max(fmpz(0), number)
 
     def times(self, a: Cells, b: Cells, uses: int) -> Cells:
         """The convolution, rounded to the safe side; ``uses`` is how often it is a factor of the whole."""
         if a.poly.length() + b.poly.length() > MAX_CELLS:
             raise Unprovable("the lattice has too many cells")
-        one, sign = 1 << self.bits, -1 if self.upper else 1
+        one, sign = fmpz(1) << self.bits, -1 if self.upper else 1
         infinite = a.infinite * (b.poly(1) + b.infinite) + a.poly(1) * b.infinite
         poly = sign * ((sign * (a.poly * b.poly)) // one)
-        return self.trimmed(poly, a.first + b.first, a.offset + b.offset, int(sign * (sign * infinite // one)), uses)
+        return self.trimmed(poly, a.first + b.first, a.offset + b.offset, sign * (sign * infinite // one), uses)
 
-    def trimmed(self, poly: fmpz_poly, first: int, offset: arb, infinite: int, uses: int) -> Cells:
+    def trimmed(self, poly: fmpz_poly, first: int, offset: arb, infinite: fmpz, uses: int) -> Cells:
         """Cut off tails, whose mass moves up in an upper bound, and down or away in a lower one."""
-        small, left, right, low, high = self.small // uses, 0, poly.length(), 0, 0
+        small, left, right, low, high = self.small // uses, 0, poly.length(), fmpz(0), fmpz(0)
         while left < right - 1 and low + poly[left] <= small:
-            low, left = low + int(poly[left]), left + 1
+            low, left = low + poly[left], left + 1
         while right > left + 1 and high + poly[right - 1] <= small:
-            high, right = high + int(poly[right - 1]), right - 1
+            high, right = high + poly[right - 1], right - 1
         poly = poly.truncate(right).right_shift(left)
         if self.upper:
             poly[0] += low
@@ -121,26 +181,45 @@ class Lattice:
 
     def power(self, square: Cells, n: int) -> Cells:
         """The n-fold convolution, by repeated squaring."""
-        factors = []
-        while n:
+        result: Cells | None = None
+        while True:
             if n & 1:
-                factors.append(square)
+                result = square if result is None else self.times(result, square, 1)
             n >>= 1
-            if n:
-                square = self.times(square, square, n)
-        result = factors[0]
-        for factor in factors[1:]:
-            result = self.times(result, factor, 1)
-        return result
+            if not n and result is not None:
+                return result
+            square = self.times(square, square, n)
 
-    def bound(self, x: arb) -> arb:
-        """The bound on delta(x), from the side that was chosen."""
+    def bound(self, x: arb, upper: bool) -> arb:
+        """A bound on delta(x), from the side that was chosen."""
+        assert upper == self.upper
         cells, h = self.cells, self.h
         start = cells.offset + cells.first * h
-        skip = max(0, math.floor(float((x - start) / h)))
-        skip += 1 if start + skip * h < x else 0
+        skip = max(0, math.ceil(float((x - start) / h)) - 1)
+        skip += 2 if start + (skip + 1) * h < x else 1 if start + skip * h < x else 0
         if not start + skip * h >= x or (skip and not start + (skip - 1) * h <= x):
             raise Unprovable("eps meets a point of the lattice")
         tail = cells.poly.right_shift(skip)
         falling = arb_poly(tail)((-h).exp()) * (x - start - skip * h).exp()
         return (arb(tail(1)) - falling + cells.infinite) / arb(2) ** self.bits
+
+
+def spacing(steps: Sequence[tuple[Pair, int]], delta: float, level: int) -> arb:
+    """The h of a level, chosen in floats; two heavy atoms lie on points of the lattice."""
+    small = math.exp(-30) * delta / sum(n for _, n in steps)
+    width = variance = continuous = most = 0.0
+    for pair, n in steps:
+        one = max(pair.largest_loss(small) + pair.reversed().largest_loss(small), 1e-12)
+        rough = outcomes(pair, arb(one / 300), small, heaviest(pair))
+        rows = [(float(p), (j + 0.5) * one / 300) for j, (p, _) in enumerate(rough.masses)]
+        mean = math.fsum(p * loss for p, loss in rows)
+        variance += n * math.fsum(p * (loss - mean) ** 2 for p, loss in rows)
+        width, most, continuous = width + n * one, max(most, one), continuous + (one if pair.tails else 0.0)
+    cells, edges = LEVELS[level]
+    h = arb(max(min(width, 20 * math.sqrt(variance) + 2 * most) / cells, continuous / edges))
+    for pair, _ in steps:
+        heavy = sorted(pair.atoms, key=lambda row: -float(row[1] + row[2]))
+        if len(heavy) > 1:
+            gap = abs(heavy[0][0] - heavy[1][0])
+            return gap / max(1, math.ceil(float(gap / h)))
+    return h

@@ -1,157 +1,249 @@
-"""The privacy loss of one step in ball arithmetic: base pairs, and what sampling makes of them.
+"""The pair of distributions of one step, in ball arithmetic: base pairs, and what sampling makes of them.
 
-P and Q are the outputs with and without the record, and L = ln dP/dQ is the privacy loss under P. A base pair (A, B) is
-that of one release without sampling, T = dA/dB, U = ln T, and r = 1 - q + q T is the ratio after sampling at rate q.
-The docstrings name the sections of docs/theory/verifier.md.
+P and Q are the distributions of the output with and without the record; L = ln dP/dQ is the privacy loss. A base pair
+is that of one release without sampling. The docstrings name the sections of docs/theory/verifier.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import Any
 
-from flint import arb, fmpq
+from flint import arb, arb_poly, fmpq
 
-Pair = tuple[arb, arb]
 ZERO, ONE = arb(0), arb(1)
-BITS = 200  # precision of the balls
-MAX_ATOMS = 5000
+BITS = 300  # precision of the balls
+MAX_ATOMS, MAX_BATCH = 5000, 10**5
+Masses = tuple[arb, arb]  # under P and under Q
+Form = tuple[str, arb, arb, tuple[int, ...]]
 
 
 class Unprovable(Exception):
-    """A method does not apply to a job, or would take too long."""
+    """A method does not apply to a process, or would take too long."""
 
 
-@dataclass(frozen=True)
-class Base:
-    """A base pair: atoms (T, B-mass), A-mass where B has none, and on x a density under B with U = slope x + shift."""
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Atoms, masses at infinite losses, and a continuous part that is given by its tails.
 
-    name: str
-    mu: arb = ZERO  # sensitivity over noise, of gauss and laplace
-    atoms: tuple[Pair, ...] = ()
+    Args:
+        atoms: (loss, P-mass, Q-mass). infinite: P-mass where Q has none. missing: Q-mass where P has none.
+        cut: a ball that holds the P-mass, and the Q-mass, that is left out of the above.
+        tails: P- and Q-mass of the continuous part with a loss above a number. whole: those of all of it.
+        symmetric: -L under Q has the distribution of L under P.
+        form: mechanism, mu, rate and parts (section "Sampling") of a continuous part that the inversion can use.
+    """
+
+    atoms: tuple[tuple[arb, arb, arb], ...] = ()
     infinite: arb = ZERO
-    cut: arb = ZERO  # a ball that holds the P-mass left out
-    gap: arb = ZERO  # spacing of the losses of atoms
+    missing: arb = ZERO
+    cut: arb = ZERO
+    tails: Callable[[arb], Masses] | None = None
+    whole: Masses = (ZERO, ZERO)
+    symmetric: bool = True
+    form: Form | None = None
 
-    @property
-    def continuous(self) -> bool:
-        return self.name in ("gauss", "laplace")
+    def reversed(self) -> Pair:
+        """The pair (Q, P)."""
+        if self.symmetric:
+            return self
 
-    @property
-    def line(self) -> Pair:
-        """Slope and shift of U as a function of x."""
-        return (self.mu, -self.mu * self.mu / 2) if self.name == "gauss" else (2 * self.mu, -self.mu)
+        def tails(loss: arb) -> Masses:
+            assert self.tails is not None
+            p, q = self.tails(-loss)
+            return self.whole[1] - q, self.whole[0] - p
 
-    def density(self, x: Any) -> Any:
-        """Density of x under B: standard normal on the line, or half of an exponential on (0, 1)."""
-        if self.name == "gauss":
-            return (-x * x / 2).exp() / (2 * arb.pi()).sqrt()
-        return self.mu / 2 * (-self.mu * x).exp()
+        atoms = tuple((-loss, q, p) for loss, p, q in self.atoms)
+        form = self.form and (*self.form[:3], tuple(-sign for sign in self.form[3]))
+        return Pair(atoms, self.missing, self.infinite, self.cut, self.tails and tails, self.whole[::-1], False, form)
 
-    def above(self, u: arb | None) -> Pair:
-        """The A-mass and the B-mass of the continuous part at U > u, or of all of it."""
-        if not self.continuous:
-            return ZERO, ZERO
-        x = arb.neg_inf() if u is None else (u - self.line[1]) / self.line[0]
-        if self.name == "gauss":
-            return (ONE, ONE) if u is None else (normal_tail(x - self.mu), normal_tail(x))
-        x = x.max(ZERO).min(ONE)
-        return (1 - (-self.mu * (1 - x)).exp()) / 2, ((-self.mu * x).exp() - (-self.mu).exp()) / 2
+    def largest_loss(self, small: float) -> float:
+        """A number above which the losses have a mass of about ``small`` under P and under Q."""
+        largest = max((float(loss) for loss, p, q in self.atoms if p > small or q > small), default=-math.inf)
+        if self.tails is None:
+            return largest
+        low, high = -20.0, 20.0  # of log2
+        while high - low > 0.01:
+            middle = (low + high) / 2
+            p, q = self.tails(arb(math.pow(2, middle)))
+            low, high = (middle, high) if p > small or q > small else (low, middle)
+        return max(largest, math.pow(2, high))
 
 
-def base_pair(mech: str, number: dict[str, Fraction]) -> Base:
-    """The pair of a mechanism; section "Base pairs"."""
-    if mech in ("gauss", "laplace"):
-        mu = ball(number["sensitivity"] / number["sigma" if mech == "gauss" else "scale"])
-        ends = ((mu.exp(), (-mu).exp() / 2), ((-mu).exp(), ONE / 2)) if mech == "laplace" else ()
-        return Base(mech, mu, ends, gap=2 * mu if ends else ZERO)
+def base_pair(mech: str, number: dict[str, Fraction], records: int = 1) -> Pair:
+    """The pair of a mechanism, of which this number of records differs; section "Base pairs"."""
     if mech == "randomized-response":
-        odds, keep = ball(number["eps0"]).exp(), 1 - ball(number["delta0"])
-        atoms = ((odds, keep / (1 + odds)), (1 / odds, keep * odds / (1 + odds)), (ZERO, 1 - keep))
-        return Base(mech, ZERO, atoms[: 3 if number["delta0"] else 2], 1 - keep, gap=2 * ball(number["eps0"]))
-    shift, noise = int(number["sensitivity"]), ball(number["sigma" if mech == "discrete-gauss" else "scale"])
+        eps, off = ball(number["eps0"]), ball(number["delta0"])
+        heavy, light = (1 - off) / (1 + (-eps).exp()), (1 - off) / (1 + eps.exp())
+        return Pair(((eps, heavy, light), (-eps, light, heavy)), off, off)
+    shift, noise = records * number["sensitivity"], number["scale" if "scale" in number else "sigma"]
+    mu = ball(shift / noise)
+    if mech == "gauss":
+        return gauss(mu)
+    if mech == "laplace":
+        ends = ((mu, ONE / 2, (-mu).exp() / 2), (-mu, (-mu).exp() / 2, ONE / 2))
+        inner = (1 - (-mu).exp()) / 2
+        return Pair(ends, tails=laplace_tails(mu), whole=(inner, inner), form=(mech, mu, ONE, (1,)))
+    return discrete(mech, int(shift), ball(noise))
+
+
+def discrete(mech: str, shift: int, noise: arb) -> Pair:
+    """Discrete Gaussian or Laplace noise on a count that moves by ``shift``; section "Base pairs"."""
     reach = shift + (0 if mech == "discrete-laplace" else int(float(noise) * math.sqrt(2 * math.log(2) * BITS)) + 2)
     if reach > MAX_ATOMS:
         raise Unprovable(f"{mech} has more than {MAX_ATOMS} losses here")
     if mech == "discrete-laplace":
         odds = (-1 / noise).exp()
-        rows = [((shift / noise).exp(), odds**shift / (1 + odds)), ((-shift / noise).exp(), 1 / (1 + odds))]
-        rows += [(((2 * k - shift) / noise).exp(), (1 - odds) / (1 + odds) * odds**k) for k in range(1, shift)]
-        return Base(mech, ZERO, tuple(rows), gap=2 / noise)
+        rows = [(shift / noise, odds**shift / (1 + odds)), (-shift / noise, 1 / (1 + odds))]
+        rows += [((2 * k - shift) / noise, (1 - odds) / (1 + odds) * odds**k) for k in range(1, shift)]
+        return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows))
     rate, gap = -1 / (2 * noise * noise), shift / (noise * noise)
     beyond = [2 * (rate * k * k).exp() / (1 - (rate * k).exp()) for k in (reach, reach - shift)]
     norm = sum(((rate * k * k).exp() for k in range(1 - reach, reach)), ZERO) + ZERO.union(beyond[0])
     kept = range(1 - reach + shift, reach)  # the outcomes within reach of both centres
-    rows = [(((k - arb(shift) / 2) * gap).exp(), (rate * k * k).exp() / norm) for k in kept]
-    return Base(mech, ZERO, tuple(rows), cut=ZERO.union(2 * beyond[1]), gap=gap)
+    rows = [((k - arb(shift) / 2) * gap, (rate * k * k).exp() / norm) for k in kept]
+    return Pair(tuple((loss, q * loss.exp(), q) for loss, q in rows), cut=ZERO.union(2 * beyond[1]))
 
 
-@dataclass(frozen=True)
-class Kind:
-    """``n`` steps of one base pair and sampling; a part of sign +1 has P-mass B r, of sign -1 B, and loss sign ln r."""
+def gauss(mu: arb) -> Pair:
+    """N(mu, 1) against N(0, 1): the loss is mu x - mu^2/2."""
 
-    base: Base
-    sampling: str
-    q: arb
-    n: int
-    signs: tuple[int, ...]
+    def tails(loss: arb) -> Masses:
+        x = loss / mu + mu / 2
+        return normal_tail(x - mu), normal_tail(x)
 
-    @property
-    def plain_gauss(self) -> bool:
-        return self.base.name == "gauss" and self.sampling == "none"
+    return Pair(tails=tails, whole=(ONE, ONE), form=("gauss", mu, ONE, (1,)))
 
-    @property
-    def continuous_signs(self) -> tuple[int, ...]:
-        return self.signs if self.base.continuous else ()
 
-    @property
-    def start(self) -> arb | None:
-        """The parts of a fixed-size pair have outcomes with U > 0 only; section "Sampling"."""
-        return ZERO if self.sampling == "fixed" else None
+def laplace_tails(mu: arb) -> Callable[[arb], Masses]:
+    """The losses strictly between -mu and mu: mu (2x - 1) at x in (0, 1), where Q has the density mu/2 e^(-mu x)."""
 
-    def lost(self) -> arb:
-        """The P-mass of an infinite loss, with what was cut off."""
-        return (self.q * self.base.infinite if 1 in self.signs else ZERO) + self.base.cut
+    def tails(loss: arb) -> Masses:
+        x = ((loss / mu + 1) / 2).max(ZERO).min(ONE)
+        return (1 - (-mu * (1 - x)).exp()) / 2, ((-mu * x).exp() - (-mu).exp()) / 2
 
-    def ratio(self, x: Any) -> Any:
-        """The ratio r at x; 1 - q is exactly 0 without sampling."""
-        slope, shift = self.base.line
-        return 1 - self.q + self.q * (slope * x + shift).exp()
+    return tails
 
-    @cached_property
-    def atoms(self) -> list[Pair]:
-        """The losses of atoms with their P-masses."""
-        rows = []
-        for sign in self.signs:
-            for t, mass in self.base.atoms:
-                if (self.sampling != "none" or t != 0) and (self.sampling != "fixed" or t > 1):
-                    r = 1 - self.q + self.q * t
-                    rows.append((sign * r.log(), mass * r if sign > 0 else mass))
-        if self.sampling == "fixed":  # what is left of the mass has loss 0
-            a, b = self.base.above(ZERO)
-            rest = 1 - self.lost() - sum((mass for _, mass in rows), ZERO)
-            rows.append((ZERO, rest - (2 - self.q) * b - self.q * a))
-        return rows
 
-    def above(self, loss: arb | None) -> Pair:
-        """P- and Q-mass of the continuous part at losses above ``loss``, or of all of it."""
-        total = (ZERO, ZERO)
-        for sign in self.continuous_signs:
-            a, b = whole = self.base.above(self.start)
-            if loss is not None:
-                t = (sign * loss).exp() if self.sampling == "none" else ((sign * loss).exp() - 1 + self.q) / self.q
-                if not (t > 0 or t < 0):
-                    raise Unprovable("a point of the lattice meets the least loss")
-                u = None if t < 0 else t.log() if self.start is None else t.log().max(ZERO)  # the loss is met at U = u
-                a, b = whole if u is None else self.base.above(u)
-                a, b = (a, b) if sign > 0 else (whole[0] - a, whole[1] - b)
-            p, q = ((1 - self.q) * b + self.q * a, b)[::sign]
-            total = (total[0] + p, total[1] + q)
-        return total
+def poisson(base: Pair, rate: arb) -> Pair:
+    """P = (1 - q) B + q A against Q = B, where (A, B) is the base pair; section "Sampling"."""
+    keep, (a0, b0) = 1 - rate, base.whole
+
+    def tails(loss: arb) -> Masses:
+        assert base.tails is not None
+        t = (loss.exp() - keep) / rate
+        if not t > 0 and not t < 0:
+            raise Unprovable("a point of the lattice meets the least loss")
+        a, b = base.tails(t.log()) if t > 0 else base.whole
+        return keep * b + rate * a, b
+
+    atoms = [((keep + rate * loss.exp()).log(), keep * b + rate * a, b) for loss, a, b in base.atoms]
+    atoms += [(keep.log(), keep * base.missing, base.missing)] if base.missing > 0 else []
+    form = base.form and (*base.form[:2], rate, (1,))
+    whole = keep * b0 + rate * a0, b0
+    return Pair(tuple(atoms), rate * base.infinite, ZERO, base.cut, base.tails and tails, whole, False, form)
+
+
+def fixed_size(base: Pair, rate: arb) -> Pair:
+    """The Poisson pair at losses above 0, its mirror image below, and the rest of the mass at 0; section "Sampling"."""
+    half = poisson(base, rate)
+    above = [row for row in half.atoms if row[0] > 0]
+    p0, q0 = half.tails(ZERO) if half.tails else (ZERO, ZERO)
+
+    def tails(loss: arb) -> Masses:
+        assert half.tails is not None
+        if loss >= 0:
+            return half.tails(loss)
+        if not loss < 0:
+            raise Unprovable("a point of the lattice meets the loss 0")
+        q, p = half.tails(-loss)
+        return p0 + q0 - p, p0 + q0 - q
+
+    rest = 1 - half.infinite - half.cut - sum((p + q for _, p, q in above), p0 + q0)
+    atoms = (*above, *((-loss, q, p) for loss, p, q in above), (ZERO, rest, rest))
+    form, whole = half.form and (*half.form[:3], (1, -1)), (p0 + q0, p0 + q0)
+    return Pair(atoms, half.infinite, half.infinite, half.cut, half.tails and tails, whole, True, form)
+
+
+def gauss_group(mu: arb, rate: arb, records: int) -> Pair:
+    """The mixture of N(j mu, 1), j binomial with ``records`` trials, against N(0, 1); section "Further pairs"."""
+    weights = [math.comb(records, j) * rate**j * (1 - rate) ** (records - j) for j in range(records + 1)]
+    ratio = arb_poly([w * (-((j * mu) ** 2) / 2).exp() for j, w in enumerate(weights)])  # in t = e^(mu x)
+    rising, slope = ratio - arb_poly([weights[0]]), ratio.derivative()
+    near, start = arb(2) ** -150, [ONE]
+
+    def tails(loss: arb) -> Masses:
+        rest = loss.exp() - weights[0]
+        if rest < 0:
+            return ONE, ONE
+        goal, t = rest.log(), start[0]
+        for _ in range(100):  # Newton's method for logarithms, from the last t
+            value = rising(t)
+            step = (goal - value.log()) * value / (t * slope(t))
+            t = (t * step.exp()).mid()
+            if abs(step) < near / 4:
+                break
+        start[0], low, high = t, t * (1 - near), t * (1 + near)
+        if not rising(low) < rest < rising(high):
+            raise Unprovable("the place of a loss is not known precisely enough")
+        x = low.union(high).log() / mu
+        return sum((w * normal_tail(x - j * mu) for j, w in enumerate(weights)), ZERO), normal_tail(x)
+
+    return Pair(tails=tails, whole=(ONE, ONE), symmetric=False)
+
+
+def replaced_gauss(mu: arb, rate: arb) -> Pair:
+    """(1-q) N(0, 1) + q N(mu, 1) against (1-q) N(0, 1) + q N(-mu, 1); section "Further pairs"."""
+    keep, odds = 1 - rate, (1 - rate) / rate * (mu * mu / 2).exp()
+
+    def tails(loss: arb) -> Masses:
+        x = (loss / 2 + (odds * (loss / 2).sinh()).asinh()) / mu
+        near = keep * normal_tail(x)
+        return near + rate * normal_tail(x - mu), near + rate * normal_tail(x + mu)
+
+    return Pair(tails=tails, whole=(ONE, ONE))
+
+
+def largest_batch(one: Pair, two: Pair, rate: Fraction, batch: int, records: int, upper: bool) -> Pair:
+    """The pair that reveals whether a batch may be cut (``upper``), or the Poisson pair at a lower rate."""
+    q = ball(rate)
+    if batch >= records:
+        return poisson(one, q)
+    if batch > MAX_BATCH:
+        raise Unprovable(f"a largest batch is above {MAX_BATCH}")
+    chance = binomial_tail(records - 1, rate, batch)
+    if not upper:
+        return poisson(one, q * (1 - chance) + arb(batch) / records * binomial_tail(records, rate, batch + 1))
+    usual, other, rest = poisson(one, q), poisson(two, q), 1 - chance
+
+    def mean(a: arb, b: arb) -> arb:
+        return rest * a + chance * b
+
+    def tails(loss: arb) -> Masses:
+        assert usual.tails is not None
+        assert other.tails is not None
+        (p, q), (p1, q1) = usual.tails(loss), other.tails(loss)
+        return mean(p, p1), mean(q, q1)
+
+    atoms = [(loss, rest * p, rest * q) for loss, p, q in usual.atoms]
+    atoms += [(loss, chance * p, chance * q) for loss, p, q in other.atoms]
+    whole = mean(usual.whole[0], other.whole[0]), mean(usual.whole[1], other.whole[1])
+    infinite, cut = mean(usual.infinite, other.infinite), mean(usual.cut, other.cut)
+    return Pair(tuple(atoms), infinite, ZERO, cut, usual.tails and tails, whole, False)
+
+
+def binomial_tail(trials: int, rate: Fraction, least: int) -> arb:
+    """P(K >= least) of a binomial variable."""
+    if rate == 1 or least > trials:
+        return ONE if least <= trials else ZERO
+    odds = ball(rate / (1 - rate))
+    mass, below = (1 - ball(rate)) ** trials, ZERO
+    for k in range(least):
+        below += mass
+        mass *= odds * (trials - k) / (k + 1)
+    return (1 - below).max(ZERO)
 
 
 def normal_tail(x: arb) -> arb:
@@ -160,12 +252,3 @@ def normal_tail(x: arb) -> arb:
 
 def ball(value: Fraction) -> arb:
     return arb(fmpq(value.numerator, value.denominator))
-
-
-def around(radius: arb) -> arb:
-    """The ball of all numbers from minus ``radius`` to ``radius``."""
-    return (-radius.abs_upper()).union(radius.abs_upper())
-
-
-def product(kinds: Iterable[Kind], values: Iterable[Any]) -> Any:
-    return math.prod(value**kind.n for kind, value in zip(kinds, values, strict=True))

@@ -1,16 +1,16 @@
 """Prove or refute what is claimed of the privacy profile of a process, with exact integers and ball arithmetic.
 
 This folder imports the standard library and python-flint only, and shares no code with the accountants. What is proven
-is in docs/theory/verifier.md. Only pairs.py, transform_inversion.py, lattice.py, certificate.py and this file have to
-be right: choices.py picks tilts, steps and grids in floats, every choice of which gives a valid bound, and no float
-enters a bound.
+is in docs/theory/verifier.md. Floats choose grids and lines, every choice of which gives a valid bound; no float enters
+a bound.
 
 The profile of a composition is delta(x) = E_P (1 - e^(x - L))_+, for both orders of the neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -18,22 +18,59 @@ from functools import reduce
 from flint import arb, ctx
 
 from wpriv.errors import Unsupported
+from wpriv.verify import pairs
 from wpriv.verify.certificate import Claim, Step
-from wpriv.verify.lattice import Lattice
-from wpriv.verify.pairs import BITS, ZERO, Base, Kind, Unprovable, ball, base_pair
-from wpriv.verify.transform_inversion import Inversion
+from wpriv.verify.lattice import LEVELS, Lattice, spacing
+from wpriv.verify.pairs import BITS, ZERO, Pair, Unprovable, ball
+from wpriv.verify.transform_inversion import Inversion, Kind
+
+Steps = list[tuple[Pair, int]]
+Method = Callable[[int, bool], arb]
+INVERSION_BITS = 200
 
 
-def closed_form(kinds: tuple[Kind, ...], x: arb) -> arb:
-    """The profile of one step, or of Gaussian noise without sampling; section "Closed forms"."""
-    if all(kind.plain_gauss for kind in kinds):
-        mu = sum((kind.n * kind.base.mu**2 for kind in kinds), ZERO).sqrt()
-        kinds = (replace(kinds[0], base=Base("gauss", mu), n=1),)
-    if len(kinds) > 1 or kinds[0].n > 1:
+def step_pair(step: Step, claim: Claim, upper: bool) -> Pair:
+    """A pair that dominates a step, or the one that bounds it from below; sections "Sampling" and "Further pairs"."""
+    number, rate, group = dict(step.parameters), ball(step.rate), claim.group
+    base = pairs.base_pair(step.mech, number, group)
+    if step.sampling == "none":
+        return base
+    if step.sampling == "fixed":
+        return pairs.fixed_size(base, rate)
+    if step.max_batch:
+        two = pairs.base_pair(step.mech, number, 2)
+        return pairs.largest_batch(base, two, step.rate, step.max_batch, claim.records, upper)
+    if claim.adjacency == "replace-one":
+        return pairs.replaced_gauss(ball(number["sensitivity"] / (2 * number["sigma"])), rate)
+    if group > 1:
+        return pairs.gauss_group(ball(number["sensitivity"] / number["sigma"]), rate, group)
+    return pairs.poisson(base, rate)
+
+
+def composed(claim: Claim, upper: bool) -> Steps:
+    """The pairs of a process, each with how often it is composed; Gaussian noise without sampling is one release."""
+    counts: dict[Step, int] = {}
+    for step in claim.steps:
+        one = replace(step, n=1)
+        counts[one] = counts.get(one, 0) + step.n
+    steps, square = [], ZERO
+    for step, n in counts.items():
+        if (step.mech, step.sampling) == ("gauss", "none"):
+            number = dict(step.parameters)
+            square += n * ball(claim.group * number["sensitivity"] / number["sigma"]) ** 2
+        else:
+            steps.append((step_pair(step, claim, upper), n))
+    return [(pairs.gauss(square.sqrt()), 1), *steps] if square > 0 else steps
+
+
+def closed_form(steps: Steps, x: arb) -> arb:
+    """The profile of one step: P(L > x) - e^x Q(L > x); section "Closed forms"."""
+    (pair, n), *others = steps
+    if others or n > 1:
         raise Unprovable("there is no closed form")
-    p, q = kinds[0].above(x)
-    inner = sum(((mass * (1 - (x - loss).exp())).max(ZERO) for loss, mass in kinds[0].atoms), ZERO)
-    return p - x.exp() * q + inner + kinds[0].lost()
+    p, q = pair.tails(x) if pair.tails else (ZERO, ZERO)
+    inner = sum((mass * (1 - (x - loss).exp()).max(ZERO) for loss, mass, _ in pair.atoms), ZERO)
+    return p - x.exp() * q + inner + pair.infinite + pair.cut
 
 
 @dataclass(frozen=True)
@@ -58,7 +95,8 @@ class Proof:
         """How far the bound is from the claim, as a share of delta; negative on the wrong side."""
         if self.bound is None or self.delta == 0:
             return None
-        return float((self.delta - self.bound) / self.delta) * (1 if self.upper else -1)
+        share = (self.delta - self.bound) / self.delta * (1 if self.upper else -1)
+        return float(share) if share > -(10**300) else -math.inf
 
 
 class Job:
@@ -68,38 +106,36 @@ class Job:
         Unsupported: a step has too many losses for the verifier.
     """
 
-    def __init__(self, steps: Iterable[Step]):
+    def __init__(self, claim: Claim):
         ctx.prec = BITS
-        counts: dict[Step, int] = {}
-        for step in steps:
-            one = replace(step, n=1)
-            counts[one] = counts.get(one, 0) + step.n
-        two_orders = any(step.sampling == "poisson" for step in counts)
         try:
-            self.orders = [self.kinds(counts, order) for order in ((1, -1) if two_orders else (1,))]
+            sides = {upper: composed(claim, upper) for upper in (True, False)}
         except Unprovable as error:
             raise Unsupported(f"the verifier has no proof for this process: {error}") from None
-        self.inversions: dict[tuple[int, float], Inversion] = {}
-        self.lattices: dict[tuple[int, bool, int], Lattice] = {}
+        turned = {side: [(pair.reversed(), n) for pair, n in steps] for side, steps in sides.items()}
+        self.orders = [sides] if all(pair.symmetric for pair, _ in sides[True]) else [sides, turned]
+        self.results: dict[tuple[object, ...], Lattice | Inversion | None] = {}
 
-    @staticmethod
-    def kinds(counts: dict[Step, int], order: int) -> tuple[Kind, ...]:
-        signs = {"none": (1,), "poisson": (order,), "fixed": (1, -1)}
-        return tuple(
-            Kind(base_pair(step.mech, dict(step.parameters)), step.sampling, ball(step.rate), n, signs[step.sampling])
-            for step, n in counts.items()
-        )
+    def computed(self, key: tuple[object, ...], compute: Callable[[], Lattice | Inversion]) -> Lattice | Inversion:
+        """What was computed before under this key, or is computed now."""
+        if key not in self.results:
+            self.results[key] = None
+            self.results[key] = compute()
+        result = self.results[key]
+        if result is None:
+            raise Unprovable("this failed before")
+        return result
 
-    def inversion(self, i: int, x: arb, smoothing: float, upper: bool) -> arb:
-        ctx.prec = BITS + (300 if smoothing else 0)
-        if (i, smoothing) not in self.inversions:
-            self.inversions[i, smoothing] = Inversion(self.orders[i], x, smoothing)
-        return self.inversions[i, smoothing].bound(x, upper)
+    def inversion(self, order: int, upper: bool, x: arb) -> arb:
+        ctx.prec = INVERSION_BITS
+        kinds = [Kind.of(*step) for step in self.orders[order][upper]]
+        return self.computed((order, upper), lambda: Inversion(kinds, x)).bound(x, upper)
 
-    def lattice(self, i: int, upper: bool, delta: float, cells: int) -> Lattice:
-        if (i, upper, cells) not in self.lattices:
-            self.lattices[i, upper, cells] = Lattice(self.orders[i], upper, delta, cells)
-        return self.lattices[i, upper, cells]
+    def lattice(self, order: int, upper: bool, x: arb, delta: float, level: int) -> arb:
+        steps = self.orders[order][upper]
+        return self.computed(
+            (order, upper, level), lambda: Lattice(steps, spacing(steps, delta, level), upper, delta)
+        ).bound(x, upper)
 
     def proofs(self, claim: Claim, thorough: bool = True) -> list[Proof]:
         """Prove or refute both ends of a claim about this process, the upper one first."""
@@ -117,41 +153,47 @@ class Job:
             rows.append(Proof(name, upper, eps, delta, verdict, exact, method))
         return rows
 
+    def methods(self, x: arb, delta: float, thorough: bool) -> list[tuple[str, Method]]:
+        """The methods in the order in which they are tried: a bound for an order of the neighbours and a side."""
+
+        def lattice(level: int) -> Method:
+            return lambda order, side: self.lattice(order, side, x, delta, level)
+
+        levels = [("lattice", lattice(level)) for level in range(len(LEVELS) - (0 if thorough else 1))]
+        return [
+            ("closed form", lambda order, side: closed_form(self.orders[order][side], x)),
+            levels[0],
+            ("inversion", lambda order, side: self.inversion(order, side, x)),
+            *levels[1:],
+        ]
+
     def prove(self, eps: Fraction, delta: Fraction, upper: bool, thorough: bool = True) -> tuple[str, arb, str]:
         """Prove or refute delta(eps) <= delta (``upper``), or delta(eps) >= delta: verdict, bound and method.
 
         ``thorough`` adds the finest lattice, and attempts to refute.
         """
         ctx.prec = BITS
-        x, near = ball(eps), float(delta)
-        methods: list[tuple[str, Callable[[int, bool], arb]]] = [
-            ("closed form", lambda i, side: closed_form(self.orders[i], x)),
-            ("inversion", lambda i, side: self.inversion(i, x, 0.0, side)),
-            ("lattice", lambda i, side: self.lattice(i, side, near, 2 * 10**4).bound(x)),
-            ("smoothed inversion", lambda i, side: self.inversion(i, x, 3e-3, side)),
-            ("lattice", lambda i, side: self.lattice(i, side, near, 2 * 10**5).bound(x)),
-            ("lattice", lambda i, side: self.lattice(i, side, near, 10**6).bound(x)),
-        ]
-        largest: dict[bool, list[arb]] = {True: [arb.pos_inf()] * len(self.orders), False: [ZERO] * len(self.orders)}
-        for name, method in methods if thorough else methods[:-1]:
+        x, goal, count = ball(eps), ball(delta), len(self.orders)
+        largest = {True: [arb.pos_inf()] * count, False: [ZERO] * count}
+        for name, method in self.methods(x, float(delta), thorough):
             for side in (upper, not upper) if thorough else (upper,):
-                for i, known in enumerate(largest[side]):
-                    if upper and side and known <= ball(delta):
+                for order, known in enumerate(largest[side]):
+                    if upper and side and known <= goal:
                         continue
-                    value = self.attempt(method, i, side)
-                    largest[side][i] = known if value is None else known.min(value) if side else known.max(value)
+                    value = self.attempt(method, order, side)
+                    largest[side][order] = known if value is None else known.min(value) if side else known.max(value)
                     above, below = largest_of(largest[True]), largest_of(largest[False])
-                    verdict = self.verdict(above, below, ball(delta), upper)
+                    verdict = self.verdict(above, below, goal, upper)
                     if verdict != "not proved":
                         return verdict, above if side else below, name
         above, below = largest_of(largest[True]), largest_of(largest[False])
         return "not proved", above if upper else below, "every method"
 
-    def attempt(self, method: Callable[[int, bool], arb], i: int, side: bool) -> arb | None:
+    def attempt(self, method: Callable[[int, bool], arb], order: int, side: bool) -> arb | None:
         """A bound on the profile of one order by one method, or None."""
         ctx.prec = BITS
         try:
-            value = method(i, side)
+            value = method(order, side)
         except (Unprovable, OverflowError, ValueError, ZeroDivisionError):
             return None
         value = value.upper() if side else value.lower()
@@ -176,5 +218,4 @@ def exactly(value: arb) -> Fraction:
 
 def verify(claim: Claim, thorough: bool = True) -> list[Proof]:
     """Prove or refute the ends of a claim; section "Claims"."""
-    ctx.prec = BITS
-    return Job(claim.steps).proofs(claim, thorough)
+    return Job(claim).proofs(claim, thorough)

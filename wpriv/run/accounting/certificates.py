@@ -48,7 +48,8 @@ def of_guarantee(row: Guarantee, width: float) -> dict[str, Any]:
         "notion": row.notion,
         "asked": asked,
         "adjacency": str(row.process.adjacency),
-        "group": row.as_dict().get("group", 1),
+        "group": row.process.group,
+        "records": row.process.records,
         "process": row.process.describe(),
         "epsilon_lower": eps[0],
         "epsilon_upper": "inf" if math.isinf(eps[1]) else eps[1],
@@ -82,7 +83,7 @@ def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
     from wpriv.verify.prove import Job
 
     data = of_guarantee(row, WIDTHS[0])
-    job = Job(certificate.read(json.dumps(data)).steps)
+    job = Job(certificate.read(json.dumps(data)))
     for width in WIDTHS:
         data = of_guarantee(row, width)
         proofs = job.proofs(certificate.read(json.dumps(data)), thorough=False)
@@ -90,7 +91,7 @@ def _proven(row: Guarantee) -> tuple[dict[str, Any], str]:
             return data, "proved by " + " and ".join(dict.fromkeys(proof.method for proof in proofs))
     raise Unsupported(
         f"no certificate is written: the verifier does not prove even ends {WIDTHS[-1]:g} (relative) outside of the "
-        f"printed ones"
+        f"printed ones. {certificate.UNPROVED}"
     )
 
 
