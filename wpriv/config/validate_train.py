@@ -44,6 +44,10 @@ def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
     """Keys that must or must not stand together."""
     if (model.epochs is None) == (model.steps is None):
         yield part.diagnostic(("epochs",), "give either epochs or steps: how long to train", at_key=True)
+    if (model.seeds or 1) > 1 and any(axis.over == "run" for axis in model.sweep or []):
+        yield part.diagnostic(
+            ("sweep",), "with seeds the column run numbers the runs; call the axis otherwise", at_key=True
+        )
     for path, message in () if model.privacy is None else _privacy(model, model.privacy):
         yield part.diagnostic(path, message, at_key=True)
 

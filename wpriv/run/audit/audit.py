@@ -209,8 +209,11 @@ def _check(recipe: Recipe, method: str, canaries: int | None, runs: int | None) 
     Raises:
         UsageError: there is such an argument, or a sweep. Unsupported: there is such a task.
     """
-    if recipe.training is not None and recipe.training.sweep is not None:
-        raise UsageError(f"{recipe.name} is a sweep of several trainings, and an audit is of one: set its keys instead")
+    if recipe.training is not None and recipe.training.has_several:
+        raise UsageError(
+            f"{recipe.name} is several trainings (sweep or seeds), and an audit is of one: set its keys instead, and "
+            f"seeds to 1"
+        )
     if recipe.training is not None and recipe.training.tune is not None:
         raise UsageError(
             f"{recipe.name} trains a random number of runs and keeps the best (tune), and an audit is of one training. "

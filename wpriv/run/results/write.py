@@ -17,6 +17,7 @@ from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
+from wpriv.randomness.seeds import NOISE_VERSION
 from wpriv.run.results import file_names
 
 # keys of a recipe that do not change its numbers
@@ -142,12 +143,13 @@ def provenance() -> dict[str, Any]:
         "platform": platform.platform(),
         "device": "cpu",
         "seed": None,
-        "git_commit": _commit(),
+        "git_commit": commit(),
+        "noise_version": NOISE_VERSION,
         "command": sys.argv,
     }
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one."""
     source = Path(__file__).resolve().parents[2]
 
