@@ -38,8 +38,10 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
             if points:
                 x, y, spreads = zip(*points, strict=True)
                 axes.errorbar(x, y, marker=mark, markersize=4, label=label, **_draw.bars(spreads), **style)
-            for level in [value for eps, value, _ in measured if eps is None][:1]:
+            for level, spread in [(value, spread) for eps, value, spread in measured if eps is None][:1]:
                 axes.axhline(level, linewidth=1, label=f"{label}, without privacy (ε = ∞)", **style)
+                if spread:
+                    axes.axhspan(level - spread, level + spread, color=style["color"], alpha=0.12, linewidth=0)
     axes.set_xlabel(_draw.NAMES["epsilon"])
     axes.set_ylabel("share classified correctly")
     _draw.grid(axes)

@@ -40,7 +40,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     if any(row.get("epsilon") is not None for row in rows):
         right = axes.twinx()
         style = {"color": _draw.COLOURS[-2], "linestyle": (0, (5, 2))}
-        right.plot(epochs, [row.get("epsilon") for row in rows], label="ε so far (right)", **style)
+        label = "ε of one run so far (right)" if rows[0].get("seeds") else "ε so far (right)"
+        right.plot(epochs, [row.get("epsilon") for row in rows], label=label, **style)
         right.set_ylabel(_draw.NAMES["epsilon"])
         right.set_ylim(bottom=0)
         handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]

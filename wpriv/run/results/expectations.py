@@ -72,14 +72,16 @@ def verdicts(recipe: Recipe, rows: list[dict[str, Any]], *, first: bool = False)
     """
     results = []
     for check in recipe.checks:
-        matches = [row for row in rows if _matches(check, row)]
-        matches = matches[:1] if first else matches
-        if not matches and recipe.quick:
+        if recipe.quick and not any(_matches(check, row) for row in rows):
             continue
-        for column, expected in check.columns.items():
-            row = matches[0] if len(matches) == 1 else {}
-            results.append(_verdict(check, column, float(expected), row))
+        results += [verdict(check, name, float(number), rows, first=first) for name, number in check.columns.items()]
     return results
+
+
+def verdict(check: Check, column: str, expected: float, rows: list[dict[str, Any]], *, first: bool = False) -> Verdict:
+    """Return the verdict on one expected number; ``first`` as for ``verdicts``."""
+    matches = [row for row in rows if _matches(check, row)]
+    return _verdict(check, column, expected, matches[0] if len(matches) == 1 or (first and matches) else {})
 
 
 def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...]:

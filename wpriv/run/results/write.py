@@ -149,8 +149,12 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def commit() -> str | None:
-    """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one."""
+def commit(folder: str = ".") -> str | None:
+    """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one.
+
+    Args:
+        folder: within the tree, in which changes count.
+    """
     source = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
@@ -158,6 +162,6 @@ def commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", folder) else "")
     except (OSError, subprocess.SubprocessError):
         return None
