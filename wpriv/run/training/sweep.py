@@ -141,15 +141,17 @@ def run(
     grid = cells(recipe)
     selected = shard(part, grid)
     options: dict[str, Any] = {"device": device, "resume": True, "root": root}
+    trained: dict[str, Trained] = {}
     if jobs == 1:
-        _sequential(selected, out, options, say)
+        trained = _sequential(selected, out, options, say)
     else:
         _parallel(selected, out, jobs, backend, options, say if isinstance(say, progress.Meter) else None)
-    return _merge(recipe, grid, out, device)
+    return _merge(recipe, grid, out, device, trained)
 
 
-def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: Say | None) -> None:
-    """Train cells one after another in this process."""
+def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: Say | None) -> dict[str, Trained]:
+    """Train cells one after another in this process, and return the trainings by the names of their folders."""
+    trained = {}
     meter = say if isinstance(say, progress.Meter) else None
     with progress.signals() as stop:
         for done, cell in enumerate(selected):
@@ -162,9 +164,10 @@ def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: S
             if say is not None:
                 over = run_folder.inspect(out / cell.name, cell.recipe, resume=True).done
                 say(f"training {done + 1} of {len(selected)}: {cell.name}{' (done before)' if over else ''}", True)
-            train.run(cell.recipe, out / cell.name, say=say, stop=stop, **options)
+            trained[cell.name] = train.run(cell.recipe, out / cell.name, say=say, stop=stop, **options)
     if meter is not None:
         meter.cells(len(selected), len(selected))
+    return trained
 
 
 def _parallel(
@@ -192,10 +195,14 @@ def _train_cell(cell: Cell, out: Path, options: dict[str, Any]) -> None:
     train.run(cell.recipe, out / cell.name, **options)
 
 
-def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str) -> SweepResult:
-    """Write the merged tables, the figures, the statement and the provenance of all finished cells."""
+def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str, trained: dict[str, Trained]) -> SweepResult:
+    """Write the merged tables, the figures, the statement and the provenance of all finished cells.
+
+    Args:
+        trained: those that this process has loaded already.
+    """
     finished = [
-        Finished(cell.labels, _load(cell, out / cell.name))
+        Finished(cell.labels, trained.get(cell.name) or _load(cell, out / cell.name))
         for cell in grid
         if (out / cell.name / file_names.STATEMENT).is_file()
     ]
@@ -214,8 +221,8 @@ def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str) -> SweepRes
         "claims": [claim.model_dump() for claim in recipe.claims],
         "device": device,
     }
-    statement = sweep_statement.statement(recipe, finished, len(grid), provenance)
     together = sweep_statement.of_runs(finished)
+    statement = sweep_statement.statement(recipe, finished, len(grid), together, provenance)
     sweep_statement.write(out, statement, str(together))
     rows, runs = sweep_tables.tables(recipe, finished, statement)
     table = out / file_names.TABLE

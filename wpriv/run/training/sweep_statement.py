@@ -66,11 +66,14 @@ def of_runs(runs: Sequence[Finished]) -> Together:
     return all_trainings.together([*releases, *all_trainings.of_reports(reports)])
 
 
-def statement(recipe: Recipe, runs: Sequence[Finished], trainings: int, versions: dict[str, Any]) -> dict[str, Any]:
+def statement(
+    recipe: Recipe, runs: Sequence[Finished], trainings: int, together: Together, versions: dict[str, Any]
+) -> dict[str, Any]:
     """Return the statement of all finished trainings of a recipe as plain data.
 
     Args:
-        trainings: how many the recipe has. versions: of the program and the machine, as in provenance.json.
+        trainings: how many the recipe has. together: what the finished ones keep together.
+        versions: of the program and the machine, as in provenance.json.
     """
     without = [run for run in runs if run.trained.plan.private is None and "reports" not in run.trained.statement]
     warnings = [UNFINISHED.format(count=trainings - len(runs), trainings=trainings)] if len(runs) < trainings else []
@@ -86,7 +89,7 @@ def statement(recipe: Recipe, runs: Sequence[Finished], trainings: int, versions
         "finished": len(runs),
         "without_privacy": len(without),
         "means": MEANING,
-        "together": of_runs(runs).as_dict(),
+        "together": together.as_dict(),
         "runs": [_run(run) for run in runs],
         "covered": COVERED,
         "not_covered": NOT_COVERED,
@@ -94,7 +97,7 @@ def statement(recipe: Recipe, runs: Sequence[Finished], trainings: int, versions
         "versions": {key: versions.get(key) for key in ("wpriv", "python", "numpy", "git_commit")},
     }
     if repeated_runs.count(recipe) > 1:
-        data["settings"] = _settings(runs)
+        data["settings"] = _settings(runs, together)
     plain: dict[str, Any] = json.loads(json.dumps(data))
     return plain
 
@@ -150,15 +153,15 @@ def _run(run: Finished) -> dict[str, Any]:
     }
 
 
-def _settings(runs: Sequence[Finished]) -> list[dict[str, Any]]:
-    """The cost of the runs of each setting together."""
+def _settings(runs: Sequence[Finished], together: Together) -> list[dict[str, Any]]:
+    """The cost of the runs of each setting together; ``together`` is that of all runs."""
     groups: dict[tuple[Any, ...], list[Finished]] = {}
     for run in runs:
         groups.setdefault(repeated_runs.setting(run.labels), []).append(run)
     rows = []
     for labels, group in groups.items():
         ones = [row["epsilon"] for run in group if (row := _run(run))["epsilon"] is not None]
-        whole = of_runs(group)
+        whole = together if len(groups) == 1 else of_runs(group)
         rows.append(
             {
                 "labels": dict(labels),
