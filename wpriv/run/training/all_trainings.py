@@ -1,6 +1,6 @@
 """The guarantee of several trainings together, all on the same records: the sum of their releases, accounted for once.
 
-Proof in docs/theory/composition.md, "Several trainings on the same records".
+Proof in docs/theory/several-trainings.md.
 """
 
 from __future__ import annotations
