@@ -13,7 +13,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.numerics.safe_rounding import text
 from wpriv.run import recipe_duration
 from wpriv.run.results import privacy_statement
-from wpriv.run.results.means import DEVIATION, SEEDS
+from wpriv.run.results.means import DEVIATION, RUN, SEEDS
 from wpriv.run.training import all_trainings, repeated_runs, sweep
 from wpriv.run.training.all_trainings import Together
 from wpriv.run.training.sweep import PlannedCell, SweepResult
@@ -46,13 +46,29 @@ def print_plan(recipe: Recipe, planned: list[PlannedCell], out: Path, as_json: b
     if not rows:
         output.emit("this shard has no trainings")
         return
-    columns = [key for key in rows[0] if key != "seconds" or any(row[key] for row in rows)]
-    output.emit_table(columns, [[_cell(row, key) for key in columns] for row in rows])
+    lines = rows if repeated_runs.count(recipe) == 1 else _by_setting(rows)
+    columns = [key for key in lines[0] if key != "seconds" or any(row[key] for row in lines)]
+    output.emit_table(columns, [[_cell(row, key) for key in columns] for row in lines])
     if together.trainings:
         output.emit(str(together))
     output.emit(f"takes: {'not known' if duration is None else duration} (the trainings that are not done)")
     output.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
     output.warn(warnings)
+
+
+def _by_setting(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each setting, with the number of its runs and of those that are done."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    numbers = ("steps", "sigma", "epsilon", ALL_RUNS, "seconds", "done")
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in row if key not in (RUN, *numbers)), []).append(row)
+    lines = []
+    for group in groups.values():
+        labels = {key: value for key, value in group[0].items() if key not in (RUN, *numbers)}
+        kept = {key: group[0][key] for key in numbers if key in group[0]}
+        done = sum(row["done"] for row in group)
+        lines.append({**labels, "runs": len(group), **kept, "done": f"{done} of {len(group)}"})
+    return lines
 
 
 def _together(planned: Sequence[PlannedCell]) -> Together:
