@@ -124,7 +124,9 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
     """Print rows of results; a mean with its deviation is one cell, as 0.912 ± 0.004."""
     if not rows:
         return
-    names = dict.fromkeys(name for row in rows for name in row)
+    repeated = any(name in row for row in rows for name in (SEEDS, RUN))
+    # a sweep whose first training has no privacy shows what was measured; the file has all columns
+    names = dict.fromkeys(name for row in (rows if repeated else rows[:1]) for name in row)
     columns = [name for name in names if name not in (*NO_RESULTS, "delta") and not name.endswith(DEVIATION)]
     if all(row.get(SEEDS) == 1 for row in rows):
         columns = [name for name in columns if name != SEEDS]
