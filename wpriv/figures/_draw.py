@@ -290,6 +290,7 @@ def band(axes: Any, xs: Sequence[float], rows: list[Row], column: str, colour: s
         axes.fill_between(xs, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
-def bars(spreads: Sequence[float]) -> dict[str, Any]:
-    """Return the arguments of ``errorbar`` for standard deviations of repeated trainings; none where all are 0."""
-    return {"yerr": list(spreads), "capsize": 2, "elinewidth": 1} if any(spreads) else {}
+def bars(axes: Any, xs: Sequence[float], ys: Sequence[float], spreads: Sequence[float], colour: str) -> None:
+    """Draw bars of one standard deviation at means over repeated trainings; nothing where all deviations are 0."""
+    if any(spreads):
+        axes.errorbar(xs, ys, yerr=list(spreads), fmt="none", ecolor=colour, capsize=2, elinewidth=1)

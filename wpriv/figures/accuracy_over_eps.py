@@ -37,7 +37,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
             label = ", ".join(part for part in (method, words) if part)
             if points:
                 x, y, spreads = zip(*points, strict=True)
-                axes.errorbar(x, y, marker=mark, markersize=4, label=label, **_draw.bars(spreads), **style)
+                axes.plot(x, y, marker=mark, markersize=4, label=label, **style)
+                _draw.bars(axes, x, y, spreads, style["color"])
             for level, spread in [(value, spread) for eps, value, spread in measured if eps is None][:1]:
                 axes.axhline(level, linewidth=1, label=f"{label}, without privacy (ε = ∞)", **style)
                 if spread:

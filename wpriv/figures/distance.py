@@ -38,7 +38,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         )
         colour = _draw.COLOURS[index % len(_draw.COLOURS)]
         places, values, spreads = zip(*points, strict=True)
-        axes.errorbar(places, values, color=colour, marker="o", markersize=4, label=label, **_draw.bars(spreads))
+        axes.plot(places, values, color=colour, marker="o", markersize=4, label=label)
+        _draw.bars(axes, places, values, spreads, colour)
     axes.set_xlabel(X[x])
     axes.set_ylabel("W₂ to test records")
     _draw.grid(axes)
