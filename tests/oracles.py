@@ -73,6 +73,14 @@ def gauss(mu: float) -> LogMoment:
     return lambda s: s * (s + 1) * mu * mu / 2
 
 
+def gauss_delta(eps: float, mu: float) -> float:
+    """delta of one Gaussian release of mean mu over sigma, in mpmath (Balle and Wang 2018, Theorem 5)."""
+    with mpmath.workdps(50):
+        eps, mu = mpmath.mpf(eps), mpmath.mpf(mu)
+        upper, lower = mu / 2 - eps / mu, -mu / 2 - eps / mu
+        return float(mpmath.ncdf(upper) - mpmath.exp(eps) * mpmath.ncdf(lower))
+
+
 def laplace(t: float) -> LogMoment:
     """ln M of a Laplace step, t = sensitivity/scale: atoms 1/2 at t, e^{-t}/2 at -t; density e^{(y-t)/2}/4 between."""
 

@@ -94,7 +94,7 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
                 NAMES.get(verdict.column, verdict.column),
                 verdict.kind,
                 f"{verdict.expected:.6g}",
-                "none" if verdict.ours is None else f"{verdict.ours:.6g}",
+                _ours(verdict),
                 "" if verdict.difference is None else f"{verdict.difference:+.1e}",
                 f"{verdict.within:g}" + (" absolute" if verdict.absolute else ""),
                 verdict.word,
@@ -105,6 +105,15 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         output.emit_table(
             ["expected at", "column", "kind", "expected", "ours", "difference", "within", "", "source"], body
         )
+
+
+def _ours(verdict: Verdict) -> str:
+    """Our number; of repeated runs the mean, the deviation of one run and the number of runs."""
+    if verdict.ours is None:
+        return "none"
+    if verdict.seeds == 1 or verdict.deviation is None:
+        return f"{verdict.ours:.6g}"
+    return f"{verdict.ours:.6g} ± {verdict.deviation:.2g} ({verdict.seeds} seeds)"
 
 
 def print_claims(recipe: Recipe) -> None:

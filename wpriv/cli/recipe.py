@@ -22,6 +22,23 @@ Target = Annotated[
     Path,
     typer.Argument(metavar="TO", help="The new file, ending in .yaml, or a folder; created where it is missing."),
 ]
+Refreshed = Annotated[
+    str,
+    typer.Argument(metavar="RECIPE|all", help="A path, the name of a shipped recipe, or all that have own numbers."),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Folder of the results, by commit (default refresh).")
+]
+AtMost = Annotated[
+    str | None,
+    typer.Option("--at-most", metavar="TIME", help="Run no recipe beyond this time: 30min, 2h; 0 only lists them."),
+]
+Jobs = Annotated[
+    int, typer.Option("--jobs", metavar="N", min=1, help="Number of trainings of a recipe that run at the same time.")
+]
+Root = Annotated[
+    Path | None, typer.Option("--data-root", metavar="DIR", help="Folder of the data sets (before $WPRIV_DATA).")
+]
 Beginning = Annotated[
     str | None,
     typer.Argument(metavar="PAPER", help="Only recipes whose names begin like this: plc, plc/fig7."),
@@ -30,9 +47,11 @@ Beginning = Annotated[
 
 @app.callback(invoke_without_command=True)
 def top(ctx: typer.Context) -> None:
-    """List, check, show and copy recipes, or print their schema."""
+    """List, check, show, copy and refresh recipes, or print their schema."""
     if ctx.invoked_subcommand is None:
-        raise UsageError("no recipe command given. Known: ls, check, show, schema, cp. Try wpriv recipe --help")
+        raise UsageError(
+            "no recipe command given. Known: ls, check, show, schema, cp, refresh. Try wpriv recipe --help"
+        )
 
 
 @app.command(cls=Command)
@@ -95,3 +114,17 @@ def cp(recipe: Name, to: Target = Path()) -> None:
 
     for path in recipe_files.copy(recipe, to):
         output.emit(str(path))
+
+
+@app.command(cls=Command)
+def refresh(recipe: Refreshed, out: Out = None, at_most: AtMost = None, jobs: Jobs = 1, data_root: Root = None) -> None:
+    """Run recipes, and write their own numbers anew, with the commit that gave them, into their files.
+
+    Own numbers are expected numbers that come from an earlier run (kind: own). Numbers that are published or computed
+    apart, comments and layout stay as they are. Exit code 1: a run has no answer for some number, which stays too.
+
+    wpriv recipe refresh ldp/fig7
+    """
+    from wpriv.cli import refresh_output
+
+    refresh_output.refresh(recipe, out or Path("refresh"), at_most, jobs, data_root)

@@ -56,10 +56,10 @@ def command(
     from wpriv.cli import output
     from wpriv.run.reproduction import collect, items, page, reproduce
 
-    papers, limit = items.select(what), _seconds(at_most)
+    papers, limit = items.select(what), seconds_of(at_most)
     folder = out or Path("reproduction-quick" if quick else "reproduction")
     plans = reproduce.planned(papers, folder, quick=quick)
-    reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=_say)
+    reproduce.run(plans, folder, at_most=limit, jobs=jobs, root=data_root, say=say)
     # the pages show all papers, with what earlier calls have left in the folder
     every = items.select("all")
     results = collect.collect(every, folder, quick=quick)
@@ -90,7 +90,7 @@ def _counts(result: ItemResult) -> list[str]:
     ]
 
 
-def _seconds(text: str | None) -> float:
+def seconds_of(text: str | None) -> float:
     """The seconds of a time such as 90s, 30min or 2h; infinity for None.
 
     Raises:
@@ -104,5 +104,5 @@ def _seconds(text: str | None) -> float:
     return float(match[1]) * SECONDS[match[2] or "s"]
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     print(f"wpriv: {line}", file=sys.stderr, flush=True)

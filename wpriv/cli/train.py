@@ -46,7 +46,8 @@ Jobs = Annotated[
         "--jobs",
         metavar="N",
         min=1,
-        help="Number of trainings of a sweep that run at the same time (default 1; on a cluster no limit).",
+        help="Number of trainings of a sweep, or of repeated runs (seeds), that run at the same time (default 1; on a "
+        "cluster no limit).",
     ),
 ]
 Shard = Annotated[
@@ -127,8 +128,11 @@ def command(
     divided = {"shard_weights": True} if shard_weights else {}
     loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []) | divided)
     logs = metric_logs.logs_of(log, log_private_losses)
-    if logs.names and (dry_run or loaded.training is None or loaded.training.sweep is not None):
-        raise UsageError("--log is for one training that runs; leave it out of a sweep and of --dry-run")
+    several = loaded.training is not None and loaded.training.has_several
+    if logs.names and (dry_run or several):
+        raise UsageError(
+            "--log is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of --dry-run"
+        )
     folder = out or train.default_out(loaded)
     tuned = loaded.training is not None and loaded.training.tune is not None
     if certificate is not None and tuned:
@@ -136,19 +140,23 @@ def command(
             "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of "
             "runs (tune), for which the verifier has no proof. Leave it out"
         )
-    if certificate is not None and (dry_run or loaded.training is None or loaded.training.sweep is not None):
-        raise UsageError("--certificate is for one training that runs; leave it out of a sweep and of --dry-run")
-    if loaded.training is not None and loaded.training.sweep is not None:
+    if certificate is not None and (dry_run or several):
+        raise UsageError(
+            "--certificate is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of "
+            "--dry-run"
+        )
+    if several:
         if fork or fresh:
             raise UsageError(
-                f"--{'fork' if fork else 'fresh'} is for one training, and a sweep continues all of its trainings. "
+                f"--{'fork' if fork else 'fresh'} is for one training, and a sweep or repeated runs (seeds) continue "
+                f"all of their trainings. "
                 f"Name another folder with --out to begin all of them again"
             )
         options = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
         _sweep(loaded, folder, data_root, dry_run, as_json, options)
     elif shard is not None or (jobs or 1) > 1 or backend == "submitit":
         raise UsageError(
-            "--jobs, --shard and --backend submitit need a recipe with the key 'sweep'; this recipe has none"
+            "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this recipe has neither"
             + (", and the runs of a tuned training are made one after another" if tuned else "")
             + ". Leave them out"
         )
@@ -178,17 +186,17 @@ def command(
 def _sweep(
     recipe: LoadedRecipe, out: Path, root: Path | None, dry_run: bool, as_json: bool, options: dict[str, Any]
 ) -> None:
-    from wpriv.cli import terminal, training_output
+    from wpriv.cli import sweep_output, terminal
     from wpriv.run.training import sweep
 
     if dry_run:
         planned = sweep.planned(recipe, out, part=options["part"], root=root)
         tasks = sweep.tasks_in_words(recipe, options["backend"], options["device"])
-        training_output.print_sweep_plan(recipe, planned, out, as_json, tasks)
+        sweep_output.print_plan(recipe, planned, out, as_json, tasks)
         return
     with terminal.training() as say:
         result = sweep.run(recipe, out, **options, root=root, say=say)
-    training_output.print_sweep(result, as_json)
+    sweep_output.print_results(result, as_json)
 
 
 def _tuning_plan(recipe: LoadedRecipe, out: Path, root: Path | None, as_json: bool, resume: bool) -> None:

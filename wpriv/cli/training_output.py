@@ -1,21 +1,18 @@
-"""Print the plan and the results of a training or of a sweep of trainings."""
+"""Print the plan and the results of a training."""
 
 from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from wpriv.cli import comparison_output, guarantee_output, output
-from wpriv.config.recipe import Recipe
 from wpriv.numerics.safe_rounding import text
 from wpriv.run import recipe_duration
-from wpriv.run.results import expectations, file_names
-from wpriv.run.training import sweep, training_statement
+from wpriv.run.results import file_names
+from wpriv.run.training import training_statement
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.run_folder import RunFolder
-from wpriv.run.training.sweep import PlannedCell, SweepResult
 from wpriv.run.training.trained import Trained
 
 MAX_EPOCHS = 12  # lines of the table of eps after each epoch
@@ -28,7 +25,7 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
     epochs = comparison_output.thin(list(enumerate(plan.epoch_ends, start=1)), MAX_EPOCHS)
     rows: list[dict[str, Any]] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
     duration = recipe_duration.of_plan(plan)
-    estimate = _cost_estimate(plan)
+    estimate = cost_estimate(plan)
     warnings = training_statement.warnings_of_plan(plan)
     if as_json:
         private = plan.private
@@ -74,34 +71,6 @@ def print_plan(plan: Plan, folder: RunFolder, as_json: bool) -> None:
         output.say("warning", line)
 
 
-def print_sweep_plan(
-    recipe: Recipe, planned: list[PlannedCell], out: Path, as_json: bool, tasks: str | None = None
-) -> None:
-    """Print what the trainings of a sweep would do, one line each, and what ``tasks`` of a cluster ask for."""
-    open_plans = [cell.plan for cell in planned if not cell.done]
-    duration = recipe_duration.of_sweep(recipe, open_plans, len(sweep.cells(recipe)))
-    rows = []
-    for cell in planned:
-        plan = cell.plan
-        numbers = {"steps": plan.steps, "sigma": plan.multiplier if plan.private else None, "epsilon": plan.eps()}
-        seconds = (_cost_estimate(plan) or {}).get("seconds_of_one_core")
-        rows.append({**cell.cell.labels, **numbers, "seconds": seconds, "done": cell.done})
-    if as_json:
-        time = None if duration is None else duration.as_dict()
-        output.emit_json({"schema": "wpriv.plans/1", "rows": rows, "time": time, "folder": str(out), "tasks": tasks})
-        return
-    output.emit_bold(f"{recipe.name}: {len(rows)} trainings, {sum(row['done'] for row in rows)} of them done")
-    if not rows:
-        output.emit("this shard has no trainings")
-        return
-    columns = [key for key in rows[0] if key != "seconds" or any(row[key] for row in rows)]
-    output.emit_table(columns, [[output.cell(row[key]) for key in columns] for row in rows])
-    output.emit(f"takes: {'not known' if duration is None else duration} (the trainings that are not done)")
-    if tasks is not None:
-        output.emit(f"submits: {len(open_plans)} tasks to {tasks}")
-    output.emit(f"writes: {out}{os.sep} table.csv and a folder for each training")
-
-
 def print_training(trained: Trained, as_json: bool) -> None:
     """Print the results of a training beside the expected ones."""
     recipe, last = trained.plan.recipe, trained.metrics[-1]
@@ -137,34 +106,6 @@ def print_training(trained: Trained, as_json: bool) -> None:
     output.say("note", f"the weights of {trained.plan.train.model.name}: {load}, a state_dict{average}")
 
 
-def print_sweep(result: SweepResult, as_json: bool) -> None:
-    """Print the table of the finished trainings of a sweep.
-
-    Raises:
-        CheckFailed: all are finished and an expected number was missed.
-    """
-    verdicts = result.verdicts
-    if as_json:
-        output.emit_json(
-            {
-                "schema": "wpriv.sweep/1",
-                "rows": result.rows,
-                "cells": result.cells,
-                "claims": [claim.model_dump() for claim in result.recipe.claims],
-                "expect": [verdict.as_dict() for verdict in verdicts],
-            }
-        )
-    else:
-        output.emit_bold(f"{result.recipe.name}: {len(result.rows)} of {result.cells} trainings are done")
-        if result.rows:
-            columns = [name for name in result.rows[0] if name not in (*NO_RESULTS, "delta")]
-            output.emit_table(columns, [[output.cell(row.get(name)) for name in columns] for row in result.rows])
-        comparison_output.print_verdicts(verdicts)
-        comparison_output.print_claims(result.recipe)
-        output.say("wrote", str(result.table))
-    expectations.require(verdicts)
-
-
 def _print_privacy(plan: Plan, rows: list[dict[str, Any]]) -> None:
     """Print eps after each epoch and the noise."""
     private = plan.private
@@ -185,7 +126,8 @@ def _print_privacy(plan: Plan, rows: list[dict[str, Any]]) -> None:
     output.emit_table(["epoch", "step", "eps"], body)
 
 
-def _cost_estimate(plan: Plan) -> dict[str, Any] | None:
+def cost_estimate(plan: Plan) -> dict[str, Any] | None:
+    """Return the estimate of time and memory, rounded to what is known; None where the task has none."""
     cost = plan.cost
     if cost is None:
         return None

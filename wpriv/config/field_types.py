@@ -169,7 +169,12 @@ class Expect(StrictModel):
         description="published: printed in the source; reference: computed apart, such as a closed form or another "
         "program; own: an earlier run of this recipe",
     )
-    commit: Word | None = Field(None, description="of an own number: the version of wpriv that gave it")
+    commit: Word | None = Field(
+        None, description="of an own number: the commit of wpriv that gave it, written by `wpriv recipe refresh`"
+    )
+    noise_version: Count | None = Field(
+        None, description="of an own number: the version of the rule that makes noise of a seed, which it depends on"
+    )
     source: Word = Field(description="where the number is printed, or how it was computed")
 
 

@@ -37,8 +37,8 @@ def resolve(document: Document, *, quick: bool = False, folder: Path | None = No
     if quick:
         written = document.data.get("quick")
         overrides = written if isinstance(written, Mapping) else {}
-        # expected numbers, claims and the time are about the full run
-        dropped = {"expect", "claims", "time", *(key for key in REPLACED if key in overrides)}
+        # expected numbers, claims and the time are about the full run, and so is the number of runs
+        dropped = {"expect", "claims", "time", "seeds", *(key for key in REPLACED if key in overrides)}
         data = merged({key: value for key, value in data.items() if key not in dropped}, overrides)
     data |= {key: _located(data[key], folder) for key in OWN_CODE if _names_code(data.get(key))}
     if isinstance(data.get("data"), dict) and folder is not None:
@@ -94,6 +94,8 @@ def written_out(model: Train) -> dict[str, Any]:
     """Return the plain data of a valid recipe with its defaults, in the order in which recipes are written."""
     plain = model.model_dump(exclude_none=True, exclude={"privacy", "quick"})
     plain = {key: value for key, value in plain.items() if value != []}
+    if plain.get("seeds") == 1:
+        del plain["seeds"]  # one run is what every recipe without the key is
     plain["privacy"] = "none" if model.privacy is None else model.privacy.model_dump(exclude_none=True)
     if model.privacy is not None and model.privacy.clip != "batch-mean":
         for key in BATCH_MEAN:

@@ -282,6 +282,12 @@ class Train(StrictModel):
         description="makes a run repeatable, and its noise known to whoever knows the seed; left out, randomness comes "
         "from the operating system, as a release needs",
     )
+    seeds: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None,
+        description="train so many times, each run with randomness of its own and in a folder of its own; tables have "
+        "means and standard deviations, and the statement the cost of all runs together. A quick run takes its own "
+        "number, or 1. With seed, the seeds of the runs are derived from it",
+    )
     physical: Count | None = Field(
         None, description="records that go through the model at once; found from memory where left out"
     )
@@ -318,3 +324,8 @@ class Train(StrictModel):
     quick: dict[str, Any] | None = Field(
         None, description="keys that differ in a quick run; mappings are merged, a sweep is replaced"
     )
+
+    @property
+    def has_several(self) -> bool:
+        """Tell whether the recipe is of several trainings, of which each has a folder of its own."""
+        return self.sweep is not None or (self.seeds or 1) > 1

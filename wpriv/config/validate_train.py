@@ -44,12 +44,16 @@ def _combinations(part: Document, model: Train) -> Iterator[Diagnostic]:
     """Keys that must or must not stand together."""
     if (model.epochs is None) == (model.steps is None):
         yield part.diagnostic(("epochs",), "give either epochs or steps: how long to train", at_key=True)
-    if model.cluster is not None and model.sweep is None:
-        message = "'cluster' says where the trainings of a sweep run, and this recipe has no sweep. Leave it out"
+    if model.cluster is not None and not model.has_several:
+        message = "'cluster' says where the trainings of a sweep, or repeated runs, take place. Leave it out"
         yield part.diagnostic(("cluster",), message, at_key=True)
     if model.shard_weights and (path := _whole_weights(model)) is not None:
         message = "shard_weights clips by the rules of layers (ghost), and this key needs each weight as a whole"
         yield part.diagnostic(path, f"{message}. Leave one of them out", at_key=True)
+    if (model.seeds or 1) > 1 and any(axis.over == "run" for axis in model.sweep or []):
+        yield part.diagnostic(
+            ("sweep",), "with seeds the column run numbers the runs; call the axis otherwise", at_key=True
+        )
     for path, message in () if model.privacy is None else _privacy(model, model.privacy):
         yield part.diagnostic(path, message, at_key=True)
 

@@ -7,7 +7,21 @@ from collections.abc import Iterator
 from wpriv.config.train_schema import Train
 
 # keys that describe records, neighbours, randomness or the question, and not a candidate; also those of ``privacy``
-FIXED = ("task", "data", "seed", "accountants", "tune", "sweep", "kind", "source", "expect", "claims", "time", "quick")
+FIXED = (
+    "task",
+    "data",
+    "seed",
+    "seeds",
+    "accountants",
+    "tune",
+    "sweep",
+    "kind",
+    "source",
+    "expect",
+    "claims",
+    "time",
+    "quick",
+)
 FIXED_PRIVACY = ("eps", "delta", "accountant", "adjacency", "group")
 
 
@@ -17,6 +31,8 @@ def faults(model: Train) -> Iterator[str]:
     assert tune is not None
     if model.sweep is not None:
         yield "tune keeps only the best of its trainings, and a sweep all of them; give one of tune and sweep"
+    if (model.seeds or 1) > 1:
+        yield "tune draws its number of runs at random, and keeps the best alone; leave out seeds"
     if private is None:
         yield "tune bounds the privacy of the best run, and privacy: none has no privacy; use sweep, or give privacy"
         return

@@ -276,3 +276,21 @@ def _wide(values: list[Any]) -> bool:
     """Tell whether the positive values span a factor of 30 or more: the axis is then logarithmic and omits zeros."""
     positive = [v for v in map(finite, values) if v is not None and v > 0]
     return len(positive) > 1 and max(positive) >= 30 * min(positive)
+
+
+def band(axes: Any, xs: Sequence[float], rows: list[Row], column: str, colour: str) -> None:
+    """Draw a band of one standard deviation around the means of repeated trainings; nothing for a single training.
+
+    Args:
+        xs: of the rows. rows: with a mean in each.
+    """
+    if any(row.get(f"{column}_sd") is not None for row in rows):
+        spreads = [float(row.get(f"{column}_sd") or 0.0) for row in rows]
+        low, high = ([row[column] + sign * s for row, s in zip(rows, spreads, strict=True)] for sign in (-1, 1))
+        axes.fill_between(xs, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def bars(axes: Any, xs: Sequence[float], ys: Sequence[float], spreads: Sequence[float], colour: str) -> None:
+    """Draw bars of one standard deviation at means over repeated trainings; nothing where all deviations are 0."""
+    if any(spreads):
+        axes.errorbar(xs, ys, yerr=list(spreads), fmt="none", ecolor=colour, capsize=2, elinewidth=1)

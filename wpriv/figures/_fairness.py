@@ -17,8 +17,8 @@ _PREFIXES = {ALPHA: "α = ", EPS: "ε = ", FORMULA: ""}
 def draw(rows: list[dict[str, Any]], axes: Any, measures: Mapping[str, str]) -> None:
     """Draw each measure (column -> label) over alpha, or over eps if alpha is constant.
 
-    Each combination of eps and formula has a colour. The seeds give one line, their mean, with a band from the
-    minimum to the maximum.
+    Each combination of eps and formula has a colour. The seeds of a sweep give one line, their mean, with a band from
+    the minimum to the maximum; repeated runs (``seeds``) have a band of one standard deviation.
 
     Raises:
         KeyError: no column of alpha or eps, or none of the measures.
@@ -48,7 +48,8 @@ def draw(rows: list[dict[str, Any]], axes: Any, measures: Mapping[str, str]) -> 
                 markersize=4,
                 label=", ".join([label, *suffix]),
             )
-            axes.fill_between(places, [*map(min, values)], [*map(max, values)], color=colour, alpha=0.12, linewidth=0)
+            ends = [_ends(case_rows, x, tick, column, group) for tick, group in zip(ticks, values, strict=True)]
+            axes.fill_between(places, *zip(*ends, strict=True), color=colour, alpha=0.12, linewidth=0)
     if x == EPS:
         axes.set_xticks(range(len(ticks)), [_text(tick) for tick in ticks])
     axes.set_xlabel(_draw.NAMES["alpha"] if x == ALPHA else _draw.NAMES["epsilon"])
@@ -62,6 +63,14 @@ def _finite_values(rows: list[dict[str, Any]], x: str, tick: Any, column: str) -
     """Return the finite values of a column at one tick, or a single NaN if there are none."""
     values = [value for row in rows if row.get(x) == tick and (value := _draw.finite(row.get(column))) is not None]
     return values or [math.nan]
+
+
+def _ends(rows: list[dict[str, Any]], x: str, tick: Any, column: str, values: list[float]) -> tuple[float, float]:
+    """The ends of the band at one tick: mean and one deviation of repeated runs, else the least and largest value."""
+    spreads = [float(row[f"{column}_sd"]) for row in rows if row.get(x) == tick and row.get(f"{column}_sd") is not None]
+    if len(values) == 1 and spreads:
+        return values[0] - spreads[0], values[0] + spreads[0]
+    return min(values), max(values)
 
 
 def _text(value: Any) -> str:

@@ -27,14 +27,22 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         method_rows = [row for row in rows if str(row.get("method", "")) == method]
         mark = _draw.MARKS[1 + index % (len(_draw.MARKS) - 1)]
         for column, (words, dashes) in ACCURACIES.items():
-            measured = [(_eps(row), float(row[column])) for row in method_rows if row.get(column) is not None]
-            points = sorted((eps, value) for eps, value in measured if eps is not None)
+            measured = [
+                (_eps(row), float(row[column]), float(row.get(f"{column}_sd") or 0.0))
+                for row in method_rows
+                if row.get(column) is not None
+            ]
+            points = sorted((eps, value, spread) for eps, value, spread in measured if eps is not None)
             style: dict[str, Any] = {"color": _draw.COLOURS[index % len(_draw.COLOURS)], "linestyle": dashes}
             label = ", ".join(part for part in (method, words) if part)
             if points:
-                axes.plot(*zip(*points, strict=True), marker=mark, markersize=4, label=label, **style)
-            for level in [value for eps, value in measured if eps is None][:1]:
+                x, y, spreads = zip(*points, strict=True)
+                axes.plot(x, y, marker=mark, markersize=4, label=label, **style)
+                _draw.bars(axes, x, y, spreads, style["color"])
+            for level, spread in [(value, spread) for eps, value, spread in measured if eps is None][:1]:
                 axes.axhline(level, linewidth=1, label=f"{label}, without privacy (ε = ∞)", **style)
+                if spread:
+                    axes.axhspan(level - spread, level + spread, color=style["color"], alpha=0.12, linewidth=0)
     axes.set_xlabel(_draw.NAMES["epsilon"])
     axes.set_ylabel("share classified correctly")
     _draw.grid(axes)

@@ -31,9 +31,15 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     for row in rows:
         groups.setdefault(", ".join(str(row[key]) for key in grouped_by), []).append(row)
     for index, (label, group) in enumerate(groups.items()):
-        points = sorted((float(row[x]), float(row["w2"])) for row in group if row.get("w2") is not None)
+        points = sorted(
+            (float(row[x]), float(row["w2"]), float(row.get("w2_sd") or 0.0))
+            for row in group
+            if row.get("w2") is not None
+        )
         colour = _draw.COLOURS[index % len(_draw.COLOURS)]
-        axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=label)
+        places, values, spreads = zip(*points, strict=True)
+        axes.plot(places, values, color=colour, marker="o", markersize=4, label=label)
+        _draw.bars(axes, places, values, spreads, colour)
     axes.set_xlabel(X[x])
     axes.set_ylabel("W₂ to test records")
     _draw.grid(axes)

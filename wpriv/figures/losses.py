@@ -15,11 +15,13 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     """
     cases = list(dict.fromkeys(row.get("case") for row in rows))
     for index, case in enumerate(cases):
-        points = [(row["step"], row["loss"]) for row in rows if row.get("case") == case and row["loss"] is not None]
-        style = {"color": _draw.COLOURS[index % len(_draw.COLOURS)], "linewidth": 1.2}
+        case_rows = [row for row in rows if row.get("case") == case and row["loss"] is not None]
+        points = [(row["step"], row["loss"]) for row in case_rows]
+        style: dict[str, Any] = {"color": _draw.COLOURS[index % len(_draw.COLOURS)], "linewidth": 1.2}
         style |= {"marker": "o"} if len(points) == 1 else {}  # a line through one point is invisible
         label = "" if case is None else str(case)
         axes.plot([step for step, _ in points], [loss for _, loss in points], label=label, **style)
+        _draw.band(axes, [step for step, _ in points], case_rows, "loss", style["color"])
     axes.set_xlabel("step")
     axes.set_ylabel("loss on training records (no noise: do not publish)")
     _draw.grid(axes)

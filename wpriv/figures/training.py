@@ -7,12 +7,12 @@ from typing import Any
 from wpriv.figures import _draw
 
 # not drawn: positions, and what is computed from training records without noise
-OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm"}
+OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm", "seeds", "run"}
 
 
 def measured(row: dict[str, Any]) -> list[str]:
     """Return the columns of what was measured on test or generated records."""
-    return [key for key in row if key not in OTHER and isinstance(row[key], (int, float))]
+    return [key for key in row if key not in OTHER and not key.endswith("_sd") and isinstance(row[key], (int, float))]
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
@@ -31,14 +31,17 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         colour = _draw.COLOURS[index % len(_draw.COLOURS)]
         # a quantity may be missing at an epoch
         axes.plot(epochs, [row.get(name) for row in rows], dashes, color=colour, label=name, **mark)
-    axes.set_xlabel("epoch")
+        present = [row for row in rows if row.get(name) is not None]
+        _draw.band(axes, [row["epoch"] for row in present], present, name, colour)
+    axes.set_xlabel(f"epoch (means of {rows[0]['seeds']} runs ± one deviation)" if rows[0].get("seeds") else "epoch")
     axes.set_ylabel(names[0] if len(names) == 1 else "measured without noise")
     _draw.grid(axes)
     axes.xaxis.get_major_locator().set_params(integer=True)
     if any(row.get("epsilon") is not None for row in rows):
         right = axes.twinx()
         style = {"color": _draw.COLOURS[-2], "linestyle": (0, (5, 2))}
-        right.plot(epochs, [row.get("epsilon") for row in rows], label="ε so far (right)", **style)
+        label = "ε of one run so far (right)" if rows[0].get("seeds") else "ε so far (right)"
+        right.plot(epochs, [row.get("epsilon") for row in rows], label=label, **style)
         right.set_ylabel(_draw.NAMES["epsilon"])
         right.set_ylim(bottom=0)
         handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]

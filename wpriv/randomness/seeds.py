@@ -14,6 +14,9 @@ import numpy as np
 
 from wpriv.randomness.keystream import KEY_BYTES, new_key
 
+# raised whenever the same seed begins to give other records, noise or initial weights than before
+NOISE_VERSION = 1
+
 
 @dataclass(frozen=True)
 class Seeds:

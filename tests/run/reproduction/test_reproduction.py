@@ -182,3 +182,23 @@ def test_the_report_holds_each_number_with_its_kind_and_verdict(tmp_path):
     assert {row["kind"] for row in item["rows"]} == {"reference", "own"}
     assert {row["verdict"] for row in item["rows"]} == {"ok"}
     assert item["recipes"][0]["claims"][0]["because"]
+
+
+def test_a_page_shows_the_mean_its_deviation_and_its_seeds_and_the_commit_of_an_own_number():
+    row = {"panel": "", "where": {"eps": 1}, "column": "accuracy", "kind": "own", "expected": 0.5, "ours": 0.52}
+    row |= {"difference": 0.02, "within": 0.1, "absolute": True, "ok": True, "held": True, "source": "this program"}
+    several = row | {"commit": "0123456789ab", "noise_version": 1, "seeds": 5, "deviation": 0.0123}
+    kept = collect._numbers(several)
+    assert {key: kept[key] for key in ("commit", "noise_version", "seeds", "deviation")} == {
+        key: several[key] for key in ("commit", "noise_version", "seeds", "deviation")
+    }
+    assert "own, commit 0123456789ab" in page._expected(several)
+    assert "0.52 ± 0.012 (5 seeds)" in page._expected(several)
+    assert "0.52" in page._expected(row)  # a single run
+
+
+def test_a_page_says_what_several_trainings_cost_together():
+    whole = {"trainings": 5, "epsilon": 2.00001, "delta": 1e-5, "claim": "certified", "problem": None}
+    assert "All 5 private trainings together: eps = 2.00001 at delta = 1e-05, certified" in page._together(whole)
+    assert "no figure, since they differ" in page._together({"trainings": 2, "problem": "they differ"})
+    assert page._together({}) == ""

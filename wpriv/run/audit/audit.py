@@ -20,7 +20,7 @@ from wpriv.run.audit import audited_training, coin_tests
 from wpriv.run.audit.audited_training import Outcome
 from wpriv.run.audit.coin_tests import CONFIDENCE, Test
 from wpriv.run.results import file_names, plot, write
-from wpriv.run.training import load_data, plan
+from wpriv.run.training import load_data, plan, recipe_grid
 from wpriv.run.training import train as training
 
 SCHEMA = "wpriv.audit/1"
@@ -173,6 +173,8 @@ def run(
         counting: called with the steps done and the steps of all trainings.
     """
     _check(recipe, method, canaries, runs)
+    if recipe.training is not None and recipe.training.has_several:
+        recipe = recipe_grid.changed(recipe, {"seeds": 1})  # an audit trains as often as its method needs
     runs = runs or RUNS[method]
     if out is not None:
         _refuse_other_files(out)

@@ -37,7 +37,9 @@ class RecipeResult:
         expect: its expected numbers beside ours, as in ``expect.json``.
         claims: statements of the paper that are not borne out, with the finding and the reason.
         provenance: what ran where, as in ``provenance.json``.
-        table: the rows of its table.
+        table: the rows of its table; of repeated trainings their means and deviations.
+        runs: of repeated trainings a row for each of them.
+        together: what all trainings of it together keep, as in their statement; empty for a single one.
     """
 
     name: str
@@ -48,6 +50,13 @@ class RecipeResult:
     claims: list[dict[str, str]] = field(default_factory=list)
     provenance: Row = field(default_factory=dict)
     table: list[Row] = field(default_factory=list)
+    runs: list[Row] = field(default_factory=list)
+    together: Row = field(default_factory=dict)
+
+    def as_dict(self) -> Row:
+        """The recipe as ``report.json`` holds it, without its expected numbers."""
+        kept = {"recipe": self.name, "status": self.status, "reason": self.reason, "claims": self.claims}
+        return {**kept, **({"runs": self.runs} if self.runs else {})}
 
 
 @dataclass(frozen=True)
@@ -67,10 +76,7 @@ class ItemResult:
             "about": self.item.about,
             "verdict": self.verdict,
             "missing": self.item.missing,
-            "recipes": [
-                {"recipe": each.name, "status": each.status, "reason": each.reason, "claims": each.claims}
-                for each in self.recipes
-            ],
+            "recipes": [each.as_dict() for each in self.recipes],
             "rows": rows,
         }
 
@@ -106,9 +112,12 @@ def _result(name: str, out: Path, status: Mapping[str, Row], *, quick: bool) -> 
         provenance = _json(folder / file_names.PROVENANCE) if (folder / file_names.PROVENANCE).exists() else {}
         expect = _expected(folder / file_names.EXPECT)
         table = next((read.table(path) for path in files if path.is_file()), [])
+        runs = read.table(folder / file_names.RUNS) if (folder / file_names.RUNS).is_file() else []
+        statement = _json(folder / file_names.STATEMENT) if (folder / file_names.STATEMENT).exists() else {}
     except WprivError as error:
         return RecipeResult(name, folder, "damaged", f"{error}. Remove {folder} and run it again")
-    return RecipeResult(name, folder, "done", "", expect, provenance.get("claims", []), provenance, table)
+    claims, together = provenance.get("claims", []), statement.get("together", {})
+    return RecipeResult(name, folder, "done", "", expect, claims, provenance, table, runs, together)
 
 
 def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
@@ -126,7 +135,8 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
 def _numbers(row: Row) -> Row:
     """An expected number of ``expect.json`` as a row of the report."""
     verdict = "ok" if row["ok"] else "missed" if row["held"] else "not reached"
-    return {**{key: row[key] for key in KEPT}, "expected": row["expected"], "verdict": verdict}
+    more = {key: row[key] for key in ("commit", "noise_version", "seeds", "deviation") if row.get(key) is not None}
+    return {**{key: row[key] for key in KEPT}, **more, "expected": row["expected"], "verdict": verdict}
 
 
 def _expected(path: Path) -> list[Row]:

@@ -14,6 +14,7 @@ from typing import Any
 from wpriv.errors import WprivError
 from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
+from wpriv.numerics.safe_rounding import text
 from wpriv.run.reproduction import collect
 from wpriv.run.reproduction.collect import ItemResult, RecipeResult, Row
 from wpriv.run.reproduction.items import Paper, slug
@@ -29,9 +30,9 @@ NO_COLUMNS = {"process", "source", "warnings", "reason"}
 def write(papers: Sequence[Paper], results: Sequence[ItemResult], out: Path, *, quick: bool) -> list[Path]:
     """Write ``report.json``, a page for each paper and ``index.html``; return the files."""
     durable_writes.make_folder(out)
-    text = json.dumps(plain(collect.report(list(results), quick=quick)), indent=1, allow_nan=False) + "\n"
+    content = json.dumps(plain(collect.report(list(results), quick=quick)), indent=1, allow_nan=False) + "\n"
     files = [out / REPORT]
-    durable_writes.replace(files[0], text)
+    durable_writes.replace(files[0], content)
     for paper in papers:
         of_paper = [result for result in results if result.item.paper == paper.name]
         files.append(out / f"{paper.name}.html")
@@ -89,7 +90,8 @@ def _legend(quick: bool) -> str:
     )
     return (
         f'<p class="soft">{words}. A number is <b>published</b> (printed in the paper), a <b>reference</b> (computed '
-        f"apart: closed form, mpmath, another program) or our <b>own</b> (an earlier run of the same recipe).</p>{note}"
+        f"apart: closed form, mpmath, another program) or our <b>own</b> (an earlier run of the same recipe, by the "
+        f"program of a commit). After ± stands the standard deviation of one training, of so many seeds.</p>{note}"
     )
 
 
@@ -123,6 +125,8 @@ def _recipe(result: RecipeResult) -> str:
         )
     parts += _figures(result)
     parts.append(_fallback(result.table))
+    parts.append(_fallback(result.runs, "Each training"))
+    parts.append(_together(result.together))
     parts.append(f'<p class="soft">{_text(_origin(result.provenance))}</p>')
     return "\n".join(parts)
 
@@ -131,9 +135,28 @@ def _expected(row: Row) -> list[str]:
     place = {**({"panel": row["panel"]} if row["panel"] else {}), **row["where"]}
     verdict = "ok" if row["ok"] else "missed" if row["held"] else "not reached"
     within = f"{row['within']:g}" + (" absolute" if row["absolute"] else "")
-    cells = [", ".join(f"{key} {value}" for key, value in place.items()), row["column"], row["kind"]]
-    cells += [_number(row["expected"]), _number(row["ours"]), _number(row["difference"], 2), within]
+    kind = f"{row['kind']}, commit {row['commit']}" if row.get("commit") else row["kind"]
+    cells = [", ".join(f"{key} {value}" for key, value in place.items()), row["column"], kind]
+    cells += [_number(row["expected"]), _ours(row), _number(row["difference"], 2), within]
     return [*map(_text, cells), _word(verdict), _text(row["source"])]
+
+
+def _ours(row: Row) -> str:
+    """Our number; of repeated trainings the mean, the standard deviation of one of them and their number."""
+    if row.get("deviation") is None:
+        return _number(row["ours"])
+    return f"{_number(row['ours'])} ± {_number(row['deviation'], 2)} ({row['seeds']} seeds)"
+
+
+def _together(together: Row) -> str:
+    """The cost of all trainings of a recipe together; empty for a single one, and where none is private."""
+    if not together.get("trainings"):
+        return ""
+    if together.get("epsilon") is None:
+        found = f"no figure, since {together.get('problem')}"
+    else:
+        found = f"eps = {text(together['epsilon'], up=True)} at delta = {together['delta']:g}, {together['claim']}"
+    return f'<p class="soft">All {together["trainings"]} private trainings together: {_text(found)}.</p>'
 
 
 def _figures(result: RecipeResult) -> list[str]:
@@ -160,8 +183,8 @@ def _inline(picture: str, name: str) -> str:
     return re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', picture)
 
 
-def _fallback(rows: list[Row]) -> str:
-    """The table behind a figure, in plain text."""
+def _fallback(rows: list[Row], title: str = "The numbers of the figure") -> str:
+    """The table behind a figure, or another one, in plain text."""
     if not rows:
         return ""
     names = [
@@ -171,7 +194,7 @@ def _fallback(rows: list[Row]) -> str:
     shown = rows[::step]
     cells = [[_text(_number(row.get(name))) for name in names] for row in shown]
     count = f"{len(shown)} of {len(rows)} rows" if step > 1 else f"{len(rows)} rows"
-    return f"<details><summary>The numbers of the figure, {count}</summary>{_table(names, cells)}</details>"
+    return f"<details><summary>{title}, {count}</summary>{_table(names, cells)}</details>"
 
 
 def _origin(provenance: Row) -> str:
@@ -184,6 +207,8 @@ def _origin(provenance: Row) -> str:
     parts.append(f"device {provenance.get('device', 'cpu')}")
     if provenance.get("seed") is not None:
         parts.append(f"seed {provenance['seed']}")
+    if (provenance.get("seeds") or 1) > 1:
+        parts.append(f"{provenance['seeds']} runs of each setting")
     parts += [str(provenance[key]) for key in ("platform",) if provenance.get(key)]
     return ", ".join(parts)
 

@@ -130,7 +130,7 @@ def _train(plan: Planned, *, jobs: int, root: Path | None) -> None:
     from wpriv.run.training import sweep, train
 
     training = plan.recipe.training
-    if training is not None and training.sweep is not None:
+    if training is not None and training.has_several:
         sweep.run(plan.recipe, plan.folder, jobs=jobs, root=root)
     else:
         train.run(plan.recipe, plan.folder, root=root, resume=True)

@@ -12,7 +12,7 @@ from wpriv.config.recipe import Check, Recipe
 from wpriv.errors import CheckFailed
 from wpriv.files import durable_writes
 from wpriv.files.json_values import plain
-from wpriv.run.results import file_names
+from wpriv.run.results import file_names, means
 
 # a grid point and the number that names it may differ by rounding: linspace(0, 4, 81) holds 0.30000000000000004
 ROUNDING = 1e-9
@@ -24,8 +24,9 @@ MAX_SHOWN = 5  # missed numbers in an error
 class Verdict:
     """One expected number: ``difference`` is relative unless ``absolute``; ``ours`` is None without a row or an answer.
 
-    ``kind`` is published (printed in the source), reference (computed apart) or own (an earlier run). ``ok`` is whether
-    it is within the tolerance; a number that is only shown (``held`` is false) is never missed.
+    ``kind`` is published (printed in the source), reference (computed apart) or own (an earlier run, of the version
+    ``commit``). ``ok`` is whether it is within the tolerance; a number that is only shown (``held`` is false) is never
+    missed. Of repeated runs ``ours`` is the mean of ``seeds`` runs, and ``deviation`` the standard deviation of one.
     """
 
     panel: str
@@ -40,6 +41,10 @@ class Verdict:
     ok: bool
     held: bool
     source: str
+    commit: str | None = None
+    noise_version: int | None = None
+    seeds: int = 1
+    deviation: float | None = None
 
     @property
     def word(self) -> str:
@@ -67,14 +72,16 @@ def verdicts(recipe: Recipe, rows: list[dict[str, Any]], *, first: bool = False)
     """
     results = []
     for check in recipe.checks:
-        matches = [row for row in rows if _matches(check, row)]
-        matches = matches[:1] if first else matches
-        if not matches and recipe.quick:
+        if recipe.quick and not any(_matches(check, row) for row in rows):
             continue
-        for column, expected in check.columns.items():
-            ours = matches[0].get(column) if len(matches) == 1 else None
-            results.append(_verdict(check, column, float(expected), ours))
+        results += [verdict(check, name, float(number), rows, first=first) for name, number in check.columns.items()]
     return results
+
+
+def verdict(check: Check, column: str, expected: float, rows: list[dict[str, Any]], *, first: bool = False) -> Verdict:
+    """Return the verdict on one expected number; ``first`` as for ``verdicts``."""
+    matches = [row for row in rows if _matches(check, row)]
+    return _verdict(check, column, expected, matches[0] if len(matches) == 1 or (first and matches) else {})
 
 
 def write(out: Path, recipe: Recipe, verdicts: list[Verdict]) -> tuple[Path, ...]:
@@ -115,8 +122,8 @@ def _matches(check: Check, row: dict[str, Any]) -> bool:
     return all(is_same(row.get(name), value) for name, value in check.where.items())
 
 
-def _verdict(check: Check, column: str, expected: float, ours: float | None) -> Verdict:
-    expect = check.expect
+def _verdict(check: Check, column: str, expected: float, row: dict[str, Any]) -> Verdict:
+    expect, ours = check.expect, row.get(column)
     difference, ok = None, False
     if ours is not None and math.isfinite(ours):
         difference = ours - expected if expect.absolute else _relative(ours - expected, expected)
@@ -134,6 +141,10 @@ def _verdict(check: Check, column: str, expected: float, ours: float | None) -> 
         ok,
         expect.held,
         expect.source,
+        expect.commit,
+        expect.noise_version,
+        int(row.get(means.SEEDS) or 1),
+        row.get(f"{column}{means.DEVIATION}"),
     )
 
 

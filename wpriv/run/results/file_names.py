@@ -7,6 +7,8 @@ from pathlib import Path
 from wpriv import tasks
 
 CELLS, TABLE, RECIPE, PROVENANCE = "cells.jsonl", "table.csv", "recipe.yaml", "provenance.json"
+# each run of repeated trainings, whose means are in the table
+RUNS = "runs.csv"
 EXPECT = "expect.json"  # where the recipe has expected numbers
 METRICS, FIGURE, LEDGER = "metrics.csv", "figure.png", "ledger.jsonl"
 STATEMENT, STATEMENT_TEXT = "statement.json", "statement.md"

@@ -17,7 +17,7 @@ from wpriv.config.recipe import Recipe
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
 from wpriv.files import durable_writes
-from wpriv.run.results import file_names, read
+from wpriv.run.results import composite, file_names, means, read
 
 FORMATS = ("png", "pdf", "svg")
 WIDTH, HEIGHT = 6.0, 4.2  # inches of one panel
@@ -62,7 +62,7 @@ def plot(
     folder = Path(out) if out is not None else table.parent
     if table.suffix == ".npz":
         return draw(read.arrays(table), [View(figure=figure or "samples")], folder, formats, stem=table.stem)
-    rows, recipe = read.table(table), table.with_name(file_names.RECIPE)
+    rows, recipe = over_runs(read.table(table)), table.with_name(file_names.RECIPE)
     views = _stored_views(recipe, rows)
     if figure is not None:
         return draw(rows, [replace(view, figure=figure) for view in views], folder, formats)
@@ -70,9 +70,17 @@ def plot(
     if path.is_dir() and recipe.is_file():
         task = yaml_document.read(recipe).data.get("task")
         if task is not None:
-            draw_others = task_files if table.name == file_names.METRICS else sweep_files
+            several = (path / file_names.TABLE).is_file()
+            draw_others = sweep_files if several else task_files
             files += draw_others(path, str(task), formats, out=folder)
     return files
+
+
+def over_runs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of metrics with repeated runs as their means and deviations at each moment; others as they are."""
+    if not any(means.RUN in row and "step" in row for row in rows):
+        return rows
+    return means.means(rows, [name for name in means.MOMENT if name in rows[0]])
 
 
 def task_files(path: Path, task: str, formats: Sequence[str], *, out: Path | None = None) -> list[Path]:
@@ -87,10 +95,15 @@ def task_files(path: Path, task: str, formats: Sequence[str], *, out: Path | Non
 
 
 def sweep_files(path: Path, task: str, formats: Sequence[str], *, out: Path | None = None) -> list[Path]:
-    """Draw the merged results of a sweep: the losses, and the tables and arrays of its task."""
+    """Draw the merged results of several trainings: the losses, and the tables and arrays of their task."""
     files = task_files(path, task, formats, out=out)
+    for name, figure in tasks.load(task).figures.items():
+        if name.endswith(".npz"):
+            panels = composite.arrays_by_panel(path, name)
+            views = [View(panel, figure) for panel in panels.names]
+            files += draw(panels, views, out or path, formats, stem=Path(name).stem) if views else []
     if (path / file_names.METRICS).is_file():
-        rows = read.table(path / file_names.METRICS)
+        rows = over_runs(read.table(path / file_names.METRICS))
         views = [View(panel, "losses") for panel in _panel_names(rows)]
         files += draw(rows, views, out or path, formats, stem="losses")
     return files
@@ -102,7 +115,7 @@ def draw(
     """Draw every panel and write ``<stem>.<format>`` into ``out``.
 
     Args:
-        rows: of a table, or the arrays of a .npz by name, which are one panel.
+        rows: of a table; or the arrays of a .npz by name, which are one panel; or arrays by panel.
         asked: if False, a panel that names no figure, and that the default figure does not fit, is left out.
     Raises:
         UsageError: a figure needs columns that the table lacks, or the files cannot be written.
@@ -122,6 +135,8 @@ def draw(
 
 def _draw_panel(rows: Any, view: View, axes: Any, asked: bool) -> None:
     """Draw one panel, or remove its axes if no figure was asked for and the default one does not fit."""
+    if isinstance(rows, composite.ArraysByPanel):
+        rows = rows.of(view.name)
     panel = rows if isinstance(rows, dict) else [row for row in rows if _panel_of(row) == view.name]
     name = view.figure or _default_figure(panel)  # type: ignore[arg-type]
     try:
@@ -145,8 +160,13 @@ def _unfit(reason: str) -> UsageError:
 
 
 def _table_of(path: Path) -> Path:
-    """The table of a results folder."""
-    return path / (file_names.TABLE if (path / file_names.TABLE).is_file() else file_names.METRICS)
+    """The table of a results folder that its figure shows: of repeated runs of one setting, the metrics."""
+    recipe = path / file_names.RECIPE
+    data = yaml_document.read(recipe).data if recipe.is_file() else {}
+    repeated_only = "seeds" in data and "sweep" not in data
+    return path / (
+        file_names.TABLE if (path / file_names.TABLE).is_file() and not repeated_only else file_names.METRICS
+    )
 
 
 def _panel_names(rows: Any) -> list[str]:

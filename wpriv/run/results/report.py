@@ -98,7 +98,7 @@ def _kind(path: Path) -> str:
         names = {item.name for item in path.iterdir()}
     except OSError as error:
         raise of_file(error, path, "read", "give a folder that can be read") from None
-    if file_names.STATEMENT in names:
+    if file_names.STATEMENT in names and file_names.TABLE not in names:
         return "training"
     if names & {file_names.LEDGER, file_names.MODEL, file_names.CHECKPOINT}:
         raise UsageError(

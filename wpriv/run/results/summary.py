@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,11 @@ def of_table(path: Path, kind: str, recipe: dict[str, Any], provenance: dict[str
         accountants.append({"accountant": name, "rows": len(part), "claims": claims, **ranges})
         shown = [f"{key} {_shown(ends)}" for key, ends in ranges.items() if ends]
         rows.append((name, ", ".join([f"{len(part)} rows", "/".join(claims) or "no answer", *shown])))
+    together, warnings = _statement_of_all(path)
     trainings = sorted(file.parent.name for file in path.glob(f"*/{file_names.STATEMENT}"))
     if kind == "sweep":
         rows.append(("trainings", f"{len(trainings)} finished, each with a statement: {', '.join(trainings)}"))
+        rows += _of_all(together, warnings)
     files = sorted(item.name for item in path.iterdir() if item.is_file())
     rows.append(("files", ", ".join(files)))
     name = str(provenance.get("recipe") or path.name)
@@ -78,8 +81,30 @@ def of_table(path: Path, kind: str, recipe: dict[str, Any], provenance: dict[str
         "accountants": accountants,
         "trainings": trainings,
         "files": files,
+        **({"together": together, "warnings": warnings} if together is not None else {}),
     }
     return _lines(name, str(recipe.get("source", "no source given")), rows), summary
+
+
+def _statement_of_all(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    """The guarantee of several trainings together and its warnings; None where there is no such statement."""
+    try:
+        statement = json.loads((path / file_names.STATEMENT).read_text(encoding="utf-8"))
+        return dict(statement["together"]), [str(line) for line in statement["warnings"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None, []
+
+
+def _of_all(together: dict[str, Any] | None, warnings: list[str]) -> list[tuple[str, str]]:
+    """The lines on the guarantee of several trainings together."""
+    if together is None:
+        return []
+    if together.get("epsilon") is None:
+        found = f"no figure: {together.get('problem')}"
+    else:
+        eps = text(together["epsilon"], up=True)
+        found = f"eps = {eps} at delta = {together['delta']:g}, {together['claim']} by {together['accountant']}"
+    return [("together", found), *(("warning", line) for line in warnings)]
 
 
 def _last_metrics(path: Path) -> dict[str, Any]:

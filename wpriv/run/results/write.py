@@ -17,6 +17,7 @@ from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.errors import UsageError, of_file
 from wpriv.files import csv_tables, durable_writes
+from wpriv.randomness.seeds import NOISE_VERSION
 from wpriv.run.results import file_names
 
 # keys of a recipe that do not change its numbers
@@ -142,13 +143,18 @@ def provenance() -> dict[str, Any]:
         "platform": platform.platform(),
         "device": "cpu",
         "seed": None,
-        "git_commit": _commit(),
+        "git_commit": commit(),
+        "noise_version": NOISE_VERSION,
         "command": sys.argv,
     }
 
 
-def _commit() -> str | None:
-    """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one."""
+def commit(folder: str = ".") -> str | None:
+    """Return the commit of the program's source tree, with '+' if files were changed since; None outside of one.
+
+    Args:
+        folder: within the tree, in which changes count.
+    """
     source = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
@@ -156,6 +162,6 @@ def _commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", folder) else "")
     except (OSError, subprocess.SubprocessError):
         return None

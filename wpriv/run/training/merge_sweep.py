@@ -10,7 +10,7 @@ from wpriv import tasks
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.files import durable_writes
-from wpriv.run.results import file_names, plot, read, write
+from wpriv.run.results import file_names, means, plot, read, write
 
 NAMES = {"alpha": "α", "eps": "ε", "delta": "δ", "sigma": "σ"}
 Labels = Mapping[str, Any]
@@ -19,9 +19,10 @@ Labels = Mapping[str, Any]
 def write_all(recipe: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> list[Path]:
     """Merge the tables of finished cells into ``out`` and draw them.
 
-    In metrics.csv the last axis is the case and the other axes are the panel. In tables of the task (its ``figures``)
-    every cell is a panel, or as many panels as its own table has. Arrays stay in the folders of their cells. The table
-    of the sweep is drawn if the recipe names a figure.
+    In metrics.csv the last axis is the case and the other axes are the panel; the runs of one setting are told apart
+    by the column ``run``. In tables of the task (its ``figures``) every setting is a panel, or as many panels as its
+    own table has, and repeated runs are shown by the first of them. Arrays stay in the folders of their cells. The
+    table of a sweep is drawn if the recipe names a figure, and repeated runs without a sweep as a training is.
 
     Args:
         cells: labels and folder of each cell.
@@ -33,23 +34,34 @@ def write_all(recipe: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> li
     durable_writes.replace(out / file_names.RECIPE, yaml_document.as_yaml(recipe.data))
     rows: list[dict[str, Any]] = []
     for labels, path in cells:
-        *panel, case = axis_labels(labels)
-        place = {"panel": ", ".join(panel), "case": case}
+        *panel, case = axis_labels(labels) or [""]
+        place = {"panel": ", ".join(panel), "case": case} if case else {}
+        place |= {means.RUN: labels[means.RUN]} if means.RUN in labels else {}
         rows += [{**place, **row} for row in read.table(path / file_names.METRICS)]
     if not rows:
         return []
     durable_writes.replace(out / file_names.METRICS, write.csv_text(rows))
     for name in tasks.load(train.task).figures:
         if name.endswith(".csv"):
-            durable_writes.replace(out / name, write.csv_text(_merged(name, cells)))
-    files = [] if train.figure is None else plot.plot(out)
+            durable_writes.replace(out / name, write.csv_text(_merged(name, first_runs(cells))))
+    files = [] if train.figure is None and train.sweep is not None else plot.plot(out)
     return files or plot.sweep_files(out, train.task, ("png",))
 
 
+def first_runs(cells: list[tuple[Labels, Path]]) -> list[tuple[Labels, Path]]:
+    """Return the first finished run of each setting."""
+    first: dict[tuple[str, ...], tuple[Labels, Path]] = {}
+    for labels, path in cells:
+        first.setdefault(tuple(axis_labels(labels)), (labels, path))
+    return list(first.values())
+
+
 def axis_labels(labels: Labels) -> list[str]:
-    """Return ``α = 0.75``, ``ε = inf``: the last word of each path with its value."""
+    """Return ``α = 0.75``, ``ε = inf``: the last word of each path with its value, without the number of a run."""
     words = []
     for path, value in labels.items():
+        if path == means.RUN:
+            continue
         word = path.rpartition(".")[2]
         words.append(f"{NAMES.get(word, word)} = {'∞' if str(value) == 'inf' else value}")
     return words

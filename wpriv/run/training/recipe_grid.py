@@ -14,7 +14,7 @@ from wpriv.errors import UsageError
 
 MAX_CELLS = 10_000
 # keys of a sweep or of a tuned training that its cells do not have
-KEYS_OF_SWEEPS = ("sweep", "tune", "cluster", "expect", "figure", "claims", "time")
+KEYS_OF_SWEEPS = ("sweep", "seeds", "tune", "cluster", "expect", "figure", "claims", "time")
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,10 @@ def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = Fa
     if file_names.RECIPE not in names and not (fresh and file_names.LEDGER in names):
         raise UsageError(f"{path} holds files that are not results of a training. Name another folder with --out")
     stored = _stored(path)
-    if "sweep" in (stored or {}):
+    if {"sweep", "seeds"} & set(stored or {}):
         raise UsageError(
-            f"{path} holds a sweep of several trainings, each in a folder of its own. Name another folder with --out"
+            f"{path} holds several trainings of a sweep or of repeated runs, each in a folder of its own. Name another "
+            f"folder with --out"
         )
     if "tune" in (stored or {}):
         raise UsageError(

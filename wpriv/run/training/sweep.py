@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,24 @@ from wpriv.files import durable_writes
 from wpriv.hints import did_you_mean
 from wpriv.run.results import expectations, file_names, write
 from wpriv.run.results.expectations import Verdict
-from wpriv.run.training import cluster, merge_sweep, progress, recipe_grid, run_folder, train
+from wpriv.run.training import (
+    cluster,
+    merge_sweep,
+    progress,
+    repeated_runs,
+    run_folder,
+    sweep_statement,
+    sweep_tables,
+    train,
+)
+from wpriv.run.training.all_trainings import Together
 from wpriv.run.training.cell_task import Outcome
 from wpriv.run.training.plan import Plan
 from wpriv.run.training.progress import Say
 from wpriv.run.training.recipe_grid import Cell
+from wpriv.run.training.sweep_statement import Finished
 from wpriv.run.training.task_queue import Submission
-from wpriv.run.training.trained import load_finished
+from wpriv.run.training.trained import Trained, load_finished
 
 Row = dict[str, Any]
 # dask and ray need to be installed and registered; submitit gives each cell to a cluster as a task
@@ -39,23 +51,38 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The rows of the finished cells, the number of all cells, and verdicts once all cells are finished."""
+    """The finished trainings of a recipe with several.
+
+    Args:
+        rows: one for each setting, as in table.csv; with repeated runs their means and deviations.
+        cells: the number of all trainings, and ``finished`` of those that are done.
+        verdicts: on the expected numbers, once all are done. table: the file.
+        together: what all private trainings together keep. statement: of all trainings, as in statement.json.
+        runs: with repeated runs one row for each of them, as in runs.csv.
+    """
 
     recipe: Recipe
     rows: list[Row]
     cells: int
+    finished: int
     verdicts: list[Verdict]
     table: Path
+    together: Together
+    statement: dict[str, Any]
+    runs: list[Row] = field(default_factory=list)
+
+    def require(self) -> None:
+        """Raise CheckFailed if an expected number was missed."""
+        expectations.require(self.verdicts)
 
 
 def cells(recipe: Recipe) -> list[Cell]:
-    """Return all cells of a recipe with a sweep, in the order of its axes.
+    """Return all trainings of a recipe: the points of its sweep in the order of its axes, each with its runs.
 
     Raises:
         UsageError: a cell is no valid recipe, or there are more than 10,000.
     """
-    assert recipe.training is not None
-    return recipe_grid.grid_of(recipe, recipe.training.sweep or [])
+    return repeated_runs.cells(recipe)
 
 
 def shard(text: str, grid: list[Cell]) -> list[Cell]:
@@ -121,14 +148,15 @@ def run(
     selected = shard(part, grid)
     options: dict[str, Any] = {"device": device, "resume": True, "root": root}
     failed: list[tuple[str, Outcome]] = []
+    trained: dict[str, Trained] = {}
     if backend == cluster.BACKEND:
         plan = Submission(selected, out, asked_of_cluster(recipe), device, None if root is None else Path(root), jobs)
         failed = cluster.train_cells(plan, say)
     elif jobs is None or jobs == 1:
-        _sequential(selected, out, options, say)
+        trained = _sequential(selected, out, options, say)
     else:
         _parallel(selected, out, jobs, backend, options, say if isinstance(say, progress.Meter) else None)
-    result = _merge(recipe, grid, out, device)
+    result = _merge(recipe, grid, out, device, trained)
     cluster.require(failed, len(selected))
     return result
 
@@ -145,8 +173,9 @@ def tasks_in_words(recipe: Recipe, backend: str, device: str) -> str | None:
     return f"{asked.system}: {cluster.words(asked, device)} each" if backend == cluster.BACKEND else None
 
 
-def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: Say | None) -> None:
-    """Train cells one after another in this process."""
+def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: Say | None) -> dict[str, Trained]:
+    """Train cells one after another in this process, and return the trainings by the names of their folders."""
+    trained = {}
     meter = say if isinstance(say, progress.Meter) else None
     with progress.signals() as stop:
         for done, cell in enumerate(selected):
@@ -159,9 +188,10 @@ def _sequential(selected: list[Cell], out: Path, options: dict[str, Any], say: S
             if say is not None:
                 over = run_folder.inspect(out / cell.name, cell.recipe, resume=True).done
                 say(f"training {done + 1} of {len(selected)}: {cell.name}{' (done before)' if over else ''}", True)
-            train.run(cell.recipe, out / cell.name, say=say, stop=stop, **options)
+            trained[cell.name] = train.run(cell.recipe, out / cell.name, say=say, stop=stop, **options)
     if meter is not None:
         meter.cells(len(selected), len(selected))
+    return trained
 
 
 def _parallel(
@@ -189,36 +219,62 @@ def _train_cell(cell: Cell, out: Path, options: dict[str, Any]) -> None:
     train.run(cell.recipe, out / cell.name, **options)
 
 
-def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str) -> SweepResult:
-    """Write the merged table, figures and provenance of all finished cells."""
-    finished = [cell for cell in grid if (out / cell.name / file_names.STATEMENT).is_file()]
-    rows = [_row(cell, out / cell.name) for cell in finished]
-    table = out / file_names.TABLE
+def _merge(recipe: Recipe, grid: list[Cell], out: Path, device: str, trained: dict[str, Trained]) -> SweepResult:
+    """Write the merged tables, the figures, the statement and the provenance of all finished cells.
+
+    Args:
+        trained: those that this process has loaded already.
+    """
+    finished = [
+        Finished(cell.labels, trained.get(cell.name) or _load(cell, out / cell.name))
+        for cell in grid
+        if (out / cell.name / file_names.STATEMENT).is_file()
+    ]
     # with more shards than trainings, a shard without trainings may end before any other has begun
     durable_writes.make_folder(out)
-    durable_writes.replace(table, write.csv_text(rows))
-    merge_sweep.write_all(recipe, [(cell.labels, out / cell.name) for cell in finished], out)
     provenance = {
         **write.provenance(),
         "recipe": recipe.name,
         "source": recipe.source,
         "quick": recipe.quick,
+        "seed": None if recipe.training is None else recipe.training.seed,
+        "seeds": repeated_runs.count(recipe),
         "trainings": len(grid),
-        "finished": len(rows),
+        "finished": len(finished),
+        "wall_seconds": _wall_seconds(finished),
         "claims": [claim.model_dump() for claim in recipe.claims],
         "device": device,
     }
+    together = sweep_statement.of_runs(finished)
+    statement = sweep_statement.statement(recipe, finished, len(grid), together, provenance)
+    sweep_statement.write(out, statement, str(together))
+    rows, runs = sweep_tables.tables(recipe, finished, statement)
+    table = out / file_names.TABLE
+    durable_writes.replace(table, write.csv_text(rows))
+    if runs:
+        durable_writes.replace(out / file_names.RUNS, write.csv_text(runs))
+    merge_sweep.write_all(recipe, [(run.labels, run.trained.out) for run in finished], out)
     durable_writes.replace(out / file_names.PROVENANCE, json.dumps(provenance, indent=2) + "\n")
-    verdicts = expectations.verdicts(recipe, rows) if len(rows) == len(grid) else []
-    if len(rows) == len(grid):
+    complete = len(finished) == len(grid)
+    verdicts = expectations.verdicts(recipe, rows, first=sweep_tables.is_repeated_only(recipe)) if complete else []
+    if complete:
         expectations.write(out, recipe, verdicts)
-    return SweepResult(recipe, rows, len(grid), verdicts, table)
+    return SweepResult(recipe, rows, len(grid), len(finished), verdicts, table, together, statement, runs)
 
 
-def _row(cell: Cell, path: Path) -> Row:
-    """The labels, the last metrics and the first guarantee of a finished cell."""
+def _wall_seconds(finished: list[Finished]) -> float | None:
+    """The time of all finished trainings, as far as they say it."""
+    seconds = []
+    for run in finished:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            about = json.loads((run.trained.out / file_names.PROVENANCE).read_text(encoding="utf-8"))
+            seconds.append(float(about["wall_seconds"]))
+    return round(sum(seconds), 1) if len(seconds) == len(finished) else None
+
+
+def _load(cell: Cell, path: Path) -> Trained:
     plan, folder = train.planned(cell.recipe, path, sizes=_sizes(path))
-    return {**cell.labels, **load_finished(plan, folder).results()[0]}
+    return load_finished(plan, folder)
 
 
 def _sizes(path: Path) -> dict[str, int]:

@@ -207,10 +207,10 @@ def run(
         logs: where figures are sent at the end.
         stop: called after every step; returns the reason to stop, or None. By default signals are such reasons.
     """
-    if recipe.training is not None and recipe.training.sweep is not None:
+    if recipe.training is not None and recipe.training.has_several:
         raise UsageError(
-            f"{recipe.name} is a sweep of several trainings: run it with `wpriv train`, or set its keys to run one of "
-            f"them"
+            f"{recipe.name} is several trainings (sweep or seeds): run it with `wpriv train`, or set its keys (and "
+            f"seeds to 1) to run one of them"
         )
     if recipe.training is not None and recipe.training.tune is not None:
         if fork or fresh:

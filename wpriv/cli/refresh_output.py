@@ -1,0 +1,76 @@
+"""Run ``wpriv recipe refresh`` and print each own number before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wpriv.cli import output
+from wpriv.cli.reproduce import say, seconds_of
+from wpriv.errors import CheckFailed, Interrupted, WprivError
+from wpriv.run import load_recipe, recipe_duration
+from wpriv.run.reproduction import refresh as refreshing
+from wpriv.run.reproduction.refresh import Refreshed, Result
+
+# nothing is known of the time of a recipe without one
+UNKNOWN_SECONDS = 3600.0
+
+
+def refresh(word: str, out: Path, at_most: str | None, jobs: int, root: Path | None) -> None:
+    """Refresh recipes, the fastest first, and print a table of their own numbers.
+
+    Raises:
+        CheckFailed: a recipe could not be run, or has no answer for some number.
+    """
+    names, left = refreshing.selected(word), seconds_of(at_most)
+    commit = refreshing.version()
+    recipes = {name: load_recipe.recipe(name) for name in names}
+    seconds = {name: UNKNOWN_SECONDS if each.time is None else each.time.seconds for name, each in recipes.items()}
+    results, problems = [], []
+    for number, name in enumerate(sorted(names, key=lambda each: seconds[each]), start=1):
+        words = recipe_duration.short(recipes[name].time)
+        if seconds[name] > left:
+            say(f"{number} of {len(names)}: {name} takes {words}: not run")
+            continue
+        left -= seconds[name]
+        say(f"{number} of {len(names)}: {name}, {words}")
+        try:
+            results.append(refreshing.refresh(name, out, commit, jobs=jobs, root=root))
+        except Interrupted:
+            raise
+        except WprivError as error:
+            if len(names) == 1:
+                raise
+            problems.append(f"{name} was not refreshed: {error}")
+    _print(results)
+    problems += [
+        f"{result.name} has no answer for {len(result.unanswered)} own numbers"
+        for result in results
+        if result.unanswered
+    ]
+    if problems:
+        raise CheckFailed("; ".join(problems))
+
+
+def _print(results: list[Result]) -> None:
+    rows = [[result.name, *_cells(each)] for result in results for each in result.numbers]
+    if rows:
+        header = ["recipe", "at", "column", "old", "new", "difference", "within", ""]
+        output.emit_table(header, rows)
+    for result in results:
+        if result.written:
+            output.say("wrote", str(result.path))
+
+
+def _cells(each: Refreshed) -> list[str]:
+    verdict = each.verdict
+    place = {**({"panel": verdict.panel} if verdict.panel else {}), **verdict.where}
+    word = "no answer: kept" if each.new is None else "as before" if verdict.ok else "changed beyond the tolerance"
+    return [
+        ", ".join(f"{name} {value}" for name, value in place.items()),
+        verdict.column,
+        f"{each.old:g}",
+        each.text or "none",
+        "" if verdict.difference is None else f"{verdict.difference:+.1e}",
+        f"{verdict.within:g}" + (" absolute" if verdict.absolute else ""),
+        word,
+    ]

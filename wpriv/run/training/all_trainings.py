@@ -1,0 +1,169 @@
+"""The guarantee of several trainings together, all on the same records: the sum of their releases, accounted for once.
+
+Proof in docs/theory/several-trainings.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wpriv.core import registry
+from wpriv.core.adjacency import Adjacency
+from wpriv.core.guarantee import Guarantee
+from wpriv.core.process import Process, Step
+from wpriv.core.sampling.kinds import Sampling
+from wpriv.engine import ledger
+from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics.safe_rounding import text
+from wpriv.randomness.seeds import stream_digest, training_seeds
+from wpriv.run.accounting import evaluate
+from wpriv.run.results import file_names
+from wpriv.run.training.plan import Plan
+
+ACCOUNTANT = "pld"
+TOL = 1e-4  # relative width of the bracket of all trainings together
+
+
+@dataclass(frozen=True)
+class Release:
+    """What one training releases, or one privatisation of its records.
+
+    Args:
+        process: its releases. delta: at which its eps is stated.
+        streams: digests of the keys of its noise; releases that share one have no common cost, since the noise cancels
+            in their difference.
+    """
+
+    process: Process
+    delta: float
+    streams: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Together:
+    """The guarantee of some trainings together, or the reason why there is none.
+
+    Args:
+        trainings: their number. guarantee: of all of them; None if there is none. problem: the reason.
+    """
+
+    trainings: int
+    guarantee: Guarantee | None = None
+    problem: str = ""
+
+    @property
+    def epsilon(self) -> float | None:
+        """The eps of all trainings together, rounded up; None where it is not known."""
+        return None if self.guarantee is None else self.guarantee.epsilon.safe
+
+    def as_dict(self) -> dict[str, Any]:
+        if self.guarantee is None:
+            return {"trainings": self.trainings, "problem": self.problem}
+        row = self.guarantee.as_dict()
+        relation = Adjacency(row["adjacency"]).meaning
+        return {"trainings": self.trainings, "problem": None, **row, "adjacency_means": relation}
+
+    def __str__(self) -> str:
+        """The guarantee in words, for a line of its own."""
+        if not self.trainings:
+            return "no training is private: there is no guarantee"
+        name = f"all {self.trainings} private trainings together" if self.trainings > 1 else "the only private training"
+        if self.guarantee is None:
+            return f"{name}: no figure, since {self.problem}"
+        row = self.guarantee
+        eps = text(row.epsilon.safe, up=True)
+        return f"{name}: eps = {eps} at delta = {row.delta.safe:g}, {row.claim} by {row.accountant}"
+
+
+def together(releases: Sequence[Release]) -> Together:
+    """Compose all releases, on the records of a neighbour who is in all of them, at their largest delta."""
+    count = len(releases)
+    if not count:
+        return Together(0, problem="no training is private")
+    if len({release.process.adjacency for release in releases}) > 1:
+        names = " and ".join(sorted({release.process.adjacency for release in releases}))
+        return Together(count, problem=f"they are accounted for under {names} neighbours")
+    if len({release.process.group for release in releases}) > 1:
+        return Together(count, problem="they protect persons with different numbers of records")
+    streams = [stream for release in releases for stream in release.streams]
+    if len(set(streams)) < len(streams):
+        return Together(
+            count, problem="some of them drew the same noise from one fixed seed, and it cancels in their difference"
+        )
+    first, delta = releases[0].process, max(release.delta for release in releases)
+    if delta == 0:
+        return Together(count, problem="they are of pure DP (delta = 0), and their eps add up")
+    try:
+        steps = _merged(step for release in releases for step in release.process.steps)
+        size = max(release.process.records for release in releases)
+        process = replace(first, steps=steps, records=size)
+        curve = evaluate.curve(process, ACCOUNTANT, max(TOL, evaluate.answer_tol(process)))
+        return Together(count, evaluate.ask(curve, delta=delta))
+    except (Unsupported, UsageError) as error:
+        return Together(count, problem=str(error))
+
+
+def of_plan(plan: Plan) -> Release | None:
+    """Return what a planned training will release; None without privacy."""
+    private = plan.private
+    if private is None or private.delta is None:
+        return None
+    seed = plan.train.seed
+    streams = frozenset() if seed is None else frozenset({stream_digest(training_seeds(seed))})
+    return Release(plan.process(), private.delta, streams)
+
+
+def of_folder(plan: Plan, entries: list[ledger.Entry]) -> Release | None:
+    """Return what a finished training has released, from its ledger; None without privacy."""
+    private = plan.private
+    if private is None or private.delta is None:
+        return None
+    process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
+    return Release(process, private.delta, frozenset(entry.stream for entry in entries))
+
+
+def of_reports(statements: Iterable[dict[str, Any]]) -> list[Release]:
+    """Return the different privatisations of records by local noise that trainings without noise used.
+
+    Trainings on the same reports (the same seed, mechanism and records, or the same file) are post-processing of one
+    release.
+
+    Args:
+        statements: of the reports, as in a statement of a training under ``reports``.
+    """
+    distinct = {json.dumps(statement, sort_keys=True): statement for statement in statements}
+    releases = []
+    for statement in distinct.values():
+        row = statement["guarantees"][0]
+        steps = tuple(_step(step) for step in row["process"])
+        streams = frozenset() if statement["seed"] is None else frozenset({f"reports {statement['seed']}"})
+        releases.append(Release(Process(steps, statement["adjacency"]), float(row["delta"]), streams))
+    return releases
+
+
+def entries_of(path: Path) -> list[ledger.Entry]:
+    """Return the ledger in the folder of a training."""
+    return ledger.entries(path / file_names.LEDGER)
+
+
+def _merged(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Steps with the counts of equal ones added up."""
+    merged: list[Step] = []
+    for step in steps:
+        place = next((index for index, other in enumerate(merged) if other.is_like(step)), None)
+        if place is None:
+            merged.append(step)
+        else:
+            merged[place] = replace(step, n=merged[place].n + step.n)
+    return tuple(merged)
+
+
+def _step(described: dict[str, Any]) -> Step:
+    """A step from its description."""
+    parameters = {key: value for key, value in described.items() if key not in ("mech", "sampling", "n", "rate")}
+    sampling = Sampling(described.get("sampling", "none"), described.get("rate") or 1.0)
+    return Step(registry.mechanism(described["mech"])(**parameters), described["n"], sampling)
