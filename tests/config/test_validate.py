@@ -96,6 +96,7 @@ CASES = [
     ("delta: 0.0277, ", "", ["8:5"]),
     ("accountant: pld}", "acountant: pld}", ["8:22"]),
     ("within: 1e-2", "within: 0", ["8:63"]),
+    ("within: 1e-2", "within: 1e-2, at_least: true, at_most: true", ["8:85"]),
     ("process:", "cases: {a: [{mech: gauss, sigma: 1}]}\nprocess:", ["3:1"]),
     ("figure:", "table: class\nfigure:", ["5:1", "9:40"]),
     ("quick: {sweep", "quick: {swep", ["9:9"]),

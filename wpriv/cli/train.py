@@ -156,7 +156,7 @@ def command(
         _sweep(loaded, folder, data_root, dry_run, as_json, options)
     elif shard is not None or (jobs or 1) > 1 or backend == "submitit":
         raise UsageError(
-            "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this recipe has neither"
+            "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this one has neither"
             + (", and the runs of a tuned training are made one after another" if tuned else "")
             + ". Leave them out"
         )

@@ -161,6 +161,7 @@ class Expect(StrictModel):
     within: Positive = Field(description="tolerance, relative unless absolute: true")
     absolute: bool = Field(False, description="take within as a difference, not as a share of the expected number")
     at_least: bool = Field(False, description="one-sided: missed only below the expected number minus the tolerance")
+    at_most: bool = Field(False, description="one-sided: missed only above the expected number plus the tolerance")
     held: bool = Field(
         True, description="false: compared but never missed, for a published number that cannot be reproduced"
     )

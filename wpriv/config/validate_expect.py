@@ -31,6 +31,9 @@ def expect_diagnostics(
                 yield part.diagnostic((*path, key), f"unknown key {key!r}{near}", at_key=True)
             elif isinstance(value, bool) or not isinstance(value, (int, float)):
                 yield part.diagnostic((*path, key), f"{key} must be a number; found {abbreviate(value)}")
+        if row.at_least and row.at_most:
+            message = "at_least and at_most are for bounds from one side: write one of them, or neither for a value"
+            yield part.diagnostic((*path, "at_most"), message, at_key=True)
         if not numbers:
             yield part.diagnostic(path, f"an expect row needs a number to meet, under one of {', '.join(columns)}")
         for key in row.where:

@@ -198,6 +198,30 @@ def _same_delta() -> Iterator[Case]:
     )
 
 
+def _inner_divergences(p: Array, q: Array, alpha: float) -> tuple[float, float]:
+    """Renyi divergences of the inner distribution, and of the mechanism conditioned on the outcomes of both inputs."""
+    both = (p > 0) & (q > 0)
+    a, b = p[both], q[both]
+    inner = float(np.sum(a / a.sum() * (a / b) ** (alpha - 1)))
+    conditioned = float(np.sum((a / a.sum()) ** alpha * (b / b.sum()) ** (1 - alpha)))
+    return math.log(inner) / (alpha - 1), math.log(conditioned) / (alpha - 1)
+
+
+def _inner_of_truncated_gauss() -> Iterator[Case]:
+    # noise N(0, 1) within +-2.5, inputs 0 and 1: the common outcomes are [-1.5, 2.5], equally likely under both
+    x, w = np.polynomial.legendre.leggauss(60)
+    x, w = 0.5 + 2 * x, 2 * w
+    for alpha in (2.0, 10.0):
+        p, q = w * np.exp(-(x**2) / 2), w * np.exp(-((x - 1) ** 2) / 2)
+        yield f"Gauss sigma=1 within 2.5, alpha={alpha:g}", *_inner_divergences(p, q, alpha)
+
+
+def _inner_of_outcomes() -> Iterator[Case]:
+    for p, q in (((0.5, 0.5, 0.0), (0.0, 0.5, 0.5)), ((0.5, 0.5, 0.0), (0.0, 1.0, 0.0))):
+        at = f"A=({', '.join(f'{x:g}' for x in p)}), B=({', '.join(f'{x:g}' for x in q)}), alpha=2"
+        yield at, *_inner_divergences(np.array(p), np.array(q), 2.0)
+
+
 def _markov_printed() -> Iterator[Case]:
     def tail(y: float) -> float:
         return markov.markov_tail(lambda lam: lam * (lam + 1) / 2, y)
@@ -255,6 +279,19 @@ STATEMENTS = (
     Statement("Section 4.6, corrected", "delta = exp((alpha - 1)(D_alpha - eps))", _renyi_corrected),
     Statement("Lemma 8, moments", "a second distribution with the same moments", _same_moments, equal=True),
     Statement("Lemma 8, Theorem 2", "divergences of whole orders determine delta", _same_delta, equal=True, error=7),
+    Statement(
+        "Corollary 2.1",
+        "the inner distribution has the divergences of the conditioned mechanism",
+        _inner_of_outcomes,
+        equal=True,
+        error=3,
+    ),
+    Statement(
+        "Corollary 2.1, truncated",
+        "... which is true where both inputs are as likely to give a common outcome",
+        _inner_of_truncated_gauss,
+        equal=True,
+    ),
     Statement("Theorem 3", "Markov-ADP, with [T(y_i) - T(y_(i-1))]", _markov_printed, error=5),
     Statement("Theorem 3, corrected", "Markov-ADP, with [T(y_(i-1)) - T(y_i)]", _markov_corrected),
     Statement("Theorem 3, tail", "Markov-ADP is at most the tail bound of RDP (Mironov 2017)", _markov_below_tail),

@@ -68,7 +68,14 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
         # bytes as they are read, and numbers of 4 bytes; a fifth more for test records
         data=1.2 * sizes["records"] * (5 * pixels + 4 * math.prod(shape) * (features is not None)),
         exact=private is not None and private.exact,
+        gradients=1 + private.pairs if private is not None and _leaves_out(recipe) else 1,
     )
+
+
+def _leaves_out(recipe: Train) -> bool:
+    """Return whether each step computes the batch's gradient again without each of some records, for bdp and wdp."""
+    data_dependent = any(word.partition(":")[0] in ("bdp", "wdp") for word in recipe.accountants)
+    return data_dependent and recipe.privacy is not None and recipe.privacy.clip == "batch-mean"
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:

@@ -127,7 +127,9 @@ def _verdict(check: Check, column: str, expected: float, row: dict[str, Any]) ->
     difference, ok = None, False
     if ours is not None and math.isfinite(ours):
         difference = ours - expected if expect.absolute else _relative(ours - expected, expected)
-        ok = (-difference if expect.at_least else abs(difference)) <= expect.within
+        # above zero where the number is on the wrong side
+        excess = -difference if expect.at_least else difference if expect.at_most else abs(difference)
+        ok = excess <= expect.within
     return Verdict(
         check.panel,
         check.where,

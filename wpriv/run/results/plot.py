@@ -148,7 +148,10 @@ def _draw_panel(rows: Any, view: View, axes: Any, asked: bool) -> None:
         raise _unfit(f"the figure {name!r} does not fit this table: the column {error} is missing") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise _unfit(f"the figure {name!r} does not fit this table: {error}") from None
-    axes.set_title(view.title if view.title is not None else view.name, fontsize="medium")
+    title = view.title if view.title is not None else view.name
+    header = panel[0].get("header") if panel and not isinstance(panel, dict) else None
+    lines = [str(title), *str(header).split("; ")] if header else [str(title)]
+    axes.set_title("\n".join(lines), fontsize="small" if header else "medium")
     for axis, (low, high) in (view.limits or {}).items():
         if low <= 0:
             getattr(axes, f"set_{axis}scale")("linear")

@@ -11,6 +11,7 @@ from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.files import durable_writes
 from wpriv.run.results import file_names, means, plot, read, write
+from wpriv.run.training import panel_header
 
 NAMES = {"alpha": "α", "eps": "ε", "delta": "δ", "sigma": "σ"}
 Labels = Mapping[str, Any]
@@ -43,7 +44,7 @@ def write_all(recipe: Recipe, cells: list[tuple[Labels, Path]], out: Path) -> li
     durable_writes.replace(out / file_names.METRICS, write.csv_text(rows))
     for name in tasks.load(train.task).figures:
         if name.endswith(".csv"):
-            durable_writes.replace(out / name, write.csv_text(_merged(name, first_runs(cells))))
+            durable_writes.replace(out / name, write.csv_text(_merged(name, first_runs(cells), train.options)))
     files = [] if train.figure is None and train.sweep is not None else plot.plot(out)
     return files or plot.sweep_files(out, train.task, ("png",))
 
@@ -67,12 +68,17 @@ def axis_labels(labels: Labels) -> list[str]:
     return words
 
 
-def _merged(name: str, cells: list[tuple[Labels, Path]]) -> list[dict[str, Any]]:
-    """The rows of one table of all cells, with a panel for each cell or for each panel of its table."""
+def _merged(name: str, cells: list[tuple[Labels, Path]], options: Labels) -> list[dict[str, Any]]:
+    """The rows of one table of all cells, with a panel for each cell or for each panel of its table.
+
+    Each has the measures of its cell as a ``header`` where the task compares two groups.
+    """
     rows = []
     for labels, path in cells:
         if (path / name).is_file():
+            header = panel_header.text(labels, path, options)
             for row in read.table(path / name):
                 panel = [str(row["panel"])] if row.get("panel") else []
-                rows.append({**row, "panel": ", ".join([*axis_labels(labels), *panel])})
+                place = {"panel": ", ".join([*axis_labels(labels), *panel])}
+                rows.append({**row, **place, **({panel_header.COLUMN: header} if header else {})})
     return rows
