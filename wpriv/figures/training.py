@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _names
 
 # not drawn: positions, and what is computed from training records without noise
 OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped"}
@@ -30,9 +30,9 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         dashes = "-" if index < len(_draw.COLOURS) else "--"  # distinguishes lines that share a colour
         colour = _draw.COLOURS[index % len(_draw.COLOURS)]
         # a quantity may be missing at an epoch
-        axes.plot(epochs, [row.get(name) for row in rows], dashes, color=colour, label=name, **mark)
+        axes.plot(epochs, [row.get(name) for row in rows], dashes, color=colour, label=_names.measure(name), **mark)
     axes.set_xlabel("epoch")
-    axes.set_ylabel(names[0] if len(names) == 1 else "measured without noise")
+    axes.set_ylabel(_names.measure(names[0]) if len(names) == 1 else "measured without noise")
     _draw.grid(axes)
     axes.xaxis.get_major_locator().set_params(integer=True)
     if any(row.get("epsilon") is not None for row in rows):
