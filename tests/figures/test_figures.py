@@ -176,11 +176,11 @@ def test_infinite_and_missing_values_leave_gaps_rather_than_errors():
 
 
 def test_several_notions_on_one_axis_have_a_note_on_their_units():
-    assert "no common unit" in drawn("budgets").get_xlabel()
+    assert "no common unit" in " ".join(drawn("budgets").get_xlabel().split())
     assert "no common unit" not in drawn("delta-over-eps").get_xlabel()
     process = [{"mech": "gauss", "sigma": 1}]
     rows = wpriv.compare(process=process, accountants=["renyi", "wdp:variant=exact"], delta=1e-5, sweep=N).rows
-    assert "Rényi DP, Wasserstein DP: no common unit" in drawn("eps-over-n", rows).get_xlabel()
+    assert "Rényi DP, Wasserstein DP: no common unit" in " ".join(drawn("eps-over-n", rows).get_xlabel().split())
 
 
 def test_a_second_sweep_of_delta_separates_curves():

@@ -62,6 +62,8 @@ def curves(rows: list[Row], axes: Any, x: str, y: str) -> None:
     xs = [v for row in rows if (v := finite(row.get(x))) is not None]
     if wide(xs) and min(xs) > 0 and geometric(xs):
         axes.set_xscale("log", base=2 if x == "n" else 10)
+    if len(set(xs)) == 1:
+        axes.set_xticks(xs[:1], [f"{xs[0]:g}"])
     if bands:
         entries.append((-math.inf, _band_handle(), BAND))
     _finish(axes, x, y, entries)

@@ -123,7 +123,7 @@ AXES = {
     "scale": "noise scale b",
     "rate": "sampling rate q",
     "sensitivity": "sensitivity",
-    "order": "order (μ of WDP, α of RDP, λ of BDP)",
+    "order": "order",
     "beta": "β",
     "alpha": "weight α of the Wasserstein term",
     "lipschitz_z": "clip L2 of the gradients of Z's scores",

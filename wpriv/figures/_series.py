@@ -42,11 +42,8 @@ def series(rows: list[Row], x: str, y: str) -> list[Series]:
         raise KeyError(y)
     rows = [row for row in rows if finite(row.get(x)) is not None]
     keys = ["case", "accountant"] if y in ("epsilon", "delta") else ["case"]
-    cases = {row.get("case") for row in rows}
     varied = swept(rows)
-    implied = {
-        name for name in varied if all(len({r.get(name) for r in rows if r.get("case") == case}) == 1 for case in cases)
-    }
+    implied = _implied(rows, varied)
     others = [name for name in varied if name not in (x, y, *keys) and name not in implied]
     # the given one of eps and delta separates curves if it is swept beside x
     given = {"epsilon": "delta", "delta": "epsilon"}.get(y, x)
@@ -57,6 +54,12 @@ def series(rows: list[Row], x: str, y: str) -> list[Series]:
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in varying), []).append(row)
     return [_labelled(varying, values, group, x) for values, group in groups.items()]
+
+
+def _implied(rows: list[Row], names: list[str]) -> set[str]:
+    """Return the quantities that are constant within every case."""
+    cases = {row.get("case") for row in rows}
+    return {name for name in names if all(len({r.get(name) for r in rows if r.get("case") == c}) == 1 for c in cases)}
 
 
 def _labelled(names: list[str], values: tuple[Any, ...], group: list[Row], x: str) -> Series:
@@ -80,6 +83,8 @@ def axis_of(rows: list[Row]) -> tuple[str, str]:
     y = _answer(rows)
     given = "epsilon" if y == "delta" else "delta"
     varied = swept(rows)
+    # a parameter that tells the cases apart is no axis, if another one varies within them
+    varied = [name for name in varied if name not in _implied(rows, varied)] or varied
     candidates = [given, *varied] if len({row.get(given) for row in rows}) > 1 and "n" not in varied else varied
     return max(candidates, key=lambda name: len({row.get(name) for row in rows}), default=given), y
 

@@ -63,11 +63,12 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.figure.set_size_inches(wide, max(height, LINE * len(rows) + 1))
     handles = [axes.plot([], [], color=COLOURS[name], marker=MARKS[name], linestyle="none")[0] for name in COLOURS]
     place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14 * min(1.0, 20 / len(rows)))}
-    axes.legend(handles, LABELS, fontsize="x-small", ncols=2, frameon=False, **place)
+    columns = 1 if (_palette.of(axes).max_width or NARROW) < NARROW else 2
+    axes.legend(handles, LABELS, fontsize="x-small", ncols=columns, frameon=False, **place)
 
 
 def _texts(rows: list[dict[str, Any]], max_width: float | None) -> list[str]:
-    """Both figures of each claim and the inputs, which are cut short, or left out, where the figure must stay narrow."""
+    """Both figures of each claim, and the inputs unless the figure must stay narrow."""
     pairs = [f"{row['published']:.3g} against {row['exact']:.3g}" for row in rows]
     texts = [f"{pair}:  {row['at']}" for pair, row in zip(pairs, rows, strict=True)]
     if max_width is None:

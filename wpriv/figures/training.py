@@ -35,6 +35,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_ylabel(_names.measure(names[0]) if len(names) == 1 else "measured without noise")
     _draw.grid(axes)
     axes.xaxis.get_major_locator().set_params(integer=True)
+    if len(rows) == 1:
+        _write_values(rows[0], names, axes)
     if any(row.get("epsilon") is not None for row in rows):
         right = axes.twinx()
         style = {"color": _draw.COLOURS[-2], "linestyle": (0, (5, 2))}
@@ -45,3 +47,22 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         _draw.legend(axes, handles, [handle.get_label() for handle in handles])
     elif len(names) > 1:
         axes.legend(fontsize="small")
+
+
+def _write_values(row: dict[str, Any], names: list[str], axes: Any) -> None:
+    """Write the numbers beside the points of a training of one epoch, which have no course."""
+    axes.set_xticks([row["epoch"]])
+    for name in names:
+        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(f"{row[name]:.4g}", (row["epoch"], row[name]), fontsize="small", **place)
+
+
+def draw_published(rows: list[dict[str, Any]], points: list[tuple[dict[str, Any], str, float]], axes: Any) -> None:
+    """Draw published measurements, each given as its row, its column and the number, at the epoch of the row."""
+    names = measured(rows[0])
+    drawn = [
+        (row["epoch"], value, _draw.COLOURS[names.index(column) % len(_draw.COLOURS)])
+        for row, column, value in points
+        if column in names
+    ]
+    _draw.published(axes, drawn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +13,7 @@ LetteredPanel = tuple[Any, str, bool]  # axes; title; whether the title is only 
 # entries of a legend for all panels that any single panel may lack
 EXTRA = 4
 MOST_ENTRIES = 48
-LINE_HEIGHT, LETTER_WIDTH = 1.55, 0.56  # of the size of type
+LINE_HEIGHT, LETTER_WIDTH, HANDLE = 1.55, 0.56, 4.5  # of the size of type
 
 
 def finish(figure: Any, panels: Sequence[LetteredPanel], columns: int, style: Style) -> None:
@@ -98,7 +97,7 @@ def _set_legends(figure: Any, panels: Sequence[Any], columns: int, style: Style)
         for legend in legends.values():
             legend.remove()
         options = _below(figure, list(together), 1, style)
-        figure.legend(list(together.values()), list(together), loc="outside lower center", **options)
+        figure.legend(handles=list(together.values()), loc="outside lower center", **options)
         return
     rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
     for row in rows:
@@ -107,7 +106,7 @@ def _set_legends(figure: Any, panels: Sequence[Any], columns: int, style: Style)
             legends[axes].remove()
             options = _below(figure, list(entries[axes]), columns, style, grow=axes is long[0])
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}
-            axes.legend(list(entries[axes].values()), list(entries[axes]), **place, **options)
+            axes.legend(handles=list(entries[axes].values()), **place, **options)
 
 
 def _entries(legend: Any) -> dict[str, Any]:
@@ -127,15 +126,18 @@ def _together(entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _below(figure: Any, labels: list[str], columns: int, style: Style, *, grow: bool = True) -> dict[str, Any]:
-    """Columns and type of a legend below axes of a part of the width; the figure becomes as much higher."""
+    """Labels, columns and type of a legend below axes of a part of the width; the figure becomes as much higher."""
     size = style.settings.get("legend.fontsize", 9.0)
     width, height = figure.get_size_inches()
-    widest = (max(map(len, labels)) * LETTER_WIDTH + 4.5) * size
-    side_by_side = max(1, min(len(labels), int(width / columns * POINTS / widest), 4))
-    lines = math.ceil(len(labels) / side_by_side)
+    room = 0.95 * width / columns * POINTS / size
+    letters = int((room - HANDLE) / LETTER_WIDTH)
+    wrapped = ["\n".join(textwrap.wrap(label, max(letters, 12))) for label in labels]
+    widest = min(letters, max(map(len, labels))) * LETTER_WIDTH + HANDLE
+    side_by_side = max(1, min(len(labels), int(room / widest), 4))
+    lines = sum(label.count("\n") + 1 for label in wrapped) / side_by_side + 1
     if grow:
         figure.set_size_inches(width, height + (lines + 0.5) * LINE_HEIGHT * size / POINTS)
-    return {"ncols": side_by_side, "fontsize": size, "frameon": False}
+    return {"labels": wrapped, "ncols": side_by_side, "fontsize": size, "frameon": False}
 
 
 def _look(handle: Any) -> tuple[Any, ...]:
