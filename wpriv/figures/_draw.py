@@ -167,7 +167,7 @@ def _style(axes: Any, group: Series, index: int, count: int, claim: str) -> dict
     """The style of a curve of ``count`` points; the marks of neighbouring curves do not coincide."""
     colour, mark = _palette.of(axes).style(group.key)
     # the tight answer is wide and lies below the others, so that a bound that agrees with it does not hide it
-    tight = group.rows[0].get("accountant") in ("pld", "gdp")
+    tight = group.key in ("pld", "gdp")
     spacing = max(1, count // 8)
     return {
         "color": colour,

@@ -12,7 +12,7 @@ OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped"}
 
 def measured(row: dict[str, Any]) -> list[str]:
     """Return the columns of what was measured on test or generated records."""
-    return [key for key in row if key not in OTHER and isinstance(row[key], (int, float))]
+    return [key for key in row if key not in OTHER and "." not in key and isinstance(row[key], (int, float))]
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:

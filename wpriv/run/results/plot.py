@@ -157,9 +157,11 @@ def draw(
 
 
 def _methods(rows: Any) -> set[str]:
-    """The names by which methods have colours of their own: accountants, methods and cases."""
-    keys = ("accountant", "method", "case")
-    return set() if isinstance(rows, dict) else {str(row[key]) for row in rows for key in keys if row.get(key)}
+    """The names by which methods have colours of their own: accountants of a table of bounds, methods and cases."""
+    if isinstance(rows, dict):
+        return set()
+    keys = ("accountant", "case") if any("asked" in row for row in rows) else ("method", "case")
+    return {str(row[key]) for row in rows for key in keys if row.get(key)}
 
 
 def _title(view: View) -> tuple[str, bool]:
