@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -102,6 +103,25 @@ def test_a_signal_stops_the_reproduction_and_what_is_done_stays(tmp_path, monkey
     with pytest.raises(Interrupted):
         run("plc/figure-9", tmp_path)
     assert reproduce.stored_status(tmp_path)["plc/fig4-adp-pdp-quick"]["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [("expect.json", text) for text in ("", "{", "[1]", '{"expect": 3}', '{"expect": [{"ok": true}]}')]
+    + [("table.csv", "panel,eps\n"), ("provenance.json", "[]"), ("table.csv", "")],
+    ids=str,
+)
+def test_a_damaged_folder_is_no_reproduction_and_runs_again_once_it_is_removed(tmp_path, damage):
+    (done,) = run("plc/figure-4", tmp_path)
+    folder = done.recipes[0].folder
+    name, text = damage
+    (folder / name).write_text(text)
+    (result,) = run("plc/figure-4", tmp_path, at_most=0.0)
+    assert (result.verdict, result.recipes[0].status) == ("not run", "damaged")
+    assert name in result.recipes[0].reason
+    shutil.rmtree(folder)
+    (result,) = run("plc/figure-4", tmp_path)
+    assert result.verdict == "reproduced"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null"])

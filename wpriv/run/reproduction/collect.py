@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wpriv.errors import UsageError, WprivError, of_file
 from wpriv.run.reproduction import reproduce
 from wpriv.run.reproduction.items import Item, Paper
 from wpriv.run.results import file_names, read
@@ -21,6 +22,7 @@ VERDICTS = {
     "not run": "there is a recipe that was not run here, or could not be",
     "not covered": "no recipe reproduces it; the reason is said",
 }
+KEPT = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source")  # of expect.json
 Row = dict[str, Any]
 
 
@@ -31,7 +33,7 @@ class RecipeResult:
     Attributes:
         name: of the recipe.
         folder: its results folder.
-        status: done, refused or not run; ``reason`` says why it is not done.
+        status: done, refused, not run or damaged; ``reason`` says why it is not done.
         expect: its expected numbers beside ours, as in ``expect.json``.
         claims: statements of the paper that are not borne out, with the finding and the reason.
         provenance: what ran where, as in ``provenance.json``.
@@ -99,10 +101,13 @@ def _result(name: str, out: Path, status: Mapping[str, Row], *, quick: bool) -> 
     noted = status.get(str(folder.relative_to(out)), {"status": "not run", "reason": ""})
     if noted.get("status") != "done":
         return RecipeResult(name, folder, str(noted.get("status")), str(noted.get("reason", "")))
-    provenance = _json(folder / file_names.PROVENANCE)
-    expect = _json(folder / file_names.EXPECT).get("expect", [])
     files = [folder / file_names.TABLE, folder / file_names.METRICS]
-    table = next((read.table(path) for path in files if path.is_file()), [])
+    try:
+        provenance = _json(folder / file_names.PROVENANCE) if (folder / file_names.PROVENANCE).exists() else {}
+        expect = _expected(folder / file_names.EXPECT)
+        table = next((read.table(path) for path in files if path.is_file()), [])
+    except WprivError as error:
+        return RecipeResult(name, folder, "damaged", f"{error}. Remove {folder} and run it again")
     return RecipeResult(name, folder, "done", "", expect, provenance.get("claims", []), provenance, table)
 
 
@@ -120,14 +125,28 @@ def _verdict(item: Item, recipes: list[RecipeResult]) -> str:
 
 def _numbers(row: Row) -> Row:
     """An expected number of ``expect.json`` as a row of the report."""
-    kept = ("panel", "where", "column", "kind", "ours", "difference", "within", "absolute", "source")
     verdict = "ok" if row["ok"] else "missed" if row["held"] else "not reached"
-    return {**{key: row[key] for key in kept}, "expected": row["expected"], "verdict": verdict}
+    return {**{key: row[key] for key in KEPT}, "expected": row["expected"], "verdict": verdict}
+
+
+def _expected(path: Path) -> list[Row]:
+    """The rows of ``expect.json``; none where the recipe expects no numbers."""
+    if not path.exists():
+        return []
+    rows = _json(path).get("expect")
+    needed = {*KEPT, "expected", "ok", "held"}
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and needed <= set(row) for row in rows):
+        raise UsageError(f"{path} is damaged: it lacks the expected numbers")
+    return rows
 
 
 def _json(path: Path) -> Row:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
+    except OSError as error:
+        raise of_file(error, path, "read", "run the recipe again") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} is damaged: it holds no JSON object")
+    return data

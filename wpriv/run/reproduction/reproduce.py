@@ -77,7 +77,8 @@ def run(
     for number, plan in enumerate(plans, start=1):
         key, fingerprint = str(plan.folder.relative_to(out)), _fingerprint(plan.recipe)
         before = status.get(key, {})
-        if before.get("status") == "done" and before.get("recipe") == fingerprint:
+        finished = before.get("status") == "done" and before.get("recipe") == fingerprint
+        if finished and plan.folder.is_dir():
             continue
         if plan.seconds > left:
             note: dict[str, Any] = {"status": "not run", "reason": f"it takes about {plan.seconds:.2g} s of one core"}
