@@ -59,7 +59,7 @@ def test_a_report_is_written_to_a_file(out, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "code", "named"),
     [
-        (["--as", "html"], 2, "no form called 'html'"),
+        (["--as", "htm"], 2, "no form called 'htm'"),
         (["--set", "a=b"], 2, "--as registry"),
         ([*REGISTRY, "--set", "deployment"], 2, "--set"),
         ([*REGISTRY, "--set", "deployment.basic.nam=x"], 2, "deployment.basic.nam"),

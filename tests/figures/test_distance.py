@@ -22,7 +22,7 @@ def test_distance_has_a_line_for_each_loss_over_the_noise():
         for s in (2, 1)
     ]
     axes = drawn(distance, rows)
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["plain", "entropic"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["plain W₂", "entropic W₂"]
     assert [list(line.get_xdata()) for line in axes.get_lines()] == [[1, 2], [1, 2]]
     assert "σ" in axes.get_xlabel()
 

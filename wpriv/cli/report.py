@@ -9,14 +9,15 @@ import typer
 from wpriv.cli import flags
 from wpriv.errors import UsageError
 
-Source = Annotated[str, typer.Argument(metavar="DIR", help="A results folder of train or compare.")]
+Source = Annotated[str, typer.Argument(metavar="DIR", help="A results folder of train, compare or audit.")]
 Form = Annotated[
     str,
     typer.Option(
         "--as",
         metavar="FORM",
-        help="summary; registry: an entry for the deployments registry of OpenDP, in YAML; or checklist: what a reader "
-        "asks of a private model, answered or open, in Markdown.",
+        help="summary; html: a self-contained page with statement, numbers and figures; registry: an entry for the "
+        "deployments registry of OpenDP, in YAML; or checklist: what a reader asks of a private model, answered or "
+        "open, in Markdown.",
     ),
 ]
 Set = Annotated[
@@ -33,11 +34,13 @@ Out = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write th
 def command(
     source: Source, form: Form = "summary", changes: Set = None, out: Out = None, as_json: flags.Json = False
 ) -> None:
-    """Say what a results folder holds: a summary, a registry entry, or a checklist for its publication.
+    """Say what a results folder holds: a summary, a web page, a registry entry, or a checklist for its publication.
 
     Nothing is computed anew. Exit code 1: the weights in the folder are not those of its statement.
 
     wpriv report results/mnist --as checklist
+
+    wpriv report results/fig7-dpsgd --as html --out fig7.html
     """
     import json
     from pathlib import Path

@@ -2,7 +2,8 @@
 
 A figure is a file with ``draw(rows, axes)``, or an entry of ``_declared.py`` with that method. ``draw`` adds one table
 (for ``samples``: the arrays of one .npz file) to the axes of matplotlib. It raises KeyError if columns are missing, and
-ValueError or UsageError if the table has another shape.
+ValueError or UsageError if the table has another shape. ``draw_published(rows, points, axes)``, if there is one, adds
+published numbers, each given as its row, its column and the number.
 """
 
 from wpriv.figures._declared import DECLARED

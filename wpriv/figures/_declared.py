@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wpriv.figures import _draw, _fairness
+from wpriv.figures import _draw, _fairness, _palette
 
 Row = dict[str, Any]
 DOTTED = (0, (1, 1.5))
@@ -27,6 +27,15 @@ class BoundsFigure:
     def draw(self, rows: list[Row], axes: Any) -> None:
         x, y = (self.x, self.y) if self.x and self.y else _draw.axis_of(rows)
         _draw.curves(rows, axes, x, y)
+
+    def draw_published(self, rows: list[Row], points: list[tuple[Row, str, float]], axes: Any) -> None:
+        """Draw published numbers, each given as its row, its column and the number."""
+        x, y = (self.x, self.y) if self.x and self.y else _draw.axis_of(rows)
+        colours = {id(row): colour for row, colour in _draw.curve_points(rows, axes, x, y)}
+        drawn = [
+            (row[x], value, colours[id(row)]) for row, column, value in points if column == y and id(row) in colours
+        ]
+        _draw.published(axes, drawn)
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,8 @@ class LineFigure:
         if not varying:
             raise KeyError(f"a swept column ({', '.join(self.x)})")
         rows = [row for row in rows if not self.omitted_case or row["case"] != self.omitted_case]
+        # a case that is left out here keeps its colour, which it has in other panels
+        _palette.of(axes).colour(self.omitted_case or rows[0]["case"])
         _draw.lines(rows, axes, varying[0], self.y)
         if self.bracket:
             self._draw_brackets(rows, axes, varying[0], self.bracket)
@@ -75,10 +86,11 @@ class LineFigure:
 
     @staticmethod
     def _draw_brackets(rows: list[Row], axes: Any, x: str, columns: tuple[str, str]) -> None:
-        for index, case in enumerate(dict.fromkeys(row["case"] for row in rows)):
+        for case in dict.fromkeys(row["case"] for row in rows):
             line = sorted((row for row in rows if row["case"] == case), key=lambda row: float(row[x]))
             ends = [[row[column] / row[x] for row in line] for column in columns]
-            axes.fill_between([row[x] for row in line], *ends, color=_draw.COLOURS[index], alpha=0.2, linewidth=0)
+            colour = _palette.of(axes).colour(case)
+            axes.fill_between([row[x] for row in line], *ends, color=colour, alpha=0.2, linewidth=0)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _palette
 
 ALPHA, EPS, FORMULA = "options.alpha", "privacy.eps", "options.sensitivity"
 _DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)))
@@ -31,8 +31,8 @@ def draw(rows: list[dict[str, Any]], axes: Any, measures: Mapping[str, str]) -> 
     places = ticks if x == ALPHA else range(len(ticks))
     others = [key for key in (ALPHA, EPS, FORMULA) if key != x and len({row.get(key) for row in rows}) > 1]
     cases = list(dict.fromkeys(tuple(row.get(key) for key in others) for row in rows))
-    for index, case in enumerate(cases):
-        colour = _draw.COLOURS[index % len(_draw.COLOURS)]
+    for case in cases:
+        colour = _palette.of(axes).colour(", ".join(map(str, case)))
         case_rows = [row for row in rows if tuple(row.get(key) for key in others) == case]
         suffix = [f"{_PREFIXES[key]}{_text(value)}" for key, value in zip(others, case, strict=True)]
         for number, (column, label) in enumerate(shown.items()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _names, _palette
 
 DASHED = (0, (4, 2))
 ACCURACIES = {
@@ -23,9 +23,10 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     """
     if not any(column in row for row in rows for column in ACCURACIES):
         raise KeyError("accuracy")
-    for index, method in enumerate(dict.fromkeys(str(row.get("method", "")) for row in rows)):
+    palette = _palette.of(axes)
+    for method in dict.fromkeys(str(row.get("method", "")) for row in rows):
         method_rows = [row for row in rows if str(row.get("method", "")) == method]
-        mark = _draw.MARKS[1 + index % (len(_draw.MARKS) - 1)]
+        colour, mark = palette.style(method)
         for column, (words, dashes) in ACCURACIES.items():
             measured = [
                 (_eps(row), float(row[column]), float(row.get(f"{column}_sd") or 0.0))
@@ -33,8 +34,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
                 if row.get(column) is not None
             ]
             points = sorted((eps, value, spread) for eps, value, spread in measured if eps is not None)
-            style: dict[str, Any] = {"color": _draw.COLOURS[index % len(_draw.COLOURS)], "linestyle": dashes}
-            label = ", ".join(part for part in (method, words) if part)
+            style: dict[str, Any] = {"color": colour, "linestyle": dashes}
+            label = ", ".join(part for part in (_names.method(method), words) if part)
             if points:
                 x, y, spreads = zip(*points, strict=True)
                 axes.plot(x, y, marker=mark, markersize=4, label=label, **style)
@@ -47,6 +48,17 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_ylabel("share classified correctly")
     _draw.grid(axes)
     axes.legend(fontsize="small")
+
+
+def draw_published(rows: list[dict[str, Any]], points: list[tuple[dict[str, Any], str, float]], axes: Any) -> None:
+    """Draw published accuracies, each given as its row, its column and the number, at the eps of the row."""
+    palette = _palette.of(axes)
+    drawn = [
+        (eps, value, palette.colour(str(row.get("method", ""))))
+        for row, column, value in points
+        if column in ACCURACIES and (eps := _eps(row)) is not None
+    ]
+    _draw.published(axes, drawn)
 
 
 def _eps(row: dict[str, Any]) -> float | None:

@@ -50,7 +50,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         _with_value(r"ADP δ: area between B and $e^{\varepsilon}A$", deltas.get("pld")),
     ]
     axes.set_ylim(0, 1.5 * math.exp(eps) * float(a.max()))
-    axes.set_xlabel("outcome")
+    axes.set_xlabel("outcome (units of the sensitivity)" if shift == 1 else "outcome")
     axes.set_ylabel(f"density   (ε = {eps:g})")
     _draw.legend(axes, [line_a, line_b, line_scaled, tail, area], labels)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _names
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
@@ -16,7 +16,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     for index, accountant in enumerate(accountants):
         answers = [row for row in rows if row["accountant"] == accountant and row.get(y) is not None]
         if not answers:
-            axes.plot([], [], linestyle="none", label=f"{accountant} (no answer)")
+            axes.plot([], [], linestyle="none", label=f"{_names.accountant(accountant)} (no answer)")
             continue
         offset = 0.7 * ((index + 0.5) / len(accountants) - 0.5)
         axes.plot(
@@ -26,7 +26,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
             marker=_draw.MARKS[1 + index % (len(_draw.MARKS) - 1)],
             markersize=6,
             linestyle="none",
-            label=f"{accountant} ({_draw.described(answers[0], answers[0].get('claim'))})",
+            label=_names.with_claim(_names.accountant(accountant), answers[0], answers[0].get("claim")),
         )
     axes.set_yticks(range(len(cases)), cases)
     axes.set_ylim(len(cases) - 0.4, -0.6)
@@ -34,5 +34,5 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_xlabel(_draw.NAMES[y])
     axes.set_ylabel("case")
     _draw.grid(axes, axis="x")
-    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(0.0, -0.24), ncols=2, frameon=False)
+    axes.legend(fontsize="x-small")
     _draw.unit_note(axes, rows)

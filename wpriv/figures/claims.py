@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _palette
 
 COLOURS = {"holds": "#007A5A", "fails": "#D55E00"}
 MARKS = {"holds": "o", "fails": "X"}
 LABELS = ["holds", "fails: smallest counterexample"]
 LINE = 0.18  # inches of one claim, by which a table with many claims makes the figure higher
 PLOT, LETTER = 2.2, 0.06  # inches of the axes, and of a letter: long names and inputs make the figure wider
+NARROW = 5.0  # inches, below which a figure leaves out the inputs
 LOW, HIGH = 0.04, 25.0  # ratios beyond these, or not positive, are drawn as arrows at the edge
 
 
@@ -25,7 +26,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         raise KeyError("rows with a ratio of published to exact figures")
     inside = [ratio for ratio in ratios if LOW <= ratio <= HIGH]
     low, high = min(*inside, 0.5, 0.5) / 1.2, max(*inside, 1.2, 1.2) * 1.2
-    texts = [f"{row['published']:.4g} against {row['exact']:.4g}:  {row['at']}" for row in rows]
+    texts = _texts(rows, _palette.of(axes).max_width)
     for index, (row, text) in enumerate(zip(rows, texts, strict=True)):
         colour, ratio = COLOURS[row["verdict"]], row.get("ratio")
         if ratio is not None:
@@ -58,7 +59,21 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     _draw.grid(axes, axis="x")
     letters = max(len(text) for text in texts) + max(len(row["proposition"]) for row in rows)
     width, height = axes.figure.get_size_inches()
-    axes.figure.set_size_inches(max(width, PLOT + LETTER * letters), max(height, LINE * len(rows) + 1))
+    wide = _palette.of(axes).max_width or max(width, PLOT + LETTER * letters)
+    axes.figure.set_size_inches(wide, max(height, LINE * len(rows) + 1))
     handles = [axes.plot([], [], color=COLOURS[name], marker=MARKS[name], linestyle="none")[0] for name in COLOURS]
     place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14 * min(1.0, 20 / len(rows)))}
-    axes.legend(handles, LABELS, fontsize="x-small", ncols=2, frameon=False, **place)
+    columns = 1 if (_palette.of(axes).max_width or NARROW) < NARROW else 2
+    axes.legend(handles, LABELS, fontsize="x-small", ncols=columns, frameon=False, **place)
+
+
+def _texts(rows: list[dict[str, Any]], max_width: float | None) -> list[str]:
+    """Both figures of each claim, and the inputs unless the figure must stay narrow."""
+    pairs = [f"{row['published']:.3g} against {row['exact']:.3g}" for row in rows]
+    texts = [f"{pair}:  {row['at']}" for pair, row in zip(pairs, rows, strict=True)]
+    if max_width is None:
+        return texts
+    if max_width < NARROW:
+        return pairs
+    letters = int((max_width - PLOT) / LETTER) - max(len(row["proposition"]) for row in rows)
+    return [text if len(text) <= letters else f"{text[: letters - 1]}…" for text in texts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _names, _palette
 
 X = {
     "data.privatize.sigma": "noise σ on every number",
@@ -29,19 +29,19 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     grouped_by = [key for key in GROUPS if len({row.get(key) for row in rows}) > 1]
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault(", ".join(str(row[key]) for key in grouped_by), []).append(row)
-    for index, (label, group) in enumerate(groups.items()):
+        groups.setdefault(", ".join(_label(key, row[key]) for key in grouped_by), []).append(row)
+    for label, group in groups.items():
         points = sorted(
             (float(row[x]), float(row["w2"]), float(row.get("w2_sd") or 0.0))
             for row in group
             if row.get("w2") is not None
         )
-        colour = _draw.COLOURS[index % len(_draw.COLOURS)]
+        colour, mark = _palette.of(axes).style(label)
         places, values, spreads = zip(*points, strict=True)
-        axes.plot(places, values, color=colour, marker="o", markersize=4, label=label)
+        axes.plot(places, values, color=colour, marker=mark, markersize=4, label=label)
         _draw.bars(axes, places, values, spreads, colour)
     axes.set_xlabel(X[x])
-    axes.set_ylabel("W₂ to test records")
+    axes.set_ylabel(f"{_names.measure('w2')} (units of the data)")
     _draw.grid(axes)
     if x == "data.privatize.eps":
         ticks = sorted({float(row[x]) for row in rows})
@@ -56,3 +56,8 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         axes.yaxis.set_minor_formatter("{x:g}")
     if grouped_by:
         axes.legend(fontsize="small")
+
+
+def _label(key: str, value: Any) -> str:
+    name = key.rpartition(".")[2]
+    return _names.method(str(value)) if name in ("loss", "name") else _names.value(name, value)

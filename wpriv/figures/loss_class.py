@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _palette
 
 X = ("sensitivity", "sigma", "scale", "rate", "n")
 STYLES = {"mean": "solid", "variance": (0, (5, 2))}
@@ -23,10 +23,11 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         raise KeyError(f"a swept column ({', '.join(X[:-1])} or {X[-1]})")
     entries = []
     for y, dashes in STYLES.items():
-        for index, (label, group) in enumerate(_draw.series([row for row in rows if row.get(y) is not None], x, y)):
-            points = [row[x] for row in group], [row[y] for row in group]
-            line = axes.plot(*points, color=_draw.COLOURS[index % 4], linestyle=dashes, linewidth=1.6)[0]
-            entries.append((group[-1][y], line, f"{y}, {label}" if label else y))
+        for group in _draw.series([row for row in rows if row.get(y) is not None], x, y):
+            points = [row[x] for row in group.rows], [row[y] for row in group.rows]
+            colour = _palette.of(axes).colour(group.key)
+            line = axes.plot(*points, color=colour, linestyle=dashes, linewidth=1.6)[0]
+            entries.append((group.rows[-1][y], line, f"{y}, {group.label}" if group.label else y))
     axes.set_xlabel(_draw.NAMES[x])
     axes.set_ylabel("privacy loss: mean (nats), variance (nats²)")
     _draw.grid(axes)

@@ -26,7 +26,7 @@ def draw(rows: list[Row], axes: Any) -> None:
     infinity = next((row["mass"] for row in rows if row["part"] == "infinity"), 0.0)
     if any(row["width"] for row in finite):
         _draw_cells(finite, axes)
-        axes.set_ylabel("density")
+        axes.set_ylabel("density (1/nat)")
     else:
         axes.vlines(losses, 0, [row["mass"] for row in finite], color="#0072B2", linewidth=6)
         axes.set_ylabel("probability")
@@ -35,7 +35,7 @@ def draw(rows: list[Row], axes: Any) -> None:
             _annotate_mass(axes, row["loss"], row["mass"])
     if infinity:
         _draw_infinity(losses, infinity, axes)
-    axes.set_xlabel("privacy loss")
+    axes.set_xlabel("privacy loss (nats)")
     _draw.grid(axes)
 
 
@@ -54,11 +54,11 @@ def _draw_cells(finite: list[Row], axes: Any) -> None:
     top = 1.35 * max(usual, *normal_densities)
     for index, row in enumerate(row for row in finite if row["density"] > top):
         near_right_edge = row["loss"] > edges[0] + 0.9 * (edges[-1] - edges[0])
-        place = (row["loss"], (0.98 - 0.06 * (index % 2)) * top)
+        place = (row["loss"], (0.98 - 0.08 * (index % 4)) * top)
         side = "right" if near_right_edge else "left"
         axes.annotate(f" {row['mass']:.2g} ", place, ha=side, va="top", fontsize="small")
     axes.set_ylim(0, top)
-    _draw.legend(axes, [stairs, normal], ["privacy loss distribution", "its class (normal law)"])
+    _draw.legend(axes, [stairs, normal], ["privacy loss distribution", "normal distribution of its class"])
 
 
 def _draw_infinity(losses: list[float], mass: float, axes: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.figures import _draw, training
+from wpriv.figures import _draw, _names, _palette, training
 
 MARKS = "osDv^<>P"
 
@@ -21,8 +21,14 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_yscale("log")
     for index, name in enumerate(names):
         positive = [row for row in rows if isinstance(row.get(name), (int, float)) and row[name] > 0]
-        style = {"color": _draw.COLOURS[index % len(_draw.COLOURS)], "marker": MARKS[index % len(MARKS)]}
-        axes.plot([r["epoch"] for r in positive], [r[name] for r in positive], markersize=3.5, label=name, **style)
+        style = {"color": _palette.of(axes).colour(name), "marker": MARKS[index % len(MARKS)]}
+        axes.plot(
+            [r["epoch"] for r in positive],
+            [r[name] for r in positive],
+            markersize=3.5,
+            label=_names.measure(name),
+            **style,
+        )
     axes.set_xlabel("epoch")
     axes.set_ylabel("measured on generated and test records")
     _draw.grid(axes, which="both", alpha=0.2, linewidth=0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _names, _palette
 from wpriv.figures._fairness import EPS, FORMULA
 
 NOTION = "options.notion"
@@ -22,16 +22,16 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     rows = [row for row in rows if row[FORMULA] is not None and row["noise"] is not None]
     ticks = sorted({row[EPS] for row in rows}, reverse=True)
     right = axes.twinx()
-    for index, formula in enumerate(dict.fromkeys(row[FORMULA] for row in rows)):
+    for formula in dict.fromkeys(row[FORMULA] for row in rows):
         for number, notion in enumerate(dict.fromkeys(row.get(NOTION) for row in rows)):
             group = [row for row in rows if row[FORMULA] == formula and row.get(NOTION) == notion]
             style = {
-                "color": _draw.COLOURS[index],
+                "color": _palette.of(axes).colour(formula),
                 "linestyle": _DASHES[number % 2],
                 "linewidth": 1.4,
                 "markersize": 4.5,
             }
-            suffix = formula if notion is None else f"{notion}, {formula}"
+            suffix = ", ".join(_names.method(word) for word in (notion, formula) if word is not None)
             noise, loss = (_means(group, ticks, column) for column in ("noise", "loss"))
             axes.plot(range(len(ticks)), noise, marker="o", label=f"noise: {suffix}", **style)
             hollow = {"marker": "s", "markerfacecolor": "white"}
@@ -40,7 +40,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_xlabel(_draw.NAMES["epsilon"])
     axes.set_ylabel("noise of a step, standard deviation")
     axes.set_ylim(bottom=0)
-    right.set_ylabel("loss on training records (no noise: do not publish)")
+    right.set_ylabel("loss on training records (without noise)")
     _draw.grid(axes)
     handles = [*axes.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
     axes.legend(handles, [handle.get_label() for handle in handles], fontsize="x-small", framealpha=0.85)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from wpriv.errors import UsageError
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _palette
 
 Row = dict[str, Any]
 # below this smallest false-positive rate both axes are logarithmic, and the true-positive rate is drawn
@@ -33,15 +33,15 @@ def draw(rows: list[Row], axes: Any) -> None:
     log = min(rates) < LOGARITHMIC
     name = "tpr" if log else "fnr"
     handles, labels = [], []
-    for index, case in enumerate(dict.fromkeys(row.get("case") for row in rows)):
+    for case in dict.fromkeys(row.get("case") for row in rows):
         line = sorted((row for row in rows if row.get("case") == case), key=lambda row: float(row["fpr"]))
-        colour = _draw.COLOURS[index % len(_draw.COLOURS)]
+        colour = _palette.of(axes).colour(str(case or "pld"))
         x = [row["fpr"] for row in line]
         ends = [[row[f"{name}_{end}"] for row in line] for end in ("lower", "upper")]
         axes.fill_between(x, *ends, color=colour, alpha=0.35, linewidth=0)
         (curve,) = axes.plot(x, ends[1] if log else ends[0], color=colour, linewidth=2.2)
         handles.append(curve)
-        labels.append(f"{case}: best attack (certified)" if case else "best attack (certified)")
+        labels.append(f"{case}: best attack (certified band)" if case else "best attack (certified band)")
         if line[0].get("mu_upper") is not None:
             mu = float(line[0]["mu_upper"])
             handles.append(_gaussian(axes, x, mu, log))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wpriv.figures import _draw
+from wpriv.figures import _draw, _names
 
 # not drawn: positions, and what is computed from training records without noise
 OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm", "seeds", "run"}
@@ -12,7 +12,8 @@ OTHER = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm", 
 
 def measured(row: dict[str, Any]) -> list[str]:
     """Return the columns of what was measured on test or generated records."""
-    return [key for key in row if key not in OTHER and not key.endswith("_sd") and isinstance(row[key], (int, float))]
+    numbers = (key for key in row if key not in OTHER and isinstance(row[key], (int, float)))
+    return [key for key in numbers if "." not in key and not key.endswith("_sd")]
 
 
 def draw(rows: list[dict[str, Any]], axes: Any) -> None:
@@ -30,13 +31,15 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         dashes = "-" if index < len(_draw.COLOURS) else "--"  # distinguishes lines that share a colour
         colour = _draw.COLOURS[index % len(_draw.COLOURS)]
         # a quantity may be missing at an epoch
-        axes.plot(epochs, [row.get(name) for row in rows], dashes, color=colour, label=name, **mark)
+        axes.plot(epochs, [row.get(name) for row in rows], dashes, color=colour, label=_names.measure(name), **mark)
         present = [row for row in rows if row.get(name) is not None]
         _draw.band(axes, [row["epoch"] for row in present], present, name, colour)
     axes.set_xlabel(f"epoch (means of {rows[0]['seeds']} runs ± one deviation)" if rows[0].get("seeds") else "epoch")
-    axes.set_ylabel(names[0] if len(names) == 1 else "measured without noise")
+    axes.set_ylabel(_names.measure(names[0]) if len(names) == 1 else "measured without noise")
     _draw.grid(axes)
     axes.xaxis.get_major_locator().set_params(integer=True)
+    if len(rows) == 1:
+        _write_values(rows[0], names, axes)
     if any(row.get("epsilon") is not None for row in rows):
         right = axes.twinx()
         style = {"color": _draw.COLOURS[-2], "linestyle": (0, (5, 2))}
@@ -48,3 +51,22 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
         _draw.legend(axes, handles, [handle.get_label() for handle in handles])
     elif len(names) > 1:
         axes.legend(fontsize="small")
+
+
+def _write_values(row: dict[str, Any], names: list[str], axes: Any) -> None:
+    """Write the numbers beside the points of a training of one epoch, which have no course."""
+    axes.set_xticks([row["epoch"]])
+    for name in names:
+        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(f"{row[name]:.4g}", (row["epoch"], row[name]), fontsize="small", **place)
+
+
+def draw_published(rows: list[dict[str, Any]], points: list[tuple[dict[str, Any], str, float]], axes: Any) -> None:
+    """Draw published measurements, each given as its row, its column and the number, at the epoch of the row."""
+    names = measured(rows[0])
+    drawn = [
+        (row["epoch"], value, _draw.COLOURS[names.index(column) % len(_draw.COLOURS)])
+        for row, column, value in points
+        if column in names
+    ]
+    _draw.published(axes, drawn)

@@ -5,35 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 
 import pytest
 
+from tests.run.results.pages import Balanced
 from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.run.comparison import compare
 from wpriv.run.recipe_files import shipped
 from wpriv.run.reproduction import collect, items, page, reproduce
-
-VOID = {"meta", "link", "br", "img", "input", "hr"}
-
-
-class Balanced(HTMLParser):
-    """Fails on a tag that is closed twice or never."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.ids = [], []
-
-    def handle_starttag(self, tag, attributes):
-        if tag not in VOID:
-            self.open.append(tag)
-        self.ids += [value for name, value in attributes if name == "id"]
-
-    def handle_startendtag(self, tag, attributes):
-        self.ids += [value for name, value in attributes if name == "id"]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
 
 
 def run(word, out, at_most=1e9):

@@ -1,4 +1,4 @@
-"""The verb ``report``: what a results folder says, as a short summary, a registry entry or a checklist."""
+"""The verb ``report``: what a results folder says, as a short summary, a web page, a registry entry or a checklist."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from wpriv.config import yaml_document
 from wpriv.errors import CheckFailed, UnknownName, Unsupported, UsageError, of_file
-from wpriv.run.results import checklist, file_names, model_check, registry_entry, summary
+from wpriv.run.results import checklist, file_names, folder_page, model_check, registry_entry, summary
 
-FORMS = ("summary", "registry", "checklist")
+FORMS = ("summary", "html", "registry", "checklist")
 SCHEMA = "wpriv.report/1"
 
 
@@ -37,8 +37,9 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
     """Read a results folder and say what is in it; nothing is computed anew.
 
     Args:
-        source: a folder of ``train`` or ``compare``; of one training for the other two forms.
-        form: ``summary``; ``registry``, an entry for the deployments registry of OpenDP; or ``checklist``.
+        source: a folder of ``train``, ``compare`` or ``audit``; of one training for the last two forms.
+        form: ``summary``; ``html``, a page with the figures; ``registry``, an entry for the deployments registry of
+            OpenDP; or ``checklist``.
         changes: values of the entry by dotted path, such as ``deployment.basic.intended_use``.
     Returns:
         The Report, with ``text`` and ``data``.
@@ -53,9 +54,9 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
     path = Path(source)
     kind = _kind(path)
     if kind != "training":
-        if form != "summary":
+        if form not in ("summary", "html") or (kind == "audit" and form != "html"):
             raise Unsupported(_refusal(path, kind, form))
-        return Report(form, *_of_table(path, kind))
+        return Report(form, *_of_audit(path)) if kind == "audit" else Report(form, *_of_table(path, kind, form))
     model = model_check.require(path)
     statement, _ = model_check.read_statement(path / file_names.STATEMENT)
     try:
@@ -65,7 +66,10 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
             rows = checklist.questions(statement, model)
             data = {"schema": SCHEMA, "kind": form, "questions": [row.as_dict() for row in rows]}
             return Report(form, checklist.to_markdown(statement, rows), data)
-        return Report(form, *summary.of_training(path, statement, model))
+        lines, data = summary.of_training(path, statement, model)
+        if form == "html":
+            return Report(form, folder_page.of_training(path, statement, model), data)
+        return Report(form, lines, data)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise UsageError(
             f"{path / file_names.STATEMENT} lacks an entry that every statement has ({type(error).__name__}: {error}). "
@@ -86,7 +90,7 @@ def _registry(statement: dict[str, Any], changes: Mapping[str, Any] | None) -> R
 
 
 def _kind(path: Path) -> str:
-    """``training``, ``sweep`` or ``comparison``.
+    """``training``, ``sweep``, ``comparison`` or ``audit``.
 
     Raises:
         UsageError: the folder holds no results. MissingResource: it cannot be read.
@@ -98,6 +102,8 @@ def _kind(path: Path) -> str:
         names = {item.name for item in path.iterdir()}
     except OSError as error:
         raise of_file(error, path, "read", "give a folder that can be read") from None
+    if folder_page.AUDIT in names:
+        return "audit"
     if file_names.STATEMENT in names and file_names.TABLE not in names:
         return "training"
     if names & {file_names.LEDGER, file_names.MODEL, file_names.CHECKPOINT}:
@@ -113,10 +119,23 @@ def _refusal(path: Path, kind: str, form: str) -> str:
     if kind == "sweep":
         example = next(iter(sorted(path.glob(f"*/{file_names.STATEMENT}")))).parent
         return f"{path} holds a sweep, and --as {form} is about one model. Give one of its folders: {example}"
+    if kind == "audit":
+        return f"{path} holds an audit, which has a page: give --as html"
     return f"{path} holds a comparison, which releases nothing: --as {form} is about one training"
 
 
-def _of_table(path: Path, kind: str) -> tuple[str, dict[str, Any]]:
+def _of_audit(path: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        page = folder_page.of_audit(path)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{path / folder_page.AUDIT} lacks an entry that every audit has ({type(error).__name__}: {error}). "
+            f"Audit again with another --out"
+        ) from None
+    return page, {"schema": SCHEMA, "kind": "audit", **json.loads((path / folder_page.AUDIT).read_text("utf-8"))}
+
+
+def _of_table(path: Path, kind: str, form: str) -> tuple[str, dict[str, Any]]:
     file = path / file_names.PROVENANCE
     try:
         provenance = json.loads(file.read_text(encoding="utf-8"))
@@ -125,4 +144,5 @@ def _of_table(path: Path, kind: str) -> tuple[str, dict[str, Any]]:
         provenance = {}
     recipe = path / file_names.RECIPE
     data = yaml_document.read(recipe).data if recipe.is_file() else {}
-    return summary.of_table(path, kind, data, provenance)
+    lines, entries = summary.of_table(path, kind, data, provenance)
+    return (folder_page.of_table(path, kind, data, provenance) if form == "html" else lines), entries

@@ -1,0 +1,140 @@
+"""The page of a results folder: what it says, that it is well-formed, and that it loads nothing and runs nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+
+import wpriv
+from tests.run.results.pages import Balanced, browser, console
+from tests.run.training.test_training_statement import RECIPE
+from wpriv.errors import Unsupported, UsageError
+from wpriv.run.results import file_names, guarantee_reading
+from wpriv.run.results.report import report
+
+HOSTILE = "<script>document.title = 'taken'</script> & \"'--></style>"
+COMPARISON = f"""\
+kind: compare
+source: {json.dumps(HOSTILE)}
+title: {json.dumps(HOSTILE)}
+process: [{{mech: gauss, sigma: 4, n: 10}}]
+delta: 1e-5
+sweep: {{over: sigma, values: [4, 8]}}
+accountants: [pld, rdp]
+expect:
+  - {{where: {{sigma: 4, accountant: pld}}, eps: 3.1, within: 0.1, kind: published, source: {json.dumps(HOSTILE)}}}
+claims: [{{paper: {json.dumps(HOSTILE)}, found: "x", because: "y"}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "c.yaml").write_text(COMPARISON)
+    return wpriv.compare(folder / "c.yaml", out=folder / "<b>out").out
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "r.yaml").write_text(f"{RECIPE}seed: 1\n")
+    return wpriv.train(folder / "r.yaml", out=folder / "out").out
+
+
+def require_sound(text):
+    """Tags are balanced, identifiers unique, links within the page lead somewhere, and nothing is loaded or run."""
+    parser = Balanced()
+    parser.feed(text)
+    assert parser.open == []
+    assert len(parser.ids) == len(set(parser.ids))
+    assert "<script" not in text
+    assert not re.search(r'(src|href)="(https?:)?//', text)
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(parser.ids)
+
+
+@pytest.mark.slow
+def test_the_page_of_a_comparison_escapes_every_name_and_has_figure_numbers_and_recipe(comparison):
+    result = report(comparison, "html")
+    require_sound(result.text)
+    assert result.text.count("&lt;script&gt;") >= 4
+    for words in ("Expected numbers beside ours", "<svg", "The numbers of the figure", "wpriv compare recipe.yaml"):
+        assert words in result.text
+    assert result.data["kind"] == "comparison"
+
+
+@pytest.mark.slow
+def test_the_page_of_a_training_has_statement_guarantee_reading_and_measurements(training):
+    text = report(training, "html").text
+    require_sound(text)
+    statement = json.loads((training / file_names.STATEMENT).read_text())
+    for words in ("how to read it", "Do not publish this page", "Trust model", "certified by pld", "<svg"):
+        assert words in text
+    for line in statement["not_covered"]:
+        assert line.replace("&", "&amp;").replace("'", "&#x27;") in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser() is None, reason="no browser")
+def test_a_browser_opens_the_page_without_an_error_and_runs_nothing(comparison, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(report(comparison, "html").text, encoding="utf-8")
+    content, lines = console(page, tmp_path / "profile")
+    assert lines == []
+    assert "<title>out: wpriv</title>" in content or "taken" not in re.findall("<title>(.*?)</title>", content)[0]
+    assert "</svg>" in content
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser() is None, reason="no browser")
+def test_the_browser_of_these_tests_does_report_errors(tmp_path):
+    page = tmp_path / "bad.html"
+    page.write_text("<script>undefinedFunction()</script>")
+    assert console(page, tmp_path / "profile")[1]
+
+
+def test_an_audit_has_a_page_and_no_other_report(tmp_path):
+    answer = {
+        "recipe": HOSTILE,
+        "epsilon_at_least": 0.84,
+        "confidence": 0.95,
+        "delta": 1e-5,
+        "certified": {"claim": "certified", "accountant": "pld", "epsilon": 3.0},
+        "verdict": "consistent",
+        "gap": 2.16,
+        "method": "one-run",
+        "canaries": 100,
+        "runs": 1,
+        "adjacency": "add-remove",
+        "source": "a test",
+        "warnings": [HOSTILE],
+    }
+    (tmp_path / "audit.json").write_text(json.dumps(answer))
+    row = "sums,100,80,0.84,2.9,3.0"
+    (tmp_path / "audit.csv").write_text(
+        f"statistic,guesses,correct,epsilon_at_least,certified_lower,certified_upper\n{row}\n"
+    )
+    result = report(tmp_path, "html")
+    require_sound(result.text)
+    assert "0.84 at delta = 1e-05, confidence 95%" in result.text
+    with pytest.raises(Unsupported, match="--as html"):
+        report(tmp_path)
+    (tmp_path / "audit.json").write_text("{}")
+    with pytest.raises(UsageError, match="lacks an entry"):
+        report(tmp_path, "html")
+
+
+@pytest.mark.parametrize(("eps", "delta"), [(0.0, 0.0), (1.0, 1e-5), (0.3, 0.1), (50.0, 1e-9), (5.0, 1.0)])
+@pytest.mark.parametrize("fpr", [0.0, 0.001, 0.1, 1.0])
+def test_no_threshold_test_of_the_least_private_mechanism_exceeds_the_reading(eps, delta, fpr):
+    # oracle: the mechanism of Kairouz, Oh and Viswanath that dominates every (eps, delta)-DP one, on four outcomes,
+    # by the lemma of Neyman and Pearson
+    p = [delta, (1 - delta) * math.exp(eps) / (1 + math.exp(eps)), (1 - delta) / (1 + math.exp(eps)), 0.0]
+    q = [p[3], p[2], p[1], p[0]]
+    tpr, left = 0.0, fpr
+    for high, low in zip(p, q, strict=True):
+        share = 1.0 if low <= left else left / low
+        tpr, left = tpr + share * high, max(0.0, left - low)
+    assert guarantee_reading.most_true_positives(eps, delta, fpr) == pytest.approx(min(1.0, tpr), abs=1e-12)

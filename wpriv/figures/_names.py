@@ -1,0 +1,220 @@
+"""Display names: what figures and pages call the accountants, methods, options, claims and columns of a table.
+
+An accountant, task or other plug-in that is not listed here states its name in its own file, as ``DISPLAY_NAME``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from wpriv.core import registry
+from wpriv.errors import UsageError
+
+Row = dict[str, Any]
+
+ACCOUNTANTS = {
+    "advanced": "advanced composition",
+    "basic": "basic composition",
+    "bdp": "Bayesian DP",
+    "berry-esseen": "Berry–Esseen",
+    "clt": "central limit",
+    "gdp": "Gaussian DP",
+    "gdp-clt": "Gaussian DP, central limit",
+    "kov": "optimal composition (KOV)",
+    "markov": "Markov",
+    "moments": "moments accountant",
+    "nagaev": "Nagaev",
+    "pdp": "probabilistic DP",
+    "pld": "privacy loss distribution",
+    "rdp": "Rényi DP",
+    "rdp-filter": "Rényi filter",
+    "rdp-mironov": "Rényi DP, Mironov's conversion",
+    "renyi": "Rényi divergence",
+    "swd-tail": "sliced tail bound",
+    "wdp": "Wasserstein DP",
+    "zcdp": "zero-concentrated DP",
+}
+# option of an accountant -> how its value is written; "{}" is the value
+OPTIONS = {
+    ("wdp", "order"): "μ = {}",
+    ("wdp", "variant"): "{}",
+    ("moments", "order"): "λ = {}",
+    ("bdp", "order"): "λ = {}",
+    ("renyi", "order"): "α = {}",
+    ("swd-tail", "w"): "{}",
+    ("", "beta"): "β = {}",
+    ("", "alpha"): "α = {}",
+    ("", "lipschitz"): "L = {}",
+}
+# values of the options that are words
+VALUES = {
+    "table1": "formula of Table 1",
+    "exact": "exact distance",
+    "code": "authors' program",
+    "prop9": "Proposition 9",
+    "prop10": "Proposition 10",
+    "prop11": "Proposition 11",
+    "clt": "CLT",
+    "quantile": "true quantile",
+    "bernstein": "Bernstein",
+    "bernstein-code": "Bernstein, authors' program",
+}
+CLAIMS = {"upper-bound": "upper bound", "as-published": "as published"}
+NOTIONS = {
+    "approximate-dp": "approximate DP",
+    "probabilistic-dp": "probabilistic DP",
+    "rdp": "Rényi DP",
+    "wdp": "Wasserstein DP",
+    "bdp": "Bayesian DP",
+    "gdp": "Gaussian DP",
+    "zcdp": "zero-concentrated DP",
+}
+# methods, losses, models and formulas, as recipes name them
+METHODS = {
+    "swd": "SWD",
+    "dp-swd": "DP-SWD",
+    "dann": "DANN",
+    "dp-dann": "DP-DANN",
+    "source-only": "source only",
+    "merf": "DP-MERF",
+    "cgan": "DP-CGAN",
+    "gauss": "Gauss",
+    "laplace": "Laplace",
+    "truncated-gauss": "truncated Gauss",
+    "truncated-laplace": "truncated Laplace",
+    "discrete-gauss": "discrete Gauss",
+    "discrete-laplace": "discrete Laplace",
+    "entropic": "entropic W₂",
+    "entropic-l1": "entropic W₁",
+    "plain": "plain W₂",
+    "wgan": "WGAN",
+    "tight": "tight constant",
+    "paper": "published constant",
+}
+# columns of metrics
+MEASURES = {
+    "accuracy": "accuracy",
+    "group_accuracy": "accuracy, worst group",
+    "transductive": "accuracy, adapted records",
+    "on_source": "accuracy, source",
+    "logistic": "accuracy, logistic regression",
+    "mlp": "accuracy, MLP",
+    "w2": "W₂ to test records",
+    "sliced": "sliced W₂",
+    "distance": "distance",
+    "noisy_distance": "distance to noisy records",
+    "wavelet_distance": "distance of wavelets",
+    "frechet-small-cnn": "Fréchet distance (small CNN)",
+    "disparate_impact": "disparate impact",
+    "parity_gap": "parity gap",
+    "odds_gap": "odds gap",
+    "marginal_error": "error of the marginals",
+    "od0": "OD0",
+    "od1": "OD1",
+    "eo0": "EO0",
+    "eo1": "EO1",
+}
+AXES = {
+    "epsilon": "ε",
+    "delta": "δ",
+    "n": "number of compositions n",
+    "sigma": "noise standard deviation σ",
+    "scale": "noise scale b",
+    "rate": "sampling rate q",
+    "sensitivity": "sensitivity",
+    "order": "order",
+    "beta": "β",
+    "alpha": "weight α of the Wasserstein term",
+    "lipschitz_z": "clip L2 of the gradients of Z's scores",
+    "records": "records n",
+    "target": "ε asked for",
+    "radius": "radius",
+    "loss": "loss on training records",
+    "epoch": "epoch",
+    "step": "step",
+}
+_SYMBOLS = {
+    "epsilon": "ε",
+    "eps": "ε",
+    "delta": "δ",
+    "sigma": "σ",
+    "scale": "b",
+    "rate": "q",
+    "beta": "β",
+    "alpha": "α",
+    "order": "order",
+    "rho": "ρ",
+    "mu": "μ",
+    "lam": "λ",
+}
+
+
+def accountant(text: str) -> str:
+    """Return the display name of an accountant with its options, such as ``wdp:variant=table1,order=1``.
+
+    >>> accountant("wdp:variant=table1,order=1")
+    'Wasserstein DP, formula of Table 1, μ = 1'
+    """
+    base, _, options = text.partition(":")
+    name = ACCOUNTANTS.get(base) or _of_plugin("accountants", base)
+    words = [_option(base, *part.partition("=")[::2]) for part in options.split(",") if part]
+    return ", ".join([name, *words])
+
+
+def method(text: str) -> str:
+    """Return the display name of a method, loss, formula or case; text that is not listed is returned as it is."""
+    return METHODS.get(text, text)
+
+
+def measure(column: str) -> str:
+    """Return the display name of a column of measurements."""
+    return MEASURES.get(column, column.replace("_", " "))
+
+
+def axis(column: str) -> str:
+    """Return the label of an axis for a column of a table."""
+    return AXES.get(column) or measure(column)
+
+
+def value(name: str, number: Any) -> str:
+    """Return ``σ = 4`` for a parameter and its value, powers of ten as such.
+
+    >>> value("delta", 1e-5), value("n", 65536)
+    ('δ = 10⁻⁵', 'n = 65536')
+    """
+    return f"{_SYMBOLS.get(name, name.replace('_', ' '))} = {_number(number)}"
+
+
+def claim(word: Any) -> str:
+    """Return a claim in words."""
+    return CLAIMS.get(str(word), str(word))
+
+
+def with_claim(label: str, row: Row, word: str | None) -> str:
+    """Return a label with the claim, and with the privacy notion if that is not approximate DP and not in the label."""
+    notion = NOTIONS.get(row.get("notion") or "approximate-dp", str(row.get("notion")))
+    words = claim(word) if notion == NOTIONS["approximate-dp"] or notion in label else f"{notion}, {claim(word)}"
+    return f"{label} ({words})" if label else words
+
+
+def _option(base: str, name: str, text: str) -> str:
+    form = OPTIONS.get((base, name)) or OPTIONS.get(("", name)) or f"{name} = {{}}"
+    return form.format(VALUES.get(text, text))
+
+
+def _number(number: Any) -> str:
+    text = f"{number:g}" if isinstance(number, (int, float)) else str(number)
+    power = re.fullmatch(r"1e([+-])0*(\d+)", text)
+    if power is None:
+        return text
+    sign = "⁻" if power[1] == "-" else ""
+    return "10" + sign + power[2].translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def _of_plugin(folder: str, name: str) -> str:
+    """The ``DISPLAY_NAME`` of a plug-in, or its own name if it has none or does not exist (in a table of the user)."""
+    try:
+        return str(getattr(registry.load(folder, name), "DISPLAY_NAME", name))
+    except UsageError:
+        return name

@@ -1,0 +1,95 @@
+"""One colour and one mark for each method, in all panels of a figure and, for known methods, in all figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+# the palette of Okabe and Ito, distinguishable under the common forms of colour blindness, and two more
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00", "#882255", "#777777")
+MARKS = ("", "o", "s", "^", "D", "v", "P", "X", "<", ">")
+# the colour and the mark of known methods: the tight answer has no mark, and is drawn wide instead
+FIXED: dict[str, tuple[int, str]] = {
+    "pld": (0, ""),
+    "rdp": (1, "o"),
+    "markov": (2, "s"),
+    "clt": (3, "^"),
+    "berry-esseen": (4, "D"),
+    "nagaev": (5, "v"),
+    "gdp": (6, "X"),
+    "rdp-mironov": (7, "<"),
+    "zcdp": (8, "h"),
+    "moments": (9, "P"),
+    "kov": (1, "P"),
+    "pdp": (3, "d"),
+    "renyi": (1, "p"),
+    "wdp": (2, "H"),
+    "bdp": (4, "8"),
+    "basic": (9, "s"),
+    "advanced": (8, "^"),
+    "rdp-filter": (1, ">"),
+    "gdp-clt": (6, "*"),
+    "swd-tail": (3, "v"),
+    "swd": (0, "o"),
+    "dp-swd": (1, "s"),
+    "dann": (2, "^"),
+    "dp-dann": (3, "D"),
+    "source-only": (6, "x"),
+    "merf": (2, "v"),
+    "cgan": (4, "P"),
+}
+
+
+class Palette:
+    """The styles of one figure.
+
+    A key of ``FIXED`` has its own colour and mark. Another key has the first colour that is neither in use in this
+    figure nor reserved, and keeps it in every panel. ``max_width`` is the width of a figure that must not become wider,
+    in inches.
+    """
+
+    def __init__(self, max_width: float | None = None) -> None:
+        self.max_width = max_width
+        self._styles: dict[str, tuple[str, str]] = {}
+        self._reserved: set[int] = set()
+
+    def reserve(self, keys: Iterable[str]) -> None:
+        """Keep the colours of known methods, which other panels draw, from being given to others."""
+        self._reserved |= {FIXED[key][0] for key in keys if key in FIXED}
+
+    def style(self, key: str) -> tuple[str, str]:
+        """Return the colour and the mark of a method."""
+        if key not in self._styles:
+            self._styles[key] = self._new(key)
+        return self._styles[key]
+
+    def colour(self, key: str) -> str:
+        """Return the colour of a method."""
+        return self.style(key)[0]
+
+    def _new(self, key: str) -> tuple[str, str]:
+        if key in FIXED:
+            colour, mark = FIXED[key]
+            return COLOURS[colour], mark
+        used = {colour for colour, _ in self._styles.values()}
+        free = [i for i, c in enumerate(COLOURS) if c not in used and i not in self._reserved]
+        count = len(self._styles)
+        colour = free[0] if free else count % len(COLOURS)
+        # marks tell apart methods that must share a colour, and help where colours are not seen
+        return COLOURS[colour], MARKS[1 + count % (len(MARKS) - 1)]
+
+
+_PALETTES: WeakKeyDictionary[Any, Palette] = WeakKeyDictionary()
+
+
+def of(axes: Any) -> Palette:
+    """Return the palette of the figure that some axes belong to."""
+    return _PALETTES.setdefault(axes.figure, Palette())
+
+
+def prepare(figure: Any, methods: Iterable[str], max_width: float | None) -> None:
+    """Give a new figure its palette, which knows the methods of all panels and the width that it must keep."""
+    palette = Palette(max_width)
+    palette.reserve(methods)
+    _PALETTES[figure] = palette

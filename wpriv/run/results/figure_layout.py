@@ -1,0 +1,152 @@
+"""Finish a drawn figure: letters and titles of its panels, one legend for all of them, sizes of lines and type."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from wpriv.run.results.figure_file import unfit
+from wpriv.run.results.figure_style import POINTS, Style
+
+LetteredPanel = tuple[Any, str, bool]  # axes; title; whether the title is only the name of the panel
+# entries of a legend for all panels that any single panel may lack
+EXTRA = 4
+MOST_ENTRIES = 48
+LINE_HEIGHT, LETTER_WIDTH, HANDLE = 1.55, 0.56, 4.5  # of the size of type
+
+
+def finish(figure: Any, panels: Sequence[LetteredPanel], columns: int, style: Style) -> None:
+    """Set titles, labels, legends, lines and type of a figure whose panels are drawn.
+
+    Args:
+        panels: in reading order. columns: panels side by side.
+    """
+    _set_titles(panels, style, figure.get_size_inches()[0] / columns)
+    _drop_repeated_labels([axes for axes, _, _ in panels], columns)
+    _set_lines(figure, style)
+    _set_legends(figure, [axes for axes, _, _ in panels], columns, style)
+    _set_least_type(figure, style)
+
+
+def caption(panels: Sequence[LetteredPanel], source: str) -> str:
+    """Return the titles of the panels with their letters, and the source: what a caption says."""
+    titles = [title.replace("\n", " ") for _, title, _ in panels]
+    if len(panels) > 1:
+        titles = [f"({letter(place)}) {title}".rstrip() for place, title in enumerate(titles)]
+    text = "; ".join(title for title in titles if title)
+    return " ".join(f"{part.rstrip('.')}." for part in (text[:1].upper() + text[1:], source) if part)
+
+
+def letter(place: int) -> str:
+    """Return a, b, ..., z, aa, ab, ... for 0, 1, ..., 25, 26, 27, ..."""
+    first, last = divmod(place, 26)
+    return (letter(first - 1) if first else "") + "abcdefghijklmnopqrstuvwxyz"[last]
+
+
+def _set_titles(panels: Sequence[LetteredPanel], style: Style, width: float) -> None:
+    """Set a letter on each of several panels. In a paper, the title stands in the caption; names of panels stay."""
+    for place, (axes, title, is_name) in enumerate(panels):
+        shown = title if is_name or not style.is_paper else ""
+        words = f"({letter(place)}) {shown}".rstrip() if len(panels) > 1 else shown
+        if not words:
+            continue
+        size = style.settings.get("axes.titlesize", 10.0)
+        letters = max(12, int(width * POINTS * 0.92 / (size * LETTER_WIDTH)))
+        lines = textwrap.wrap(words, letters) if len(words) > letters else [words]
+        axes.set_title("\n".join(lines), fontsize=size, loc="left" if len(panels) > 1 else "center")
+
+
+def _drop_repeated_labels(panels: Sequence[Any], columns: int) -> None:
+    """Leave the labels of the axes at the left and below, if they are the same on all of more than three panels."""
+    if len(panels) < 4 or len({(axes.get_xlabel(), axes.get_ylabel()) for axes in panels}) > 1:
+        return
+    for place, axes in enumerate(panels):
+        if place % columns and axes.get_ylabel():
+            axes.set_ylabel("")
+        if place + columns < len(panels):
+            axes.set_xlabel("")
+
+
+def _set_lines(figure: Any, style: Style) -> None:
+    if style.lines == 1.0:
+        return
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        handles = [] if legend is None else [each for each in legend.legend_handles if hasattr(each, "set_linewidth")]
+        for artist in [*axes.lines, *axes.collections, *handles]:
+            widths = artist.get_linewidth()
+            artist.set_linewidth(
+                [w * style.lines for w in widths] if hasattr(widths, "__len__") else widths * style.lines
+            )
+            if hasattr(artist, "get_markersize"):
+                artist.set_markersize(artist.get_markersize() * style.lines)
+
+
+def _set_legends(figure: Any, panels: Sequence[Any], columns: int, style: Style) -> None:
+    """Replace the legends of the panels by one below them if they agree, and long ones by ones below their axes."""
+    legends = {axes: axes.get_legend() for axes in panels if axes.get_legend() is not None}
+    entries = {axes: _entries(legend) for axes, legend in legends.items()}
+    longest = max(map(len, entries.values()), default=0)
+    if longest > MOST_ENTRIES:
+        raise unfit(f"the figure does not fit this table: its legend would have {longest} entries")
+    together = _together(list(entries.values()))
+    if len(panels) == 1:
+        together = together if longest > style.legend_inside else {}
+    if together:
+        for legend in legends.values():
+            legend.remove()
+        options = _below(figure, list(together), 1, style)
+        figure.legend(handles=list(together.values()), loc="outside lower center", **options)
+        return
+    rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
+    for row in rows:
+        long = [axes for axes in row if len(entries.get(axes, ())) > style.legend_inside]
+        for axes in long:
+            legends[axes].remove()
+            options = _below(figure, list(entries[axes]), columns, style, grow=axes is long[0])
+            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}
+            axes.legend(handles=list(entries[axes].values()), **place, **options)
+
+
+def _entries(legend: Any) -> dict[str, Any]:
+    return dict(zip([text.get_text() for text in legend.get_texts()], legend.legend_handles, strict=True))
+
+
+def _together(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """The entries of all panels, if each label looks the same in each and the panels share most; else nothing."""
+    together: dict[str, Any] = {}
+    for label, handle in (entry for each in entries for entry in each.items()):
+        if label in together and _look(together[label]) != _look(handle):
+            return {}
+        together.setdefault(label, handle)
+    longest = max(map(len, entries), default=0)
+    is_shared = len(entries) == 1 or len(together) < sum(map(len, entries))
+    return together if is_shared and len(together) <= longest + EXTRA else {}
+
+
+def _below(figure: Any, labels: list[str], columns: int, style: Style, *, grow: bool = True) -> dict[str, Any]:
+    """Labels, columns and type of a legend below axes of a part of the width; the figure becomes as much higher."""
+    size = style.settings.get("legend.fontsize", 9.0)
+    width, height = figure.get_size_inches()
+    room = 0.95 * width / columns * POINTS / size
+    letters = int((room - HANDLE) / LETTER_WIDTH)
+    wrapped = ["\n".join(textwrap.wrap(label, max(letters, 12))) for label in labels]
+    widest = min(letters, max(map(len, labels))) * LETTER_WIDTH + HANDLE
+    side_by_side = max(1, min(len(labels), int(room / widest), 4))
+    lines = sum(label.count("\n") + 1 for label in wrapped) / side_by_side + 1
+    if grow:
+        figure.set_size_inches(width, height + (lines + 0.5) * LINE_HEIGHT * size / POINTS)
+    return {"labels": wrapped, "ncols": side_by_side, "fontsize": size, "frameon": False}
+
+
+def _look(handle: Any) -> tuple[Any, ...]:
+    """What tells a handle of a legend from others."""
+    names = ("get_color", "get_linestyle", "get_marker", "get_facecolor")
+    return tuple(str(getattr(handle, name)()) for name in names if hasattr(handle, name))
+
+
+def _set_least_type(figure: Any, style: Style) -> None:
+    if style.smallest:
+        for text in figure.findobj(lambda artist: hasattr(artist, "set_fontsize") and hasattr(artist, "get_text")):
+            text.set_fontsize(max(style.smallest, text.get_fontsize()))

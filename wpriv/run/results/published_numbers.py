@@ -1,0 +1,46 @@
+"""Published numbers of a results folder, and the rows of its table that they belong to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wpriv.run.results import expectations
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published number: the panel and the row that it belongs to, its column and its value."""
+
+    panel: str
+    where: dict[str, Any]
+    column: str
+    value: float
+
+
+def of_file(path: Path) -> list[Published]:
+    """Return the published numbers that ``expect.json`` names; none where it is missing or damaged."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["expect"]
+        return [
+            Published(str(row["panel"]), dict(row["where"]), str(row["column"]), float(row["expected"]))
+            for row in entries
+            if row["kind"] == "published"
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def matched(rows: Any, numbers: Sequence[Published]) -> list[tuple[dict[str, Any], str, float]]:
+    """The published numbers that belong to exactly one row: the row, the column and the number."""
+    points = []
+    for number in numbers:
+        where = number.where.items()
+        found = [row for row in rows if all(expectations.is_same(row.get(key), value) for key, value in where)]
+        # the row of a training is its last epoch
+        if found and (len(found) == 1 or "epoch" in found[-1]):
+            points.append((found[-1], number.column, number.value))
+    return points

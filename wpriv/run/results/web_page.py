@@ -1,0 +1,164 @@
+"""Parts of web pages: self-contained documents, tables, expected numbers, claims and figures as inline SVG.
+
+All text is escaped: names and texts of recipes may hold anything.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wpriv.errors import WprivError
+
+Row = dict[str, Any]
+STYLE = Path(__file__).parent / "web_page.css"
+# rows of a table that a page shows in full below a figure
+MAX_ROWS = 60
+NO_COLUMNS = {"process", "source", "warnings", "reason"}
+
+
+def document(title: str, body: str) -> str:
+    """Return a page that loads nothing from elsewhere."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{text(title)}</title>\n'
+        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def text(value: Any) -> str:
+    """Return text with the characters that have a meaning in HTML escaped."""
+    return html.escape(str(value))
+
+
+def number(value: Any, digits: int = 6) -> str:
+    """Return a number in short, other values as text, and nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def word(verdict: str) -> str:
+    """Return a verdict in its colour."""
+    name = "-".join("".join(letter if letter.isalnum() else " " for letter in verdict.lower()).split())
+    return f'<span class="verdict {text(name)}">{text(verdict)}</span>'
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = ()) -> str:
+    """Return a table of cells that are HTML already; columns of ``numbers`` are set flush right."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        marks = (' class="number"' if place in numbers else "" for place in range(len(cells)))
+        return (
+            "<tr>" + "".join(f"<{tag}{mark}>{cell}</{tag}>" for mark, cell in zip(marks, cells, strict=True)) + "</tr>"
+        )
+
+    head = line("th", [text(name) for name in header])
+    body = "\n".join(line("td", row) for row in rows)
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> str:
+    """Return a table of names and texts, without a header."""
+    body = "\n".join(f"<tr><th>{text(name)}</th><td>{text(value)}</td></tr>" for name, value in rows)
+    return f'<div class="wide"><table class="facts"><tbody>\n{body}\n</tbody></table></div>'
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """Return a list; it says 'none' where it is empty."""
+    return "<ul>" + "".join(f"<li>{text(line)}</li>" for line in list(lines) or ["none"]) + "</ul>"
+
+
+def expected(rows: Sequence[Row]) -> str:
+    """Return the expected numbers of ``expect.json`` beside ours, as a table."""
+    header = ["at", "column", "kind", "expected", "ours", "difference", "within", "verdict", "source"]
+    return table(header, [_expected(row) for row in rows], numbers={3, 4, 5, 6})
+
+
+def claims(entries: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return statements of a paper that are not borne out, with the finding and the reason."""
+    return [
+        f"<blockquote><p><b>The paper says:</b> {text(claim['paper'])}</p><p><b>We find:</b> "
+        f"{text(claim['found'])}</p><p><b>Because:</b> {text(claim['because'])}</p></blockquote>"
+        for claim in entries
+    ]
+
+
+def figures(draw: Callable[[Path], Iterable[Path]], prefix: str, label: str) -> list[str]:
+    """Return figures as inline SVG.
+
+    Args:
+        draw: writes SVG files (and others, which are left out) into a folder and returns their paths.
+        prefix: of the identifiers within the figures, unique on the page. label: what the figures show.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            pictures = [path.read_text(encoding="utf-8") for path in draw(Path(folder)) if path.suffix == ".svg"]
+        except WprivError as error:
+            return [f'<p class="soft">No figure: {text(error)}</p>']
+    return [
+        f'<figure role="img" aria-label="{text(label)}">{_inline(picture, f"{prefix}-{place}")}</figure>'
+        for place, picture in enumerate(pictures)
+    ]
+
+
+def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure") -> str:
+    """Return the table behind a figure, or another one, which can be unfolded; at most 60 rows, evenly chosen."""
+    if not rows:
+        return ""
+    names = [
+        name for name in rows[0] if name not in NO_COLUMNS and any(row.get(name) not in (None, "") for row in rows)
+    ]
+    step = -(-len(rows) // MAX_ROWS)
+    shown = rows[::step]
+    cells = [[text(number(row.get(name))) for name in names] for row in shown]
+    count = f"{len(shown)} of {len(rows)} rows" if step > 1 else f"{len(rows)} row{'s' * (len(rows) != 1)}"
+    return f"<details><summary>{title}, {count}</summary>{table(names, cells)}</details>"
+
+
+def origin(provenance: Row) -> str:
+    """Return where and when numbers were computed."""
+    parts = [f"wpriv {provenance.get('wpriv', '')}"]
+    if provenance.get("git_commit"):
+        parts.append(f"commit {str(provenance['git_commit'])[:12]}")
+    if provenance.get("wall_seconds") is not None:
+        parts.append(f"{provenance['wall_seconds']:.3g} s")
+    parts.append(f"device {provenance.get('device', 'cpu')}")
+    if provenance.get("seed") is not None:
+        parts.append(f"seed {provenance['seed']}")
+    if (provenance.get("seeds") or 1) > 1:
+        parts.append(f"{provenance['seeds']} runs of each setting")
+    parts += [str(provenance[key]) for key in ("platform",) if provenance.get(key)]
+    return ", ".join(parts)
+
+
+def _expected(row: Row) -> list[str]:
+    place = {**({"panel": row["panel"]} if row["panel"] else {}), **row["where"]}
+    verdict = "ok" if row["ok"] else "missed" if row["held"] else "not reached"
+    within = f"{row['within']:g}" + (" absolute" if row["absolute"] else "")
+    kind = f"{row['kind']}, commit {row['commit']}" if row.get("commit") else row["kind"]
+    cells = [", ".join(f"{key} {value}" for key, value in place.items()), row["column"], kind]
+    cells += [number(row["expected"]), _ours(row), number(row["difference"], 2), within]
+    return [*map(text, cells), word(verdict), text(row["source"])]
+
+
+def _ours(row: Row) -> str:
+    """Our number; of repeated trainings the mean, the standard deviation of one of them and their number."""
+    if row.get("deviation") is None:
+        return number(row["ours"])
+    return f"{number(row['ours'])} ± {number(row['deviation'], 2)} ({row['seeds']} seeds)"
+
+
+def _inline(picture: str, name: str) -> str:
+    """An SVG file without its prologue, its identifiers made unique on the page."""
+    picture = picture[picture.index("<svg") :]
+    width = re.search(r'<svg[^>]* width="([0-9.]+)pt"', picture)
+    if width is not None:  # a small figure is not stretched over the whole page
+        picture = picture.replace("<svg", f'<svg style="max-width: {1.4 * float(width[1]):.0f}pt"', 1)
+    picture = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', picture)
+    picture = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", picture)
+    return re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', picture)
