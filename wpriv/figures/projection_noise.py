@@ -35,6 +35,7 @@ def draw(rows: list[dict[str, Any]], axes: Any) -> None:
     axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
     axes.set_xticks([], minor=True)
     axes.set_yticks(places, [row["data"] for row in rows])
+    axes.set_ylabel("row of Table 4")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel("noise σ for ε = 10, records at most 1 apart")
     _draw.grid(axes, axis="x")

@@ -13,6 +13,7 @@ from wpriv.errors import Interrupted, MissingResource, UsageError
 from wpriv.run.comparison import compare
 from wpriv.run.recipe_files import shipped
 from wpriv.run.reproduction import collect, items, page, reproduce
+from wpriv.run.results import web_page
 
 
 def run(word, out, at_most=1e9):
@@ -171,9 +172,9 @@ def test_a_page_shows_the_mean_its_deviation_and_its_seeds_and_the_commit_of_an_
     assert {key: kept[key] for key in ("commit", "noise_version", "seeds", "deviation")} == {
         key: several[key] for key in ("commit", "noise_version", "seeds", "deviation")
     }
-    assert "own, commit 0123456789ab" in page._expected(several)
-    assert "0.52 ± 0.012 (5 seeds)" in page._expected(several)
-    assert "0.52" in page._expected(row)  # a single run
+    assert "own, commit 0123456789ab" in web_page.expected([several])
+    assert "0.52 ± 0.012 (5 seeds)" in web_page.expected([several])
+    assert "0.52" in web_page.expected([row])  # a single run
 
 
 def test_a_page_says_what_several_trainings_cost_together():

@@ -223,7 +223,7 @@ def test_what_sbatch_refuses_is_told_in_its_words(folder, slurm, capsys):
         (["--set", "cluster.time=0"], "time: must be greater than or equal to 1; found 0"),
         (["--set", "cluster.partitoin=x"], "did you mean 'partition'?"),
         (["--set", "cluster.system=lsf"], "slurm"),
-        (["--set", "sweep=null"], "'cluster' says where the trainings of a sweep run"),
+        (["--set", "sweep=null"], "'cluster' says where the trainings of a sweep"),
         (["--set", "sweep=null", "--set", "cluster=null"], "--backend submitit need a recipe with the key 'sweep'"),
     ],
 )
