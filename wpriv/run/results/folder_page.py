@@ -208,7 +208,7 @@ def _range(ends: list[float] | None) -> str:
 
 
 def _trainings(path: Path) -> str:
-    """A line for each finished training of a sweep, with its guarantee."""
+    """The guarantee of all trainings of a sweep together, and a line for each finished one with its own."""
     cells = []
     for file in sorted(path.glob(f"*/{file_names.STATEMENT}")):
         statement = _json(file)
@@ -217,7 +217,12 @@ def _trainings(path: Path) -> str:
         except (KeyError, TypeError) as error:
             promise = f"its statement lacks an entry: {error}"
         cells.append([text(file.parent.name), text(promise)])
-    return web_page.table(["folder", "guarantee"], cells)
+    together = [("all together" if name == "together" else name, line) for name, line in _of_all(path)]
+    return (facts(together) if together else "") + web_page.table(["folder", "guarantee of it alone"], cells)
+
+
+def _of_all(path: Path) -> list[tuple[str, str]]:
+    return summary.lines_of_all(*summary.statement_of_all(path))
 
 
 def _results(path: Path, rows: list[Row], draw: Callable[[Path], list[Path]]) -> list[str]:

@@ -65,11 +65,11 @@ def of_table(path: Path, kind: str, recipe: dict[str, Any], provenance: dict[str
         accountants.append({"accountant": name, "rows": len(part), "claims": claims, **ranges})
         shown = [f"{key} {_shown(ends)}" for key, ends in ranges.items() if ends]
         rows.append((name, ", ".join([f"{len(part)} rows", "/".join(claims) or "no answer", *shown])))
-    together, warnings = _statement_of_all(path)
+    together, warnings = statement_of_all(path)
     trainings = sorted(file.parent.name for file in path.glob(f"*/{file_names.STATEMENT}"))
     if kind == "sweep":
         rows.append(("trainings", f"{len(trainings)} finished, each with a statement: {', '.join(trainings)}"))
-        rows += _of_all(together, warnings)
+        rows += lines_of_all(together, warnings)
     files = sorted(item.name for item in path.iterdir() if item.is_file())
     rows.append(("files", ", ".join(files)))
     name = str(provenance.get("recipe") or path.name)
@@ -86,8 +86,8 @@ def of_table(path: Path, kind: str, recipe: dict[str, Any], provenance: dict[str
     return _lines(name, str(recipe.get("source", "no source given")), rows), summary
 
 
-def _statement_of_all(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
-    """The guarantee of several trainings together and its warnings; None where there is no such statement."""
+def statement_of_all(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the guarantee of several trainings together and its warnings; None where there is no such statement."""
     try:
         statement = json.loads((path / file_names.STATEMENT).read_text(encoding="utf-8"))
         return dict(statement["together"]), [str(line) for line in statement["warnings"]]
@@ -95,8 +95,8 @@ def _statement_of_all(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
         return None, []
 
 
-def _of_all(together: dict[str, Any] | None, warnings: list[str]) -> list[tuple[str, str]]:
-    """The lines on the guarantee of several trainings together."""
+def lines_of_all(together: dict[str, Any] | None, warnings: list[str]) -> list[tuple[str, str]]:
+    """Return the lines on the guarantee of several trainings together, and the warnings, with their names."""
     if together is None:
         return []
     if together.get("epsilon") is None:
