@@ -37,6 +37,7 @@ OPTIONAL = {
     "datasets": "datasets",
     "mlflow": "mlflow",
     "wandb": "wandb",
+    "submitit": "slurm",
 }  # imported behind a message that names the extra
 NAMES = {"PIL": "pillow", "yaml": "pyyaml"}  # modules that go by another name than their distribution
 GRID = """kind: train

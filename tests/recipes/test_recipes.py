@@ -31,6 +31,8 @@ WITHOUT_NUMBERS = {
     "fig3",
     "swae-mnist",
     "swae-fashion-mnist",
+    "fig1-primal",  # the paper prints pictures alone
+    "fig1-wgan",
 }
 
 

@@ -239,6 +239,8 @@ def test_a_sweep_puts_together_what_its_trainings_leave(recipe, tmp_path, capsys
         "scores.png",
         "losses.png",
         "provenance.json",
+        "statement.json",
+        "statement.md",
     }
     with (tmp_path / "grid" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
